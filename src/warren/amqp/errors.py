@@ -1,0 +1,130 @@
+"""The error tree of AMQP 0-9-1.
+
+A soft error closes the channel it happened on, a hard error closes the connection. The reply text
+follows RabbitMQ's form, `NOT_FOUND - no queue 'x' in vhost '/'`, because clients match on it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+REPLY_SUCCESS = 200
+REPLY_TEXT_MAX = 255
+
+
+class AmqpError(Exception):
+    """What the peer did wrong, as the reply code and text that tell it so.
+
+    `method_id` is the method it was wrong in, where whoever raises it knows better than the connection.
+    """
+
+    code: ClassVar[int]
+    name: ClassVar[str]
+    method_id: tuple[int, int] | None = None
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__(text)
+        self.text = text
+
+    @property
+    def reply_text(self) -> str:
+        whole = f"{self.name} - {self.text}" if self.text else self.name
+        return cut_short(whole)
+
+
+def cut_short(text: str) -> str:
+    """As much of the text as fits a short string, never half a character."""
+    return text.encode("utf-8", "replace")[:REPLY_TEXT_MAX].decode("utf-8", "ignore")
+
+
+class SoftError(AmqpError):
+    """Closes the channel."""
+
+
+class HardError(AmqpError):
+    """Closes the connection."""
+
+
+class ContentTooLarge(SoftError):
+    code, name = 311, "CONTENT_TOO_LARGE"
+
+
+class NoRoute(SoftError):
+    code, name = 312, "NO_ROUTE"
+
+
+class NoConsumers(SoftError):
+    code, name = 313, "NO_CONSUMERS"
+
+
+class AccessRefused(SoftError):
+    code, name = 403, "ACCESS_REFUSED"
+
+
+class NotFound(SoftError):
+    code, name = 404, "NOT_FOUND"
+
+
+class ResourceLocked(SoftError):
+    code, name = 405, "RESOURCE_LOCKED"
+
+
+class PreconditionFailed(SoftError):
+    code, name = 406, "PRECONDITION_FAILED"
+
+
+class ConnectionForced(HardError):
+    code, name = 320, "CONNECTION_FORCED"
+
+
+class InvalidPath(HardError):
+    code, name = 402, "INVALID_PATH"
+
+
+class AuthenticationRefused(HardError):
+    """403 before the connection is open: the only 403 that closes the connection."""
+
+    code, name = 403, "ACCESS_REFUSED"
+
+
+class FrameError(HardError):
+    code, name = 501, "FRAME_ERROR"
+    method_id = (0, 0)
+
+
+class SyntaxFault(HardError):
+    code, name = 502, "SYNTAX_ERROR"
+
+
+class CommandInvalid(HardError):
+    code, name = 503, "COMMAND_INVALID"
+
+
+class ChannelFault(HardError):
+    code, name = 504, "CHANNEL_ERROR"
+
+
+class UnexpectedFrame(HardError):
+    code, name = 505, "UNEXPECTED_FRAME"
+
+
+class ResourceError(HardError):
+    code, name = 506, "RESOURCE_ERROR"
+
+
+class NotAllowed(HardError):
+    code, name = 530, "NOT_ALLOWED"
+
+
+class NotImplementedByBroker(HardError):
+    code, name = 540, "NOT_IMPLEMENTED"
+
+
+class InternalError(HardError):
+    code, name = 541, "INTERNAL_ERROR"
+
+
+class ProtocolMismatch(AmqpError):
+    """The client's first bytes are not this protocol's header: it is told the header, then dropped."""
+
+    code, name = 0, "PROTOCOL_HEADER"

@@ -1,0 +1,424 @@
+# cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Frames on their way in.
+
+    frame    type:octet channel:uint16 size:uint32 payload end:octet
+    header   class:uint16 weight:uint16 body_size:uint64 properties
+
+The kernel writes into one `ReadBuffer` that all connections of an event loop share, and frames are
+read in place; a connection keeps only the piece of a frame that is incomplete. What did not change is
+recognised, not parsed: a publish whose method, or whose properties, are byte for byte those before it
+on its channel, means the same.
+
+`FrameReader` is the base of a connection, `ContentReader` of a channel. Both know no broker: they call
+`on_method`, `published` and `acked` for what arrived, and `on_error` for what the peer, or a handler,
+got wrong.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+from warren.amqp.errors import ChannelFault, FrameError, PreconditionFailed, SyntaxFault, UnexpectedFrame
+from warren.amqp.table import DEPTH_MAX as PY_DEPTH_MAX
+
+from warren.amqp.wire cimport (
+    BASIC_ACK, BASIC_PUBLISH, CLASS_BASIC, FRAME_BODY, FRAME_END, FRAME_HEAD_SIZE, FRAME_HEADER,
+    FRAME_HEARTBEAT, FRAME_METHOD, FRAME_OVERHEAD, get16, get32, get64,
+)
+
+cdef enum Expecting:
+    EXPECT_METHOD
+    EXPECT_HEADER
+    EXPECT_BODY
+    EXPECT_NOTHING   # the broker has closed the channel: all content is dropped
+
+cdef enum:
+    GREETING_SIZE = 8
+    HEADER_SIZE = 12
+    ACK_SIZE = 13
+    CAPACITY_DEFAULT = 256 * 1024
+
+cdef int DEPTH_MAX = PY_DEPTH_MAX
+EMPTY_PROPERTIES = b"\0\0"
+
+
+cdef class ReadBuffer:
+    """The memory that the kernel writes into, shared by all connections of one event loop."""
+
+    def __cinit__(self, Py_ssize_t capacity=CAPACITY_DEFAULT):
+        self.memory = bytearray(capacity)
+        self.view = memoryview(self.memory)
+        self.data = <uint8_t*><char*>self.memory
+        self.capacity = capacity
+
+
+cdef inline bint same(bytes known, const uint8_t* p, Py_ssize_t size) noexcept:
+    return known is not None and PyBytes_GET_SIZE(known) == size and memcmp(PyBytes_AS_STRING(known), p, size) == 0
+
+
+cdef Py_ssize_t value_size(const uint8_t* p, const uint8_t* end, int depth) noexcept:
+    """How many bytes the field value at `p` takes, its type included; -1 if it is malformed."""
+    cdef uint8_t tag
+    cdef Py_ssize_t size
+    if p >= end or depth > DEPTH_MAX:
+        return -1
+    tag = p[0]
+    if tag == c"t" or tag == c"b" or tag == c"B":
+        size = 2
+    elif tag == c"s" or tag == c"u":
+        size = 3
+    elif tag == c"I" or tag == c"i" or tag == c"f":
+        size = 5
+    elif tag == c"l" or tag == c"L" or tag == c"d" or tag == c"T":
+        size = 9
+    elif tag == c"D":
+        size = 6
+    elif tag == c"V":
+        size = 1
+    elif tag == c"S" or tag == c"x" or tag == c"F" or tag == c"A":
+        if end - p < 5:
+            return -1
+        size = 5 + <Py_ssize_t>get32(p + 1)
+        if size > end - p:
+            return -1
+        if tag == c"F" and not table_is_sound(p + 5, p + size, depth + 1):
+            return -1
+        if tag == c"A" and not array_is_sound(p + 5, p + size, depth + 1):
+            return -1
+    else:
+        return -1
+    return size if size <= end - p else -1
+
+
+cdef bint array_is_sound(const uint8_t* p, const uint8_t* end, int depth) noexcept:
+    cdef Py_ssize_t size
+    while p < end:
+        size = value_size(p, end, depth)
+        if size < 0:
+            return False
+        p += size
+    return True
+
+
+cdef bint table_is_sound(const uint8_t* p, const uint8_t* end, int depth) noexcept:
+    cdef Py_ssize_t size
+    while p < end:
+        p += 1 + p[0]
+        size = value_size(p, end, depth)
+        if size < 0:
+            return False
+        p += size
+    return True
+
+
+cdef bint names_routing_header(const uint8_t* p, const uint8_t* end) noexcept:
+    """Whether a sound table has CC or BCC among its own names."""
+    cdef uint8_t size
+    while p < end:
+        size = p[0]
+        if (size == 2 and p[1] == c"C" and p[2] == c"C") or (
+            size == 3 and p[1] == c"B" and p[2] == c"C" and p[3] == c"C"
+        ):
+            return True
+        p += 1 + size
+        p += value_size(p, end, 1)
+    return False
+
+
+cdef class ContentReader:
+    """What a channel is in the middle of receiving: a method, or the header and body behind basic.publish."""
+
+    def __cinit__(self, uint16_t number, *arguments, **named):
+        self.number = number
+        self.expecting = EXPECT_METHOD
+
+    cpdef int discard(self) except -1:
+        """From now on drop whatever comes."""
+        self.expecting = EXPECT_NOTHING
+        self.body = None
+        return 0
+
+    @property
+    def discarding(self):
+        return self.expecting == EXPECT_NOTHING
+
+    cpdef int published(self, bytes body) except -1:
+        """A whole message has arrived."""
+        raise NotImplementedError
+
+    cpdef int acked(self, uint64_t delivery_tag, bint multiple) except -1:
+        """The client has sent basic.ack."""
+        raise NotImplementedError
+
+    cdef int on_publish(self, const uint8_t* p, uint32_t size) except -1:
+        if not same(self.publish_payload, p, size):
+            self.publish_payload = None
+            self.parse_publish(p, size)
+            self.publish_payload = PyBytes_FromStringAndSize(<char*>p, size)
+            self.publish_changed = True
+        self.expecting = EXPECT_HEADER
+        return 0
+
+    cdef int parse_publish(self, const uint8_t* p, Py_ssize_t size) except -1:
+        """The arguments of basic.publish; the names keep their length octet."""
+        cdef Py_ssize_t exchange_size = 1 + p[6] if size > 6 else size
+        cdef Py_ssize_t key_size = 1 + p[6 + exchange_size] if size > 6 + exchange_size else size
+        cdef Py_ssize_t bits = 6 + exchange_size + key_size
+        if size != bits + 1:
+            raise SyntaxFault("basic.publish is malformed")
+        self.exchange = PyBytes_FromStringAndSize(<char*>p + 6, exchange_size)
+        self.routing_key = PyBytes_FromStringAndSize(<char*>p + 6 + exchange_size, key_size)
+        self.mandatory = p[bits] & 1
+        self.immediate = p[bits] & 2 != 0
+        return 0
+
+    cdef int on_header(self, const uint8_t* p, uint32_t size) except -1:
+        if self.expecting != EXPECT_HEADER:
+            raise UnexpectedFrame("content header frame where none is due")
+        if size < HEADER_SIZE + 2:
+            raise SyntaxFault("content header frame is too short")
+        if get16(p) != CLASS_BASIC:
+            raise UnexpectedFrame(f"content header for class {get16(p)}, expected class 60")
+        self.body_size = self.body_left = get64(p + 4)
+        if self.body_size > self.body_bytes_max:
+            raise PreconditionFailed(
+                f"message size {self.body_size} is larger than configured max size {self.body_bytes_max}"
+            )
+        if not same(self.properties, p + HEADER_SIZE, size - HEADER_SIZE):
+            self.properties = None
+            self.scan(p + HEADER_SIZE, size - HEADER_SIZE)
+            self.properties = PyBytes_FromStringAndSize(<char*>p + HEADER_SIZE, size - HEADER_SIZE)
+            self.properties_changed = True
+        if self.body_size == 0:
+            return self.complete(b"")
+        self.expecting = EXPECT_BODY
+        return 0
+
+    cdef int on_body(self, const uint8_t* p, uint32_t size) except -1:
+        if self.expecting != EXPECT_BODY:
+            raise UnexpectedFrame("content body frame where none is due")
+        if size > self.body_left:
+            raise UnexpectedFrame("content body is longer than its header said")
+        if size == self.body_size:
+            return self.complete(PyBytes_FromStringAndSize(<char*>p, size))
+        if self.body is None:
+            self.body = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>self.body_size)
+        memcpy(PyBytes_AS_STRING(self.body) + (self.body_size - self.body_left), p, size)
+        self.body_left -= size
+        if self.body_left == 0:
+            body = self.body
+            self.body = None
+            return self.complete(body)
+        return 0
+
+    cdef int complete(self, bytes body) except -1:
+        self.expecting = EXPECT_METHOD
+        return self.published(body)
+
+    cdef int scan(self, const uint8_t* p, Py_ssize_t size) except -1:
+        """Check the properties, and note those that the broker acts upon."""
+        cdef uint16_t flags = get16(p)
+        cdef const uint8_t* end = p + size
+        cdef const uint8_t* at = p + 2
+        cdef Py_ssize_t length
+        cdef int bit
+        self.delivery_mode = 0
+        self.has_routing_headers = False
+        self.expiration = self.user_id = self.reply_to = None
+        if flags & 3:
+            raise SyntaxFault("the properties have flags that stand for nothing")
+        for bit in range(15, 1, -1):
+            if not flags & (1 << bit):
+                continue
+            if bit == 13:
+                length = 4 + <Py_ssize_t>get32(at) if end - at >= 4 else -1
+                if length < 0 or length > end - at or not table_is_sound(at + 4, at + length, 1):
+                    raise SyntaxFault("the headers are not a sound field table")
+                self.has_routing_headers = names_routing_header(at + 4, at + length)
+            elif bit == 12 or bit == 11:
+                length = 1
+            elif bit == 6:
+                length = 8
+            else:
+                length = 1 + at[0] if end > at else -1
+            if length < 0 or length > end - at:
+                raise SyntaxFault("the properties end too early")
+            if bit == 12:
+                self.delivery_mode = at[0]
+            elif bit == 9:
+                self.reply_to = PyBytes_FromStringAndSize(<char*>at + 1, length - 1)
+            elif bit == 8:
+                self.expiration = PyBytes_FromStringAndSize(<char*>at + 1, length - 1)
+            elif bit == 4:
+                self.user_id = PyBytes_FromStringAndSize(<char*>at + 1, length - 1)
+            at += length
+        if at != end:
+            raise SyntaxFault("the properties do not match their flags")
+        return 0
+
+
+cdef class FrameReader:
+    """Cuts one connection's bytes into frames and hands each to the channel it is for.
+
+    `suspended` stops it between two frames until `resume`; `closing` lets only the methods of channel 0
+    through. An error in one frame is told to `on_error`, and reading goes on behind that frame.
+    """
+
+    def __cinit__(self, ReadBuffer buffer, *arguments, **named):
+        self.buffer = buffer
+        self.channels = {}
+        self.frame_max = 4096
+
+    cpdef add_channel(self, ContentReader channel):
+        self.channels[channel.number] = channel
+        self.current = channel
+
+    cpdef remove_channel(self, uint16_t number):
+        self.channels.pop(number, None)
+        self.current = None
+
+    # --- what a connection implements ---
+
+    cpdef int on_greeting(self, bytes greeting) except -1:
+        """The first eight bytes."""
+        raise NotImplementedError
+
+    cpdef int on_method(self, uint16_t number, bytes payload) except -1:
+        """A method other than the publishes and acks of an open channel."""
+        raise NotImplementedError
+
+    cpdef int on_error(self, uint16_t number, error) except -1:
+        """A frame of channel `number` could not be dealt with."""
+        raise NotImplementedError
+
+    cpdef int on_batch_end(self) except -1:
+        """All that one read brought has been dealt with."""
+        raise NotImplementedError
+
+    # --- bytes in ---
+
+    cpdef object writable_view(self):
+        """Where the next bytes of this connection are to be written."""
+        cdef Py_ssize_t held
+        if self.rest is None:
+            return self.buffer.view
+        held = PyBytes_GET_SIZE(self.rest)
+        return self.buffer.view[held:]
+
+    cpdef int received(self, Py_ssize_t size) except -1:
+        """`size` bytes are at the start of `writable_view()`."""
+        self.received_bytes += size
+        if self.rest is not None:
+            size += PyBytes_GET_SIZE(self.rest)
+        return self.consume(size)
+
+    cpdef int resume(self) except -1:
+        """Go on with what came while suspended."""
+        self.suspended = False
+        if self.rest is not None:
+            return self.consume(PyBytes_GET_SIZE(self.rest))
+        return 0
+
+    def feed(self, data):
+        """Take these bytes as if a socket had brought them."""
+        cdef Py_ssize_t start = 0, size
+        while start < len(data):
+            view = self.writable_view()
+            size = min(len(view), len(data) - start)
+            view[:size] = data[start:start + size]
+            self.received(size)
+            start += size
+
+    cdef int consume(self, Py_ssize_t size) except -1:
+        cdef uint8_t* p = self.buffer.data
+        if self.rest is not None:
+            memcpy(p, PyBytes_AS_STRING(self.rest), PyBytes_GET_SIZE(self.rest))
+            self.rest = None
+        self.at = 0
+        if not self.greeted and size >= GREETING_SIZE and not self.closing:
+            self.greeted = True
+            self.at = GREETING_SIZE
+            self.on_greeting(PyBytes_FromStringAndSize(<char*>p, GREETING_SIZE))
+        if self.greeted:
+            self.run(p, size)
+        if self.at < size:
+            self.rest = PyBytes_FromStringAndSize(<char*>p + self.at, size - self.at)
+        return self.on_batch_end()
+
+    cdef int run(self, const uint8_t* p, Py_ssize_t size) except -1:
+        cdef const uint8_t* head
+        cdef uint32_t payload
+        cdef uint16_t number = 0
+        while True:
+            try:
+                while size - self.at >= FRAME_HEAD_SIZE and not self.suspended:
+                    head = p + self.at
+                    number = get16(head + 1)
+                    payload = get32(head + 3)
+                    if payload > self.frame_max - FRAME_OVERHEAD:
+                        self.at = size
+                        raise FrameError(f"frame of {payload} bytes is larger than frame_max {self.frame_max}")
+                    if size - self.at < payload + FRAME_OVERHEAD:
+                        break
+                    if head[FRAME_HEAD_SIZE + payload] != FRAME_END:
+                        self.at = size
+                        raise FrameError("frame does not end with its end octet")
+                    self.at += payload + FRAME_OVERHEAD
+                    self.frame(head[0], number, head + FRAME_HEAD_SIZE, payload)
+                return 0
+            except Exception as error:
+                self.on_error(number, error)
+
+    cdef int frame(self, uint8_t kind, uint16_t number, const uint8_t* p, uint32_t size) except -1:
+        if kind == FRAME_METHOD:
+            return self.method_frame(number, p, size)
+        if kind == FRAME_BODY or kind == FRAME_HEADER:
+            return self.content_frame(kind, number, p, size)
+        if self.closing:
+            return 0
+        if kind != FRAME_HEARTBEAT:
+            raise FrameError(f"unknown frame type {kind}")
+        if number != 0:
+            raise UnexpectedFrame(f"heartbeat on channel {number}")
+        return 0
+
+    cdef ContentReader find(self, uint16_t number):
+        if self.current is not None and self.current.number == number:
+            return self.current
+        found = self.channels.get(number)
+        if found is not None:
+            self.current = <ContentReader>found
+        return <ContentReader>found
+
+    cdef int content_frame(self, uint8_t kind, uint16_t number, const uint8_t* p, uint32_t size) except -1:
+        cdef ContentReader channel
+        if self.closing:
+            return 0
+        channel = self.find(number)
+        if channel is None:
+            raise ChannelFault(f"content frame on channel {number}, which is not open") \
+                if number else UnexpectedFrame("content frame on channel 0")
+        if channel.expecting == EXPECT_NOTHING:
+            return 0
+        if kind == FRAME_BODY:
+            return channel.on_body(p, size)
+        return channel.on_header(p, size)
+
+    cdef int method_frame(self, uint16_t number, const uint8_t* p, uint32_t size) except -1:
+        cdef ContentReader channel
+        cdef uint32_t method
+        if size < 4:
+            raise SyntaxFault("method frame is too short")
+        if number != 0 and not self.closing:
+            channel = self.find(number)
+            if channel is not None and channel.expecting != EXPECT_NOTHING:
+                if channel.expecting != EXPECT_METHOD:
+                    raise UnexpectedFrame("method frame where content is due")
+                method = get32(p)
+                if method == BASIC_PUBLISH:
+                    return channel.on_publish(p, size)
+                if method == BASIC_ACK and size == ACK_SIZE:
+                    return channel.acked(get64(p + 4), p[12] & 1)
+        elif number != 0:
+            return 0
+        return self.on_method(number, PyBytes_FromStringAndSize(<char*>p, size))

@@ -1,0 +1,229 @@
+"""Everything that changes the topology, as small immutable commands.
+
+A session checks that a client may do what it asks and then executes a command; configuration and the
+embedding program execute the same ones. `apply` is the one place that carries them out, and what it does
+depends on nothing but the node's state and the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from warren.amqp.table import Table
+from warren.broker.access import Permissions, TopicPermissions, User
+from warren.broker.binding import Binding, Destination
+from warren.broker.events import UserChanged
+from warren.broker.passwords import PasswordHash
+
+if TYPE_CHECKING:
+    from warren.broker.node import Node
+    from warren.broker.session.connection import Connection
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddVhost:
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PutUser:
+    """Make a user, or change its password and tags."""
+
+    name: str
+    password: PasswordHash | None
+    tags: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteUser:
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetPermissions:
+    user: str
+    vhost: str
+    permissions: Permissions
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetTopicPermissions:
+    user: str
+    vhost: str
+    exchange: str
+    permissions: TopicPermissions
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclareExchange:
+    vhost: str
+    name: str
+    type: str
+    durable: bool = True
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: Table = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteExchange:
+    vhost: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclareQueue:
+    """`owner` is the connection that an exclusive queue lives with."""
+
+    vhost: str
+    name: str
+    durable: bool = False
+    auto_delete: bool = False
+    owner: Connection | None = None
+    arguments: Table = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteQueue:
+    vhost: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bind:
+    vhost: str
+    source: str
+    destination: str
+    to_queue: bool
+    routing_key: str = ""
+    arguments: Table = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unbind:
+    vhost: str
+    source: str
+    destination: str
+    to_queue: bool
+    routing_key: str = ""
+    arguments: Table = field(default_factory=dict)
+
+
+Command: TypeAlias = (
+    AddVhost | PutUser | DeleteUser | SetPermissions | SetTopicPermissions | DeclareExchange
+    | DeleteExchange | DeclareQueue | DeleteQueue | Bind | Unbind
+)  # fmt: skip
+
+
+def apply(node: Node, command: Command) -> None:
+    _APPLY[type(command)](node, command)
+
+
+def _add_vhost(node: Node, command: AddVhost) -> None:
+    if command.name not in node.vhosts:
+        node.add_vhost(command.name)
+
+
+def _put_user(node: Node, command: PutUser) -> None:
+    user = node.users.get(command.name)
+    if user is None:
+        node.users[command.name] = User(command.name, command.password, command.tags)
+    else:
+        user.password, user.tags = command.password, command.tags
+    node.events.emit(UserChanged(command.name))
+
+
+def _delete_user(node: Node, command: DeleteUser) -> None:
+    if node.users.pop(command.name, None) is not None:
+        node.events.emit(UserChanged(command.name))
+        node.close_connections_of(command.name, f"user '{command.name}' was deleted")
+
+
+def _set_permissions(node: Node, command: SetPermissions) -> None:
+    node.users[command.user].permissions[command.vhost] = command.permissions
+    node.permissions_changed(command.user, command.vhost)
+
+
+def _set_topic_permissions(node: Node, command: SetTopicPermissions) -> None:
+    node.users[command.user].topic_permissions[command.vhost, command.exchange] = command.permissions
+    node.permissions_changed(command.user, command.vhost)
+
+
+def _declare_exchange(node: Node, command: DeclareExchange) -> None:
+    vhost = node.vhosts[command.vhost]
+    if command.name not in vhost.exchanges:
+        vhost.add_exchange(
+            node.make_exchange(
+                command.name,
+                command.type,
+                durable=command.durable,
+                auto_delete=command.auto_delete,
+                internal=command.internal,
+                arguments=command.arguments,
+            )
+        )
+
+
+def _delete_exchange(node: Node, command: DeleteExchange) -> None:
+    vhost = node.vhosts[command.vhost]
+    exchange = vhost.exchanges.get(command.name)
+    if exchange is not None:
+        vhost.remove_exchange(exchange)
+
+
+def _declare_queue(node: Node, command: DeclareQueue) -> None:
+    vhost = node.vhosts[command.vhost]
+    if command.name not in vhost.queues:
+        vhost.add_queue(
+            node.make_queue(
+                command.name,
+                command.vhost,
+                durable=command.durable,
+                auto_delete=command.auto_delete,
+                owner=command.owner,
+                arguments=command.arguments,
+            )
+        )
+
+
+def _delete_queue(node: Node, command: DeleteQueue) -> None:
+    vhost = node.vhosts[command.vhost]
+    queue = vhost.queues.get(command.name)
+    if queue is not None:
+        vhost.remove_queue(queue)
+
+
+def _destination(node: Node, command: Bind | Unbind) -> Destination:
+    vhost = node.vhosts[command.vhost]
+    if command.to_queue:
+        return vhost.find_queue(command.destination)
+    return vhost.find_exchange(command.destination)
+
+
+def _bind(node: Node, command: Bind) -> None:
+    vhost = node.vhosts[command.vhost]
+    source = vhost.find_exchange(command.source)
+    vhost.bind(source, _destination(node, command), command.routing_key, command.arguments)
+
+
+def _unbind(node: Node, command: Unbind) -> None:
+    vhost = node.vhosts[command.vhost]
+    source = vhost.find_exchange(command.source)
+    vhost.unbind(Binding(source, _destination(node, command), command.routing_key, command.arguments))
+
+
+_APPLY: dict[type[Command], Callable[[Node, Any], None]] = {
+    AddVhost: _add_vhost,
+    PutUser: _put_user,
+    DeleteUser: _delete_user,
+    SetPermissions: _set_permissions,
+    SetTopicPermissions: _set_topic_permissions,
+    DeclareExchange: _declare_exchange,
+    DeleteExchange: _delete_exchange,
+    DeclareQueue: _declare_queue,
+    DeleteQueue: _delete_queue,
+    Bind: _bind,
+    Unbind: _unbind,
+}

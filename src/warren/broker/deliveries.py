@@ -1,0 +1,148 @@
+"""What a channel has delivered and not yet been told the fate of.
+
+Delivery tags count up by one, so the outstanding entries stand in a list at `tag - base`, and taking
+one is one access, in whatever order a client acks. Slots in front that have been taken are cut off now
+and then. A few entries that stay out for very long would keep all the slots behind them: then they
+move to `old`, a dictionary, so that memory is bounded by what is outstanding.
+
+    old   { 3: entry, 90: entry }    slots  [ -, -, entry, -, entry, entry ]
+                                             ^base  ^first             ^delivery_tag
+"""
+
+from __future__ import annotations
+
+from warren.amqp.writer import Output
+from warren.broker.entry import Entry
+
+SLOTS_TO_SPARE = 1024
+
+
+class Deliveries:
+    """`counted` are those outstanding that a prefetch limit counts: consumers' ones, not basic.get's."""
+
+    def __init__(self, output: Output, channel: int) -> None:
+        self.output = output
+        self.channel = channel
+        self.active = True
+        self.delivery_tag = 0
+        self.outstanding = 0
+        self.counted = 0
+        self.counted_bytes = 0
+        self.prefetch_count = 0
+        self.prefetch_size = 0
+        self.slots: list[Entry | None] = []
+        self.first = 0
+        self.base = 1
+        self.old: dict[int, Entry] = {}
+
+    def has_room(self, size: int) -> bool:
+        """Whether the channel's own limits let one more message of this size out."""
+        if self.prefetch_count and self.counted >= self.prefetch_count:
+            return False
+        if self.prefetch_size and self.counted_bytes:
+            return self.counted_bytes + size <= self.prefetch_size
+        return True
+
+    def send(self, entry: Entry, prefix: bytes, no_ack: bool) -> int:
+        """Deliver to a consumer; the tag it was given."""
+        message = entry.message
+        self.delivery_tag += 1
+        self.output.deliver(
+            self.channel,
+            prefix,
+            self.delivery_tag,
+            entry.delivery_count > 0,
+            message.exchange,
+            message.routing_key,
+            message.properties,
+            message.body,
+        )
+        self._note(entry, no_ack)
+        return self.delivery_tag
+
+    def track(self, entry: Entry, no_ack: bool) -> None:
+        """Count an entry that leaves by basic.get-ok, under a tag of its own."""
+        self.delivery_tag += 1
+        self._note(entry, no_ack)
+
+    def _note(self, entry: Entry, no_ack: bool) -> None:
+        if not no_ack:
+            self.slots.append(entry)
+            self.outstanding += 1
+        elif self.slots:
+            self.slots.append(None)
+            self.settle_front()
+        else:
+            self.base += 1
+
+    def is_outstanding(self, delivery_tag: int) -> bool:
+        if delivery_tag < self.base:
+            return delivery_tag in self.old
+        if delivery_tag > self.delivery_tag:
+            return False
+        return self.slots[delivery_tag - self.base] is not None
+
+    def tags(self) -> list[int]:
+        """Every tag outstanding, oldest first."""
+        slots = (self.base + index for index, entry in enumerate(self.slots) if entry is not None)
+        return [*sorted(self.old), *slots]
+
+    def take(self, delivery_tag: int) -> Entry | None:
+        """The entry delivered under this tag, which is settled by that; None if there is none."""
+        if delivery_tag < self.base:
+            entry = self.old.pop(delivery_tag, None)
+        elif delivery_tag > self.delivery_tag:
+            return None
+        else:
+            index = delivery_tag - self.base
+            entry = self.slots[index]
+            self.slots[index] = None
+        if entry is not None:
+            self.outstanding -= 1
+            self.settle_front()
+        return entry
+
+    def take_up_to(self, delivery_tag: int) -> list[Entry]:
+        """All entries delivered under this tag and before, oldest first."""
+        taken: list[Entry] = []
+        if self.old:
+            for tag in sorted(self.old):
+                if tag <= delivery_tag:
+                    taken.append(self.old.pop(tag))
+        index = self.first
+        stop = min(delivery_tag, self.delivery_tag) - self.base + 1 if delivery_tag >= self.base else 0
+        while index < stop:
+            entry = self.slots[index]
+            if entry is not None:
+                taken.append(entry)
+                self.slots[index] = None
+            index += 1
+        self.outstanding -= len(taken)
+        self.settle_front()
+        return taken
+
+    def settle_front(self) -> None:
+        """Step over what is settled in front, and give the room back when it is worth it."""
+        size = len(self.slots)
+        if self.outstanding == len(self.old):
+            self.base += size
+            self.first = 0
+            self.slots.clear()
+            return
+        while self.slots[self.first] is None:
+            self.first += 1
+        if self.first > SLOTS_TO_SPARE and self.first * 2 > size:
+            del self.slots[: self.first]
+            self.base += self.first
+            self.first = 0
+        elif size - self.first > 4 * self.outstanding + SLOTS_TO_SPARE:
+            self.retire()
+
+    def retire(self) -> None:
+        """Nearly all slots are empty: move the entries that are left to `old`."""
+        for index, entry in enumerate(self.slots):
+            if entry is not None:
+                self.old[self.base + index] = entry
+        self.base += len(self.slots)
+        self.first = 0
+        self.slots.clear()

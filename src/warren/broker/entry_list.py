@@ -1,0 +1,94 @@
+"""A queue's ready entries, strictly ordered by position.
+
+They are linked both ways, so that one can leave from, or return to, any place.
+"""
+
+from __future__ import annotations
+
+from warren.broker.entry import Entry
+
+
+class EntryList:
+    __slots__ = ("bytes", "count", "head", "recent", "tail")
+
+    head: Entry | None
+    tail: Entry | None
+    recent: Entry | None  # the last one put back: the next one's place is probably behind it
+
+    def __init__(self) -> None:
+        self.head = None
+        self.tail = None
+        self.recent = None
+        self.count = 0
+        self.bytes = 0
+
+    def append(self, entry: Entry) -> None:
+        """Put at the end an entry whose position is beyond all others."""
+        if self.tail is None:
+            self.head = entry
+        else:
+            self.tail.behind = entry
+            entry.before = self.tail
+        self.tail = entry
+        self.count += 1
+        self.bytes += entry.size
+
+    def pop_head(self) -> Entry:
+        """Take out the first entry; there must be one."""
+        entry = self.head
+        assert entry is not None
+        self.head = entry.behind
+        if self.head is None:
+            self.tail = None
+        else:
+            self.head.before = None
+            entry.behind = None
+        if self.recent is entry:
+            self.recent = None
+        self.count -= 1
+        self.bytes -= entry.size
+        return entry
+
+    def remove(self, entry: Entry) -> None:
+        if entry.before is None:
+            self.head = entry.behind
+        else:
+            entry.before.behind = entry.behind
+        if entry.behind is None:
+            self.tail = entry.before
+        else:
+            entry.behind.before = entry.before
+        entry.before = None
+        entry.behind = None
+        if self.recent is entry:
+            self.recent = None
+        self.count -= 1
+        self.bytes -= entry.size
+
+    def insert(self, entry: Entry) -> None:
+        """Put an entry back where its position belongs, which is near the head as a rule."""
+        after = self.head
+        if self.recent is not None and self.recent.position < entry.position:
+            after = self.recent
+        self.recent = entry
+        while after is not None and after.position < entry.position:
+            after = after.behind
+        if after is None:
+            self.append(entry)
+            return
+        entry.behind = after
+        entry.before = after.before
+        if after.before is None:
+            self.head = entry
+        else:
+            after.before.behind = entry
+        after.before = entry
+        self.count += 1
+        self.bytes += entry.size
+
+    def clear(self) -> int:
+        """Take out all, one by one, lest a chain of a million entries be freed by recursion."""
+        count = self.count
+        while self.head is not None:
+            self.pop_head()
+        return count

@@ -1,0 +1,76 @@
+"""x-consistent-hash: a key keeps its destination, and a new destination takes over only its share.
+
+A binding key is a weight, a whole number. For each message every binding draws a number from the hash
+of the key and its own identity, scaled by its weight, and the highest draw gets the message (weighted
+rendezvous hashing). Adding or removing a binding moves only the keys that it wins or had won.
+
+What is hashed is the routing key, or the header named by the exchange's argument `hash-header`, or the
+property named by `hash-property` (correlation_id, message_id or timestamp).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+
+from warren.amqp.errors import PreconditionFailed
+from warren.amqp.properties import BasicProperties
+from warren.amqp.table import Table
+from warren.broker.binding import Binding, Destination
+
+PROPERTIES = ("correlation_id", "message_id", "timestamp")
+HASH_RANGE = 2**64
+
+
+class ConsistentHash:
+    def __init__(self, arguments: Table) -> None:
+        self.header = _name(arguments, "hash-header")
+        self.property = _name(arguments, "hash-property")
+        if self.header and self.property:
+            raise PreconditionFailed("hash-header and hash-property exclude each other")
+        if self.property and self.property not in PROPERTIES:
+            raise PreconditionFailed(
+                f"Unsupported property: {self.property}; expected one of {', '.join(PROPERTIES)}"
+            )
+        self.by_properties = bool(self.header or self.property)
+        self.weights: dict[Binding, tuple[bytes, int]] = {}
+
+    def bind(self, binding: Binding) -> None:
+        weight = int(binding.routing_key) if binding.routing_key.isdecimal() else 0
+        if weight < 1:
+            raise PreconditionFailed(
+                f"The binding key must be an integer greater than 0: '{binding.routing_key}'"
+            )
+        self.weights[binding] = (repr(binding.identity[:2]).encode(), weight)
+
+    def unbind(self, binding: Binding) -> None:
+        del self.weights[binding]
+
+    def route(self, routing_key: str, properties: BasicProperties) -> Iterable[Destination]:
+        if not self.weights:
+            return []
+        key = self._key(routing_key, properties).encode("utf-8", "surrogateescape")
+        best = max(self.weights, key=lambda binding: _draw(key, *self.weights[binding]))
+        return [best.destination]
+
+    def _key(self, routing_key: str, properties: BasicProperties) -> str:
+        if self.header:
+            return str((properties.headers or {}).get(self.header, ""))
+        if self.property:
+            return str(getattr(properties, self.property) or "")
+        return routing_key
+
+
+def _name(arguments: Table, argument: str) -> str:
+    value = arguments.get(argument, "")
+    if not isinstance(value, str):
+        raise PreconditionFailed(f"{argument} must be a string")
+    return value
+
+
+def _draw(key: bytes, identity: bytes, weight: int) -> float:
+    """A number that only this key and this binding give; a double weight wins twice as often."""
+    digest = hashlib.blake2b(key, digest_size=8, key=hashlib.blake2b(identity, digest_size=16).digest())
+    uniform = (int.from_bytes(digest.digest()) + 1) / (HASH_RANGE + 1)
+    return -weight / math.log(uniform) if uniform < 1 else math.inf

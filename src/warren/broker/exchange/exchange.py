@@ -1,0 +1,81 @@
+"""An exchange: a name, a type's way of routing, and its bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from warren.amqp.properties import BasicProperties
+from warren.amqp.table import Table
+from warren.broker.binding import Binding, Destination, Identity
+
+if TYPE_CHECKING:
+    from warren.broker.queue import Queue
+
+ROUTES_CACHED_MAX = 10_000
+
+
+class Router(Protocol):
+    """How one type of exchange routes. One is made for each exchange, with its declared arguments.
+
+    `by_properties`: the route depends on more than the routing key, so it cannot be remembered by key.
+    Arguments or bindings that make no sense raise PreconditionFailed.
+    """
+
+    by_properties: bool
+
+    def __init__(self, arguments: Table) -> None: ...
+    def bind(self, binding: Binding) -> None: ...
+    def unbind(self, binding: Binding) -> None: ...
+    def route(self, routing_key: str, properties: BasicProperties) -> Iterable[Destination]: ...
+
+
+class Exchange:
+    is_queue: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        name: str,
+        type_name: str,
+        router: Router,
+        *,
+        durable: bool = True,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Table | None = None,
+    ) -> None:
+        self.name = name
+        self.type = type_name
+        self.router = router
+        self.durable = durable
+        self.auto_delete = auto_delete
+        self.internal = internal
+        self.arguments = arguments or {}
+        self.bindings: dict[Identity, Binding] = {}
+        self.incoming: set[Binding] = set()  # bindings whose destination this exchange is
+        self.had_binding = False
+        self.routes: dict[bytes, list[Queue]] = {}
+        self.routes_version = 0
+        self.routes_by_properties = router.by_properties
+
+    @property
+    def alternate(self) -> str | None:
+        name = self.arguments.get("alternate-exchange")
+        return name if isinstance(name, str) else None
+
+    def add(self, binding: Binding) -> bool:
+        """Whether it is new."""
+        if binding.identity in self.bindings:
+            return False
+        self.router.bind(binding)
+        self.bindings[binding.identity] = binding
+        self.had_binding = True
+        binding.destination.incoming.add(binding)
+        return True
+
+    def remove(self, identity: Identity) -> Binding | None:
+        binding = self.bindings.pop(identity, None)
+        if binding is not None:
+            self.router.unbind(binding)
+            binding.destination.incoming.discard(binding)
+        return binding

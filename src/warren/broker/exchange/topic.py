@@ -1,0 +1,81 @@
+"""topic: binding keys of words, where `*` is one word and `#` is any number of words.
+
+The binding keys form a trie, a level a word. A message's words walk down it; at a `#` the walk goes on
+with every possible rest of the words. The walk remembers where it has been, so that no key, however
+many `#` the bindings have, takes more steps than nodes times words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from warren.amqp.properties import BasicProperties
+from warren.amqp.table import Table
+from warren.broker.binding import Binding, Destination
+
+ONE, MANY = "*", "#"
+
+
+class _Node:
+    __slots__ = ("bindings", "children")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Node] = {}
+        self.bindings: list[Binding] = []
+
+
+class Topic:
+    by_properties = False
+
+    def __init__(self, arguments: Table) -> None:
+        self.root = _Node()
+
+    def bind(self, binding: Binding) -> None:
+        node = self.root
+        for word in _words(binding.routing_key):
+            node = node.children.setdefault(word, _Node())
+        node.bindings.append(binding)
+
+    def unbind(self, binding: Binding) -> None:
+        path = [self.root]
+        words = _words(binding.routing_key)
+        for word in words:
+            path.append(path[-1].children[word])
+        path[-1].bindings.remove(binding)
+        for word, parent, node in zip(reversed(words), reversed(path[:-1]), reversed(path), strict=False):
+            if node.bindings or node.children:
+                break
+            del parent.children[word]
+
+    def route(self, routing_key: str, properties: BasicProperties) -> Iterable[Destination]:
+        words = _words(routing_key)
+        found: list[Destination] = []
+        pending: list[tuple[_Node, int]] = [(self.root, 0)]
+        seen: set[tuple[int, int]] = set()
+        while pending:
+            node, at = pending.pop()
+            if (id(node), at) in seen:
+                continue
+            seen.add((id(node), at))
+            if at == len(words):
+                found.extend(binding.destination for binding in node.bindings)
+            pending.extend(_steps(node, words, at))
+        return found
+
+
+def _words(key: str) -> list[str]:
+    """An empty key has no word at all."""
+    return key.split(".") if key else []
+
+
+def _steps(node: _Node, words: list[str], at: int) -> Iterable[tuple[_Node, int]]:
+    """Where the walk can go from here."""
+    many = node.children.get(MANY)
+    if many is not None:
+        for rest in range(at, len(words) + 1):
+            yield many, rest
+    if at < len(words):
+        for word in {words[at], ONE} - {MANY}:
+            child = node.children.get(word)
+            if child is not None:
+                yield child, at + 1

@@ -1,0 +1,111 @@
+"""Pushing back on publishers, so that what is published stays close to what is consumed.
+
+Reading one busy publisher after another leaves consumers too little of the event loop; their acks
+wait, and the queue grows although they could keep up. So a queue that has consumers and a backlog of
+more than `HIGH` holds the connections that publish to it: they are not read. When the backlog is down
+to `LOW` they are let go one by one, each for one read.
+
+A queue is also there to absorb a burst that its consumers take long to work off. Every
+`LOOK_SECONDS` without relief it is seen how much they took while publishers were held. If it was much,
+one publisher goes, for one read, which is less than that, so that the backlog shrinks. If it was little,
+it is theirs to be slow: all publishers go free for `FREE_SECONDS`, and then it is tried again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from warren.broker.queue import Queue
+
+HIGH_MESSAGES, HIGH_BYTES = 4_000, 16 * 1024 * 1024
+LOW_MESSAGES, LOW_BYTES = 1_000, 4 * 1024 * 1024
+MUCH_MESSAGES, MUCH_BYTES = 5_000, 5 * 1024 * 1024
+LOOK_SECONDS = 0.1
+FREE_SECONDS = 1.0
+
+
+class Timers(Protocol):
+    """The clock, which the model gets from outside."""
+
+    def now(self) -> float: ...
+    def call_soon(self, callback: Callable[[], None]) -> None: ...
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> None: ...
+
+
+class Publisher(Protocol):
+    """A connection that can be left unread for a while."""
+
+    def let_go(self) -> None: ...
+
+
+class QueueFlow:
+    """The publishers that one queue holds; while it does, the queue says when its backlog is low."""
+
+    def __init__(self, timers: Timers) -> None:
+        self.timers = timers
+        self.held: deque[Publisher] = deque()
+        self.free_until = 0.0
+        self.relieved_at = 0.0
+        self.delivered_before = (0, 0)
+        self.timer_runs = False
+
+    def pushes_back(self, queue: Queue) -> bool:
+        if queue.ready.count <= HIGH_MESSAGES and queue.ready.bytes <= HIGH_BYTES:
+            return False
+        return queue.is_consumed and self.timers.now() >= self.free_until
+
+    def hold_back(self, publisher: Publisher, queue: Queue) -> None:
+        if not self.held:
+            self._start_watching(queue)
+        self.held.append(publisher)
+        queue.holding = True
+        if not self.timer_runs:
+            self._start_timer(queue)
+
+    def relieve(self, queue: Queue) -> None:
+        """If the backlog is low, or nobody is left to work it off, let one go and look again next turn."""
+        if self.held and (is_low(queue) or not queue.is_consumed):
+            self._start_watching(queue)
+            self.held.popleft().let_go()
+            if self.held:
+                self.timers.call_soon(lambda: self.relieve(queue))
+        queue.holding = bool(self.held)
+
+    def forget(self, publisher: Publisher) -> None:
+        """The publisher is gone."""
+        if publisher in self.held:
+            self.held.remove(publisher)
+
+    def _start_watching(self, queue: Queue) -> None:
+        self.relieved_at = self.timers.now()
+        self.delivered_before = (queue.delivered, queue.delivered_bytes)
+
+    def _start_timer(self, queue: Queue) -> None:
+        self.timer_runs = True
+        self.timers.call_later(LOOK_SECONDS, lambda: self._look(queue))
+
+    def _look(self, queue: Queue) -> None:
+        self.timer_runs = False
+        now = self.timers.now()
+        if self.held and now - self.relieved_at >= LOOK_SECONDS:
+            if self._took_much(queue):
+                self._start_watching(queue)
+                self.held.popleft().let_go()
+            else:
+                self.free_until = now + FREE_SECONDS
+                while self.held:
+                    self.held.popleft().let_go()
+        queue.holding = bool(self.held)
+        if self.held:
+            self._start_timer(queue)
+
+    def _took_much(self, queue: Queue) -> bool:
+        messages, octets = self.delivered_before
+        return queue.delivered - messages > MUCH_MESSAGES or queue.delivered_bytes - octets > MUCH_BYTES
+
+
+def is_low(queue: Queue) -> bool:
+    return queue.ready.count <= LOW_MESSAGES and queue.ready.bytes <= LOW_BYTES

@@ -1,0 +1,174 @@
+"""One node of a broker: all its state, and what it asks of the world around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from warren.amqp.errors import CommandInvalid
+from warren.amqp.table import Table
+from warren.amqp.writer import Output
+from warren.broker.access import User
+from warren.broker.commands import Command, apply
+from warren.broker.events import AlarmCleared, AlarmRaised, Events, VhostCreated
+from warren.broker.exchange.exchange import Exchange, Router
+from warren.broker.flow import QueueFlow, Timers
+from warren.broker.passwords import VerifiedPasswords
+from warren.broker.queue import Queue
+from warren.broker.vhost import PREDECLARED, Vhost, default_exchange
+
+if TYPE_CHECKING:
+    from warren.broker.session.connection import Connection
+
+T = TypeVar("T")
+
+
+class World(Timers, Protocol):
+    """What the model needs from outside: time, chance, a thread for what takes long, and a place for
+    errors that are nobody's fault but ours.
+    """
+
+    def random_bytes(self, count: int) -> bytes: ...
+    def in_thread(self, work: Callable[[], T], done: Callable[[T], None]) -> None: ...
+    def report(self, error: Exception) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What is offered to clients, and what they are held to."""
+
+    channel_max: int = 2047
+    frame_max: int = 131_072
+    heartbeat_seconds: int = 60
+    message_bytes_max: int = 128 * 1024 * 1024
+    loopback_users: frozenset[str] = frozenset({"guest"})
+
+
+class Node:
+    """`touched_queues` and `dirty_outputs` are what this turn has to finish."""
+
+    def __init__(
+        self, world: World, limits: Limits, exchange_types: Mapping[str, type[Router]], cluster_name: str
+    ) -> None:
+        self.world = world
+        self.limits = limits
+        self.exchange_types = exchange_types
+        self.cluster_name = cluster_name
+        self.events = Events(world.report)
+        self.vhosts: dict[str, Vhost] = {}
+        self.users: dict[str, User] = {}
+        self.passwords = VerifiedPasswords(world.random_bytes(32))
+        self.connections: set[Connection] = set()
+        self.touched_queues: list[Queue] = []
+        self.dirty_outputs: list[Output] = []
+        self.alarms: set[str] = set()
+
+    def execute(self, command: Command) -> None:
+        apply(self, command)
+
+    # --- a turn ---
+
+    def drain(self) -> None:
+        """Deliver from every queue that was touched."""
+        while self.touched_queues:
+            queues = self.touched_queues[:]
+            self.touched_queues.clear()
+            for queue in queues:
+                queue.drain()
+
+    def end_turn(self) -> None:
+        """Deliver what can be delivered, and send what there is to send."""
+        if self.touched_queues:
+            self.drain()
+        if self.dirty_outputs:
+            outputs = self.dirty_outputs[:]
+            self.dirty_outputs.clear()
+            for output in outputs:
+                output.owner.flush()  # type: ignore[attr-defined]
+
+    # --- making things ---
+
+    def add_vhost(self, name: str) -> None:
+        vhost = Vhost(name, self.events)
+        vhost.add_exchange(default_exchange())
+        for exchange, kind in PREDECLARED.items():
+            vhost.add_exchange(self.make_exchange(exchange, kind))
+        self.vhosts[name] = vhost
+        self.events.emit(VhostCreated(name))
+
+    def make_exchange(
+        self,
+        name: str,
+        kind: str,
+        *,
+        durable: bool = True,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Table | None = None,
+    ) -> Exchange:
+        router = self.exchange_types.get(kind)
+        if router is None:
+            raise CommandInvalid(f"unknown exchange type '{kind}'")
+        return Exchange(
+            name,
+            kind,
+            router(arguments or {}),
+            durable=durable,
+            auto_delete=auto_delete,
+            internal=internal,
+            arguments=arguments,
+        )
+
+    def make_queue(
+        self,
+        name: str,
+        vhost: str,
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        owner: Connection | None = None,
+        arguments: Table | None = None,
+    ) -> Queue:
+        return Queue(
+            name,
+            vhost,
+            self.events,
+            self.touched_queues,
+            QueueFlow(self.world),
+            durable=durable,
+            auto_delete=auto_delete,
+            owner=owner,
+            arguments=arguments,
+        )
+
+    # --- users and alarms ---
+
+    def permissions_changed(self, user: str, vhost: str) -> None:
+        for connection in self.connections:
+            if connection.user_name == user and connection.vhost_name == vhost:
+                connection.forget_permissions()
+        if vhost in self.vhosts:
+            self.vhosts[vhost].version.bump()
+
+    def close_connections_of(self, user: str, reason: str) -> None:
+        for connection in list(self.connections):
+            if connection.user_name == user:
+                connection.force_close(reason)
+
+    def raise_alarm(self, resource: str) -> None:
+        """From now on, whoever publishes is blocked."""
+        if resource not in self.alarms:
+            self.alarms.add(resource)
+            self.events.emit(AlarmRaised(resource))
+            for connection in self.connections:
+                connection.alarm_changed()
+            self.end_turn()
+
+    def clear_alarm(self, resource: str) -> None:
+        if resource in self.alarms:
+            self.alarms.discard(resource)
+            self.events.emit(AlarmCleared(resource))
+            for connection in self.connections:
+                connection.alarm_changed()
+            self.end_turn()

@@ -1,0 +1,177 @@
+"""A queue: entries in strict order, and the consumers that take them in turn.
+
+Entries leave the ready list from its head to whoever is next: in rings of equal priority, highest
+first, each ring round robin over those that can take one more. Publishing only marks the queue as
+touched; it is drained at the end of the turn, so that one turn's deliveries leave together.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from warren.amqp.errors import AccessRefused
+from warren.amqp.table import Table
+from warren.broker.binding import Binding
+from warren.broker.consumer import Consumer, Ring
+from warren.broker.entry import Entry
+from warren.broker.entry_list import EntryList
+from warren.broker.events import Events, MessageDelivered
+from warren.broker.flow import QueueFlow
+from warren.broker.message import Message
+
+if TYPE_CHECKING:
+    from warren.broker.session.connection import Connection
+
+
+class Queue:
+    """`owner` is the connection that an exclusive queue belongs to."""
+
+    is_queue: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        name: str,
+        vhost: str,
+        events: Events,
+        touched_queues: list[Queue],
+        flow: QueueFlow,
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        owner: Connection | None = None,
+        arguments: Table | None = None,
+    ) -> None:
+        self.name = name
+        self.vhost = vhost
+        self.events = events
+        self.touched_queues = touched_queues
+        self.touched = False
+        self.flow = flow
+        self.holding = False
+        self.durable = durable
+        self.auto_delete = auto_delete
+        self.owner = owner
+        self.arguments = arguments or {}
+        self.incoming: set[Binding] = set()
+        self.deleted = False
+        self.had_consumer = False
+        self.exclusive_consumer: Consumer | None = None
+        self.ready = EntryList()
+        self.unacked = 0
+        self.position = 0
+        self.delivered = 0
+        self.delivered_bytes = 0
+        self.rings: list[Ring] = []
+
+    # --- on the path of every message ---
+
+    def publish(self, message: Message) -> None:
+        self.position += 1
+        self.ready.append(Entry(message, self, self.position))
+        if not self.touched:
+            self.touch()
+
+    def touch(self) -> None:
+        """See to it that the queue is drained at the end of this turn."""
+        if self.rings and not self.touched:
+            self.touched = True
+            self.touched_queues.append(self)
+
+    def drain(self) -> None:
+        """Deliver as much as there are messages, and consumers that can take them."""
+        self.touched = False
+        while self.ready.head is not None:
+            consumer = self.next_consumer(self.ready.head.size)
+            if consumer is None:
+                break
+            entry = self.ready.pop_head()
+            self.delivered += 1
+            self.delivered_bytes += entry.size
+            if not consumer.no_ack:
+                self.unacked += 1
+            delivery_tag = consumer.deliver(entry)
+            if self.events.delivered:
+                self.tell_delivered(entry, consumer, delivery_tag)
+        if self.holding:
+            self.flow.relieve(self)
+
+    def next_consumer(self, size: int) -> Consumer | None:
+        for ring in self.rings:
+            consumer = ring.next_for(size)
+            if consumer is not None:
+                return consumer
+        return None
+
+    def settle(self, entry: Entry) -> None:
+        """An entry that was out with a client is done with."""
+        self.unacked -= 1
+
+    def requeue(self, entry: Entry) -> None:
+        """An entry that was out with a client returns to its place."""
+        self.unacked -= 1
+        if self.deleted:
+            return
+        entry.delivery_count += 1
+        self.ready.insert(entry)
+        self.touch()
+
+    def get(self, no_ack: bool) -> Entry | None:
+        """The first message for basic.get."""
+        if self.ready.head is None:
+            return None
+        self.delivered += 1
+        if not no_ack:
+            self.unacked += 1
+        return self.ready.pop_head()
+
+    # --- the rest ---
+
+    def tell_delivered(self, entry: Entry, consumer: Consumer, delivery_tag: int) -> None:
+        self.events.emit(
+            MessageDelivered(
+                self.vhost, self.name, entry.message, consumer.tag, delivery_tag, entry.delivery_count > 0
+            )
+        )
+
+    @property
+    def exclusive(self) -> bool:
+        return self.owner is not None
+
+    @property
+    def consumers(self) -> list[Consumer]:
+        return [consumer for ring in self.rings for consumer in ring.consumers]
+
+    @property
+    def is_consumed(self) -> bool:
+        return bool(self.rings)
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        if self.exclusive_consumer is not None or (consumer.exclusive and self.rings):
+            raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
+        if consumer.exclusive:
+            self.exclusive_consumer = consumer
+        ring = next((ring for ring in self.rings if ring.priority == consumer.priority), None)
+        if ring is None:
+            ring = Ring(consumer.priority)
+            self.rings.append(ring)
+            self.rings.sort(key=lambda ring: -ring.priority)
+        ring.consumers.append(consumer)
+        self.had_consumer = True
+        self.touch()
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        for ring in self.rings:
+            if consumer in ring.consumers:
+                ring.consumers.remove(consumer)
+        self.rings = [ring for ring in self.rings if ring.consumers]
+        if self.exclusive_consumer is consumer:
+            self.exclusive_consumer = None
+        self.flow.relieve(self)
+
+    @property
+    def is_abandoned(self) -> bool:
+        """An auto-delete queue whose last consumer is gone."""
+        return self.auto_delete and self.had_consumer and not self.rings
+
+    def purge(self) -> int:
+        return self.ready.clear()

@@ -1,0 +1,154 @@
+"""The methods of class basic, but for publish and ack, which are on the path of every message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from warren.amqp.errors import NotAllowed, PreconditionFailed
+from warren.amqp.methods import (
+    BasicAck,
+    BasicCancel,
+    BasicCancelOk,
+    BasicConsume,
+    BasicConsumeOk,
+    BasicGet,
+    BasicGetEmpty,
+    BasicGetOk,
+    BasicNack,
+    BasicQos,
+    BasicQosOk,
+    BasicRecover,
+    BasicRecoverAsync,
+    BasicRecoverOk,
+    BasicReject,
+    Method,
+)
+from warren.amqp.table import Table
+from warren.broker.access import Permission
+from warren.broker.consumer import Consumer
+from warren.broker.events import ConsumerStarted
+from warren.broker.queue import Queue
+from warren.broker.session.channel import Channel
+from warren.broker.session.names import queue_name, random_name, usable_queue
+from warren.broker.session.reply_to import PSEUDO_QUEUE, open_reply_queue
+
+
+def qos(channel: Channel, method: BasicQos) -> None:
+    """global: a limit for the whole channel, at once. Else for the consumers started from now on."""
+    if method.global_:
+        channel.deliveries.prefetch_count = method.prefetch_count
+        channel.deliveries.prefetch_size = method.prefetch_size
+        channel.wake_consumers()
+    else:
+        channel.prefetch_count = method.prefetch_count
+        channel.prefetch_size = method.prefetch_size
+    channel.reply(BasicQosOk())
+
+
+def consume(channel: Channel, method: BasicConsume) -> None:
+    tag = method.consumer_tag or random_name(channel.connection.node.world, "amq.ctag-")
+    if tag in channel.consumers:
+        raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
+    consumer = make_consumer(channel, method, tag, find_queue(channel, method))
+    consumer.queue.add_consumer(consumer)
+    channel.consumers[tag] = consumer
+    if method.queue == PSEUDO_QUEUE:
+        channel.reply_consumer = consumer
+    channel.connection.node.events.emit(ConsumerStarted(channel.vhost.name, consumer.queue.name, tag))
+    if not method.no_wait:
+        channel.reply(BasicConsumeOk(consumer_tag=tag))
+
+
+def find_queue(channel: Channel, method: BasicConsume) -> Queue:
+    if method.queue == PSEUDO_QUEUE:
+        return open_reply_queue(channel, no_ack=method.no_ack)
+    name = queue_name(channel, method.queue)
+    channel.connection.access.check(Permission.READ, "queue", name)
+    return usable_queue(channel, name)
+
+
+def make_consumer(channel: Channel, method: BasicConsume, tag: str, queue: Queue) -> Consumer:
+    return Consumer(
+        tag=tag,
+        queue=queue,
+        channel=channel,
+        deliveries=channel.deliveries,
+        no_ack=method.no_ack,
+        exclusive=method.exclusive,
+        priority=consumer_priority(method.arguments),
+        arguments=method.arguments,
+        prefetch_count=channel.prefetch_count,
+        prefetch_size=channel.prefetch_size,
+    )
+
+
+def consumer_priority(arguments: Table) -> int:
+    priority = arguments.get("x-priority", 0)
+    if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) >= 2**31:
+        raise PreconditionFailed(f"invalid arg 'x-priority': {priority!r} is not a 32-bit integer")
+    return priority
+
+
+def cancel(channel: Channel, method: BasicCancel) -> None:
+    consumer = channel.consumers.get(method.consumer_tag)
+    if consumer is not None:
+        channel.cancel(consumer)
+    if not method.no_wait:
+        channel.reply(BasicCancelOk(consumer_tag=method.consumer_tag))
+
+
+def get(channel: Channel, method: BasicGet) -> None:
+    name = queue_name(channel, method.queue)
+    channel.connection.access.check(Permission.READ, "queue", name)
+    queue = usable_queue(channel, name)
+    entry = queue.get(method.no_ack)
+    if entry is None:
+        channel.reply(BasicGetEmpty())
+        return
+    deliveries, message = channel.deliveries, entry.message
+    deliveries.track(entry, method.no_ack)
+    channel.reply(
+        BasicGetOk(
+            delivery_tag=deliveries.delivery_tag,
+            redelivered=entry.delivery_count > 0,
+            exchange=message.exchange_name,
+            routing_key=message.key,
+            message_count=queue.ready.count,
+        )
+    )
+    channel.output.content(channel.number, message.properties, message.body)
+
+
+def ack(channel: Channel, method: BasicAck) -> None:
+    channel.acked(method.delivery_tag, method.multiple)
+
+
+def nack(channel: Channel, method: BasicNack) -> None:
+    channel.reject(method.delivery_tag, multiple=method.multiple, requeue=method.requeue)
+
+
+def reject(channel: Channel, method: BasicReject) -> None:
+    channel.reject(method.delivery_tag, multiple=False, requeue=method.requeue)
+
+
+def recover(channel: Channel, method: BasicRecover) -> None:
+    channel.recover(requeue=method.requeue)
+    channel.reply(BasicRecoverOk())
+
+
+def recover_async(channel: Channel, method: BasicRecoverAsync) -> None:
+    channel.recover(requeue=method.requeue)
+
+
+HANDLERS: dict[type[Method], Callable[[Channel, Any], None]] = {
+    BasicQos: qos,
+    BasicConsume: consume,
+    BasicCancel: cancel,
+    BasicGet: get,
+    BasicAck: ack,
+    BasicNack: nack,
+    BasicReject: reject,
+    BasicRecover: recover,
+    BasicRecoverAsync: recover_async,
+}

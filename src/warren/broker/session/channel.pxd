@@ -1,0 +1,49 @@
+cimport cython
+from libc.stdint cimport uint16_t, uint64_t
+
+from warren.amqp.reader cimport ContentReader
+from warren.amqp.writer cimport Output
+from warren.broker.consumer cimport Consumer
+from warren.broker.deliveries cimport Deliveries
+from warren.broker.entry cimport Entry
+from warren.broker.events cimport Events
+from warren.broker.message cimport Message
+from warren.broker.queue cimport Queue
+from warren.broker.version cimport Version
+
+
+cdef class Channel(ContentReader):
+    cdef public object connection
+    cdef public object vhost
+    cdef public Output output
+    cdef public Deliveries deliveries
+    cdef public dict consumers
+    cdef public str last_queue
+    cdef public Py_ssize_t prefetch_count
+    cdef public Py_ssize_t prefetch_size
+    cdef public object transaction
+    cdef public object reply_consumer
+    cdef Events events
+    # the route and the properties of the message before, which the next one's probably are
+    cdef Version version
+    cdef long route_version
+    cdef list queues
+    cdef bint by_properties
+    cdef bytes message_properties
+    cdef bint persistent
+    cdef bint special
+    cdef list extra_keys
+    # publisher confirms
+    cdef public bint confirming
+    cdef bint confirm_due
+    cdef uint64_t published_count
+    cdef uint64_t confirmed_count
+
+    cpdef int published(self, bytes body) except -1
+    cpdef int acked(self, uint64_t delivery_tag, bint multiple) except -1
+    @cython.locals(queue=Queue)
+    cpdef enqueue(self, Message message, list queues, bint mandatory)
+    @cython.locals(entry=Entry, taken=list)
+    cpdef settle(self, uint64_t delivery_tag, bint multiple)
+    @cython.locals(consumer=Consumer, queue=Queue)
+    cpdef release(self, Entry entry)

@@ -1,0 +1,304 @@
+"""A channel: what is published on it, delivered through it, and acknowledged.
+
+The path of every message is here; the methods that declare, bind, consume and the like are in the
+modules beside it. What a channel works out for one message (the route, what its properties mean) it
+keeps for the next, until the bytes, or the vhost's version, say that something changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from warren.amqp.errors import NotImplementedByBroker, PreconditionFailed, SoftError
+from warren.amqp.methods import BasicAck, BasicCancel, BasicReturn, ChannelClose, Method
+from warren.amqp.properties import PERSISTENT, decode_properties
+from warren.amqp.reader import EMPTY_PROPERTIES, ContentReader
+from warren.broker.consumer import Consumer
+from warren.broker.deliveries import Deliveries
+from warren.broker.entry import Entry
+from warren.broker.events import ConsumerCancelled, MessageAcked, MessagePublished
+from warren.broker.message import Message
+from warren.broker.queue import Queue
+from warren.broker.session import routing_headers
+from warren.broker.session.reply_to import REPLY_TO, close_reply_queue, rewrite_reply_to
+from warren.broker.session.transaction import Transaction
+
+if TYPE_CHECKING:
+    from warren.broker.session.connection import Connection
+
+NO_ROUTE = 312
+EXPIRATION_MS_MAX = 2**32 - 1
+
+
+class Channel(ContentReader):
+    def __init__(self, number: int, connection: Connection) -> None:
+        self.connection = connection
+        self.vhost = connection.vhost
+        self.events = connection.node.events
+        self.output = connection.output
+        self.body_bytes_max = connection.node.limits.message_bytes_max
+        self.deliveries = Deliveries(connection.output, number)
+        self.consumers: dict[str, Consumer] = {}
+        self.last_queue = ""
+        self.prefetch_count = 0
+        self.prefetch_size = 0
+        self.transaction: Transaction | None = None
+        self.reply_consumer: Consumer | None = None
+        self.version = self.vhost.version
+        self.route_version = 0
+        self.queues: list[Queue] = []
+        self.by_properties = False
+        self.message_properties = EMPTY_PROPERTIES
+        self.persistent = False
+        self.special = False
+        self.extra_keys: list[str] = []
+        self.confirming = False
+        self.confirm_due = False
+        self.published_count = 0
+        self.confirmed_count = 0
+
+    # --- publishing ---
+
+    def published(self, body: bytes) -> int:
+        if self.publish_changed or self.route_version != self.version.number:
+            self.resolve()
+        if self.properties_changed:
+            self.examine()
+        if self.special or self.transaction is not None:
+            self.publish_special(body)
+            return 0
+        message = Message(self.exchange, self.routing_key, self.message_properties, body, self.persistent)
+        self.enqueue(message, self.queues, self.mandatory)
+        return 0
+
+    def resolve(self) -> None:
+        """Find the exchange and, unless it depends on the properties, the queues."""
+        if self.immediate:
+            raise NotImplementedByBroker("immediate=true")
+        vhost = self.vhost
+        exchange = self.connection.check_publish(self.exchange, self.routing_key)
+        self.by_properties = vhost.depends_on_properties(exchange)
+        self.queues = [] if self.by_properties else vhost.route(exchange, self.routing_key)
+        self.route_version = self.version.number
+        self.publish_changed = False
+        self.connection.is_publishing(self.queues)
+        self._see_if_special()
+
+    def examine(self) -> None:
+        """Check the properties, and prepare them for delivery."""
+        if self.user_id is not None:
+            self.connection.check_user_id(self.user_id)
+        if self.expiration is not None:
+            check_expiration(self.expiration)
+        self.message_properties = self.properties
+        self.persistent = self.delivery_mode == PERSISTENT
+        self.extra_keys = []
+        if self.has_routing_headers:
+            self.extra_keys, self.message_properties = routing_headers.take(self.properties)
+        self.properties_changed = False
+        self._see_if_special()
+
+    def _see_if_special(self) -> None:
+        self.special = self.by_properties or bool(self.extra_keys) or self.reply_to == REPLY_TO
+
+    def publish_special(self, body: bytes) -> None:
+        """A message whose route depends on its properties, that asks for a reply, or waits for tx.commit."""
+        properties = self.message_properties
+        if self.reply_to == REPLY_TO:
+            properties = rewrite_reply_to(properties, self.reply_consumer)
+        queues = self.queues
+        if self.by_properties or self.extra_keys:
+            exchange = self.vhost.exchanges_by_wire_name[self.exchange]
+            key = self.routing_key[1:].decode("utf-8", "surrogateescape")
+            queues = self.vhost.walk(exchange, [key, *self.extra_keys], decode_properties(properties))
+        message = Message(self.exchange, self.routing_key, properties, body, self.persistent)
+        if self.transaction is not None:
+            self.transaction.publish(message, queues, mandatory=self.mandatory)
+        else:
+            self.enqueue(message, queues, self.mandatory)
+
+    def enqueue(self, message: Message, queues: list[Queue], mandatory: bool) -> None:
+        """Hand the message to its queues. What nobody gets is returned, if that was asked for."""
+        for queue in queues:
+            queue.publish(message)
+        if mandatory and not queues:
+            self.return_message(message)
+        if self.confirming:
+            self.published_count += 1
+            if not self.confirm_due:
+                self.confirm_due = True
+                self.connection.channels_to_confirm.append(self)
+        if self.events.published:
+            names = [queue.name for queue in queues]
+            self.events.emit(MessagePublished(self.vhost.name, message, tuple(names)))
+
+    def return_message(self, message: Message) -> None:
+        self.reply(
+            BasicReturn(
+                reply_code=NO_ROUTE,
+                reply_text="NO_ROUTE",
+                exchange=message.exchange_name,
+                routing_key=message.key,
+            )
+        )
+        self.output.content(self.number, message.properties, message.body)
+
+    def send_confirms(self) -> None:
+        """Confirm all that the queues have taken, with one ack."""
+        self.confirm_due = False
+        count = self.published_count - self.confirmed_count
+        if count:
+            self.confirmed_count = self.published_count
+            self.output.confirm(self.number, self.published_count, count > 1)
+
+    # --- acknowledging ---
+
+    def acked(self, delivery_tag: int, multiple: bool) -> int:
+        if self.transaction is not None:
+            self.transaction.ack(self.outstanding_tags(delivery_tag, multiple))
+        else:
+            self.settle(delivery_tag, multiple)
+        return 0
+
+    def settle(self, delivery_tag: int, multiple: bool) -> None:
+        if not multiple:
+            entry = self.deliveries.take(delivery_tag)
+            if entry is None:
+                raise unknown_delivery_tag(delivery_tag)
+            self.release(entry)
+        else:
+            for entry in self.take_many(delivery_tag):
+                self.release(entry)
+        if self.deliveries.prefetch_count or self.deliveries.prefetch_size:
+            self.wake_consumers()
+
+    def release(self, entry: Entry) -> None:
+        """An entry is acked: its queue forgets it, and its consumer may get another."""
+        queue = entry.queue
+        if entry.consumer is not None:
+            consumer = entry.consumer
+            consumer.settled(entry)
+        queue.settle(entry)
+        queue.touch()
+        if self.events.acked:
+            self.events.emit(MessageAcked(queue.vhost, queue.name, entry.message))
+
+    def reject(self, delivery_tag: int, *, multiple: bool, requeue: bool) -> None:
+        if self.transaction is not None:
+            self.transaction.reject(self.outstanding_tags(delivery_tag, multiple), requeue=requeue)
+            return
+        if multiple:
+            entries = self.take_many(delivery_tag)
+        else:
+            entry = self.deliveries.take(delivery_tag)
+            if entry is None:
+                raise unknown_delivery_tag(delivery_tag)
+            entries = [entry]
+        self.give_back(entries, requeue=requeue)
+
+    def give_back(self, entries: list[Entry], *, requeue: bool) -> None:
+        """Return entries to their queues, the last first, so that each finds its place at once."""
+        for entry in reversed(entries):
+            if entry.consumer is not None:
+                entry.consumer.settled(entry)
+            if requeue:
+                entry.queue.requeue(entry)
+            else:
+                entry.queue.settle(entry)
+                entry.queue.touch()
+        if self.deliveries.prefetch_count or self.deliveries.prefetch_size:
+            self.wake_consumers()
+
+    def take_many(self, delivery_tag: int) -> list[Entry]:
+        """All that is outstanding up to a tag; 0 stands for the last."""
+        if delivery_tag == 0:
+            return self.deliveries.take_up_to(self.deliveries.delivery_tag)
+        if not self.deliveries.is_outstanding(delivery_tag):
+            raise unknown_delivery_tag(delivery_tag)
+        return self.deliveries.take_up_to(delivery_tag)
+
+    def outstanding_tags(self, delivery_tag: int, multiple: bool) -> list[int]:
+        if not multiple or delivery_tag:
+            settled = cast("Transaction", self.transaction).settled
+            if not self.deliveries.is_outstanding(delivery_tag) or delivery_tag in settled:
+                raise unknown_delivery_tag(delivery_tag)
+        if not multiple:
+            return [delivery_tag]
+        last = delivery_tag or self.deliveries.delivery_tag
+        return [tag for tag in self.deliveries.tags() if tag <= last]
+
+    def recover(self, *, requeue: bool) -> None:
+        """Everything outstanding goes back to its queue, or once more to whom it was delivered."""
+        entries = self.deliveries.take_up_to(self.deliveries.delivery_tag)
+        again = [] if requeue else [entry for entry in entries if entry.consumer is not None]
+        for entry in again:
+            entry.delivery_count += 1
+            consumer = cast("Consumer", entry.consumer)
+            consumer.settled(entry)
+            consumer.deliver(entry)
+        self.give_back([entry for entry in entries if entry not in again], requeue=True)
+
+    # --- consumers ---
+
+    def wake_consumers(self) -> None:
+        """Limits have changed: every queue consumed here may have something to deliver."""
+        for consumer in self.consumers.values():
+            consumer.queue.touch()
+
+    def queue_is_gone(self, consumer: Consumer) -> None:
+        """The queue of this consumer was deleted; the client is told if it can understand that."""
+        self.forget_consumer(consumer)
+        if self.connection.has_capability("consumer_cancel_notify") and not self.discarding:
+            self.reply(BasicCancel(consumer_tag=consumer.tag, no_wait=True))
+
+    def forget_consumer(self, consumer: Consumer) -> None:
+        self.consumers.pop(consumer.tag, None)
+        consumer.queue.remove_consumer(consumer)
+        if self.reply_consumer is consumer:
+            self.reply_consumer = None
+            close_reply_queue(self, consumer.queue)
+        self.events.emit(ConsumerCancelled(self.vhost.name, consumer.queue.name, consumer.tag))
+
+    def cancel(self, consumer: Consumer) -> None:
+        self.forget_consumer(consumer)
+        self.vhost.remove_if_abandoned(consumer.queue)
+
+    # --- the end ---
+
+    def reply(self, method: Method) -> None:
+        self.output.method(self.number, method.encode())
+
+    def fail(self, error: SoftError, method_id: tuple[int, int]) -> None:
+        """Close the channel for the peer's mistake; what still comes on it is dropped."""
+        self.release_all()
+        self.discard()
+        class_id, method = method_id
+        self.reply(
+            ChannelClose(
+                reply_code=error.code, reply_text=error.reply_text, class_id=class_id, method_id=method
+            )
+        )
+
+    def release_all(self) -> None:
+        """Stop consuming, and give back all that was not acknowledged."""
+        if self.confirm_due:
+            self.send_confirms()
+        consumers = list(self.consumers.values())
+        self.deliveries.active = False
+        for consumer in consumers:
+            self.forget_consumer(consumer)
+        self.give_back(self.deliveries.take_up_to(self.deliveries.delivery_tag), requeue=True)
+        for consumer in consumers:
+            self.vhost.remove_if_abandoned(consumer.queue)
+
+
+def unknown_delivery_tag(delivery_tag: int) -> PreconditionFailed:
+    error = PreconditionFailed(f"unknown delivery tag {delivery_tag}")
+    error.method_id = BasicAck.id
+    return error
+
+
+def check_expiration(value: bytes) -> None:
+    text = value.decode("utf-8", "replace")
+    if not value.isdigit() or int(value) > EXPIRATION_MS_MAX:
+        raise PreconditionFailed(f"invalid expiration '{text}': expected a whole number of milliseconds")

@@ -1,0 +1,383 @@
+"""A connection: the handshake, the channels, and the end, for whatever reason it comes.
+
+It reads frames from whatever bytes it is fed and writes through a `Link`; it knows no socket and no
+clock. `on_error` is the one place where an exception becomes channel.close or connection.close.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, cast
+
+from warren.amqp.errors import (
+    AccessRefused,
+    AmqpError,
+    ChannelFault,
+    CommandInvalid,
+    ConnectionForced,
+    HardError,
+    InternalError,
+    NotAllowed,
+    NotFound,
+    PreconditionFailed,
+    SoftError,
+)
+from warren.amqp.methods import (
+    METHOD_ID,
+    BasicPublish,
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelOpen,
+    ChannelOpenOk,
+    ConnectionBlocked,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionUnblocked,
+    Method,
+    decode_method,
+)
+from warren.amqp.reader import FrameReader, ReadBuffer
+from warren.amqp.table import Table
+from warren.amqp.writer import Output
+from warren.broker import events
+from warren.broker.access import IMPERSONATOR, Access, Permission
+from warren.broker.exchange.exchange import Exchange
+from warren.broker.session import basic_methods, channel_methods, exchange_methods, queue_methods
+from warren.broker.session.channel import Channel
+from warren.broker.session.handshake import PROTOCOL_HEADER, Handshake
+from warren.broker.session.liveness import Liveness
+from warren.broker.session.state import TRANSITIONS, State
+
+if TYPE_CHECKING:
+    from warren.broker.node import Node
+    from warren.broker.queue import Queue
+    from warren.broker.vhost import Vhost
+
+OUTPUT_BYTES_MAX = 16 * 1024 * 1024  # a client that asks but does not read is itself not read any more
+
+CHANNEL_METHODS: dict[type[Method], Callable[[Channel, Method], None]] = {
+    **channel_methods.HANDLERS,
+    **exchange_methods.HANDLERS,
+    **queue_methods.HANDLERS,
+    **basic_methods.HANDLERS,
+}
+
+
+class Link(Protocol):
+    """The way to the client."""
+
+    def send(self, chunks: Sequence[bytes | memoryview]) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def unsent_bytes(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class Connection(FrameReader):
+    def __init__(self, buffer: ReadBuffer, node: Node, link: Link, name: str, *, is_loopback: bool) -> None:
+        self.node = node
+        self.link = link
+        self.name = name
+        self.is_loopback = is_loopback
+        self.state = State.AWAITING_HEADER
+        self.output = Output(node.dirty_outputs, self)
+        self.handshake = Handshake(self)
+        self.liveness = Liveness(self)
+        self.client_properties: Table = {}
+        self.user_name = ""
+        self.vhost_name = ""
+        self.channel_max = node.limits.channel_max
+        self.channels_to_confirm: list[Channel] = []
+        self.publishing: Sequence[Queue] | None = None  # the queues of the last route, None before any publish
+        self.blocked = False
+        self.not_reading_because: set[str] = set()
+        self.exclusive_queues: dict[str, Queue] = {}
+        self.handling: tuple[int, int] | None = None
+        self.close_reason = "client unexpectedly closed the connection"
+        node.connections.add(self)
+
+    def become(self, state: State) -> None:
+        assert state in TRANSITIONS[self.state], f"{self.state} cannot become {state}"
+        self.state = state
+
+    # --- frames ---
+
+    def on_greeting(self, greeting: bytes) -> int:
+        if greeting == PROTOCOL_HEADER:
+            self.handshake.start()
+        else:
+            self.link.send([PROTOCOL_HEADER])
+            self.drop("the client speaks another protocol")
+        return 0
+
+    def on_method(self, number: int, payload: bytes) -> int:
+        self.handling = cast("tuple[int, int]", METHOD_ID.unpack_from(payload))
+        if number == 0:
+            self._connection_method(decode_method(payload))
+        else:
+            self._channel_method(number, payload)
+        self.handling = None
+        return 0
+
+    def _connection_method(self, method: Method) -> None:
+        if isinstance(method, ConnectionClose) and self.state is not State.CLOSED:
+            self.close_reason = f"client closed: {method.reply_code} {method.reply_text}"
+            self.send(ConnectionCloseOk())
+            self.flush()
+            self.drop(self.close_reason)
+        elif self.state is State.CLOSING:
+            if isinstance(method, ConnectionCloseOk):
+                self.drop(self.close_reason)
+        elif self.state is not State.CLOSED:
+            self.handshake.handle(method)
+
+    def _channel_method(self, number: int, payload: bytes) -> None:
+        if self.state is not State.OPEN:
+            raise ChannelFault(f"method on channel {number} before connection.open")
+        channel = cast("Channel | None", self.channels.get(number))
+        if channel is not None and channel.discarding:
+            self._closing_channel_method(channel, payload)
+            return
+        method = decode_method(payload)
+        if isinstance(method, ChannelOpen):
+            self._open_channel(number, channel)
+        elif channel is None:
+            if not isinstance(method, ChannelCloseOk):
+                raise ChannelFault("expected 'channel.open'")
+        elif isinstance(method, ChannelClose):
+            self._close_channel(channel, f"{method.reply_code} {method.reply_text}")
+            self.output.method(number, ChannelCloseOk().encode())
+        else:
+            handler = CHANNEL_METHODS.get(type(method))
+            if handler is None:
+                raise CommandInvalid(f"{method.name} is not for a client to send")
+            self.node.drain()
+            handler(channel, method)
+
+    def _closing_channel_method(self, channel: Channel, payload: bytes) -> None:
+        """The broker has closed the channel: only the end of that conversation counts."""
+        if self.handling == ChannelClose.id:
+            channel.reply(ChannelCloseOk())
+        if self.handling in {ChannelClose.id, ChannelCloseOk.id}:
+            self.remove_channel(channel.number)
+
+    def _open_channel(self, number: int, channel: Channel | None) -> None:
+        if channel is not None:
+            raise ChannelFault("second 'channel.open' seen")
+        if number > self.channel_max:
+            raise NotAllowed(f"channel {number} is above the negotiated channel_max ({self.channel_max})")
+        self.add_channel(Channel(number, self))
+        self.node.events.emit(events.ChannelOpened(self.name, number))
+        self.output.method(number, ChannelOpenOk().encode())
+
+    def _close_channel(self, channel: Channel, reason: str) -> None:
+        channel.release_all()
+        self.remove_channel(channel.number)
+        self.node.events.emit(events.ChannelClosed(self.name, channel.number, reason))
+
+    def on_error(self, number: int, error: Exception) -> int:
+        method_id = self._method_at_fault(error)
+        self.handling = None
+        channel = cast("Channel | None", self.channels.get(number))
+        if self.state in {State.CLOSING, State.CLOSED}:
+            return 0
+        if isinstance(error, SoftError) and channel is not None:
+            channel.fail(error, method_id)
+            self.node.events.emit(events.ChannelClosed(self.name, number, error.reply_text))
+        elif isinstance(error, AmqpError):
+            self.fail(error, method_id)
+        else:
+            self.node.events.emit(events.Failure(self.name, error))
+            self.fail(InternalError("the broker failed; its log says why"), method_id)
+        return 0
+
+    def _method_at_fault(self, error: Exception) -> tuple[int, int]:
+        """The one being handled; else it was a message, unless the error knows."""
+        if self.handling is not None:
+            return self.handling
+        known = error.method_id if isinstance(error, AmqpError) else None
+        return BasicPublish.id if known is None else known
+
+    def on_batch_end(self) -> int:
+        for channel in self.channels_to_confirm:
+            channel.send_confirms()
+        self.channels_to_confirm.clear()
+        self.node.end_turn()
+        if self.publishing:
+            self._yield_to_consumers(self.publishing)
+        return 0
+
+    # --- out ---
+
+    def send(self, method: Method) -> None:
+        self.output.method(0, method.encode())
+
+    def flush(self) -> None:
+        """Write what this turn has gathered."""
+        chunks = self.output.take()
+        if self.state is State.CLOSED:
+            return
+        if chunks:
+            self.liveness.sent()
+            self.link.send(chunks)
+            if self.link.unsent_bytes() > OUTPUT_BYTES_MAX:
+                self.stop_reading("output")
+        if self.output.starved and not self.output.congested:
+            self.output.starved = False
+            self.node.world.call_soon(self._go_on_delivering)
+
+    def congestion_changed(self, *, congested: bool) -> None:
+        """The socket takes no more, or takes some again."""
+        self.output.congested = congested
+        if not congested:
+            self.start_reading("output")
+            self._go_on_delivering()
+
+    def _go_on_delivering(self) -> None:
+        for channel in self.open_channels():
+            channel.wake_consumers()
+        self.node.end_turn()
+
+    def open_channels(self) -> list[Channel]:
+        return cast("list[Channel]", list(self.channels.values()))
+
+    # --- reading less, or not at all ---
+
+    def stop_reading(self, reason: str) -> None:
+        if not self.not_reading_because:
+            self.link.pause_reading()
+        self.not_reading_because.add(reason)
+
+    def start_reading(self, reason: str) -> None:
+        if reason in self.not_reading_because:
+            self.not_reading_because.discard(reason)
+            if not self.not_reading_because and self.state is not State.CLOSED:
+                self.liveness.heard()
+                self.link.resume_reading()
+
+    def is_publishing(self, queues: Sequence[Queue]) -> None:
+        """A message is on its way to these queues."""
+        first = self.publishing is None
+        self.publishing = queues
+        if first and self.node.alarms:
+            self.alarm_changed()
+
+    def _yield_to_consumers(self, queues: Sequence[Queue]) -> None:
+        """If a queue cannot keep up with this connection, leave it unread for a while."""
+        for queue in queues:
+            if queue.flow.pushes_back(queue):
+                self.stop_reading("flow")
+                queue.flow.hold_back(self, queue)
+                return
+
+    def let_go(self) -> None:
+        self.start_reading("flow")
+
+    def alarm_changed(self) -> None:
+        """While there is an alarm, a connection that publishes is blocked."""
+        if self.node.alarms and self.publishing is not None and not self.blocked:
+            self.blocked = True
+            reason = "low on " + ", ".join(sorted(self.node.alarms))
+            if self.has_capability("connection.blocked"):
+                self.send(ConnectionBlocked(reason=reason))
+            self.stop_reading("alarm")
+            self.node.events.emit(events.ConnectionBlocked(self.name, reason))
+        elif self.blocked and not self.node.alarms:
+            self.blocked = False
+            if self.has_capability("connection.blocked"):
+                self.send(ConnectionUnblocked())
+            self.start_reading("alarm")
+            self.node.events.emit(events.ConnectionUnblocked(self.name))
+
+    # --- what the client may do ---
+
+    def has_capability(self, name: str) -> bool:
+        capabilities = self.client_properties.get("capabilities")
+        return isinstance(capabilities, dict) and capabilities.get(name) is True
+
+    def opened(self, vhost: Vhost, access: Access) -> None:
+        self.vhost = vhost
+        self.vhost_name = vhost.name
+        self.access = access
+        vhost.connections += 1
+        self.become(State.OPEN)
+        self.node.events.emit(events.ConnectionOpened(self.name, self.user_name, vhost.name))
+
+    def forget_permissions(self) -> None:
+        self.access.forget()
+
+    def check_publish(self, exchange_name: bytes, routing_key: bytes) -> Exchange:
+        """The exchange to publish to, if it exists and this user may."""
+        name = exchange_name[1:].decode("utf-8", "surrogateescape")
+        self.access.check(Permission.WRITE, "exchange", name)
+        exchange = self.vhost.exchanges_by_wire_name.get(exchange_name)
+        if exchange is None:
+            raise NotFound(f"no exchange '{name}' in vhost '{self.vhost_name}'")
+        if exchange.internal:
+            raise AccessRefused(f"cannot publish to internal exchange '{name}' in vhost '{self.vhost_name}'")
+        if exchange.type == "topic":
+            key = routing_key[1:].decode("utf-8", "surrogateescape")
+            self.access.check_topic(Permission.WRITE, name, key)
+        return exchange
+
+    def check_user_id(self, user_id: bytes) -> None:
+        claimed = user_id.decode("utf-8", "replace")
+        if claimed != self.user_name and IMPERSONATOR not in self.access.user.tags:
+            raise PreconditionFailed(
+                f"user_id property set to '{claimed}' but authenticated user was '{self.user_name}'"
+            )
+
+    # --- the end ---
+
+    def force_close(self, reason: str) -> None:
+        """An operator, or the end of the broker, closes the connection."""
+        if self.state not in {State.CLOSING, State.CLOSED}:
+            self.fail(ConnectionForced(reason), (0, 0))
+            self.node.end_turn()
+
+    def fail(self, error: AmqpError, method_id: tuple[int, int]) -> None:
+        """Say why, and wait for the client's close-ok for as long as the liveness check allows."""
+        self.close_reason = error.reply_text
+        class_id, method = method_id if isinstance(error, (HardError, SoftError)) else (0, 0)
+        self.send(
+            ConnectionClose(
+                reply_code=error.code, reply_text=error.reply_text, class_id=class_id, method_id=method
+            )
+        )
+        self.closing = True
+        self.suspended = False
+        self.become(State.CLOSING)
+        self._release_all()
+
+    def drop(self, reason: str) -> None:
+        """Give the connection up without another word."""
+        self.close_reason = reason
+        self.link.close()
+        self.lost()
+
+    def lost(self) -> None:
+        """The socket is gone."""
+        if self.state is State.CLOSED:
+            return
+        was_open = bool(self.vhost_name)
+        self._release_all()
+        self.become(State.CLOSED)
+        self.closing = True
+        self.output.closed = True
+        self.node.connections.discard(self)
+        if was_open:
+            self.vhost.connections -= 1
+            self.node.events.emit(events.ConnectionClosed(self.name, self.close_reason))
+        self.node.end_turn()
+
+    def _release_all(self) -> None:
+        """Everything that lives with the connection ends: channels, exclusive queues, a hold on its reading."""
+        for channel in self.open_channels():
+            if not channel.discarding:
+                channel.release_all()
+            self.remove_channel(channel.number)
+        for queue in list(self.exclusive_queues.values()):
+            self.vhost.remove_queue(queue)
+        self.exclusive_queues.clear()
+        for queue in self.publishing or ():
+            queue.flow.forget(self)

@@ -1,0 +1,53 @@
+"""Heartbeats and deadlines: who has not been heard of for too long is given up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from warren.broker.session.state import State
+
+if TYPE_CHECKING:
+    from warren.broker.session.connection import Connection
+
+HANDSHAKE_SECONDS_MAX = 10.0
+CLOSE_SECONDS_MAX = 10.0
+INTERVALS_MISSED_MAX = 2
+
+
+class Liveness:
+    """Asked about twice a second. Any traffic counts as a heartbeat, both ways."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.started_at = connection.node.world.now()
+        self.heard_at = self.sent_at = self.started_at
+        self.heard_bytes = 0
+        self.closing_since: float | None = None
+        self.interval_seconds = 0
+
+    def sent(self) -> None:
+        self.sent_at = self.connection.node.world.now()
+
+    def heard(self) -> None:
+        self.heard_at = self.connection.node.world.now()
+
+    def check(self, now: float) -> None:
+        connection = self.connection
+        if connection.received_bytes != self.heard_bytes or connection.not_reading_because:
+            self.heard_bytes = connection.received_bytes
+            self.heard_at = now
+        if connection.state is State.CLOSING:
+            self.closing_since = self.closing_since or now
+            if now - self.closing_since > CLOSE_SECONDS_MAX:
+                connection.drop(connection.close_reason)
+        elif connection.state is not State.OPEN:
+            if now - self.started_at > HANDSHAKE_SECONDS_MAX:
+                connection.drop("handshake timed out")
+        elif self.interval_seconds:
+            self._check_heartbeats(now)
+
+    def _check_heartbeats(self, now: float) -> None:
+        if now - self.heard_at > self.interval_seconds * INTERVALS_MISSED_MAX:
+            self.connection.drop("missed heartbeats from client")
+        elif now - self.sent_at >= self.interval_seconds / 2:
+            self.connection.output.heartbeat()

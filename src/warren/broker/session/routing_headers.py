@@ -1,0 +1,25 @@
+"""The headers CC and BCC: further routing keys for a message. BCC does not travel on with it."""
+
+from __future__ import annotations
+
+from warren.amqp.errors import PreconditionFailed
+from warren.amqp.properties import decode_properties
+from warren.amqp.table import Table
+
+
+def take(properties: bytes) -> tuple[list[str], bytes]:
+    """The keys, and the properties to deliver."""
+    decoded = decode_properties(properties)
+    headers = decoded.headers or {}
+    keys = [*_keys(headers, "CC"), *_keys(headers, "BCC")]
+    if "BCC" in headers:
+        decoded.headers = {name: value for name, value in headers.items() if name != "BCC"}
+        properties = decoded.encode()
+    return keys, properties
+
+
+def _keys(headers: Table, name: str) -> list[str]:
+    value = headers.get(name, [])
+    if not isinstance(value, list) or not all(isinstance(key, str) for key in value):
+        raise PreconditionFailed(f"invalid header '{name}': expected an array of strings")
+    return [str(key) for key in value]

@@ -1,0 +1,34 @@
+"""Where a connection stands, and the only ways from there.
+
+    AWAITING_HEADER → AWAITING_START_OK → AWAITING_TUNE_OK → AWAITING_OPEN → OPEN
+                        ⇅ AUTHENTICATING                                     ↓
+                                                     (any) → CLOSING → CLOSED
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+
+class State(Enum):
+    AWAITING_HEADER = auto()
+    AWAITING_START_OK = auto()
+    AUTHENTICATING = auto()  # a thread verifies the password; the client's frames wait
+    AWAITING_TUNE_OK = auto()
+    AWAITING_OPEN = auto()
+    OPEN = auto()
+    CLOSING = auto()  # the broker has sent connection.close and waits for close-ok
+    CLOSED = auto()
+
+
+_ENDS = {State.CLOSING, State.CLOSED}
+TRANSITIONS = {
+    State.AWAITING_HEADER: {State.AWAITING_START_OK, *_ENDS},
+    State.AWAITING_START_OK: {State.AUTHENTICATING, State.AWAITING_TUNE_OK, *_ENDS},
+    State.AUTHENTICATING: {State.AWAITING_TUNE_OK, *_ENDS},
+    State.AWAITING_TUNE_OK: {State.AWAITING_OPEN, *_ENDS},
+    State.AWAITING_OPEN: {State.OPEN, *_ENDS},
+    State.OPEN: _ENDS,
+    State.CLOSING: {State.CLOSED},
+    State.CLOSED: set(),
+}

@@ -1,0 +1,52 @@
+"""What a tx channel has said and not yet committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from warren.broker.message import Message
+from warren.broker.queue import Queue
+
+if TYPE_CHECKING:
+    from warren.broker.session.channel import Channel
+
+
+class Transaction:
+    """Publishes, and delivery tags with their fate: None for acked, else whether to requeue."""
+
+    def __init__(self) -> None:
+        self.publishes: list[tuple[Message, list[Queue], bool]] = []
+        self.settled: dict[int, bool | None] = {}
+
+    def publish(self, message: Message, queues: list[Queue], *, mandatory: bool) -> None:
+        self.publishes.append((message, queues, mandatory))
+
+    def ack(self, tags: Iterable[int]) -> None:
+        self._settle(tags, None)
+
+    def reject(self, tags: Iterable[int], *, requeue: bool) -> None:
+        self._settle(tags, requeue)
+
+    def _settle(self, tags: Iterable[int], fate: bool | None) -> None:
+        for tag in tags:
+            self.settled.setdefault(tag, fate)
+
+    def commit(self, channel: Channel) -> None:
+        publishes, settled = self.publishes, self.settled
+        self.rollback()
+        for message, queues, mandatory in publishes:
+            alive = [queue for queue in queues if not queue.deleted]
+            channel.enqueue(message, alive, mandatory)
+        for tag, fate in settled.items():
+            entry = channel.deliveries.take(tag)
+            assert entry is not None, "only outstanding tags are noted, and nobody else settles them"
+            if fate is None:
+                channel.release(entry)
+            else:
+                channel.give_back([entry], requeue=fate)
+        channel.wake_consumers()
+
+    def rollback(self) -> None:
+        """Both are dropped; what was delivered stays out with the client."""
+        self.publishes, self.settled = [], {}

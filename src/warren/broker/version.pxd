@@ -1,0 +1,3 @@
+cdef class Version:
+    cdef public long number
+    cpdef bump(self)

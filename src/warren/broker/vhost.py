@@ -1,0 +1,201 @@
+"""A vhost: its exchanges, queues and bindings, and the way of a message through them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from warren.amqp.errors import NotFound
+from warren.amqp.properties import BasicProperties
+from warren.amqp.table import Table, encode_name
+from warren.broker.binding import Binding, Destination
+from warren.broker.events import (
+    BindingCreated,
+    BindingDeleted,
+    Events,
+    ExchangeCreated,
+    ExchangeDeleted,
+    QueueCreated,
+    QueueDeleted,
+)
+from warren.broker.exchange.direct import Direct
+from warren.broker.exchange.exchange import ROUTES_CACHED_MAX, Exchange
+from warren.broker.queue import Queue
+from warren.broker.version import Version
+
+PREDECLARED = {
+    "amq.direct": "direct",
+    "amq.fanout": "fanout",
+    "amq.topic": "topic",
+    "amq.headers": "headers",
+    "amq.match": "headers",
+}
+NO_PROPERTIES = BasicProperties()
+
+
+class Vhost:
+    """`version` goes up with everything that could lead a message elsewhere, or take away the right to send it;
+    `bindings_version` only with what the routes remembered by exchanges depend on.
+    """
+
+    def __init__(self, name: str, events: Events) -> None:
+        self.name = name
+        self.events = events
+        self.version = Version()
+        self.bindings_version = 1
+        self.exchanges: dict[str, Exchange] = {}
+        self.exchanges_by_wire_name: dict[bytes, Exchange] = {}
+        self.queues: dict[str, Queue] = {}
+        self.reply_queues: dict[str, Queue] = {}
+        self.connections = 0
+
+    # --- exchanges ---
+
+    def find_exchange(self, name: str) -> Exchange:
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            raise NotFound(f"no exchange '{name}' in vhost '{self.name}'")
+        return exchange
+
+    def add_exchange(self, exchange: Exchange) -> None:
+        self.exchanges[exchange.name] = exchange
+        self.exchanges_by_wire_name[encode_name(exchange.name)] = exchange
+        self._bindings_changed()
+        self.events.emit(ExchangeCreated(self.name, exchange.name, exchange.type))
+
+    def remove_exchange(self, exchange: Exchange) -> None:
+        if self.exchanges.pop(exchange.name, None) is None:
+            return
+        del self.exchanges_by_wire_name[encode_name(exchange.name)]
+        for binding in [*exchange.bindings.values(), *exchange.incoming]:
+            self.unbind(binding)
+        self._bindings_changed()
+        self.events.emit(ExchangeDeleted(self.name, exchange.name))
+
+    # --- queues ---
+
+    def find_queue(self, name: str) -> Queue:
+        queue = self.queues.get(name)
+        if queue is None:
+            raise NotFound(f"no queue '{name}' in vhost '{self.name}'")
+        return queue
+
+    def add_queue(self, queue: Queue) -> None:
+        self.queues[queue.name] = queue
+        self.version.bump()
+        self.events.emit(QueueCreated(self.name, queue.name))
+
+    def remove_queue(self, queue: Queue) -> int:
+        """Delete it with its bindings and messages; its consumers are told. How many messages it had."""
+        if queue.deleted:
+            return 0
+        queue.deleted = True
+        self.queues.pop(queue.name, None)
+        for binding in list(queue.incoming):
+            self.unbind(binding)
+        for consumer in queue.consumers:
+            consumer.channel.queue_is_gone(consumer)
+        self.version.bump()
+        self.events.emit(QueueDeleted(self.name, queue.name))
+        return queue.purge()
+
+    def remove_if_abandoned(self, queue: Queue) -> None:
+        if queue.is_abandoned:
+            self.remove_queue(queue)
+
+    # --- bindings ---
+
+    def bind(self, source: Exchange, destination: Destination, routing_key: str, arguments: Table) -> None:
+        binding = Binding(source, destination, routing_key, arguments)
+        if source.add(binding):
+            self._bindings_changed()
+            self.events.emit(BindingCreated(self.name, source.name, destination.name, routing_key))
+
+    def unbind(self, binding: Binding) -> None:
+        """Remove it if it is there; an auto-delete exchange goes with its last binding."""
+        source = binding.source
+        if source.remove(binding.identity) is None:
+            return
+        self._bindings_changed()
+        self.events.emit(
+            BindingDeleted(self.name, source.name, binding.destination.name, binding.routing_key)
+        )
+        if source.auto_delete and not source.bindings:
+            self.remove_exchange(source)
+
+    def _bindings_changed(self) -> None:
+        self.bindings_version += 1
+        self.version.bump()
+
+    # --- routes ---
+
+    def route(self, exchange: Exchange, routing_key: bytes) -> list[Queue]:
+        """Where a key leads, remembered by exchange and key until a binding changes."""
+        key = routing_key[1:].decode("utf-8", "surrogateescape")
+        if not exchange.name:
+            return self.walk(exchange, [key], NO_PROPERTIES)
+        self._refresh(exchange)
+        queues = exchange.routes.get(routing_key)
+        if queues is None:
+            if len(exchange.routes) >= ROUTES_CACHED_MAX:
+                exchange.routes.clear()
+            queues = self.walk(exchange, [key], NO_PROPERTIES)
+            exchange.routes[routing_key] = queues
+        return queues
+
+    def depends_on_properties(self, exchange: Exchange) -> bool:
+        """Whether this exchange, or one that it leads to, looks at more than the routing key."""
+        if not exchange.name:
+            return False
+        self._refresh(exchange)
+        return exchange.routes_by_properties
+
+    def _refresh(self, exchange: Exchange) -> None:
+        if exchange.routes_version != self.bindings_version:
+            exchange.routes_version = self.bindings_version
+            exchange.routes.clear()
+            exchange.routes_by_properties = self._leads_to_properties(exchange)
+
+    def _leads_to_properties(self, exchange: Exchange) -> bool:
+        pending, seen = [exchange], {exchange.name}
+        while pending:
+            this = pending.pop()
+            if this.router.by_properties:
+                return True
+            for name in self._neighbours(this) - seen:
+                seen.add(name)
+                pending.append(self.exchanges[name])
+        return False
+
+    def _neighbours(self, exchange: Exchange) -> set[str]:
+        names = {b.destination.name for b in exchange.bindings.values() if not b.destination.is_queue}
+        if exchange.alternate in self.exchanges:
+            names.add(exchange.alternate)
+        return names
+
+    def walk(self, exchange: Exchange, keys: list[str], properties: BasicProperties) -> list[Queue]:
+        """Every queue that a message reaches, once, through bindings and alternate exchanges, even in loops."""
+        queues: dict[Queue, None] = {}
+        pending, seen = [exchange], {exchange.name}
+        while pending:
+            this = pending.pop()
+            matched = [d for key in keys for d in self._match(this, key, properties)]
+            if not matched and this.alternate in self.exchanges:
+                matched = [self.exchanges[this.alternate]]
+            for destination in matched:
+                if isinstance(destination, Queue):
+                    queues[destination] = None
+                elif destination.name not in seen:
+                    seen.add(destination.name)
+                    pending.append(destination)
+        return list(queues)
+
+    def _match(self, exchange: Exchange, key: str, properties: BasicProperties) -> Iterable[Destination]:
+        if exchange.name:
+            return exchange.router.route(key, properties)
+        queue = self.queues.get(key) or self.reply_queues.get(key)
+        return () if queue is None else (queue,)
+
+
+def default_exchange() -> Exchange:
+    """Every queue is bound to it by its name; that is in the routing, not in bindings."""
+    return Exchange("", "direct", Direct({}))

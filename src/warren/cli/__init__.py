@@ -1,0 +1,1 @@
+"""The command `warren`, one file a subcommand."""

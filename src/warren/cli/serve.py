@@ -1,0 +1,54 @@
+"""`warren serve`: run the broker until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+
+import uvloop
+
+from warren.server import log
+from warren.server.app import Broker, tune_garbage_collector
+from warren.server.config import Config, ConfigError, load
+
+USAGE_ERROR = 2
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "serve",
+        help="run the broker",
+        description="Run the broker. Flags go over environment (WARREN_…) over warren.toml over defaults.",
+    )
+    parser.add_argument("--config", metavar="FILE", help="settings in TOML (default: warren.toml, if there is one)")
+    parser.add_argument("--data-dir", metavar="DIR", help="where the broker keeps its data (./warren-data)")
+    parser.add_argument("--bind", metavar="ADDR", help="the address to listen on (127.0.0.1)")
+    parser.add_argument("--port", metavar="N", help="the port for AMQP, 0 for any free one (5672)")
+    parser.add_argument("--http-port", metavar="N", help="the port for HTTP, 0 for any free one (15672)")
+    parser.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning or error (info)")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    flags = {name: value for name, value in vars(options).items() if name != "run"}
+    try:
+        config = load(flags)
+        log.configure(config.log_level)
+        uvloop.run(serve(config))
+    except (ConfigError, OSError) as error:
+        print(f"warren serve: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    return 0
+
+
+async def serve(config: Config) -> None:
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    async with Broker(config) as broker:
+        tune_garbage_collector()
+        print(f"ready amqp={broker.host}:{broker.port}", flush=True)
+        await stopping.wait()

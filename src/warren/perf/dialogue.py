@@ -1,0 +1,88 @@
+"""Talking to a broker step by step, without waiting.
+
+A dialogue is a generator: it yields what to send together with the reply that must follow, and is given
+that reply. Whoever drives it decides whether one runs at a time or a thousand at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar, cast
+
+from warren.amqp.errors import REPLY_SUCCESS
+from warren.amqp.methods import (
+    ChannelOpen,
+    ChannelOpenOk,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+    Method,
+)
+from warren.amqp.table import Table
+from warren.perf.errors import PerfError
+from warren.perf.frames import CHANNEL, method_frame
+from warren.perf.scanner import FRAME_MAX
+from warren.perf.uri import Uri
+
+PROTOCOL_HEADER = b"AMQP\0\0\x09\x01"
+CLIENT_PROPERTIES: Table = {
+    "product": "warren perf",
+    "capabilities": {
+        "publisher_confirms": True,
+        "basic.nack": True,
+        "connection.blocked": True,
+        "consumer_cancel_notify": True,
+        "authentication_failure_close": True,
+    },
+}
+M = TypeVar("M", bound=Method)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to send, and the method that must come back."""
+
+    data: bytes
+    reply: type[Method]
+
+
+T = TypeVar("T")
+Dialogue: TypeAlias = Generator[Request, Method, T]
+
+
+def send(data: bytes, reply: type[M]) -> Dialogue[M]:
+    return cast(M, (yield Request(data, reply)))
+
+
+def ask(method: Method, reply: type[M], *, channel: int = CHANNEL) -> Dialogue[M]:
+    return (yield from send(method_frame(channel, method), reply))
+
+
+def log_in(uri: Uri) -> Dialogue[int]:
+    """From the protocol header to an open channel; gives the largest frame that may be sent.
+
+    No heartbeats are agreed: a loaded broker is judged by its figures, not by its pulse.
+    """
+    start = yield from send(PROTOCOL_HEADER, ConnectionStart)
+    if b"PLAIN" not in start.mechanisms.split():
+        raise PerfError("the broker does not let anybody log in with a password (PLAIN)")
+    response = b"\0".join((b"", uri.user.encode(), uri.password.encode()))
+    start_ok = ConnectionStartOk(client_properties=CLIENT_PROPERTIES, response=response)
+    tune = yield from ask(start_ok, ConnectionTune, channel=0)
+    frame_max = min(tune.frame_max or FRAME_MAX, FRAME_MAX)
+    tune_ok = ConnectionTuneOk(channel_max=tune.channel_max, frame_max=frame_max, heartbeat=0)
+    opening = method_frame(0, tune_ok) + method_frame(0, ConnectionOpen(virtual_host=uri.vhost))
+    yield from send(opening, ConnectionOpenOk)
+    yield from ask(ChannelOpen(), ChannelOpenOk)
+    return frame_max
+
+
+def log_out() -> Dialogue[None]:
+    close = ConnectionClose(reply_code=REPLY_SUCCESS, reply_text="done")
+    yield from ask(close, ConnectionCloseOk, channel=0)

@@ -1,0 +1,46 @@
+"""Frames that the tool sends, encoded once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from warren.amqp.methods import BasicPublish, Method
+from warren.amqp.properties import PERSISTENT, BasicProperties
+from warren.amqp.writer import Output
+
+CHANNEL = 1
+"""The one channel that a connection of this tool opens."""
+
+STAMP_BYTES = 8
+FRAME_HEAD_BYTES, FRAME_END_BYTES = 7, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A whole publish, and where in it the body's stamp goes; None if the body is too short for one."""
+
+    data: bytes
+    stamp_at: int | None
+
+
+def method_frame(channel: int, method: Method) -> bytes:
+    output = Output([], None)
+    output.method(channel, method.encode())
+    return b"".join(output.take())
+
+
+def publish_frames(publish: BasicPublish, *, body_bytes: int, persistent: bool, frame_max: int) -> Message:
+    properties = BasicProperties(delivery_mode=PERSISTENT if persistent else None)
+    output = Output([], None)
+    output.frame_max = frame_max
+    output.content(CHANNEL, properties.encode(), bytes(body_bytes))
+    method, content = method_frame(CHANNEL, publish), b"".join(output.take())
+    stamp_at = None
+    if body_bytes >= STAMP_BYTES:
+        stamp_at = len(method) + _frame_bytes(content) + FRAME_HEAD_BYTES
+    return Message(method + content, stamp_at)
+
+
+def _frame_bytes(data: bytes) -> int:
+    """The length of the frame that `data` begins with."""
+    return FRAME_HEAD_BYTES + int.from_bytes(data[3:FRAME_HEAD_BYTES], "big") + FRAME_END_BYTES

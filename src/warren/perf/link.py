@@ -1,0 +1,226 @@
+"""A connection to the broker: a socket that never blocks, its scanner, and a dialogue while there is one."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Sequence
+
+from warren.amqp.errors import AmqpError
+from warren.amqp.methods import (
+    BasicCancel,
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelFlow,
+    ChannelFlowOk,
+    ConnectionBlocked,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionUnblocked,
+    Method,
+    decode_method,
+)
+from warren.perf.dialogue import Dialogue, log_out
+from warren.perf.errors import ClosedByBrokerError, PerfError
+from warren.perf.frames import method_frame
+from warren.perf.interrupt import Interrupt
+from warren.perf.loop import TURN_SECONDS_MAX, Loop
+from warren.perf.scanner import Scanner
+from warren.perf.uri import Uri
+
+CONNECT_SECONDS_MAX = 10
+ANSWER_SECONDS_MAX = 30
+FAREWELL_SECONDS_MAX = 30
+SEND_BUFFER_BYTES = 128 * 1024
+"""What the kernel may hold for us: what is in there counts as published, and the broker must still digest it
+after the run."""
+
+READS_MAX = 16
+"""A reader may empty its socket, but not keep the others waiting for longer than so many reads."""
+
+NOTHING = memoryview(b"")
+
+
+class Link:
+    """One connection. When it fails, `error` says why, and it is closed.
+
+    `pending` is what the socket did not take yet; it is not copied, so who sent it must leave it as it
+    is until `pending` is empty. While `held` the broker wants no publishes.
+    """
+
+    def __init__(
+        self, loop: Loop, uri: Uri, scanner: Scanner | None = None, on_read: Callable[[], None] | None = None
+    ) -> None:
+        self.scanner = scanner or Scanner()
+        self.pending = NOTHING
+        self.held = False
+        self.held_count = 0
+        self.error: PerfError | None = None
+        self._loop = loop
+        self._on_read = on_read
+        self._dialogue: Dialogue[None] | None = None
+        self._reply: type[Method] | None = None
+        self._socket = _dial(uri)
+        loop.add(self)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    @property
+    def talking(self) -> bool:
+        return self._dialogue is not None
+
+    def start(self, dialogue: Dialogue[None]) -> None:
+        self._dialogue = dialogue
+        try:
+            self._advance(None)
+        except PerfError as error:
+            self.fail(error)
+
+    def _advance(self, answer: Method | None) -> None:
+        if self._dialogue is None:
+            raise PerfError("the broker answered what was not asked")
+        try:
+            request = self._dialogue.send(answer) if answer else next(self._dialogue)
+        except StopIteration:
+            self._dialogue = self._reply = None
+        else:
+            self._reply = request.reply
+            self.send(request.data)
+
+    def send(self, data: bytes | memoryview) -> None:
+        """Send now what the socket takes, and the rest when it takes more."""
+        if self.pending:
+            self.pending = memoryview(b"".join((self.pending, data)))
+            return
+        self.pending = memoryview(data)
+        self._flush()
+        if self.pending:
+            self._loop.watch_writable(self, wanted=True)
+
+    def on_writable(self) -> None:
+        self._flush()
+        if not self.pending:
+            self._loop.watch_writable(self, wanted=False)
+
+    def _flush(self) -> None:
+        try:
+            sent = self._socket.send(self.pending)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.on_readable()  # the broker may have said why, just before it went
+            raise PerfError(f"the connection broke: {error.strerror}") from error
+        self.pending = self.pending[sent:]
+
+    def on_readable(self) -> None:
+        buffer = self._loop.buffer
+        for _ in range(READS_MAX):
+            size = self._receive(buffer)
+            self.scanner.feed(buffer, size, time.monotonic_ns())
+            if self.scanner.methods:
+                self._take_methods()
+            if self._on_read is not None:
+                self._on_read()
+            if size < len(buffer):
+                return
+
+    def _receive(self, buffer: bytearray) -> int:
+        try:
+            size = self._socket.recv_into(buffer)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise PerfError(f"the connection broke: {error.strerror}") from error
+        if size == 0:
+            raise PerfError("the broker dropped the connection")
+        return size
+
+    def _take_methods(self) -> None:
+        for channel, payload in self.scanner.take_methods():
+            try:
+                method = decode_method(payload)
+            except AmqpError as error:
+                raise PerfError(f"the broker sent a method nobody can read: {error.text}") from error
+            self._on_method(channel, method)
+
+    def _on_method(self, channel: int, method: Method) -> None:
+        match method:
+            case ConnectionClose():
+                self.send(method_frame(0, ConnectionCloseOk()))
+                raise ClosedByBrokerError("connection", method.reply_code, method.reply_text)
+            case ChannelClose():
+                self.send(method_frame(channel, ChannelCloseOk()))
+                raise ClosedByBrokerError("channel", method.reply_code, method.reply_text)
+            case BasicCancel():
+                self._on_cancel()
+            case ConnectionBlocked() | ConnectionUnblocked():
+                self._hold(isinstance(method, ConnectionBlocked))
+            case ChannelFlow():
+                self.send(method_frame(channel, ChannelFlowOk(active=method.active)))
+                self._hold(not method.active)
+            case _:
+                if self._reply is None or not isinstance(method, self._reply):
+                    raise PerfError(f"the broker sent {method.name} when nothing like it was due")
+                self._advance(method)
+
+    def _on_cancel(self) -> None:
+        """While we say farewell it is news of our own deleting the queue."""
+        if not self.talking:
+            raise PerfError("the broker cancelled a consumer: somebody deleted its queue")
+
+    def _hold(self, held: bool) -> None:
+        self.held_count += held and not self.held
+        self.held = held
+
+    def fail(self, error: PerfError) -> None:
+        self.error = self.error or error
+        self.close()
+
+    def close(self) -> None:
+        """Drop the connection, and whatever was being said on it."""
+        self._dialogue = self._reply = None
+        self.pending = NOTHING
+        if self._socket.fileno() >= 0:
+            self._loop.remove(self)
+            self._socket.close()
+
+
+def _dial(uri: Uri) -> socket.socket:
+    try:
+        made = socket.create_connection((uri.host, uri.port), timeout=CONNECT_SECONDS_MAX)
+    except OSError as error:
+        raise PerfError(f"cannot connect to {uri.address}: {error.strerror or error}") from error
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+    made.setblocking(False)
+    return made
+
+
+def finish(loop: Loop, links: Sequence[Link]) -> None:
+    """Wait for the dialogues of all these links; raises what the first one failed of."""
+    deadline = time.monotonic() + ANSWER_SECONDS_MAX
+    while any(link.talking for link in links):
+        loop.turn(max(0.0, deadline - time.monotonic()))
+        if time.monotonic() > deadline:
+            raise PerfError(f"the broker did not answer within {ANSWER_SECONDS_MAX} seconds")
+    for link in links:
+        if link.error is not None:
+            raise link.error
+
+
+def part(loop: Loop, links: Sequence[Link], interrupt: Interrupt | None = None) -> None:
+    """Say farewell on all these links.
+
+    A broker answers once it has digested all that was sent before, which is why this waits: what one run
+    left undone would slow down the next. Who interrupts does not want to wait.
+    """
+    interrupt = interrupt or Interrupt()
+    for link in links:
+        if link.error is None:
+            link.start(log_out())
+    deadline = time.monotonic() + FAREWELL_SECONDS_MAX
+    while any(link.talking for link in links) and time.monotonic() < deadline and not interrupt.requested:
+        loop.turn(TURN_SECONDS_MAX)
+    for link in links:
+        link.close()

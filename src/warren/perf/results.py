@@ -1,0 +1,144 @@
+"""What a run found out: as a JSON object for programs, as rows of a table for people."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Protocol, TypeAlias
+
+from warren.perf.scanner import Histogram
+
+Json: TypeAlias = dict[str, object]
+Rows: TypeAlias = list[tuple[str, str]]
+
+
+class Result(Protocol):
+    def as_json(self) -> Json: ...
+    def rows(self) -> Rows: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How many messages went through each stage."""
+
+    published: int
+    confirmed: int
+    nacked: int
+    consumed: int
+
+    def since(self, before: Counts) -> Counts:
+        return Counts(
+            published=self.published - before.published,
+            confirmed=self.confirmed - before.confirmed,
+            nacked=self.nacked - before.nacked,
+            consumed=self.consumed - before.consumed,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """From handing a message to the socket until it is received, in microseconds."""
+
+    p50: float
+    p95: float
+    p99: float
+    max: float
+
+    @staticmethod
+    def of(seen: Histogram) -> Latency | None:
+        if seen.count == 0:
+            return None
+        p50, p95, p99 = (seen.percentile(share) / 1000 for share in (0.50, 0.95, 0.99))
+        return Latency(p50=p50, p95=p95, p99=p99, max=seen.max_ns / 1000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThroughputResult:
+    """Of `throughput` and of `latency`; `blocked` is how often the broker told a publisher to pause."""
+
+    seconds: float
+    total: Counts
+    latency: Latency | None
+    blocked: int
+
+    def rate(self, count: int) -> float:
+        return count / self.seconds if self.seconds else 0.0
+
+    def as_json(self) -> Json:
+        return {
+            "seconds": round(self.seconds, 3),
+            **asdict(self.total),
+            "publish_per_s": round(self.rate(self.total.published), 1),
+            "confirm_per_s": round(self.rate(self.total.confirmed), 1),
+            "consume_per_s": round(self.rate(self.total.consumed), 1),
+            "latency_us": asdict(self.latency) if self.latency else None,
+            "blocked": self.blocked,
+        }
+
+    def rows(self) -> Rows:
+        stages = [("published", self.total.published), ("consumed", self.total.consumed)]
+        if self.total.confirmed:
+            stages.insert(1, ("confirmed", self.total.confirmed))
+        if self.total.nacked:
+            stages.append(("refused (nack)", self.total.nacked))
+        rows = [(name, f"{self.rate(count):,.0f}/s   ({count:,} in all)") for name, count in stages]
+        if self.latency:
+            rows += [(f"latency {name}", f"{us:,.0f} µs") for name, us in asdict(self.latency).items()]
+        if self.blocked:
+            rows.append(("blocked by the broker", f"{self.blocked} times"))
+        return [*rows, ("measured for", f"{self.seconds:.1f} s")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionsResult:
+    """`lost` connections were open and broke while they were held; `error` is the first thing that failed."""
+
+    seconds: float
+    wanted: int
+    opened: int
+    failed: int
+    lost: int
+    error: str | None
+
+    @property
+    def opened_per_s(self) -> float:
+        return self.opened / self.seconds if self.seconds else 0.0
+
+    def as_json(self) -> Json:
+        return {
+            **asdict(self),
+            "seconds": round(self.seconds, 3),
+            "opened_per_s": round(self.opened_per_s, 1),
+        }
+
+    def rows(self) -> Rows:
+        return [
+            ("opened", f"{self.opened:,} of {self.wanted:,}"),
+            ("rate", f"{self.opened_per_s:,.0f}/s"),
+            ("failed to open", f"{self.failed:,}"),
+            ("lost while held", f"{self.lost:,}"),
+            ("opening took", f"{self.seconds:.2f} s"),
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChurnResult:
+    """An operation is a pair: an open and its close, a declare and its delete, a bind and its unbind."""
+
+    of: str
+    seconds: float
+    operations: int
+
+    @property
+    def operations_per_s(self) -> float:
+        return self.operations / self.seconds if self.seconds else 0.0
+
+    def as_json(self) -> Json:
+        rate = round(self.operations_per_s, 1)
+        return {**asdict(self), "seconds": round(self.seconds, 3), "operations_per_s": rate}
+
+    def rows(self) -> Rows:
+        return [
+            (f"{self.of} made and unmade", f"{self.operations:,}"),
+            ("rate", f"{self.operations_per_s:,.0f}/s"),
+            ("measured for", f"{self.seconds:.1f} s"),
+        ]

@@ -1,0 +1,1 @@
+"""The broker on an event loop: sockets, timers, threads, configuration and the log."""

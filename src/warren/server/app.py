@@ -1,0 +1,177 @@
+"""The broker, put together: the only place that knows every concrete class.
+
+    async with warren.Broker(port=0) as broker:
+        ...  # any AMQP client can connect to broker.host, broker.port
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from types import TracebackType
+from typing import Any, TypeVar
+
+from warren.amqp.reader import ReadBuffer
+from warren.broker import commands
+from warren.broker.events import Event
+from warren.broker.exchange.exchange import Router
+from warren.broker.node import Limits, Node
+from warren.broker.passwords import SALT_BYTES, hash_password
+from warren.server.config import Config, UserConfig
+from warren.server.log import get_logger, log_events
+from warren.server.memory import MemoryAlarm, total_bytes
+from warren.server.protocol import AmqpProtocol
+from warren.server.world import LoopWorld
+
+E = TypeVar("E", bound=Event)
+
+CHECK_SECONDS = 0.5
+MEMORY_CHECK_SECONDS = 1.0
+STOP_SECONDS_MAX = 5.0
+BACKLOG = 4096
+GC_THRESHOLDS = (50_000, 50, 100)
+
+
+class Broker:
+    """One node that listens. Settings are those of `Config`, by name."""
+
+    def __init__(self, config: Config | None = None, **settings: Any) -> None:
+        self.config = config or Config(**settings)
+        self.log = get_logger()
+
+    async def __aenter__(self) -> Broker:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def host(self) -> str:
+        return self.config.bind
+
+    @property
+    def port(self) -> int:
+        port: int = self.listener.sockets[0].getsockname()[1]
+        return port
+
+    @property
+    def url(self) -> str:
+        return f"amqp://guest:guest@{self.host}:{self.port}/"
+
+    def subscribe(self, kind: type[E], callback: Callable[[E], None]) -> Callable[[], None]:
+        """Call back for every event of a kind; what is returned ends that."""
+        return self.node.events.subscribe(kind, callback)
+
+    def execute(self, command: commands.Command) -> None:
+        """Change vhosts, users, permissions, exchanges, queues or bindings."""
+        self.node.execute(command)
+        self.node.end_turn()
+
+    async def start(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.world = LoopWorld(self.loop, self.log)
+        self.node = Node(self.world, self._limits(), exchange_types(), self.config.cluster_name)
+        log_events(self.log, self.node.events)
+        self.config.data_dir.mkdir(parents=True, exist_ok=True)
+        await self._make_definitions()
+        buffer = ReadBuffer()
+        self.listener = await self.loop.create_server(
+            lambda: AmqpProtocol(self.node, buffer), self.config.bind, self.config.port, backlog=BACKLOG
+        )
+        self.chores = [
+            asyncio.create_task(self._repeat(CHECK_SECONDS, self._check_liveness)),
+            asyncio.create_task(self._repeat(MEMORY_CHECK_SECONDS, self._memory_check())),
+        ]
+        self.log.info("broker started", bind=self.host, port=self.port)
+
+    async def stop(self) -> None:
+        """Close every connection with 320, wait a little for their answers, and end."""
+        self.listener.close()
+        for chore in self.chores:
+            chore.cancel()
+        await asyncio.gather(*self.chores, return_exceptions=True)
+        for connection in list(self.node.connections):
+            connection.force_close("broker forced connection closure with reason 'shutdown'")
+        deadline = self.loop.time() + STOP_SECONDS_MAX
+        while self.node.connections and self.loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        for connection in list(self.node.connections):
+            connection.drop("the broker ends")
+        await self.listener.wait_closed()
+        self.world.close()
+        self.log.info("broker stopped")
+
+    def _limits(self) -> Limits:
+        config = self.config
+        return Limits(
+            channel_max=config.channel_max,
+            frame_max=config.frame_max,
+            heartbeat_seconds=config.heartbeat,
+            message_bytes_max=config.max_message_bytes,
+        )
+
+    async def _make_definitions(self) -> None:
+        for name in self.config.vhosts:
+            self.node.execute(commands.AddVhost(name=name))
+        for user in self.config.users:
+            await self._make_user(user)
+
+    async def _make_user(self, user: UserConfig) -> None:
+        hashed = user.password_hash
+        if hashed is None and user.password is not None:
+            salt = self.world.random_bytes(SALT_BYTES)
+            hashed = await self.loop.run_in_executor(self.world.threads, hash_password, user.password, salt)
+        self.node.execute(commands.PutUser(name=user.name, password=hashed, tags=user.tags))
+        for vhost, permissions in user.permissions.items():
+            self.node.execute(commands.SetPermissions(user=user.name, vhost=vhost, permissions=permissions))
+        for (vhost, exchange), topics in user.topic_permissions.items():
+            self.node.execute(
+                commands.SetTopicPermissions(
+                    user=user.name, vhost=vhost, exchange=exchange, permissions=topics
+                )
+            )
+
+    # --- chores ---
+
+    async def _repeat(self, seconds: float, chore: Callable[[], None]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                chore()
+            except Exception as error:  # noqa: BLE001 - one failed round must not end the chore
+                self.world.report(error)
+
+    def _check_liveness(self) -> None:
+        now = self.world.now()
+        for connection in list(self.node.connections):
+            connection.liveness.check(now)
+        self.node.end_turn()
+
+    def _memory_check(self) -> Callable[[], None]:
+        watermark = self.config.memory_watermark
+        alarm = MemoryAlarm(int(watermark * total_bytes()) if watermark <= 1 else int(watermark))
+
+        def check() -> None:
+            if alarm.is_exceeded():
+                self.node.raise_alarm("memory")
+            else:
+                self.node.clear_alarm("memory")
+
+        return check
+
+
+def exchange_types() -> dict[str, type[Router]]:
+    """Those built in, and those that other packages bring."""
+    return {point.name: point.load() for point in entry_points(group="warren.exchange_types")}
+
+
+def tune_garbage_collector() -> None:
+    """For a process that is all broker: what lives now lives on, and is not to be looked at again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)

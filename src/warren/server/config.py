@@ -1,0 +1,161 @@
+"""Settings: flags over environment over `warren.toml` over defaults."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from warren.broker.access import Permissions, TopicPermissions
+from warren.broker.passwords import SCRYPT, PasswordHash
+
+ENVIRONMENT_PREFIX = "WARREN_"
+DEFAULT_FILE = Path("warren.toml")
+PORT_MAX = 65_535
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+class ConfigError(Exception):
+    """A setting that makes no sense, in one line for the operator."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserConfig:
+    """A user to make at start. Either a password or a hash of one, RabbitMQ's kinds included."""
+
+    name: str
+    password: str | None = None
+    password_hash: PasswordHash | None = None
+    tags: frozenset[str] = frozenset()
+    permissions: dict[str, Permissions] = field(default_factory=dict)
+    topic_permissions: dict[tuple[str, str], TopicPermissions] = field(default_factory=dict)
+
+
+GUEST = UserConfig(
+    name="guest",
+    password="guest",  # noqa: S106 - the user that every client tries first, from this machine only
+    tags=frozenset({"administrator"}),
+    permissions={"/": Permissions(".*", ".*", ".*")},
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """All settings. The names are those of `warren.toml`, of the flags, and of `WARREN_…`."""
+
+    bind: str = "127.0.0.1"
+    port: int = 5672
+    http_port: int = 15672
+    data_dir: Path = Path("warren-data")
+    cluster_name: str = "warren"
+    log_level: str = "info"
+    heartbeat: int = 60
+    channel_max: int = 2047
+    frame_max: int = 131_072
+    max_message_bytes: int = 128 * 1024 * 1024
+    memory_watermark: float = 0.4
+    vhosts: tuple[str, ...] = ("/",)
+    users: tuple[UserConfig, ...] = (GUEST,)
+
+    def __post_init__(self) -> None:
+        _check(0 <= self.port <= PORT_MAX, "port", self.port, f"0 to {PORT_MAX}")
+        _check(0 <= self.http_port <= PORT_MAX, "http_port", self.http_port, f"0 to {PORT_MAX}")
+        _check(0 <= self.heartbeat <= PORT_MAX, "heartbeat", self.heartbeat, "seconds, 0 for none")
+        _check(1 <= self.channel_max <= PORT_MAX, "channel_max", self.channel_max, f"1 to {PORT_MAX}")
+        _check(4096 <= self.frame_max <= 131_072, "frame_max", self.frame_max, "4096 to 131072")  # noqa: PLR2004
+        _check(1 <= self.max_message_bytes <= 2**30, "max_message_bytes", self.max_message_bytes, "up to 1 GiB")
+        _check(self.memory_watermark > 0, "memory_watermark", self.memory_watermark, "a share of RAM, or bytes")
+        _check(self.log_level in LOG_LEVELS, "log_level", self.log_level, ", ".join(LOG_LEVELS))
+
+
+def _check(right: bool, name: str, value: object, expected: str) -> None:
+    if not right:
+        raise ConfigError(f"{name} = {value!r}: expected {expected}")
+
+
+def load(flags: Mapping[str, object], environment: Mapping[str, str] = os.environ) -> Config:
+    """The settings that hold; `flags` has those given on the command line, and `config` for the file."""
+    given = flags.get("config") or environment.get(ENVIRONMENT_PREFIX + "CONFIG")
+    path = Path(str(given)) if given else DEFAULT_FILE
+    settings = _from_file(path, required=bool(given))
+    settings |= _from_environment(environment)
+    settings |= {name: value for name, value in flags.items() if name != "config" and value is not None}
+    return replace(Config(), **{name: _convert(name, value) for name, value in settings.items()})
+
+
+def _from_file(path: Path, *, required: bool) -> dict[str, Any]:
+    if not required and not path.exists():
+        return {}
+    try:
+        settings = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from error
+    unknown = settings.keys() - {f.name for f in fields(Config)}
+    if unknown:
+        raise ConfigError(f"{path}: unknown setting {', '.join(sorted(unknown))}")
+    return settings
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
+    names = {ENVIRONMENT_PREFIX + f.name.upper(): f.name for f in fields(Config)}
+    return {names[key]: value for key, value in environment.items() if key in names}
+
+
+def _convert(name: str, value: object) -> object:
+    """A setting from text or TOML as the type it has."""
+    if name == "users":
+        return tuple(_user(entry) for entry in _list(name, value))
+    if name == "vhosts":
+        return tuple(str(vhost) for vhost in _list(name, value))
+    default = getattr(Config, name)
+    kind = type(default) if not isinstance(default, Path) else Path
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        return kind(value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{name} = {value!r}: expected {kind.__name__}") from None
+
+
+def _list(name: str, value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise ConfigError(f"{name}: expected a list in the configuration file")
+    return value
+
+
+def _user(entry: object) -> UserConfig:
+    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+        raise ConfigError("users: each needs a name")
+    where = f"user '{entry['name']}'"
+    try:
+        hashed = entry.get("password_hash")
+        return UserConfig(
+            name=entry["name"],
+            password=entry.get("password"),
+            password_hash=PasswordHash(entry.get("hashing_algorithm", SCRYPT), hashed) if hashed else None,
+            tags=frozenset(entry.get("tags", ())),
+            permissions={
+                vhost: _patterns(Permissions, patterns)
+                for vhost, patterns in entry.get("permissions", {}).items()
+            },
+            topic_permissions={
+                (vhost, exchange): _patterns(TopicPermissions, patterns)
+                for vhost, exchanges in entry.get("topic_permissions", {}).items()
+                for exchange, patterns in exchanges.items()
+            },
+        )
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _patterns(kind: Any, patterns: Mapping[str, str]) -> Any:
+    for pattern in patterns.values():
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"'{pattern}' is not a regular expression: {error}") from error
+    return kind(**patterns)

@@ -1,0 +1,88 @@
+"""The log: events with fields, on stderr, for people on a terminal and as JSON lines otherwise.
+
+The broker logs through the standard logger `warren`, so that a program that embeds it decides itself
+what becomes of its lines; only the command configures where they go.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from dataclasses import asdict
+from typing import TextIO
+
+import structlog
+
+from warren.broker import events
+from warren.broker.events import Event, Events
+
+WHAT_TO_LOG: dict[type[Event], tuple[int, str]] = {
+    events.ConnectionOpened: (logging.INFO, "connection opened"),
+    events.ConnectionClosed: (logging.INFO, "connection closed"),
+    events.ConnectionBlocked: (logging.WARNING, "connection blocked"),
+    events.ConnectionUnblocked: (logging.INFO, "connection unblocked"),
+    events.AuthenticationFailed: (logging.WARNING, "authentication failed"),
+    events.ChannelClosed: (logging.DEBUG, "channel closed"),
+    events.VhostCreated: (logging.INFO, "vhost created"),
+    events.UserChanged: (logging.INFO, "user changed"),
+    events.ExchangeCreated: (logging.DEBUG, "exchange created"),
+    events.ExchangeDeleted: (logging.DEBUG, "exchange deleted"),
+    events.QueueCreated: (logging.DEBUG, "queue created"),
+    events.QueueDeleted: (logging.DEBUG, "queue deleted"),
+    events.AlarmRaised: (logging.WARNING, "alarm raised"),
+    events.AlarmCleared: (logging.WARNING, "alarm cleared"),
+}
+
+
+def get_logger() -> structlog.stdlib.BoundLogger:
+    log: structlog.stdlib.BoundLogger = structlog.wrap_logger(
+        logging.getLogger("warren"),
+        processors=[structlog.stdlib.filter_by_level, structlog.stdlib.render_to_log_kwargs],
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+    return log
+
+
+def log_events(log: structlog.stdlib.BoundLogger, source: Events) -> None:
+    """Write down what happens; what the level hides is not even subscribed to."""
+
+    def failed(event: events.Failure) -> None:
+        log.error("internal error", connection=event.connection, exc_info=event.error)
+
+    for kind, (level, text) in WHAT_TO_LOG.items():
+        if logging.getLogger("warren").isEnabledFor(level):
+            source.subscribe(kind, _Writer(log, level, text))
+    source.subscribe(events.Failure, failed)
+
+
+class _Writer:
+    def __init__(self, log: structlog.stdlib.BoundLogger, level: int, text: str) -> None:
+        self.log, self.level, self.text = log, level, text
+
+    def __call__(self, event: Event) -> None:
+        self.log.log(self.level, self.text, **asdict(event))
+
+
+def configure(level: str, stream: TextIO = sys.stderr) -> None:
+    """What the command does with the log."""
+    renderer: structlog.types.Processor = (
+        structlog.dev.ConsoleRenderer() if stream.isatty() else structlog.processors.JSONRenderer()
+    )
+    shared: list[structlog.types.Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    if not stream.isatty():
+        shared.append(structlog.processors.format_exc_info)
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("warren").setLevel(level.upper())

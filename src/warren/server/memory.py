@@ -1,0 +1,33 @@
+"""How much memory the process uses, and how much it may."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+STATM = Path("/proc/self/statm")
+CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+def resident_bytes() -> int:
+    return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def total_bytes() -> int:
+    """The machine's memory, or the share of it that this process was given."""
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if CGROUP_LIMIT.exists():
+        limit = CGROUP_LIMIT.read_text().strip()
+        if limit.isdecimal():
+            return min(machine, int(limit))
+    return machine
+
+
+class MemoryAlarm:
+    """Raised above the watermark, cleared below it."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+
+    def is_exceeded(self) -> bool:
+        return resident_bytes() > self.limit_bytes

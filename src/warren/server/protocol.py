@@ -1,0 +1,80 @@
+"""One client's socket, between the event loop and its connection."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from warren.amqp.reader import ReadBuffer
+from warren.broker.session.connection import Connection
+
+if TYPE_CHECKING:
+    from warren.broker.node import Node
+
+UNSENT_BYTES_HIGH = 1024 * 1024
+UNSENT_BYTES_LOW = 256 * 1024
+
+
+class AmqpProtocol(asyncio.BufferedProtocol):
+    """Lets the kernel write into the buffer that all connections share, and is the connection's `Link`."""
+
+    def __init__(self, node: Node, buffer: ReadBuffer) -> None:
+        self.node = node
+        self.buffer = buffer
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH, low=UNSENT_BYTES_LOW)
+        peer = transport.get_extra_info("peername")
+        here = transport.get_extra_info("sockname")
+        name = f"{peer[0]}:{peer[1]} -> {here[0]}:{here[1]}"
+        loopback = ipaddress.ip_address(peer[0].partition("%")[0]).is_loopback
+        self.connection = Connection(self.buffer, self.node, self, name, is_loopback=loopback)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.connection.writable_view()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.connection.received(nbytes)
+
+    def eof_received(self) -> None:
+        """The client has nothing more to say: the transport closes."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.connection.lost()
+
+    def pause_writing(self) -> None:
+        self.connection.congestion_changed(congested=True)
+
+    def resume_writing(self) -> None:
+        self.connection.congestion_changed(congested=False)
+
+    # --- the connection's link ---
+
+    def send(self, chunks: Sequence[bytes | memoryview]) -> None:
+        if self.transport.is_closing():
+            return
+        if len(chunks) == 1:
+            self.transport.write(chunks[0])
+        else:
+            self.transport.writelines(chunks)
+
+    def pause_reading(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def unsent_bytes(self) -> int:
+        return self.transport.get_write_buffer_size()
+
+    def close(self) -> None:
+        """What is written still goes out, if the client takes it."""
+        self.transport.close()
+
+    def abort(self) -> None:
+        self.transport.abort()

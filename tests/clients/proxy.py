@@ -1,0 +1,54 @@
+"""A TCP proxy before the broker whose connections a test can cut, as a network does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from tests.support.process import Address
+
+READ_BYTES_MAX = 65_536
+
+
+class Proxy:
+    """Passes bytes both ways. `cut` drops all connections; new ones are taken all the time."""
+
+    def __init__(self, target: Address) -> None:
+        self.target = target
+        self.address = Address("", 0)
+        self.connection_count = 0
+        self.writers: set[asyncio.StreamWriter] = set()
+
+    def cut(self) -> None:
+        for writer in self.writers:
+            writer.transport.abort()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connection_count += 1
+        broker_reader, broker_writer = await asyncio.open_connection(self.target.host, self.target.port)
+        pair = {writer, broker_writer}
+        self.writers |= pair
+        try:
+            await asyncio.gather(self.copy(reader, broker_writer), self.copy(broker_reader, writer))
+        finally:
+            self.writers -= pair
+            for end in pair:
+                end.close()
+
+    async def copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(READ_BYTES_MAX):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+
+@asynccontextmanager
+async def proxy_to(target: Address) -> AsyncIterator[Proxy]:
+    proxy = Proxy(target)
+    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+    proxy.address = Address(*server.sockets[0].getsockname()[:2])
+    async with server:
+        yield proxy
+        proxy.cut()

@@ -1,0 +1,29 @@
+"""Fixtures for every folder of tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.process import Address, BrokerProcess
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--broker",
+        metavar="HOST:PORT",
+        help="run the client and semantics tests against this running broker, to compare with another one",
+    )
+
+
+@pytest.fixture(scope="session")
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+    """One broker for all tests that only need a broker; they use names of their own."""
+    given = request.config.getoption("--broker")
+    if given:
+        host, _, port = given.rpartition(":")
+        yield Address(host, int(port))
+        return
+    with BrokerProcess(tmp_path_factory.mktemp("broker") / "data") as process:
+        yield process.address

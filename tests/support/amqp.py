@@ -1,0 +1,397 @@
+"""A synchronous AMQP client for tests that must send and see exact frames.
+
+It does nothing on its own: no heartbeats, no answers, no threads. Every wait is bounded, and what comes
+instead of the expected is in the failure's text. Frames of other channels than the one that is read are kept
+for their readers, so the order is kept per channel.
+
+    frame   type:uint8 channel:uint16 size:uint32 payload end:0xCE
+    header  class:uint16 weight:uint16 body_size:uint64 properties
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, Self, TypeVar
+
+from tests.support.process import Address
+from warren.amqp import methods as m
+from warren.amqp.properties import BasicProperties, decode_properties
+from warren.amqp.table import Table
+
+METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
+FRAME_HEAD = struct.Struct(">BHI")
+FRAME_END = b"\xce"
+FRAME_OVERHEAD_BYTES = FRAME_HEAD.size + len(FRAME_END)
+FRAME_MIN_SIZE = 4096
+CONTENT_HEAD = struct.Struct(">HHQ")
+CLASS_BASIC = 60
+GUEST = "guest"
+PROTOCOL_HEADER = b"AMQP\0\0\x09\x01"
+WAIT_SECONDS_MAX = 10.0
+ALL_CAPABILITIES = (
+    "basic.nack",
+    "consumer_cancel_notify",
+    "connection.blocked",
+    "authentication_failure_close",
+)
+
+M = TypeVar("M", bound=m.Method)
+
+
+class UnexpectedError(AssertionError):
+    """The broker sent something else than what the test waits for."""
+
+
+class SilenceError(UnexpectedError):
+    """The broker sent nothing in time."""
+
+
+class EndedError(UnexpectedError):
+    """The broker closed the socket."""
+
+
+class Frame(NamedTuple):
+    kind: int
+    channel: int
+    payload: bytes
+
+    def is_a(self, kind: type[m.Method]) -> bool:
+        return self.kind == METHOD and self.payload.startswith(m.METHOD_ID.pack(*kind.id))
+
+    def __str__(self) -> str:
+        if self.kind == METHOD:
+            return f"{m.decode_method(self.payload)} on channel {self.channel}"
+        return f"frame of type {self.kind}, {len(self.payload)} bytes on channel {self.channel}"
+
+
+@dataclass(frozen=True)
+class Content(Generic[M]):
+    """A method that carries a message, and the message."""
+
+    method: M
+    properties: BasicProperties
+    body: bytes
+
+
+def encode_frame(kind: int, channel: int, payload: bytes) -> bytes:
+    return FRAME_HEAD.pack(kind, channel, len(payload)) + payload + FRAME_END
+
+
+def encode_header(size: int, properties: BasicProperties | None = None, class_id: int = CLASS_BASIC) -> bytes:
+    return CONTENT_HEAD.pack(class_id, 0, size) + (properties or BasicProperties()).encode()
+
+
+class AmqpClient:
+    """One connection. The steps of the handshake can be taken singly; `connect` takes them all."""
+
+    def __init__(self, address: Address, *, wait_seconds_max: float = WAIT_SECONDS_MAX) -> None:
+        self.wait_seconds_max = wait_seconds_max
+        self.socket = socket.create_connection((address.host, address.port), wait_seconds_max)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.frame_max = FRAME_MIN_SIZE
+        self.server_properties: Table = {}
+        self._received = bytearray()
+        self._waiting: defaultdict[int, deque[Frame]] = defaultdict(deque)
+
+    @classmethod
+    def connect(
+        cls,
+        address: Address,
+        *,
+        user: str = GUEST,
+        password: str = GUEST,
+        vhost: str = "/",
+        capabilities: tuple[str, ...] = ALL_CAPABILITIES,
+        frame_max: int | None = None,
+        heartbeat: int = 0,
+    ) -> Self:
+        client = cls(address)
+        try:
+            client.start()
+            client.authenticate(user=user, password=password, capabilities=capabilities)
+            client.tune(frame_max=frame_max, heartbeat=heartbeat)
+            client.open(vhost)
+        except BaseException:
+            client.abort()
+            raise
+        return client
+
+    # --- handshake ---
+
+    def start(self) -> m.ConnectionStart:
+        self.send_raw(PROTOCOL_HEADER)
+        start = self.expect(0, m.ConnectionStart)
+        self.server_properties = start.server_properties
+        return start
+
+    def authenticate(
+        self,
+        *,
+        user: str = GUEST,
+        password: str = GUEST,
+        mechanism: str = "PLAIN",
+        response: bytes | None = None,
+        capabilities: tuple[str, ...] = ALL_CAPABILITIES,
+    ) -> None:
+        told: Table = {"capabilities": dict.fromkeys(capabilities, True)}
+        plain = f"\0{user}\0{password}".encode() if response is None else response
+        self.send_method(0, m.ConnectionStartOk(client_properties=told, mechanism=mechanism, response=plain))
+
+    def tune(
+        self, *, channel_max: int | None = None, frame_max: int | None = None, heartbeat: int = 0
+    ) -> m.ConnectionTune:
+        """Answers connection.tune with what is given, and with what the broker offers where nothing is."""
+        offered = self.expect(0, m.ConnectionTune)
+        channels = offered.channel_max if channel_max is None else channel_max
+        self.frame_max = offered.frame_max if frame_max is None else frame_max
+        answer = m.ConnectionTuneOk(channel_max=channels, frame_max=self.frame_max, heartbeat=heartbeat)
+        self.send_method(0, answer)
+        return offered
+
+    def open(self, vhost: str = "/") -> None:
+        self.send_method(0, m.ConnectionOpen(virtual_host=vhost))
+        self.expect(0, m.ConnectionOpenOk)
+
+    def channel(self, number: int = 1) -> AmqpChannel:
+        """Opens a channel."""
+        channel = AmqpChannel(self, number)
+        channel.call(m.ChannelOpen(), m.ChannelOpenOk)
+        return channel
+
+    # --- sending ---
+
+    def send_raw(self, data: bytes) -> None:
+        self.socket.settimeout(self.wait_seconds_max)
+        self.socket.sendall(data)
+
+    def send_frame(self, kind: int, channel: int, payload: bytes) -> None:
+        self.send_raw(encode_frame(kind, channel, payload))
+
+    def send_method(self, channel: int, method: m.Method) -> None:
+        self.send_frame(METHOD, channel, method.encode())
+
+    def publish(
+        self,
+        channel: int,
+        exchange: str,
+        routing_key: str,
+        body: bytes = b"",
+        properties: BasicProperties | None = None,
+        **flags: bool,
+    ) -> None:
+        method = m.BasicPublish(exchange=exchange, routing_key=routing_key, **flags)
+        frames = [encode_frame(METHOD, channel, method.encode())]
+        frames.append(encode_frame(HEADER, channel, encode_header(len(body), properties)))
+        step = self.frame_max - FRAME_OVERHEAD_BYTES
+        frames += (encode_frame(BODY, channel, body[at : at + step]) for at in range(0, len(body), step))
+        self.send_raw(b"".join(frames))
+
+    # --- receiving ---
+
+    def read_bytes(self, size: int) -> bytes:
+        """Exactly so many bytes, whatever they are."""
+        deadline = time.monotonic() + self.wait_seconds_max
+        while len(self._received) < size:
+            self._receive(deadline)
+        taken = bytes(self._received[:size])
+        del self._received[:size]
+        return taken
+
+    def read_any_frame(self) -> Frame:
+        """The next frame on the wire, heartbeats too."""
+        kind, channel, size = FRAME_HEAD.unpack(self.read_bytes(FRAME_HEAD.size))
+        payload = self.read_bytes(size)
+        end = self.read_bytes(1)
+        if end != FRAME_END:
+            raise UnexpectedError(f"the broker's frame ends with {end!r}")
+        return Frame(kind, channel, payload)
+
+    def read_frame(self, channel: int) -> Frame:
+        """The next frame of this channel; heartbeats are passed over."""
+        waiting = self._waiting[channel]
+        while not waiting:
+            frame = self.read_any_frame()
+            if frame.kind == HEARTBEAT:
+                continue
+            if channel != 0 and frame.is_a(m.ConnectionClose):
+                raise UnexpectedError(f"the connection was closed: {frame}")
+            self._waiting[frame.channel].append(frame)
+        return waiting.popleft()
+
+    def expect(self, channel: int, kind: type[M]) -> M:
+        frame = self.read_frame(channel)
+        method = m.decode_method(frame.payload) if frame.kind == METHOD else None
+        if not isinstance(method, kind):
+            raise UnexpectedError(f"waited for {kind.__name__} on channel {channel}, but got {frame}")
+        return method
+
+    def expect_content(self, channel: int, kind: type[M]) -> Content[M]:
+        method = self.expect(channel, kind)
+        return Content(method, *self.read_message(channel))
+
+    def expect_close(self, code: int) -> m.ConnectionClose:
+        """The broker closes the connection, and the socket once that is answered."""
+        close = self.expect(0, m.ConnectionClose)
+        if close.reply_code != code:
+            raise UnexpectedError(f"waited for {code}, but got {close}")
+        self.send_method(0, m.ConnectionCloseOk())
+        self.expect_end()
+        return close
+
+    def expect_end(self) -> None:
+        """The broker closes the socket, and sends nothing but heartbeats before."""
+        try:
+            while (frame := self.read_any_frame()).kind == HEARTBEAT:
+                pass
+        except EndedError:
+            self.abort()
+            return
+        raise UnexpectedError(f"waited for the end of the connection, but got {frame}")
+
+    def read_message(self, channel: int) -> tuple[BasicProperties, bytes]:
+        head = self.read_frame(channel)
+        if head.kind != HEADER:
+            raise UnexpectedError(f"waited for a content header, but got {head}")
+        class_id, weight, size = CONTENT_HEAD.unpack_from(head.payload)
+        assert (class_id, weight) == (CLASS_BASIC, 0)
+        body = b""
+        while len(body) < size:
+            chunk = self.read_frame(channel)
+            if chunk.kind != BODY or not chunk.payload:
+                raise UnexpectedError(f"waited for {size - len(body)} more bytes of body, but got {chunk}")
+            body += chunk.payload
+        assert len(body) == size
+        return decode_properties(head.payload[CONTENT_HEAD.size :]), body
+
+    def _receive(self, deadline: float) -> None:
+        self.socket.settimeout(max(deadline - time.monotonic(), 0.001))
+        try:
+            data = self.socket.recv(1 << 18)
+        except TimeoutError:
+            raise SilenceError(f"nothing came within {self.wait_seconds_max} s") from None
+        except ConnectionResetError:
+            data = b""
+        if not data:
+            raise EndedError("the broker closed the socket")
+        self._received += data
+
+    # --- the end ---
+
+    def close(self) -> None:
+        """Closes as a good client does. Fails if the broker had closed something that nobody looked at."""
+        if self.socket.fileno() < 0:
+            return
+        try:
+            self.send_method(0, m.ConnectionClose(reply_code=200))
+            unread = [frame for waiting in self._waiting.values() for frame in waiting]
+            while not unread or not unread[-1].is_a(m.ConnectionCloseOk):
+                unread.append(self.read_any_frame())
+                if unread[-1].is_a(m.ConnectionClose):
+                    break
+            for frame in unread:
+                if frame.is_a(m.ChannelClose) or frame.is_a(m.ConnectionClose):
+                    raise UnexpectedError(f"nobody waited for {frame}")
+        finally:
+            self.abort()
+
+    def abort(self) -> None:
+        """Closes the socket without a word."""
+        self.socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+
+class AmqpChannel:
+    """One channel of a connection, with the calls that tests make most."""
+
+    def __init__(self, client: AmqpClient, number: int) -> None:
+        self.client = client
+        self.number = number
+
+    def send(self, method: m.Method) -> None:
+        self.client.send_method(self.number, method)
+
+    def expect(self, kind: type[M]) -> M:
+        return self.client.expect(self.number, kind)
+
+    def expect_content(self, kind: type[M]) -> Content[M]:
+        return self.client.expect_content(self.number, kind)
+
+    def call(self, method: m.Method, answer: type[M]) -> M:
+        self.send(method)
+        return self.expect(answer)
+
+    def close(self) -> None:
+        self.call(m.ChannelClose(reply_code=200), m.ChannelCloseOk)
+
+    def expect_close(self, code: int) -> m.ChannelClose:
+        """The broker closes the channel, which is answered: the number can be opened again."""
+        close = self.expect(m.ChannelClose)
+        if close.reply_code != code:
+            raise UnexpectedError(f"waited for {code}, but got {close}")
+        self.send(m.ChannelCloseOk())
+        return close
+
+    def declare(
+        self, queue: str = "", *, exclusive: bool = True, arguments: Table | None = None, **flags: bool
+    ) -> m.QueueDeclareOk:
+        """Declares a queue; unless told otherwise one that goes with the connection."""
+        declare = m.QueueDeclare(queue=queue, exclusive=exclusive, arguments=arguments or {}, **flags)
+        return self.call(declare, m.QueueDeclareOk)
+
+    def declare_exchange(
+        self, exchange: str, kind: str = "direct", *, arguments: Table | None = None, **flags: bool
+    ) -> None:
+        declare = m.ExchangeDeclare(exchange=exchange, type=kind, arguments=arguments or {}, **flags)
+        self.call(declare, m.ExchangeDeclareOk)
+
+    def bind(self, queue: str, exchange: str, key: str = "", arguments: Table | None = None) -> None:
+        bind = m.QueueBind(queue=queue, exchange=exchange, routing_key=key, arguments=arguments or {})
+        self.call(bind, m.QueueBindOk)
+
+    def publish(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: bytes = b"",
+        properties: BasicProperties | None = None,
+        **flags: bool,
+    ) -> None:
+        self.client.publish(self.number, exchange, routing_key, body, properties, **flags)
+
+    def consume(self, queue: str, tag: str = "", *, arguments: Table | None = None, **flags: bool) -> str:
+        """Starts a consumer and gives its tag."""
+        consume = m.BasicConsume(queue=queue, consumer_tag=tag, arguments=arguments or {}, **flags)
+        return self.call(consume, m.BasicConsumeOk).consumer_tag
+
+    def expect_delivery(self) -> Content[m.BasicDeliver]:
+        return self.expect_content(m.BasicDeliver)
+
+    def try_get(self, queue: str, *, no_ack: bool = True) -> Content[m.BasicGetOk] | None:
+        answer = self.call(m.BasicGet(queue=queue, no_ack=no_ack), m.Method)
+        if isinstance(answer, m.BasicGetEmpty):
+            return None
+        if not isinstance(answer, m.BasicGetOk):
+            raise UnexpectedError(f"waited for basic.get-ok, but got {answer}")
+        return Content(answer, *self.client.read_message(self.number))
+
+    def get(self, queue: str, *, no_ack: bool = True) -> Content[m.BasicGetOk]:
+        got = self.try_get(queue, no_ack=no_ack)
+        if got is None:
+            raise UnexpectedError(f"waited for a message in {queue}, but there was none")
+        return got
+
+    def drain(self, queue: str) -> list[bytes]:
+        """Takes all that is ready in the queue. What this channel published before is in it by then."""
+        return [got.body for got in iter(lambda: self.try_get(queue), None)]

@@ -1,0 +1,69 @@
+"""A real `warren serve` process for tests: on a port the kernel chooses, on a directory of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+STOP_SECONDS_MAX = 20
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def url(self, vhost: str = "%2F") -> str:
+        return f"amqp://guest:guest@{self.host}:{self.port}/{vhost}"
+
+
+class BrokerProcess:
+    """Starts on entering, and on leaving ends with SIGTERM and is checked to have ended well."""
+
+    def __init__(self, data_dir: Path, *arguments: str) -> None:
+        self.data_dir = data_dir
+        self.log_path = data_dir.with_suffix(".log")
+        self.arguments = arguments
+        self.address = Address("", 0)
+
+    def __enter__(self) -> BrokerProcess:
+        command = [sys.executable, "-m", "warren", "serve", "--port", "0", "--http-port", "0"]
+        with self.log_path.open("w") as log:
+            self.process = subprocess.Popen(
+                [*command, "--data-dir", str(self.data_dir), *self.arguments],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={k: v for k, v in os.environ.items() if not k.startswith("WARREN_")},
+            )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("ready amqp="), f"no ready line but {line!r}:\n{self.log()}"
+        host, _, port = line.split()[1].removeprefix("amqp=").rpartition(":")
+        self.address = Address(host, int(port))
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(STOP_SECONDS_MAX)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            assert self.process.stdout is not None
+            self.process.stdout.close()
+        assert self.process.returncode in {0, -signal.SIGKILL}, self.log()
+
+    def log(self) -> str:
+        return self.log_path.read_text()
+
+    def resident_bytes(self) -> int:
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.perf.peer import WAIT_SECONDS_MAX, Peer
+from tests.unit.perf.wire import HEARTBEAT, frame, method
+from warren.amqp.methods import (
+    BasicCancel,
+    BasicQosOk,
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelFlow,
+    ChannelFlowOk,
+    ConnectionBlocked,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionStart,
+    ConnectionUnblocked,
+)
+from warren.perf.dialogue import Dialogue, log_in, log_out
+from warren.perf.errors import ClosedByBrokerError, PerfError
+from warren.perf.interrupt import Interrupt
+from warren.perf.link import Link, finish, part
+from warren.perf.loop import Loop
+
+
+def logging_in(link: Link, peer: Peer, agreed: list[int] | None = None) -> Dialogue[None]:
+    frame_max = yield from log_in(peer.uri)
+    if agreed is not None:
+        agreed.append(frame_max)
+
+
+@pytest.fixture
+def link(loop: Loop, peer: Peer) -> Link:
+    """A link that is logged in."""
+    made = Link(loop, peer.uri)
+    made.start(logging_in(made, peer))
+    peer.log_in()
+    return made
+
+
+@pytest.mark.parametrize(("offered", "agreed"), [(0, 131072), (4096, 4096), (1 << 20, 131072)])
+def test_login_agrees_on_no_heartbeats_and_the_smaller_frame(
+    loop: Loop, peer: Peer, offered: int, agreed: int
+) -> None:
+    link = Link(loop, peer.uri)
+    seen: list[int] = []
+    link.start(logging_in(link, peer, seen))
+    tuned = peer.log_in(frame_max=offered)
+    assert (tuned.heartbeat, tuned.frame_max, seen) == (0, agreed, [agreed])
+    assert not link.talking
+
+
+def test_a_broker_without_plain_is_an_error(loop: Loop, peer: Peer) -> None:
+    link = Link(loop, peer.uri)
+    link.start(logging_in(link, peer))
+    peer.accept()
+    peer.send(method(ConnectionStart(server_properties={}, mechanisms=b"EXTERNAL"), 0))
+    with pytest.raises(PerfError, match="PLAIN"):
+        finish(loop, [link])
+
+
+def test_close_of_the_connection_is_answered_and_says_why(link: Link, peer: Peer) -> None:
+    peer.send(method(ConnectionClose(reply_code=320, reply_text="CONNECTION_FORCED - bye"), 0))
+    assert str(link.error) == "the broker closed the connection: 320 CONNECTION_FORCED - bye"
+    peer.expect(ConnectionCloseOk)
+
+
+def test_close_of_the_channel_is_answered_and_says_why(link: Link, peer: Peer) -> None:
+    peer.send(method(ChannelClose(reply_code=404, reply_text="NOT_FOUND - no")))
+    assert isinstance(link.error, ClosedByBrokerError)
+    assert link.error.code == 404
+    peer.expect(ChannelCloseOk)
+
+
+def test_a_dropped_connection_is_an_error(loop: Loop, link: Link, peer: Peer) -> None:
+    peer.socket.close()
+    loop.turn(WAIT_SECONDS_MAX)
+    assert str(link.error) == "the broker dropped the connection"
+    assert loop.errors == [link.error]
+
+
+def test_a_cancelled_consumer_is_an_error(link: Link, peer: Peer) -> None:
+    peer.send(method(BasicCancel(consumer_tag="c", no_wait=True)))
+    assert "deleted its queue" in str(link.error)
+
+
+def test_a_consumer_cancelled_while_parting_is_no_error(loop: Loop, link: Link, peer: Peer) -> None:
+    link.start(log_out())
+    peer.expect(ConnectionClose)
+    peer.send(method(BasicCancel(consumer_tag="c", no_wait=True)) + method(ConnectionCloseOk(), 0))
+    finish(loop, [link])
+
+
+def test_an_interrupted_parting_does_not_wait(loop: Loop, link: Link, peer: Peer) -> None:
+    interrupt = Interrupt()
+    interrupt.requested = True
+    part(loop, [link], interrupt)
+    peer.expect(ConnectionClose)
+    assert peer.socket.recv(1) == b""
+
+
+def test_a_reply_nobody_asked_for_is_an_error(link: Link, peer: Peer) -> None:
+    peer.send(method(BasicQosOk()))
+    assert "basic.qos-ok" in str(link.error)
+
+
+def test_heartbeats_are_ignored(link: Link, peer: Peer) -> None:
+    peer.send(frame(HEARTBEAT, b"", channel=0))
+    assert link.error is None
+
+
+def test_blocked_holds_and_unblocked_releases(link: Link, peer: Peer) -> None:
+    peer.send(method(ConnectionBlocked(reason="memory"), 0))
+    peer.send(method(ConnectionBlocked(reason="disk too"), 0))
+    assert (link.held, link.held_count) == (True, 1)
+    peer.send(method(ConnectionUnblocked(), 0))
+    assert (link.held, link.held_count) == (False, 1)
+
+
+def test_flow_is_answered_and_holds(link: Link, peer: Peer) -> None:
+    peer.send(method(ChannelFlow(active=False)))
+    assert peer.expect(ChannelFlowOk).active is False
+    assert link.held
+
+
+def test_what_the_socket_does_not_take_is_sent_later_and_in_order(loop: Loop, link: Link, peer: Peer) -> None:
+    first, second = b"1" * (32 << 20), b"2" * 1000
+    link.send(first)
+    link.send(second)
+    assert link.pending
+    received = 0
+    while link.pending:
+        received += len(peer.socket.recv(1 << 20))
+        loop.turn(0)
+    rest = peer.read(len(first) + len(second) - received)
+    assert rest.endswith(second)
+
+
+def test_nobody_listening_is_an_error(loop: Loop, peer: Peer) -> None:
+    peer.__exit__()
+    with pytest.raises(PerfError, match=r"cannot connect to 127\.0\.0\.1:\d+: Connection refused"):
+        Link(loop, peer.uri)
