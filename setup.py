@@ -1,4 +1,4 @@
-"""The compiled parts: raw memory in .pyx, and the rules on every message's path in .py with a .pxd beside it."""
+"""The compiled parts: raw memory in .pyx; the rules on every message's path in .py with a .pxd beside it."""
 
 from pathlib import Path
 

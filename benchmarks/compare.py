@@ -203,7 +203,7 @@ def summary(scenario: Scenario, figures: Figures) -> dict[str, object]:
 
 def table_line(name: str, result: dict[str, object], brokers: Sequence[str]) -> str:
     medians, ratio = result["median"], result["ratio"]
-    assert isinstance(medians, dict)  # noqa: S101 - as `summary` made it
+    assert isinstance(medians, dict)
     cells = "".join(f"{medians[broker]:>14,.0f}" for broker in brokers)
     return f"{name:<28}{cells}" + (f"{ratio:>9.1f}x" if isinstance(ratio, float) else "")
 

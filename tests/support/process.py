@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 STOP_SECONDS_MAX = 20
 
@@ -32,7 +33,7 @@ class BrokerProcess:
         self.arguments = arguments
         self.address = Address("", 0)
 
-    def __enter__(self) -> BrokerProcess:
+    def __enter__(self) -> Self:
         command = [sys.executable, "-m", "warren", "serve", "--port", "0", "--http-port", "0"]
         with self.log_path.open("w") as log:
             self.process = subprocess.Popen(

@@ -45,18 +45,6 @@ class HardError(AmqpError):
     """Closes the connection."""
 
 
-class ContentTooLarge(SoftError):
-    code, name = 311, "CONTENT_TOO_LARGE"
-
-
-class NoRoute(SoftError):
-    code, name = 312, "NO_ROUTE"
-
-
-class NoConsumers(SoftError):
-    code, name = 313, "NO_CONSUMERS"
-
-
 class AccessRefused(SoftError):
     code, name = 403, "ACCESS_REFUSED"
 
@@ -75,10 +63,6 @@ class PreconditionFailed(SoftError):
 
 class ConnectionForced(HardError):
     code, name = 320, "CONNECTION_FORCED"
-
-
-class InvalidPath(HardError):
-    code, name = 402, "INVALID_PATH"
 
 
 class AuthenticationRefused(HardError):
@@ -108,10 +92,6 @@ class UnexpectedFrame(HardError):
     code, name = 505, "UNEXPECTED_FRAME"
 
 
-class ResourceError(HardError):
-    code, name = 506, "RESOURCE_ERROR"
-
-
 class NotAllowed(HardError):
     code, name = 530, "NOT_ALLOWED"
 
@@ -122,9 +102,3 @@ class NotImplementedByBroker(HardError):
 
 class InternalError(HardError):
     code, name = 541, "INTERNAL_ERROR"
-
-
-class ProtocolMismatch(AmqpError):
-    """The client's first bytes are not this protocol's header: it is told the header, then dropped."""
-
-    code, name = 0, "PROTOCOL_HEADER"

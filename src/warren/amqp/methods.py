@@ -1,7 +1,8 @@
 """Every method of AMQP 0-9-1 and of RabbitMQ's extensions, declared once.
 
 A method is a class whose annotations are its arguments, in the order of the wire and by the names of
-their AMQP types; encoding, decoding, names and ids derive from that. Consecutive bits share an octet, lowest bit first.
+their AMQP types; encoding, decoding, names and ids derive from that. Consecutive bits share an octet,
+lowest bit first.
 """
 
 from __future__ import annotations
@@ -56,12 +57,12 @@ class Method:
 
 
 METHODS: dict[tuple[int, int], type[Method]] = {}
-M = TypeVar("M", bound=type[Method])
+M = TypeVar("M", bound=Method)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
-def method(class_id: int, method_id: int) -> Callable[[M], M]:
-    def declare(cls: M) -> M:
+def method(class_id: int, method_id: int) -> Callable[[type[M]], type[M]]:
+    def declare(cls: type[M]) -> type[M]:
         made = dataclass(frozen=True, kw_only=True)(cls)
         made.id = (class_id, method_id)
         made.name = _spec_name(made.__name__)
@@ -136,8 +137,6 @@ def _slice(payload: bytes, start: int, stop: int) -> bytes:
     if stop > len(payload):
         raise IndexError
     return payload[start:stop]
-
-
 
 
 # --- connection ---------------------------------------------------------------------------------------

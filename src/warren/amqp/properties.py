@@ -1,6 +1,6 @@
 """The properties of class basic: a word of flags, then the fields that are present.
 
-    flags:uint16  { field }*        the highest bit is the first field; bit 0 would announce a second word
+flags:uint16  { field }*        the highest bit is the first field; bit 0 would announce a second word
 """
 
 from __future__ import annotations

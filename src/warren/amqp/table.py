@@ -12,9 +12,9 @@ remember their width; a byte array is a `bytearray`; a string that is not UTF-8 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import ClassVar, TypeAlias, TypeVar, Union
+from typing import Any, ClassVar, TypeAlias, TypeVar, Union
 
 from warren.amqp.errors import SyntaxFault
 
@@ -74,7 +74,7 @@ class Float32(float):
 
 
 Value: TypeAlias = Union[  # noqa: UP007 - a recursive alias must be quoted inside, which | cannot do at run time
-    None, bool, int, float, str, bytes, bytearray, Decimal, list["Value"], dict[str, "Value"]
+    bool, int, float, str, bytes, bytearray, Decimal, list["Value"], dict[str, "Value"], None
 ]
 Table: TypeAlias = dict[str, Value]
 
@@ -158,7 +158,7 @@ class _Reader:
         return Decimal(number).scaleb(-scale)
 
 
-_VALUES = {
+_VALUES: dict[int, Callable[[_Reader, int], Value]] = {
     ord("S"): lambda r, _d: r.string(),
     ord("I"): lambda r, _d: r.unpack(INT32),
     ord("t"): lambda r, _d: r.take(1) != b"\0",
@@ -207,7 +207,7 @@ def _encode_int(value: int) -> bytes:
 
 def _encode_decimal(value: Decimal) -> bytes:
     sign, digits, exponent = value.as_tuple()
-    if not isinstance(exponent, int) or not -DECIMAL_SCALE_MAX <= exponent:
+    if not isinstance(exponent, int) or exponent < -DECIMAL_SCALE_MAX:
         raise ValueError(f"{value} does not fit AMQP's decimal")
     number = int("".join(map(str, digits)) or "0") * 10 ** max(exponent, 0)
     return b"D" + DECIMAL.pack(max(-exponent, 0), -number if sign else number)
@@ -223,7 +223,7 @@ def _encode_bytes(tag: bytes, raw: bytes) -> bytes:
 
 
 # Subclasses stand before their bases.
-_ENCODERS = (
+_ENCODERS: tuple[tuple[type, Callable[[Any], bytes]], ...] = (
     (str, lambda v: _encode_bytes(b"S", v.encode("utf-8", "surrogateescape"))),
     (bool, lambda v: b"t\1" if v else b"t\0"),
     (Sized, lambda v: v.tag + v.layout.pack(v)),

@@ -106,9 +106,8 @@ class Deliveries:
         """All entries delivered under this tag and before, oldest first."""
         taken: list[Entry] = []
         if self.old:
-            for tag in sorted(self.old):
-                if tag <= delivery_tag:
-                    taken.append(self.old.pop(tag))
+            older = [tag for tag in sorted(self.old) if tag <= delivery_tag]
+            taken += [self.old.pop(tag) for tag in older]
         index = self.first
         stop = min(delivery_tag, self.delivery_tag) - self.base + 1 if delivery_tag >= self.base else 0
         while index < stop:

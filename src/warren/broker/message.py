@@ -6,7 +6,7 @@ from warren.amqp.properties import BasicProperties, decode_properties
 
 
 class Message:
-    """The names are short strings as on the wire, with their length octet, since that is how they leave again."""
+    """The names are short strings as on the wire, length octet included, since so they leave again."""
 
     __slots__ = ("body", "exchange", "persistent", "properties", "routing_key")
 

@@ -60,6 +60,7 @@ class Node:
         self.users: dict[str, User] = {}
         self.passwords = VerifiedPasswords(world.random_bytes(32))
         self.connections: set[Connection] = set()
+        self.on_last_connection: Callable[[], None] | None = None
         self.touched_queues: list[Queue] = []
         self.dirty_outputs: list[Output] = []
         self.alarms: set[str] = set()
@@ -141,6 +142,18 @@ class Node:
             owner=owner,
             arguments=arguments,
         )
+
+    # --- connections ---
+
+    def when_last_connection_ends(self, callback: Callable[[], None]) -> None:
+        self.on_last_connection = callback
+        if not self.connections:
+            callback()
+
+    def connection_ended(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        if not self.connections and self.on_last_connection is not None:
+            self.on_last_connection()
 
     # --- users and alarms ---
 

@@ -33,8 +33,8 @@ NO_PROPERTIES = BasicProperties()
 
 
 class Vhost:
-    """`version` goes up with everything that could lead a message elsewhere, or take away the right to send it;
-    `bindings_version` only with what the routes remembered by exchanges depend on.
+    """`version` goes up with everything that could lead a message elsewhere, or take away the right to
+    send it; `bindings_version` only with what the routes remembered by exchanges depend on.
     """
 
     def __init__(self, name: str, events: Events) -> None:
@@ -173,7 +173,7 @@ class Vhost:
         return names
 
     def walk(self, exchange: Exchange, keys: list[str], properties: BasicProperties) -> list[Queue]:
-        """Every queue that a message reaches, once, through bindings and alternate exchanges, even in loops."""
+        """Every queue that a message reaches, once, by bindings and alternate exchanges, in loops too."""
         queues: dict[Queue, None] = {}
         pending, seen = [exchange], {exchange.name}
         while pending:

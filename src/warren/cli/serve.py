@@ -22,7 +22,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="run the broker",
         description="Run the broker. Flags go over environment (WARREN_…) over warren.toml over defaults.",
     )
-    parser.add_argument("--config", metavar="FILE", help="settings in TOML (default: warren.toml, if there is one)")
+    parser.add_argument(
+        "--config", metavar="FILE", help="settings in TOML (default: warren.toml, if there is one)"
+    )
     parser.add_argument("--data-dir", metavar="DIR", help="where the broker keeps its data (./warren-data)")
     parser.add_argument("--bind", metavar="ADDR", help="the address to listen on (127.0.0.1)")
     parser.add_argument("--port", metavar="N", help="the port for AMQP, 0 for any free one (5672)")
@@ -38,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
         log.configure(config.log_level)
         uvloop.run(serve(config))
     except (ConfigError, OSError) as error:
-        print(f"warren serve: {error}", file=sys.stderr)
+        sys.stderr.write(f"warren serve: {error}\n")
         return USAGE_ERROR
     return 0
 
@@ -50,5 +52,6 @@ async def serve(config: Config) -> None:
         loop.add_signal_handler(number, stopping.set)
     async with Broker(config) as broker:
         tune_garbage_collector()
-        print(f"ready amqp={broker.host}:{broker.port}", flush=True)
+        sys.stdout.write(f"ready amqp={broker.host}:{broker.port}\n")
+        sys.stdout.flush()
         await stopping.wait()

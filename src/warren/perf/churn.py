@@ -138,11 +138,9 @@ class Churn:
 
     def _start_next(self, i: int) -> None:
         if PAIRS[self._of] is connections:
-            self._links[i].close()
             self._links[i] = Link(self._loop, self._uri)
         self._links[i].start(PAIRS[self._of](self._subject(i)))
 
     def close(self) -> None:
         finish(self._loop, self._links)
-        if PAIRS[self._of] is not connections:
-            part(self._loop, self._links)
+        part(self._loop, self._links)

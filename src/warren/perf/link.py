@@ -120,6 +120,8 @@ class Link:
             self.scanner.feed(buffer, size, time.monotonic_ns())
             if self.scanner.methods:
                 self._take_methods()
+            if self.fileno() < 0:
+                return
             if self._on_read is not None:
                 self._on_read()
             if size < len(buffer):
@@ -163,6 +165,8 @@ class Link:
                 if self._reply is None or not isinstance(method, self._reply):
                     raise PerfError(f"the broker sent {method.name} when nothing like it was due")
                 self._advance(method)
+        if isinstance(method, ConnectionCloseOk):
+            self.close()
 
     def _on_cancel(self) -> None:
         """While we say farewell it is news of our own deleting the queue."""
@@ -217,7 +221,7 @@ def part(loop: Loop, links: Sequence[Link], interrupt: Interrupt | None = None) 
     """
     interrupt = interrupt or Interrupt()
     for link in links:
-        if link.error is None:
+        if link.fileno() >= 0:
             link.start(log_out())
     deadline = time.monotonic() + FAREWELL_SECONDS_MAX
     while any(link.talking for link in links) and time.monotonic() < deadline and not interrupt.requested:

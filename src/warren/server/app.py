@@ -1,17 +1,18 @@
 """The broker, put together: the only place that knows every concrete class.
 
-    async with warren.Broker(port=0) as broker:
-        ...  # any AMQP client can connect to broker.host, broker.port
+async with warren.Broker(port=0) as broker:
+    ...  # any AMQP client can connect to broker.host, broker.port
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from warren.amqp.reader import ReadBuffer
 from warren.broker import commands
@@ -41,7 +42,7 @@ class Broker:
         self.config = config or Config(**settings)
         self.log = get_logger()
 
-    async def __aenter__(self) -> Broker:
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 
@@ -97,14 +98,19 @@ class Broker:
         await asyncio.gather(*self.chores, return_exceptions=True)
         for connection in list(self.node.connections):
             connection.force_close("broker forced connection closure with reason 'shutdown'")
-        deadline = self.loop.time() + STOP_SECONDS_MAX
-        while self.node.connections and self.loop.time() < deadline:
-            await asyncio.sleep(0.01)
+        await self._all_closed()
         for connection in list(self.node.connections):
             connection.drop("the broker ends")
         await self.listener.wait_closed()
         self.world.close()
         self.log.info("broker stopped")
+
+    async def _all_closed(self) -> None:
+        """Wait until the last client has answered, but not for ever."""
+        last_one = asyncio.Event()
+        self.node.when_last_connection_ends(last_one.set)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(last_one.wait(), STOP_SECONDS_MAX)
 
     def _limits(self) -> Limits:
         config = self.config

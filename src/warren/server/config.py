@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -67,8 +67,12 @@ class Config:
         _check(0 <= self.heartbeat <= PORT_MAX, "heartbeat", self.heartbeat, "seconds, 0 for none")
         _check(1 <= self.channel_max <= PORT_MAX, "channel_max", self.channel_max, f"1 to {PORT_MAX}")
         _check(4096 <= self.frame_max <= 131_072, "frame_max", self.frame_max, "4096 to 131072")  # noqa: PLR2004
-        _check(1 <= self.max_message_bytes <= 2**30, "max_message_bytes", self.max_message_bytes, "up to 1 GiB")
-        _check(self.memory_watermark > 0, "memory_watermark", self.memory_watermark, "a share of RAM, or bytes")
+        _check(
+            1 <= self.max_message_bytes <= 2**30, "max_message_bytes", self.max_message_bytes, "up to 1 GiB"
+        )
+        _check(
+            self.memory_watermark > 0, "memory_watermark", self.memory_watermark, "a share of RAM, or bytes"
+        )
         _check(self.log_level in LOG_LEVELS, "log_level", self.log_level, ", ".join(LOG_LEVELS))
 
 
@@ -84,7 +88,8 @@ def load(flags: Mapping[str, object], environment: Mapping[str, str] = os.enviro
     settings = _from_file(path, required=bool(given))
     settings |= _from_environment(environment)
     settings |= {name: value for name, value in flags.items() if name != "config" and value is not None}
-    return replace(Config(), **{name: _convert(name, value) for name, value in settings.items()})
+    converted: dict[str, Any] = {name: _convert(name, value) for name, value in settings.items()}
+    return replace(Config(), **converted)
 
 
 def _from_file(path: Path, *, required: bool) -> dict[str, Any]:
@@ -112,13 +117,14 @@ def _convert(name: str, value: object) -> object:
     if name == "vhosts":
         return tuple(str(vhost) for vhost in _list(name, value))
     default = getattr(Config, name)
-    kind = type(default) if not isinstance(default, Path) else Path
+    kind: Callable[[Any], object] = Path if isinstance(default, Path) else type(default)
+    wrong = ConfigError(f"{name} = {value!r}: expected {type(default).__name__}")
+    if isinstance(value, bool):
+        raise wrong
     try:
-        if isinstance(value, bool):
-            raise ValueError
         return kind(value)
     except (TypeError, ValueError):
-        raise ConfigError(f"{name} = {value!r}: expected {kind.__name__}") from None
+        raise wrong from None
 
 
 def _list(name: str, value: object) -> list[Any]:

@@ -92,6 +92,14 @@ def test_a_consumer_cancelled_while_parting_is_no_error(loop: Loop, link: Link, 
     finish(loop, [link])
 
 
+def test_after_the_farewell_a_link_is_closed(loop: Loop, link: Link, peer: Peer) -> None:
+    link.start(log_out())
+    peer.expect(ConnectionClose)
+    peer.send(method(ConnectionCloseOk(), 0))
+    assert peer.socket.recv(1) == b""
+    assert link.error is None
+
+
 def test_an_interrupted_parting_does_not_wait(loop: Loop, link: Link, peer: Peer) -> None:
     interrupt = Interrupt()
     interrupt.requested = True

@@ -88,7 +88,9 @@ class Connection(FrameReader):
         self.vhost_name = ""
         self.channel_max = node.limits.channel_max
         self.channels_to_confirm: list[Channel] = []
-        self.publishing: Sequence[Queue] | None = None  # the queues of the last route, None before any publish
+        self.publishing: Sequence[Queue] | None = (
+            None  # the queues of the last route, None before any publish
+        )
         self.blocked = False
         self.not_reading_because: set[str] = set()
         self.exclusive_queues: dict[str, Queue] = {}
@@ -136,7 +138,7 @@ class Connection(FrameReader):
             raise ChannelFault(f"method on channel {number} before connection.open")
         channel = cast("Channel | None", self.channels.get(number))
         if channel is not None and channel.discarding:
-            self._closing_channel_method(channel, payload)
+            self._closing_channel_method(channel)
             return
         method = decode_method(payload)
         if isinstance(method, ChannelOpen):
@@ -154,7 +156,7 @@ class Connection(FrameReader):
             self.node.drain()
             handler(channel, method)
 
-    def _closing_channel_method(self, channel: Channel, payload: bytes) -> None:
+    def _closing_channel_method(self, channel: Channel) -> None:
         """The broker has closed the channel: only the end of that conversation counts."""
         if self.handling == ChannelClose.id:
             channel.reply(ChannelCloseOk())
@@ -364,14 +366,14 @@ class Connection(FrameReader):
         self.become(State.CLOSED)
         self.closing = True
         self.output.closed = True
-        self.node.connections.discard(self)
+        self.node.connection_ended(self)
         if was_open:
             self.vhost.connections -= 1
             self.node.events.emit(events.ConnectionClosed(self.name, self.close_reason))
         self.node.end_turn()
 
     def _release_all(self) -> None:
-        """Everything that lives with the connection ends: channels, exclusive queues, a hold on its reading."""
+        """Everything that lives with the connection ends: channels, exclusive queues, a hold on it."""
         for channel in self.open_channels():
             if not channel.discarding:
                 channel.release_all()

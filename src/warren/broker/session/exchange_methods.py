@@ -21,7 +21,13 @@ from warren.broker import commands
 from warren.broker.access import Permission
 from warren.broker.exchange.exchange import Exchange
 from warren.broker.session.channel import Channel
-from warren.broker.session.names import RESERVED, check_equal, check_equal_argument, check_new_name, check_not_default
+from warren.broker.session.names import (
+    RESERVED,
+    check_equal,
+    check_equal_argument,
+    check_new_name,
+    check_not_default,
+)
 
 ALTERNATE = "alternate-exchange"
 
@@ -74,7 +80,9 @@ def check_alternate(channel: Channel, method: ExchangeDeclare) -> None:
         return
     name = method.arguments[ALTERNATE]
     if not isinstance(name, str):
-        raise PreconditionFailed(f"invalid arg '{ALTERNATE}' for exchange '{method.exchange}': expected a string")
+        raise PreconditionFailed(
+            f"invalid arg '{ALTERNATE}' for exchange '{method.exchange}': expected a string"
+        )
     access = channel.connection.access
     access.check(Permission.READ, "exchange", method.exchange)
     access.check(Permission.WRITE, "exchange", name)

@@ -199,5 +199,3 @@ def _negotiate(name: str, wanted: int, least: int, most: int) -> None:
     if most and (wanted == 0 or wanted > most):
         asked = wanted or "0 (no limit)"
         raise NotAllowed(f"negotiated {name} = {asked} is higher than the maximum allowed value ({most})")
-
-

@@ -90,7 +90,7 @@ def _plain(value: bool | str) -> str:
 def _described(value: Value) -> str:
     if value is None:
         return "none"
-    return f"the value '{value}' of type '{_type(value)}'"
+    return f"the value '{value!s}' of type '{_type(value)}'"
 
 
 def _type(value: Value) -> str:

@@ -1,8 +1,8 @@
 """Where a connection stands, and the only ways from there.
 
-    AWAITING_HEADER → AWAITING_START_OK → AWAITING_TUNE_OK → AWAITING_OPEN → OPEN
-                        ⇅ AUTHENTICATING                                     ↓
-                                                     (any) → CLOSING → CLOSED
+AWAITING_HEADER → AWAITING_START_OK → AWAITING_TUNE_OK → AWAITING_OPEN → OPEN
+                    ⇅ AUTHENTICATING                                     ↓
+                                                 (any) → CLOSING → CLOSED
 """
 
 from __future__ import annotations
