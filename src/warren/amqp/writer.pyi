@@ -1,10 +1,15 @@
+from typing import Protocol
+
+class Owner(Protocol):
+    def flush(self) -> None: ...
+
 class Output:
     frame_max: int
-    owner: object
+    owner: Owner | None
     congested: bool
     starved: bool
     closed: bool
-    def __init__(self, dirty: list[Output], owner: object) -> None: ...
+    def __init__(self, dirty: list[Output], owner: Owner | None) -> None: ...
     @property
     def pending_bytes(self) -> int: ...
     def has_room(self) -> bool: ...

@@ -86,7 +86,8 @@ class Node:
             outputs = self.dirty_outputs[:]
             self.dirty_outputs.clear()
             for output in outputs:
-                output.owner.flush()  # type: ignore[attr-defined]
+                if output.owner is not None:
+                    output.owner.flush()
 
     # --- making things ---
 

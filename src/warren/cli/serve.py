@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import resource
 import signal
 import sys
 
@@ -50,8 +51,15 @@ async def serve(config: Config) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
+    raise_open_files_limit()
     async with Broker(config) as broker:
         tune_garbage_collector()
-        sys.stdout.write(f"ready amqp={broker.host}:{broker.port}\n")
+        sys.stdout.write(f"ready amqp={broker.address}\n")
         sys.stdout.flush()
         await stopping.wait()
+
+
+def raise_open_files_limit() -> None:
+    """Every connection is an open file: as many as the system lets us have."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -32,7 +32,7 @@ CHECK_SECONDS = 0.5
 MEMORY_CHECK_SECONDS = 1.0
 STOP_SECONDS_MAX = 5.0
 BACKLOG = 4096
-GC_THRESHOLDS = (50_000, 50, 100)
+GC_THRESHOLDS = (50_000, 20, 50)
 
 
 class Broker:
@@ -61,8 +61,13 @@ class Broker:
         return port
 
     @property
+    def address(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    @property
     def url(self) -> str:
-        return f"amqp://guest:guest@{self.host}:{self.port}/"
+        return f"amqp://guest:guest@{self.address}/"
 
     def subscribe(self, kind: type[E], callback: Callable[[E], None]) -> Callable[[], None]:
         """Call back for every event of a kind; what is returned ends that."""
@@ -155,7 +160,7 @@ class Broker:
     def _check_liveness(self) -> None:
         now = self.world.now()
         for connection in list(self.node.connections):
-            connection.liveness.check(now)
+            connection.liveness.check(connection, now)
         self.node.end_turn()
 
     def _memory_check(self) -> Callable[[], None]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 UNSENT_BYTES_HIGH = 1024 * 1024
 UNSENT_BYTES_LOW = 256 * 1024
+LINGER_SECONDS_MAX = 10.0
 
 
 class AmqpProtocol(asyncio.BufferedProtocol):
@@ -44,6 +45,7 @@ class AmqpProtocol(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.connection.lost()
+        del self.connection  # they refer to each other, and a busy broker should not need to collect cycles
 
     def pause_writing(self) -> None:
         self.connection.congestion_changed(congested=True)
@@ -73,8 +75,7 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         return self.transport.get_write_buffer_size()
 
     def close(self) -> None:
-        """What is written still goes out, if the client takes it."""
+        """What is written still goes out, if the client takes it before long."""
         self.transport.close()
-
-    def abort(self) -> None:
-        self.transport.abort()
+        if self.transport.get_write_buffer_size():
+            self.node.world.call_later(LINGER_SECONDS_MAX, self.transport.abort)

@@ -111,6 +111,7 @@ class Channel(ContentReader):
             exchange = self.vhost.exchanges_by_wire_name[self.exchange]
             key = self.routing_key[1:].decode("utf-8", "surrogateescape")
             queues = self.vhost.walk(exchange, [key, *self.extra_keys], decode_properties(properties))
+            self.connection.is_publishing(queues)
         message = Message(self.exchange, self.routing_key, properties, body, self.persistent)
         if self.transaction is not None:
             self.transaction.publish(message, queues, mandatory=self.mandatory)

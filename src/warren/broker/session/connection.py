@@ -42,9 +42,15 @@ from warren.amqp.writer import Output
 from warren.broker import events
 from warren.broker.access import IMPERSONATOR, Access, Permission
 from warren.broker.exchange.exchange import Exchange
-from warren.broker.session import basic_methods, channel_methods, exchange_methods, queue_methods
+from warren.broker.session import (
+    basic_methods,
+    channel_methods,
+    exchange_methods,
+    handshake,
+    queue_methods,
+)
 from warren.broker.session.channel import Channel
-from warren.broker.session.handshake import PROTOCOL_HEADER, Handshake
+from warren.broker.session.handshake import PROTOCOL_HEADER
 from warren.broker.session.liveness import Liveness
 from warren.broker.session.state import TRANSITIONS, State
 
@@ -81,8 +87,7 @@ class Connection(FrameReader):
         self.is_loopback = is_loopback
         self.state = State.AWAITING_HEADER
         self.output = Output(node.dirty_outputs, self)
-        self.handshake = Handshake(self)
-        self.liveness = Liveness(self)
+        self.liveness = Liveness(node.world.now())
         self.client_properties: Table = {}
         self.user_name = ""
         self.vhost_name = ""
@@ -106,7 +111,7 @@ class Connection(FrameReader):
 
     def on_greeting(self, greeting: bytes) -> int:
         if greeting == PROTOCOL_HEADER:
-            self.handshake.start()
+            handshake.start(self)
         else:
             self.link.send([PROTOCOL_HEADER])
             self.drop("the client speaks another protocol")
@@ -131,7 +136,7 @@ class Connection(FrameReader):
             if isinstance(method, ConnectionCloseOk):
                 self.drop(self.close_reason)
         elif self.state is not State.CLOSED:
-            self.handshake.handle(method)
+            handshake.handle(self, method)
 
     def _channel_method(self, number: int, payload: bytes) -> None:
         if self.state is not State.OPEN:
@@ -220,7 +225,7 @@ class Connection(FrameReader):
         if self.state is State.CLOSED:
             return
         if chunks:
-            self.liveness.sent()
+            self.liveness.sent_at = self.node.world.now()
             self.link.send(chunks)
             if self.link.unsent_bytes() > OUTPUT_BYTES_MAX:
                 self.stop_reading("output")
@@ -254,7 +259,7 @@ class Connection(FrameReader):
         if reason in self.not_reading_because:
             self.not_reading_because.discard(reason)
             if not self.not_reading_because and self.state is not State.CLOSED:
-                self.liveness.heard()
+                self.liveness.heard_at = self.node.world.now()
                 self.link.resume_reading()
 
     def is_publishing(self, queues: Sequence[Queue]) -> None:
@@ -350,6 +355,8 @@ class Connection(FrameReader):
         self.suspended = False
         self.become(State.CLOSING)
         self._release_all()
+        for reason in list(self.not_reading_because):
+            self.start_reading(reason)
 
     def drop(self, reason: str) -> None:
         """Give the connection up without another word."""
@@ -366,6 +373,7 @@ class Connection(FrameReader):
         self.become(State.CLOSED)
         self.closing = True
         self.output.closed = True
+        self.output.owner = None
         self.node.connection_ended(self)
         if was_open:
             self.vhost.connections -= 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from warren.amqp.errors import (
     AuthenticationRefused,
@@ -64,138 +64,134 @@ def server_properties(cluster_name: str) -> Table:
     }
 
 
-class Handshake:
-    """Knows for each state which method may come, and what follows from it."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.steps: dict[tuple[State, type[Method]], Callable[..., None]] = {
-            (State.AWAITING_START_OK, ConnectionStartOk): self._start_ok,
-            (State.AWAITING_TUNE_OK, ConnectionTuneOk): self._tune_ok,
-            (State.AWAITING_OPEN, ConnectionOpen): self._open,
-            (State.OPEN, ConnectionUpdateSecret): self._update_secret,
-        }
-
-    def start(self) -> None:
-        connection = self.connection
-        connection.send(
-            ConnectionStart(
-                server_properties=server_properties(connection.node.cluster_name),
-                mechanisms=b" ".join(name.encode() for name in sasl.MECHANISMS),
-            )
+def start(connection: Connection) -> None:
+    """The client has sent the protocol header."""
+    connection.send(
+        ConnectionStart(
+            server_properties=server_properties(connection.node.cluster_name),
+            mechanisms=b" ".join(name.encode() for name in sasl.MECHANISMS),
         )
-        connection.become(State.AWAITING_START_OK)
+    )
+    connection.become(State.AWAITING_START_OK)
 
-    def handle(self, method: Method) -> None:
-        step = self.steps.get((self.connection.state, type(method)))
-        if step is None:
-            raise CommandInvalid(f"{method.name} is not due")
-        step(method)
 
-    # --- who it is ---
+def handle(connection: Connection, method: Method) -> None:
+    """Go the step that this method is in the connection's state; if there is none, 503."""
+    step = STEPS.get((connection.state, type(method)))
+    if step is None:
+        raise CommandInvalid(f"{method.name} is not due")
+    step(connection, method)
 
-    def _start_ok(self, method: ConnectionStartOk) -> None:
-        connection = self.connection
-        connection.client_properties = method.client_properties
-        self.mechanism = method.mechanism
-        read = sasl.MECHANISMS.get(method.mechanism)
-        if read is None:
-            raise NotAllowed(f"unknown authentication mechanism '{method.mechanism}'")
-        user, password = read(method.response)
-        connection.user_name = user
-        stored = self._stored_password(user)
-        if stored is None:
-            self._refuse("unknown user, or one without a password")
-        elif not connection.is_loopback and user in connection.node.limits.loopback_users:
-            self._refuse("this user can only connect via localhost")
-        elif connection.node.passwords.knows(user, stored, password):
-            self._accept()
-        else:
-            self._verify(stored, password)
 
-    def _stored_password(self, user: str) -> PasswordHash | None:
-        known = self.connection.node.users.get(user)
-        return known.password if known is not None else None
+# --- who it is ---
 
-    def _verify(self, stored: PasswordHash, password: bytes) -> None:
-        """Hashing takes long on purpose: in a thread, while this connection waits and no other does."""
-        connection = self.connection
-        connection.become(State.AUTHENTICATING)
-        connection.suspended = True
-        connection.stop_reading("authentication")
 
-        def done(right: bool) -> None:
-            if connection.state is not State.AUTHENTICATING:
-                return
-            if right:
-                connection.node.passwords.remember(connection.user_name, stored, password)
-                self._accept()
-            else:
-                self._refuse("wrong password")
-            connection.start_reading("authentication")
-            connection.resume()
-            connection.node.end_turn()
+def start_ok(connection: Connection, method: ConnectionStartOk) -> None:
+    connection.client_properties = method.client_properties
+    read = sasl.MECHANISMS.get(method.mechanism)
+    if read is None:
+        raise NotAllowed(f"unknown authentication mechanism '{method.mechanism}'")
+    user, password = read(method.response)
+    connection.user_name = user
+    known = connection.node.users.get(user)
+    stored = known.password if known is not None else None
+    if stored is None:
+        refuse(connection, method.mechanism, "unknown user, or one without a password")
+    elif not connection.is_loopback and user in connection.node.limits.loopback_users:
+        refuse(connection, method.mechanism, "this user can only connect via localhost")
+    elif connection.node.passwords.knows(user, stored, password):
+        accept(connection)
+    else:
+        verify(connection, method.mechanism, stored, password)
 
-        connection.node.world.in_thread(lambda: stored.verify(password), done)
 
-    def _refuse(self, reason: str) -> None:
-        """The client learns no more than that; the log says why."""
-        connection = self.connection
-        connection.node.events.emit(AuthenticationFailed(connection.name, connection.user_name, reason))
-        error = AuthenticationRefused(
-            f"Login was refused using authentication mechanism {self.mechanism}. "
-            "For details see the broker logfile."
-        )
-        if connection.has_capability("authentication_failure_close"):
-            connection.fail(error, ConnectionStartOk.id)
+def verify(connection: Connection, mechanism: str, stored: PasswordHash, password: bytes) -> None:
+    """Hashing takes long on purpose: in a thread, while this connection waits and no other does."""
+    connection.become(State.AUTHENTICATING)
+    connection.suspended = True
+    connection.stop_reading("authentication")
+
+    def done(right: bool) -> None:
+        if connection.state is not State.AUTHENTICATING:
             return
-        connection.close_reason = error.reply_text
-        connection.closing = True
-        connection.become(State.CLOSING)
-        connection.node.world.call_later(REFUSAL_DELAY_SECONDS, lambda: connection.drop(error.reply_text))
+        if right:
+            connection.node.passwords.remember(connection.user_name, stored, password)
+            accept(connection)
+        else:
+            refuse(connection, mechanism, "wrong password")
+        connection.start_reading("authentication")
+        connection.resume()
+        connection.node.end_turn()
 
-    def _accept(self) -> None:
-        limits = self.connection.node.limits
-        self.connection.send(
-            ConnectionTune(
-                channel_max=limits.channel_max,
-                frame_max=limits.frame_max,
-                heartbeat=limits.heartbeat_seconds,
-            )
+    connection.node.world.in_thread(lambda: stored.verify(password), done)
+
+
+def refuse(connection: Connection, mechanism: str, reason: str) -> None:
+    """The client learns no more than that; the log says why."""
+    connection.node.events.emit(AuthenticationFailed(connection.name, connection.user_name, reason))
+    error = AuthenticationRefused(
+        f"Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
+    )
+    if connection.has_capability("authentication_failure_close"):
+        connection.fail(error, ConnectionStartOk.id)
+        return
+    connection.close_reason = error.reply_text
+    connection.closing = True
+    connection.become(State.CLOSING)
+    connection.node.world.call_later(REFUSAL_DELAY_SECONDS, lambda: connection.drop(error.reply_text))
+
+
+def accept(connection: Connection) -> None:
+    limits = connection.node.limits
+    connection.send(
+        ConnectionTune(
+            channel_max=limits.channel_max, frame_max=limits.frame_max, heartbeat=limits.heartbeat_seconds
         )
-        self.connection.become(State.AWAITING_TUNE_OK)
+    )
+    connection.become(State.AWAITING_TUNE_OK)
 
-    # --- how, and where to ---
 
-    def _tune_ok(self, method: ConnectionTuneOk) -> None:
-        connection, limits = self.connection, self.connection.node.limits
-        _negotiate("frame_max", method.frame_max, FRAME_BYTES_MIN, limits.frame_max)
-        _negotiate("channel_max", method.channel_max, 1, limits.channel_max)
-        connection.frame_max = connection.output.frame_max = method.frame_max or limits.frame_max
-        connection.channel_max = method.channel_max or limits.channel_max
-        connection.liveness.interval_seconds = method.heartbeat
-        connection.become(State.AWAITING_OPEN)
+# --- how, and where to ---
 
-    def _open(self, method: ConnectionOpen) -> None:
-        connection = self.connection
-        name, user = method.virtual_host, connection.node.users.get(connection.user_name)
-        vhost = connection.node.vhosts.get(name)
-        if vhost is None:
-            raise NotAllowed(f"vhost {name} not found")
-        if user is None or name not in user.permissions:
-            raise NotAllowed(f"access to vhost '{name}' refused for user '{connection.user_name}'")
-        connection.opened(vhost, Access(user, name))
-        connection.send(ConnectionOpenOk())
 
-    def _update_secret(self, method: ConnectionUpdateSecret) -> None:
-        """For tokens that expire. A password does not, so that there is nothing to renew."""
-        self.connection.send(ConnectionUpdateSecretOk())
+def tune_ok(connection: Connection, method: ConnectionTuneOk) -> None:
+    limits = connection.node.limits
+    _negotiate("frame_max", method.frame_max, FRAME_BYTES_MIN, limits.frame_max)
+    _negotiate("channel_max", method.channel_max, 1, limits.channel_max)
+    connection.frame_max = connection.output.frame_max = method.frame_max
+    connection.channel_max = method.channel_max
+    connection.liveness.interval_seconds = method.heartbeat
+    connection.become(State.AWAITING_OPEN)
+
+
+def open_vhost(connection: Connection, method: ConnectionOpen) -> None:
+    name, user = method.virtual_host, connection.node.users.get(connection.user_name)
+    vhost = connection.node.vhosts.get(name)
+    if vhost is None:
+        raise NotAllowed(f"vhost {name} not found")
+    if user is None or name not in user.permissions:
+        raise NotAllowed(f"access to vhost '{name}' refused for user '{connection.user_name}'")
+    connection.opened(vhost, Access(user, name))
+    connection.send(ConnectionOpenOk())
+
+
+def update_secret(connection: Connection, _method: ConnectionUpdateSecret) -> None:
+    """For tokens that expire. A password does not, so that there is nothing to renew."""
+    connection.send(ConnectionUpdateSecretOk())
+
+
+STEPS: dict[tuple[State, type[Method]], Callable[[Connection, Any], None]] = {
+    (State.AWAITING_START_OK, ConnectionStartOk): start_ok,
+    (State.AWAITING_TUNE_OK, ConnectionTuneOk): tune_ok,
+    (State.AWAITING_OPEN, ConnectionOpen): open_vhost,
+    (State.OPEN, ConnectionUpdateSecret): update_secret,
+}
 
 
 def _negotiate(name: str, wanted: int, least: int, most: int) -> None:
     """A client may ask for less than was offered; 0 asks for no limit, which is more."""
     if wanted and wanted < least:
         raise NotAllowed(f"negotiated {name} = {wanted} is lower than the minimum allowed value ({least})")
-    if most and (wanted == 0 or wanted > most):
+    if wanted == 0 or wanted > most:
         asked = wanted or "0 (no limit)"
         raise NotAllowed(f"negotiated {name} = {asked} is higher than the maximum allowed value ({most})")

@@ -15,24 +15,15 @@ INTERVALS_MISSED_MAX = 2
 
 
 class Liveness:
-    """Asked about twice a second. Any traffic counts as a heartbeat, both ways."""
+    """`check` is called about twice a second. Any traffic counts as a heartbeat, both ways."""
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.started_at = connection.node.world.now()
-        self.heard_at = self.sent_at = self.started_at
+    def __init__(self, now: float) -> None:
+        self.started_at = self.heard_at = self.sent_at = now
         self.heard_bytes = 0
         self.closing_since: float | None = None
         self.interval_seconds = 0
 
-    def sent(self) -> None:
-        self.sent_at = self.connection.node.world.now()
-
-    def heard(self) -> None:
-        self.heard_at = self.connection.node.world.now()
-
-    def check(self, now: float) -> None:
-        connection = self.connection
+    def check(self, connection: Connection, now: float) -> None:
         if connection.received_bytes != self.heard_bytes or connection.not_reading_because:
             self.heard_bytes = connection.received_bytes
             self.heard_at = now
@@ -44,10 +35,10 @@ class Liveness:
             if now - self.started_at > HANDSHAKE_SECONDS_MAX:
                 connection.drop("handshake timed out")
         elif self.interval_seconds:
-            self._check_heartbeats(now)
+            self._check_heartbeats(connection, now)
 
-    def _check_heartbeats(self, now: float) -> None:
+    def _check_heartbeats(self, connection: Connection, now: float) -> None:
         if now - self.heard_at > self.interval_seconds * INTERVALS_MISSED_MAX:
-            self.connection.drop("missed heartbeats from client")
+            connection.drop("missed heartbeats from client")
         elif now - self.sent_at >= self.interval_seconds / 2:
-            self.connection.output.heartbeat()
+            connection.output.heartbeat()
