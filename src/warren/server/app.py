@@ -87,7 +87,10 @@ class Broker:
         await self._make_definitions()
         buffer = ReadBuffer()
         self.listener = await self.loop.create_server(
-            lambda: AmqpProtocol(self.node, buffer), self.config.bind, self.config.port, backlog=BACKLOG
+            lambda: AmqpProtocol(self.node, buffer, self.config.receive_buffer_bytes),
+            self.config.bind,
+            self.config.port,
+            backlog=BACKLOG,
         )
         self.chores = [
             asyncio.create_task(self._repeat(CHECK_SECONDS, self._check_liveness)),

@@ -45,7 +45,12 @@ GUEST = UserConfig(
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """All settings. The names are those of `warren.toml`, of the flags, and of `WARREN_…`."""
+    """All settings. The names are those of `warren.toml`, of the flags, and of `WARREN_…`.
+
+    `memory_watermark` is a share of the memory, or bytes if above 1. `receive_buffer_bytes` is how much
+    the kernel takes from a publisher that is not being read; 0 leaves it to the system, which may take
+    megabytes from each.
+    """
 
     bind: str = "127.0.0.1"
     port: int = 5672
@@ -58,6 +63,7 @@ class Config:
     frame_max: int = 131_072
     max_message_bytes: int = 128 * 1024 * 1024
     memory_watermark: float = 0.4
+    receive_buffer_bytes: int = 128 * 1024
     vhosts: tuple[str, ...] = ("/",)
     users: tuple[UserConfig, ...] = (GUEST,)
 
@@ -72,6 +78,9 @@ class Config:
         )
         _check(
             self.memory_watermark > 0, "memory_watermark", self.memory_watermark, "a share of RAM, or bytes"
+        )
+        _check(
+            self.receive_buffer_bytes >= 0, "receive_buffer_bytes", self.receive_buffer_bytes, "bytes, or 0"
         )
         _check(self.log_level in LOG_LEVELS, "log_level", self.log_level, ", ".join(LOG_LEVELS))
 

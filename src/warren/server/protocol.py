@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -21,13 +22,17 @@ LINGER_SECONDS_MAX = 10.0
 class AmqpProtocol(asyncio.BufferedProtocol):
     """Lets the kernel write into the buffer that all connections share, and is the connection's `Link`."""
 
-    def __init__(self, node: Node, buffer: ReadBuffer) -> None:
+    def __init__(self, node: Node, buffer: ReadBuffer, receive_buffer_bytes: int) -> None:
         self.node = node
         self.buffer = buffer
+        self.receive_buffer_bytes = receive_buffer_bytes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH, low=UNSENT_BYTES_LOW)
+        if self.receive_buffer_bytes:
+            client: socket.socket = transport.get_extra_info("socket")
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
         peer = transport.get_extra_info("peername")
         here = transport.get_extra_info("sockname")
         name = f"{peer[0]}:{peer[1]} -> {here[0]}:{here[1]}"

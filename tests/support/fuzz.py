@@ -1,0 +1,299 @@
+"""A client that talks nonsense, from a seed: the same seed says the same.
+
+Most of what it says is almost right, since what is plainly wrong ends a connection at the first frame and gets
+nowhere near the model. It answers the broker as a client would, and checks all that the broker sends.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from decimal import Decimal
+
+from tests.support.amqp import BODY, FRAME_HEAD, HEADER, HEARTBEAT, METHOD, Frame, encode_frame, encode_header
+from tests.support.fake_world import FakeBroker
+from tests.support.frames import handshake, method_frame, publish_frames, split_frames
+from warren.amqp import methods as m
+from warren.amqp import table as t
+from warren.amqp.properties import BasicProperties
+from warren.broker.session.state import State
+
+SOFT_CODES = {311, 312, 313, 403, 404, 405, 406}
+HARD_CODES = {320, 402, 501, 502, 503, 504, 505, 506, 530, 540}  # 541 would be the broker's own mistake
+REFUSED_LOGIN = 403
+FRAMES_MAX = 60
+CHANNELS = 3
+CUT_AT_RANDOM = 0.3
+
+QUEUES = ("", "q0", "q1", "q2", "q3", "amq.rabbitmq.reply-to", "amq.queue", "\udcff", "q" * 255)
+EXCHANGES = ("", "amq.direct", "amq.fanout", "amq.topic", "amq.headers", "amq.match", "e0", "e1", "e2", "e3", "x")
+EXCHANGE_TYPES = ("direct", "fanout", "topic", "headers", "x-consistent-hash")
+KEYS = ("", "q0", "q1", "q2", "q3", "a.b", "a.#", "#.b.*", "#", "#.#", "1", "9" * 255, "²", "\udc80")
+TAGS = ("", "c0", "c1", "c2")
+NAMES = {
+    "queue": QUEUES,
+    "exchange": EXCHANGES,
+    "source": EXCHANGES,
+    "destination": EXCHANGES,
+    "type": EXCHANGE_TYPES,
+    "routing_key": KEYS,
+    "consumer_tag": TAGS,
+}
+FIELDS = (
+    "CC", "BCC", "x-match", "x-priority", "x-queue-type", "x-dead-letter-exchange", "x-dead-letter-routing-key",
+    "x-max-length", "x-message-ttl", "alternate-exchange", "hash-header", "hash-property", "x-death",
+    "a", "b", "", "\udcfe", "n" * 255,
+)  # fmt: skip
+STRINGS = ("", "a", "all", "any", "any-with-x", "classic", "quorum", "e0", "e1", "timestamp", "a\0b", "é" * 100)
+
+# What a client may say on a channel; the rest of the methods is only said by mistake.
+SPOKEN = [
+    kind for ids, kind in m.METHODS.items() if ids[0] > 20 and not kind.name.endswith("-ok")
+    and kind not in {m.BasicPublish, m.BasicDeliver, m.BasicReturn, m.BasicGetEmpty}
+]  # fmt: skip
+
+
+class Nonsense:
+    """Random values, methods and frames."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self.dice = dice
+
+    # --- values ---
+
+    def value(self, depth: int = 0) -> t.Value:
+        return self.dice.choice(_DEEP if depth < 4 else _FLAT)(self, depth)
+
+    def table(self, depth: int = 0) -> t.Table:
+        names = self.dice.sample(FIELDS, self.dice.choice((0, 0, 1, 1, 2, 5)))
+        return {name: self.value(depth + 1) for name in names}
+
+    def sized(self) -> t.Sized:
+        kind = self.dice.choice(list(t.SIZED.values()))
+        return kind(kind.layout.unpack(self.dice.randbytes(kind.layout.size))[0])
+
+    def tag(self) -> int:
+        return self.dice.choice((0, 1, 1, 2, 2, 3, 4, 5, 8, 2**63, 2**64 - 1))
+
+    def properties(self) -> BasicProperties:
+        dice, result = self.dice, BasicProperties()
+        if dice.random() < 0.4:
+            result.headers = self.table()
+        if dice.random() < 0.2:
+            result.reply_to = dice.choice(QUEUES)
+        if dice.random() < 0.1:
+            result.expiration = dice.choice(("1", "60000", "", "-1", "x", "9" * 255))
+        if dice.random() < 0.1:
+            result.user_id = dice.choice(("guest", "guest", "", "other"))
+        for name in dice.sample(("content_type", "correlation_id", "message_id", "app_id"), dice.choice((0, 1))):
+            setattr(result, name, dice.choice(STRINGS))
+        result.delivery_mode = dice.choice((None, 1, 2, 255))
+        result.timestamp = dice.choice((None, 0, 2**64 - 1))
+        return result
+
+    # --- methods ---
+
+    def method(self, kind: type[m.Method]) -> m.Method:
+        return kind(**{name: self.argument(name, of) for name, of in kind.layout})
+
+    def argument(self, name: str, kind: str) -> object:
+        dice = self.dice
+        if kind == "Bit":
+            return dice.random() < (0.05 if name in {"exclusive", "internal", "passive"} else 0.3)
+        if kind == "FieldTable":
+            return self.table()
+        if kind == "ShortStr":
+            return dice.choice(NAMES.get(name, STRINGS))
+        if kind == "LongStr":
+            return dice.randbytes(dice.randrange(20))
+        if name == "delivery_tag":
+            return self.tag()
+        return dice.choice((0, 0, 1, 2, 5, 255 if kind == "Octet" else 65_535))
+
+    def publish(self, channel: int) -> list[bytes]:
+        dice = self.dice
+        method = m.BasicPublish(
+            exchange=dice.choice(EXCHANGES),
+            routing_key=dice.choice(KEYS),
+            mandatory=dice.random() < 0.3,
+            immediate=dice.random() < 0.01,
+        )
+        body = dice.randbytes(dice.choice((0, 1, 10, 100, 5000)))
+        return publish_frames(channel, method, body, self.properties(), dice.choice((1000, 4000, 8000)))
+
+    # --- what is wrong ---
+
+    def spoiled(self, frame: bytes) -> bytes:
+        """A frame with something changed inside, or the whole of it."""
+        return self.dice.choice(_SPOILERS)(self, bytearray(frame))
+
+    def _flip_bits(self, frame: bytearray) -> bytes:
+        for _ in range(self.dice.choice((1, 1, 2, 8))):
+            frame[self.dice.randrange(len(frame))] ^= 1 << self.dice.randrange(8)
+        return bytes(frame)
+
+    def _spoil_payload(self, frame: bytearray) -> bytes:
+        """The frame stays sound, what is in it does not."""
+        if len(frame) > FRAME_HEAD.size + 1:
+            frame[self.dice.randrange(FRAME_HEAD.size, len(frame) - 1)] = self.dice.randrange(256)
+        return bytes(frame)
+
+    def _cut_payload(self, frame: bytearray) -> bytes:
+        kind, channel, _ = FRAME_HEAD.unpack_from(frame)
+        payload = bytes(frame[FRAME_HEAD.size : -1])
+        return encode_frame(kind, channel, payload[: self.dice.randrange(len(payload) + 1)])
+
+    def _lengthen_payload(self, frame: bytearray) -> bytes:
+        kind, channel, _ = FRAME_HEAD.unpack_from(frame)
+        return encode_frame(kind, channel, bytes(frame[FRAME_HEAD.size : -1]) + self.dice.randbytes(3))
+
+    def _cut(self, frame: bytearray) -> bytes:
+        return bytes(frame[: self.dice.randrange(len(frame))])
+
+    def _double(self, frame: bytearray) -> bytes:
+        return bytes(frame * 2)
+
+    def _other_head(self, frame: bytearray) -> bytes:
+        dice = self.dice
+        kind, channel = dice.choice((0, 1, 2, 3, 4, 8, 255)), dice.choice((0, 1, 2, 3, 2047, 2048, 65_535))
+        return encode_frame(kind, channel, bytes(frame[FRAME_HEAD.size : -1]))
+
+    def _other_size(self, frame: bytearray) -> bytes:
+        kind, channel, size = FRAME_HEAD.unpack_from(frame)
+        size = self.dice.choice((0, size - 1, size + 1, 131_072, 131_073, 2**31, 2**32 - 1)) % 2**32
+        return FRAME_HEAD.pack(kind, channel, size) + bytes(frame[FRAME_HEAD.size :])
+
+    def _random_payload(self, frame: bytearray) -> bytes:
+        kind, channel, _ = FRAME_HEAD.unpack_from(frame)
+        return encode_frame(kind, channel, self.dice.randbytes(len(frame)))
+
+    def _random(self, frame: bytearray) -> bytes:
+        return self.dice.randbytes(len(frame))
+
+
+_FLAT: list[Callable[[Nonsense, int], t.Value]] = [
+    lambda n, _: n.dice.choice(STRINGS),
+    lambda n, _: n.dice.choice(STRINGS),
+    lambda n, _: n.dice.choice((True, False, None)),
+    lambda n, _: n.dice.choice((0, 1, 7, 2**31, -1, 2**63 - 1)),
+    lambda n, _: n.sized(),
+    lambda n, _: n.dice.choice((0.5, float("nan"), float("inf"), t.Float32(1.5))),
+    lambda n, _: Decimal(n.dice.randrange(-(2**31), 2**31)).scaleb(-n.dice.randrange(256)),
+    lambda n, _: b"\xff" + n.dice.randbytes(5),
+    lambda n, _: bytearray(n.dice.randbytes(5)),
+]
+_DEEP: list[Callable[[Nonsense, int], t.Value]] = [
+    *_FLAT,
+    lambda n, depth: n.table(depth),
+    lambda n, depth: [n.value(depth + 1) for _ in range(n.dice.choice((0, 1, 1, 3)))],
+    lambda n, _: list(n.dice.choices(KEYS[:9], k=2)),
+]
+_SPOILERS: list[Callable[[Nonsense, bytearray], bytes]] = [
+    Nonsense._flip_bits,
+    Nonsense._spoil_payload,
+    Nonsense._spoil_payload,
+    Nonsense._spoil_payload,
+    Nonsense._cut_payload,
+    Nonsense._lengthen_payload,
+    Nonsense._cut,
+    Nonsense._double,
+    Nonsense._other_head,
+    Nonsense._other_size,
+    Nonsense._random_payload,
+    Nonsense._random,
+]
+
+
+class FuzzClient:
+    """One connection's worth of nonsense. `spoil` is how often a frame is spoiled; `frames` counts them."""
+
+    def __init__(self, broker: FakeBroker, seed: str) -> None:
+        self.dice = random.Random(seed)
+        self.nonsense = Nonsense(self.dice)
+        self.peer = broker.connect(seed)
+        self.frames = 0
+        self.unsent = bytearray()
+        self.closes: list[m.ConnectionClose] = []
+        self.closed_channels: set[int] = set()
+        self.spoil = self.dice.choice((0.0, 0.0, 0.02, 0.02, 0.1, 0.5))
+        self.answers = self.dice.random() < 0.9
+
+    def run(self) -> None:
+        for frame in handshake(heartbeat=self.dice.choice((0, 1, 60))):
+            self.say(frame)
+        for number in range(1, CHANNELS + 1):
+            self.say(method_frame(number, m.ChannelOpen()))
+        limit = self.dice.randrange(1, FRAMES_MAX)
+        while self.frames < limit and self.peer.connection.state is not State.CLOSED:
+            for frame in self.phrase():
+                self.say(frame)
+            self.listen()
+        self.flush()
+        self.listen()
+        self.check_end()
+        self.peer.hang_up()
+
+    def say(self, frame: bytes) -> None:
+        self.frames += 1
+        if self.dice.random() < self.spoil:
+            frame = self.nonsense.spoiled(frame)
+        self.unsent += frame
+        if self.dice.random() < CUT_AT_RANDOM:
+            cut = self.dice.randrange(len(self.unsent) + 1)
+            self.peer.feed(bytes(self.unsent[:cut]))
+            del self.unsent[:cut]
+        else:
+            self.flush()
+
+    def flush(self) -> None:
+        self.peer.feed(bytes(self.unsent))
+        self.unsent.clear()
+
+    def phrase(self) -> list[bytes]:
+        """The next few frames: something a client could say, on a channel that it probably has."""
+        dice, nonsense, number = self.dice, self.nonsense, self.dice.randrange(1, CHANNELS + 1)
+        if number in self.closed_channels and self.answers:
+            self.closed_channels.discard(number)
+            return [method_frame(number, m.ChannelCloseOk()), method_frame(number, m.ChannelOpen())]
+        chance = dice.random()
+        if chance < 0.35:
+            return nonsense.publish(number)
+        if chance < 0.45:
+            return [method_frame(number, m.BasicAck(delivery_tag=nonsense.tag(), multiple=dice.random() < 0.5))]
+        if chance < 0.48:
+            return [encode_frame(HEARTBEAT, 0, b"")]
+        if chance < 0.50:
+            return [encode_frame(dice.choice((HEADER, BODY)), number, encode_header(dice.choice((0, 1, 2**40))))]
+        if chance < 0.52:
+            return [method_frame(dice.choice((0, number)), nonsense.method(dice.choice(list(m.METHODS.values()))))]
+        return [method_frame(number, nonsense.method(dice.choice(SPOKEN)))]
+
+    # --- what the broker says ---
+
+    def listen(self) -> None:
+        sent = self.peer.link.take()
+        if sent == handshake()[0]:
+            return
+        for frame in split_frames(sent):
+            assert not self.closes or frame.is_a(m.ConnectionCloseOk), f"{frame} behind connection.close"
+            self.heard(frame)
+
+    def heard(self, frame: Frame) -> None:
+        if frame.kind != METHOD:
+            return
+        method = m.decode_method(frame.payload)
+        if isinstance(method, m.ChannelClose):
+            assert method.reply_code in SOFT_CODES, method
+            self.closed_channels.add(frame.channel)
+        elif isinstance(method, m.ConnectionClose):
+            assert method.reply_code in HARD_CODES | {REFUSED_LOGIN}, method
+            self.closes.append(method)
+
+    def check_end(self) -> None:
+        """It works on, or was closed with a reason, or has gone of itself."""
+        connection = self.peer.connection
+        if self.closes:
+            assert connection.state in {State.CLOSING, State.CLOSED}
+        if connection.state is State.CLOSED:
+            assert self.peer.link.closed
+        assert connection.handling is None
