@@ -7,6 +7,7 @@ nowhere near the model. It answers the broker as a client would, and checks all 
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable
 from decimal import Decimal
 
@@ -21,30 +22,35 @@ from warren.broker.session.state import State
 SOFT_CODES = {311, 312, 313, 403, 404, 405, 406}
 HARD_CODES = {320, 402, 501, 502, 503, 504, 505, 506, 530, 540}  # 541 would be the broker's own mistake
 REFUSED_LOGIN = 403
-FRAMES_MAX = 60
+FRAMES_MAX = 200
 CHANNELS = 3
+OFTEN = 0.9  # how often a name is one that makes sense
 CUT_AT_RANDOM = 0.3
 
-QUEUES = ("", "q0", "q1", "q2", "q3", "amq.rabbitmq.reply-to", "amq.queue", "\udcff", "q" * 255)
-EXCHANGES = ("", "amq.direct", "amq.fanout", "amq.topic", "amq.headers", "amq.match", "e0", "e1", "e2", "e3", "x")
-EXCHANGE_TYPES = ("direct", "fanout", "topic", "headers", "x-consistent-hash")
-KEYS = ("", "q0", "q1", "q2", "q3", "a.b", "a.#", "#.b.*", "#", "#.#", "1", "9" * 255, "²", "\udc80")
-TAGS = ("", "c0", "c1", "c2")
+# Of each kind those that make sense, and those that rarely do.
+QUEUES = (("q0", "q1", "q2", "q3"), ("", "amq.rabbitmq.reply-to", "amq.queue", "\udcff", "q" * 255))
+EXCHANGES = (
+    ("direct", "fanout", "topic", "headers", "x-consistent-hash", "amq.topic", "amq.headers"),
+    ("", "amq.direct", "amq.fanout", "amq.match", "missing", "\udcff"),
+)
+KEYS = (("q0", "q1", "q2", "q3", "1", "a.b"), ("", "a.#", "#.b.*", "#", "#.#", "9" * 255, "²", "\udc80"))
+TAGS = (("c0", "c1", "c2", ""), ("c" * 255, "\udcff"))
 NAMES = {
     "queue": QUEUES,
     "exchange": EXCHANGES,
     "source": EXCHANGES,
     "destination": EXCHANGES,
-    "type": EXCHANGE_TYPES,
+    "type": EXCHANGES,
     "routing_key": KEYS,
     "consumer_tag": TAGS,
 }
+RARELY = {"exclusive", "internal", "passive", "durable", "auto_delete", "if_unused", "if_empty"}
 FIELDS = (
     "CC", "BCC", "x-match", "x-priority", "x-queue-type", "x-dead-letter-exchange", "x-dead-letter-routing-key",
     "x-max-length", "x-message-ttl", "alternate-exchange", "hash-header", "hash-property", "x-death",
     "a", "b", "", "\udcfe", "n" * 255,
 )  # fmt: skip
-STRINGS = ("", "a", "all", "any", "any-with-x", "classic", "quorum", "e0", "e1", "timestamp", "a\0b", "é" * 100)
+STRINGS = ("", "a", "all", "any", "any-with-x", "classic", "quorum", "topic", "timestamp", "a\0b", "é" * 100)
 
 # What a client may say on a channel; the rest of the methods is only said by mistake.
 SPOKEN = [
@@ -58,6 +64,7 @@ class Nonsense:
 
     def __init__(self, dice: random.Random) -> None:
         self.dice = dice
+        self.tags: deque[int] = deque(maxlen=5)
 
     # --- values ---
 
@@ -65,22 +72,29 @@ class Nonsense:
         return self.dice.choice(_DEEP if depth < 4 else _FLAT)(self, depth)
 
     def table(self, depth: int = 0) -> t.Table:
-        names = self.dice.sample(FIELDS, self.dice.choice((0, 0, 1, 1, 2, 5)))
+        names = self.dice.sample(FIELDS, self.dice.choice((0, 0, 0, 0, 1, 1, 2, 5)))
         return {name: self.value(depth + 1) for name in names}
 
     def sized(self) -> t.Sized:
         kind = self.dice.choice(list(t.SIZED.values()))
         return kind(kind.layout.unpack(self.dice.randbytes(kind.layout.size))[0])
 
+    def name(self, pools: tuple[tuple[str, ...], tuple[str, ...]]) -> str:
+        likely, unlikely = pools
+        return self.dice.choice(likely if self.dice.random() < OFTEN else unlikely)
+
     def tag(self) -> int:
-        return self.dice.choice((0, 1, 1, 2, 2, 3, 4, 5, 8, 2**63, 2**64 - 1))
+        """A delivery tag, of those that came lately if there are any."""
+        if self.tags and self.dice.random() < OFTEN:
+            return self.dice.choice(self.tags)
+        return self.dice.choice((0, 1, 1000, 2**63, 2**64 - 1))
 
     def properties(self) -> BasicProperties:
         dice, result = self.dice, BasicProperties()
         if dice.random() < 0.4:
             result.headers = self.table()
         if dice.random() < 0.2:
-            result.reply_to = dice.choice(QUEUES)
+            result.reply_to = dice.choice(("q0", "amq.rabbitmq.reply-to"))
         if dice.random() < 0.1:
             result.expiration = dice.choice(("1", "60000", "", "-1", "x", "9" * 255))
         if dice.random() < 0.1:
@@ -99,11 +113,11 @@ class Nonsense:
     def argument(self, name: str, kind: str) -> object:
         dice = self.dice
         if kind == "Bit":
-            return dice.random() < (0.05 if name in {"exclusive", "internal", "passive"} else 0.3)
+            return dice.random() < (0.05 if name in RARELY else 0.3)
         if kind == "FieldTable":
             return self.table()
         if kind == "ShortStr":
-            return dice.choice(NAMES.get(name, STRINGS))
+            return self.name(NAMES[name]) if name in NAMES else dice.choice(STRINGS)
         if kind == "LongStr":
             return dice.randbytes(dice.randrange(20))
         if name == "delivery_tag":
@@ -113,8 +127,8 @@ class Nonsense:
     def publish(self, channel: int) -> list[bytes]:
         dice = self.dice
         method = m.BasicPublish(
-            exchange=dice.choice(EXCHANGES),
-            routing_key=dice.choice(KEYS),
+            exchange=dice.choice(("", "", self.name(EXCHANGES))),
+            routing_key=self.name(KEYS),
             mandatory=dice.random() < 0.3,
             immediate=dice.random() < 0.01,
         )
@@ -186,7 +200,7 @@ _DEEP: list[Callable[[Nonsense, int], t.Value]] = [
     *_FLAT,
     lambda n, depth: n.table(depth),
     lambda n, depth: [n.value(depth + 1) for _ in range(n.dice.choice((0, 1, 1, 3)))],
-    lambda n, _: list(n.dice.choices(KEYS[:9], k=2)),
+    lambda n, _: [n.name(KEYS), n.name(KEYS)],
 ]
 _SPOILERS: list[Callable[[Nonsense, bytearray], bytes]] = [
     Nonsense._flip_bits,
@@ -223,6 +237,8 @@ class FuzzClient:
             self.say(frame)
         for number in range(1, CHANNELS + 1):
             self.say(method_frame(number, m.ChannelOpen()))
+            for step in self.preparations():
+                self.say(method_frame(number, step))
         limit = self.dice.randrange(1, FRAMES_MAX)
         while self.frames < limit and self.peer.connection.state is not State.CLOSED:
             for frame in self.phrase():
@@ -232,6 +248,21 @@ class FuzzClient:
         self.listen()
         self.check_end()
         self.peer.hang_up()
+
+    def preparations(self) -> list[m.Method]:
+        """What most clients do first; no two of them the same."""
+        dice = self.dice
+        queue, exchange = dice.choice(QUEUES[0]), dice.choice(EXCHANGES[0][:5])
+        steps: list[m.Method] = [
+            m.QueueDeclare(queue=queue, arguments={}),
+            m.ExchangeDeclare(exchange=exchange, type=exchange, arguments={}),
+            m.QueueBind(queue=queue, exchange=exchange, routing_key="1", arguments={}),
+            m.BasicQos(prefetch_count=dice.choice((0, 1, 10)), global_=dice.random() < 0.5),
+            m.BasicConsume(queue=queue, arguments={}),
+            m.BasicConsume(queue=QUEUES[1][1], no_ack=True, arguments={}),
+            dice.choice((m.ConfirmSelect(), m.TxSelect())),
+        ]
+        return [step for step in steps if dice.random() < 0.6]
 
     def say(self, frame: bytes) -> None:
         self.frames += 1
@@ -288,6 +319,8 @@ class FuzzClient:
         elif isinstance(method, m.ConnectionClose):
             assert method.reply_code in HARD_CODES | {REFUSED_LOGIN}, method
             self.closes.append(method)
+        elif isinstance(method, (m.BasicDeliver, m.BasicGetOk)):
+            self.nonsense.tags.append(method.delivery_tag)
 
     def check_end(self) -> None:
         """It works on, or was closed with a reason, or has gone of itself."""

@@ -17,4 +17,4 @@ cdef class EntryList:
     cpdef remove(self, Entry entry)
     @cython.locals(after=Entry)
     cpdef insert(self, Entry entry)
-    cpdef Py_ssize_t clear(self)
+    cpdef drop(self, Py_ssize_t most)

@@ -86,9 +86,8 @@ class EntryList:
         self.count += 1
         self.bytes += entry.size
 
-    def clear(self) -> int:
-        """Take out all, one by one, lest a chain of a million entries be freed by recursion."""
-        count = self.count
-        while self.head is not None:
+    def drop(self, most: int) -> None:
+        """Take out the first ones, one by one, lest a chain of a million entries be freed by recursion."""
+        while self.head is not None and most > 0:
             self.pop_head()
-        return count
+            most -= 1

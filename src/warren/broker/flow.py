@@ -8,7 +8,8 @@ to `LOW` they are let go one by one, each for one read.
 A queue is also there to absorb a burst that its consumers take long to work off. Every
 `LOOK_SECONDS` without relief it is seen how much they took while publishers were held. If it was much,
 one publisher goes, for one read, which is less than that, so that the backlog shrinks. If it was little,
-it is theirs to be slow: all publishers go free for `FREE_SECONDS`, and then it is tried again.
+it is theirs to be slow: all publishers go free for a while, which doubles from `FREE_SECONDS_MIN` to
+`FREE_SECONDS_MAX` while they stay slow, and then it is tried again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ HIGH_MESSAGES, HIGH_BYTES = 4_000, 16 * 1024 * 1024
 LOW_MESSAGES, LOW_BYTES = 1_000, 4 * 1024 * 1024
 MUCH_MESSAGES, MUCH_BYTES = 5_000, 5 * 1024 * 1024
 LOOK_SECONDS = 0.1
-FREE_SECONDS = 1.0
+FREE_SECONDS_MIN, FREE_SECONDS_MAX = 0.1, 2.0
 
 
 class Timers(Protocol):
@@ -48,6 +49,7 @@ class QueueFlow:
         self.timers = timers
         self.held: deque[Publisher] = deque()
         self.free_until = 0.0
+        self.free_seconds = FREE_SECONDS_MIN
         self.relieved_at = 0.0
         self.delivered_before = (0, 0)
         self.timer_runs = False
@@ -68,7 +70,7 @@ class QueueFlow:
     def relieve(self, queue: Queue) -> None:
         """If the backlog is low, or nobody is left to work it off, let one go and look again next turn."""
         if self.held and (is_low(queue) or not queue.is_consumed):
-            self._start_watching(queue)
+            self._keeping_up(queue)
             self.held.popleft().let_go()
             if self.held:
                 self.timers.call_soon(lambda: self.relieve(queue))
@@ -83,6 +85,10 @@ class QueueFlow:
         self.relieved_at = self.timers.now()
         self.delivered_before = (queue.delivered, queue.delivered_bytes)
 
+    def _keeping_up(self, queue: Queue) -> None:
+        self.free_seconds = FREE_SECONDS_MIN
+        self._start_watching(queue)
+
     def _start_timer(self, queue: Queue) -> None:
         self.timer_runs = True
         self.timers.call_later(LOOK_SECONDS, lambda: self._look(queue))
@@ -92,10 +98,11 @@ class QueueFlow:
         now = self.timers.now()
         if self.held and now - self.relieved_at >= LOOK_SECONDS:
             if self._took_much(queue):
-                self._start_watching(queue)
+                self._keeping_up(queue)
                 self.held.popleft().let_go()
             else:
-                self.free_until = now + FREE_SECONDS
+                self.free_until = now + self.free_seconds
+                self.free_seconds = min(self.free_seconds * 2, FREE_SECONDS_MAX)
                 while self.held:
                     self.held.popleft().let_go()
         queue.holding = bool(self.held)

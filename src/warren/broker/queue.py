@@ -22,6 +22,8 @@ from warren.broker.message import Message
 if TYPE_CHECKING:
     from warren.broker.session.connection import Connection
 
+DROPPED_A_TURN_MAX = 20_000
+
 
 class Queue:
     """`owner` is the connection that an exclusive queue belongs to."""
@@ -174,4 +176,13 @@ class Queue:
         return self.auto_delete and self.had_consumer and not self.rings
 
     def purge(self) -> int:
-        return self.ready.clear()
+        """Drop all that is ready; of very many a part each turn, so that nobody has to wait for it."""
+        dropped, self.ready = self.ready, EntryList()
+        count = dropped.count
+        self._drop(dropped)
+        return count
+
+    def _drop(self, entries: EntryList) -> None:
+        entries.drop(DROPPED_A_TURN_MAX)
+        if entries.count:
+            self.flow.timers.call_soon(lambda: self._drop(entries))

@@ -90,6 +90,8 @@ class Vhost:
             return 0
         queue.deleted = True
         self.queues.pop(queue.name, None)
+        if queue.owner is not None:
+            queue.owner.exclusive_queues.pop(queue.name, None)
         for binding in list(queue.incoming):
             self.unbind(binding)
         for consumer in queue.consumers:

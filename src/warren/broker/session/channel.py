@@ -230,14 +230,16 @@ class Channel(ContentReader):
 
     def recover(self, *, requeue: bool) -> None:
         """Everything outstanding goes back to its queue, or once more to whom it was delivered."""
-        entries = self.deliveries.take_up_to(self.deliveries.delivery_tag)
-        again = [] if requeue else [entry for entry in entries if entry.consumer is not None]
-        for entry in again:
-            entry.delivery_count += 1
-            consumer = cast("Consumer", entry.consumer)
-            consumer.settled(entry)
-            consumer.deliver(entry)
-        self.give_back([entry for entry in entries if entry not in again], requeue=True)
+        returning = []
+        for entry in self.deliveries.take_up_to(self.deliveries.delivery_tag):
+            consumer = entry.consumer
+            if requeue or consumer is None:
+                returning.append(entry)
+            else:
+                entry.delivery_count += 1
+                consumer.settled(entry)
+                consumer.deliver(entry)
+        self.give_back(returning, requeue=True)
 
     # --- consumers ---
 

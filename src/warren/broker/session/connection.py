@@ -185,17 +185,17 @@ class Connection(FrameReader):
     def on_error(self, number: int, error: Exception) -> int:
         method_id = self._method_at_fault(error)
         self.handling = None
-        channel = cast("Channel | None", self.channels.get(number))
+        if not isinstance(error, AmqpError):
+            self.node.events.emit(events.Failure(self.name, error))
+            error = InternalError("the broker failed; its log says why")
         if self.state in {State.CLOSING, State.CLOSED}:
             return 0
+        channel = cast("Channel | None", self.channels.get(number))
         if isinstance(error, SoftError) and channel is not None:
             channel.fail(error, method_id)
             self.node.events.emit(events.ChannelClosed(self.name, number, error.reply_text))
-        elif isinstance(error, AmqpError):
-            self.fail(error, method_id)
         else:
-            self.node.events.emit(events.Failure(self.name, error))
-            self.fail(InternalError("the broker failed; its log says why"), method_id)
+            self.fail(error, method_id)
         return 0
 
     def _method_at_fault(self, error: Exception) -> tuple[int, int]:
@@ -388,6 +388,5 @@ class Connection(FrameReader):
             self.remove_channel(channel.number)
         for queue in list(self.exclusive_queues.values()):
             self.vhost.remove_queue(queue)
-        self.exclusive_queues.clear()
         for queue in self.publishing or ():
             queue.flow.forget(self)

@@ -214,8 +214,6 @@ def delete(channel: Channel, method: QueueDelete) -> None:
             raise PreconditionFailed(f"queue '{name}' in vhost '{queue.vhost}' in use")
         if method.if_empty and (count or queue.unacked):
             raise PreconditionFailed(f"queue '{name}' in vhost '{queue.vhost}' not empty")
-        if queue.owner is not None:
-            queue.owner.exclusive_queues.pop(name, None)
         channel.connection.node.execute(commands.DeleteQueue(vhost=queue.vhost, name=name))
     if not method.no_wait:
         channel.reply(QueueDeleteOk(message_count=count))
