@@ -29,7 +29,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--data-dir", metavar="DIR", help="where the broker keeps its data (./warren-data)")
     parser.add_argument("--bind", metavar="ADDR", help="the address to listen on (127.0.0.1)")
     parser.add_argument("--port", metavar="N", help="the port for AMQP, 0 for any free one (5672)")
-    parser.add_argument("--http-port", metavar="N", help="the port kept for the HTTP API, which is yet to come (15672)")
+    parser.add_argument(
+        "--http-port", metavar="N", help="the port kept for the HTTP API, which is yet to come (15672)"
+    )
     parser.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning or error (info)")
     parser.set_defaults(run=run)
 

@@ -171,8 +171,11 @@ class Connection(FrameReader):
     def _open_channel(self, number: int, channel: Channel | None) -> None:
         if channel is not None:
             raise ChannelFault("second 'channel.open' seen")
-        if number > self.channel_max:
-            raise NotAllowed(f"channel {number} is above the negotiated channel_max ({self.channel_max})")
+        if len(self.channels) >= self.channel_max:  # as RabbitMQ does it: any number will do, but not so many
+            raise NotAllowed(
+                f"number of channels opened ({len(self.channels)}) has reached "
+                f"the negotiated channel_max ({self.channel_max})"
+            )
         self.add_channel(Channel(number, self))
         self.node.events.emit(events.ChannelOpened(self.name, number))
         self.output.method(number, ChannelOpenOk().encode())
