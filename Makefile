@@ -31,7 +31,7 @@ $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	@touch $@
+	@touch $@ && touch $(VENV)/built
 
 $(VENV)/built: $(VENV)/installed setup.py $(SOURCES)
 	$(BIN)/python setup.py --quiet build_ext --inplace

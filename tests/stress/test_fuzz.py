@@ -105,6 +105,7 @@ def run_round(name: str, conversations: int = CONVERSATIONS_PER_ROUND, frames_ma
         frames += converse(broker, witness, f"{name}/{number}")
         if frames >= frames_max:
             break
+    broker.stop()
     return frames
 
 

@@ -88,9 +88,6 @@ class FakeLink:
     def close(self) -> None:
         self.closed = True
 
-    def abort(self) -> None:
-        self.closed = True
-
     def take(self) -> bytes:
         """What was sent since the last time."""
         sent = bytes(self.sent)
@@ -138,10 +135,19 @@ class FakeBroker:
     def connect(self, name: str = "test") -> FakePeer:
         return FakePeer(self, name)
 
+    def stop(self) -> None:
+        """All connections and queues go, so that nothing is left that refers to the node."""
+        for connection in list(self.node.connections):
+            connection.lost()
+        for vhost in self.node.vhosts.values():
+            for queue in list(vhost.queues.values()):
+                vhost.remove_queue(queue)
+        self.world.run()
+
     def check_liveness(self) -> None:
         """What the server does twice a second."""
         for connection in list(self.node.connections):
-            connection.liveness.check(self.world.now())
+            connection.liveness.check(connection, self.world.now())
         self.node.end_turn()
         self.world.run()
 

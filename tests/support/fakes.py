@@ -58,6 +58,7 @@ EXCHANGE_TYPES: dict[str, type[Router]] = {
 EVERYTHING = Permissions(".*", ".*", ".*")
 SALT = b"salt"
 CONTENT_HEAD_BYTES = 12
+LATE_SECONDS = 1e-6
 
 
 class FakeWorld:
@@ -100,10 +101,11 @@ class FakeWorld:
             self.threads.popleft()()
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, and call back what becomes due, at its time."""
-        end = self.time + seconds
-        while self.later and self.later[0][0] <= end:
-            self.time, _, callback = heapq.heappop(self.later)
+        """Let time pass, and call back what becomes due: a moment late, as event loops do."""
+        end = self.time + seconds + LATE_SECONDS
+        while self.later and self.later[0][0] + LATE_SECONDS <= end:
+            due, _, callback = heapq.heappop(self.later)
+            self.time = due + LATE_SECONDS
             callback()
         self.time = end
 

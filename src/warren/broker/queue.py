@@ -7,7 +7,7 @@ touched; it is drained at the end of the turn, so that one turn's deliveries lea
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from warren.amqp.errors import AccessRefused
 from warren.amqp.table import Table
@@ -28,7 +28,7 @@ DROPPED_A_TURN_MAX = 20_000
 class Queue:
     """`owner` is the connection that an exclusive queue belongs to."""
 
-    is_queue: ClassVar[bool] = True
+    is_queue = True
 
     def __init__(
         self,

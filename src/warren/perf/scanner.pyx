@@ -76,7 +76,7 @@ cdef class Histogram:
 
     def percentile(self, double fraction):
         """The latency in ns that this share of all did not exceed; 0 if there were none."""
-        cdef uint64_t seen = 0, wanted = max(1, <uint64_t>(fraction * self.count + 0.5))
+        cdef uint64_t seen = 0, wanted = max(<uint64_t>1, <uint64_t>(fraction * self.count + 0.5))
         cdef int i, shift
         for i in range(BUCKETS):
             seen += self.buckets[i]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table
@@ -31,7 +31,7 @@ class Router(Protocol):
 
 
 class Exchange:
-    is_queue: ClassVar[bool] = False
+    is_queue = False
 
     def __init__(
         self,
