@@ -25,17 +25,8 @@ lint: $(VENV)/built
 bench: $(VENV)/built
 	$(BIN)/python benchmarks/compare.py
 
-# The virtual environment with everything from PyPI, then the compiled parts, again when a source changes.
-$(VENV)/installed: pyproject.toml
-	@PYTHON="$(PYTHON)" ./scripts/need python
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	@touch $@ && touch $(VENV)/built
-
-$(VENV)/built: $(VENV)/installed setup.py $(SOURCES)
-	$(BIN)/python setup.py --quiet build_ext --inplace
-	@touch $@
+$(VENV)/built: pyproject.toml setup.py $(SOURCES)
+	@PYTHON="$(PYTHON)" ./scripts/build $(VENV)
 
 $(NODE_MODULES)/.ready: tests/clients/node/package.json
 	@./scripts/need node
