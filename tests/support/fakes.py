@@ -71,6 +71,7 @@ class FakeWorld:
         self.threads: deque[Callable[[], None]] = deque()
         self.errors: list[Exception] = []
         self.numbers = count(1)
+        self.broken: Exception | None = None  # what asking for random bytes raises: a fault of our own
 
     def now(self) -> float:
         return self.time
@@ -83,6 +84,8 @@ class FakeWorld:
 
     def random_bytes(self, count: int) -> bytes:
         """Never the same twice, and the same in every run."""
+        if self.broken is not None:
+            raise self.broken
         return next(self.numbers).to_bytes(count)
 
     def in_thread(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
@@ -115,6 +118,7 @@ class FakeLink:
 
     def __init__(self) -> None:
         self.sent = bytearray()
+        self.writes = 0
         self.unsent = 0
         self.is_reading = True
         self.is_closed = False
@@ -122,6 +126,7 @@ class FakeLink:
     def send(self, chunks: Sequence[bytes | memoryview]) -> None:
         assert not self.is_closed
         self.sent += b"".join(chunks)
+        self.writes += 1
 
     def pause_reading(self) -> None:
         assert self.is_reading, "a transport is paused once"

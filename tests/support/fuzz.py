@@ -1,7 +1,7 @@
 """A client that talks nonsense, from a seed: the same seed says the same.
 
-Most of what it says is almost right, since what is plainly wrong ends a connection at the first frame and gets
-nowhere near the model. It answers the broker as a client would, and checks all that the broker sends.
+Most of what it says is almost right, since what is plainly wrong ends a connection at the first frame and
+gets nowhere near the model. It answers the broker as a client would, and checks all that the broker sends.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ NAMES = {
 }
 RARELY = {"exclusive", "internal", "passive", "durable", "auto_delete", "if_unused", "if_empty"}
 FIELDS = (
-    "CC", "BCC", "x-match", "x-priority", "x-queue-type", "x-dead-letter-exchange", "x-dead-letter-routing-key",
-    "x-max-length", "x-message-ttl", "alternate-exchange", "hash-header", "hash-property", "x-death",
-    "a", "b", "", "\udcfe", "n" * 255,
+    "CC", "BCC", "x-match", "x-priority", "x-queue-type", "x-max-length", "x-message-ttl", "x-death",
+    "x-dead-letter-exchange", "x-dead-letter-routing-key", "alternate-exchange", "hash-header",
+    "hash-property", "a", "b", "", "\udcfe", "n" * 255,
 )  # fmt: skip
 STRINGS = ("", "a", "all", "any", "any-with-x", "classic", "quorum", "topic", "timestamp", "a\0b", "é" * 100)
 
@@ -99,7 +99,9 @@ class Nonsense:
             result.expiration = dice.choice(("1", "60000", "", "-1", "x", "9" * 255))
         if dice.random() < 0.1:
             result.user_id = dice.choice(("guest", "guest", "", "other"))
-        for name in dice.sample(("content_type", "correlation_id", "message_id", "app_id"), dice.choice((0, 1))):
+        for name in dice.sample(
+            ("content_type", "correlation_id", "message_id", "app_id"), dice.choice((0, 1))
+        ):
             setattr(result, name, dice.choice(STRINGS))
         result.delivery_mode = dice.choice((None, 1, 2, 255))
         result.timestamp = dice.choice((None, 0, 2**64 - 1))
@@ -135,7 +137,27 @@ class Nonsense:
         body = dice.randbytes(dice.choice((0, 1, 10, 100, 5000)))
         return publish_frames(channel, method, body, self.properties(), dice.choice((1000, 4000, 8000)))
 
+    def settle(self, channel: int) -> list[bytes]:
+        ack = m.BasicAck(delivery_tag=self.tag(), multiple=self.dice.random() < 0.5)
+        return [method_frame(channel, ack)]
+
+    def call(self, channel: int) -> list[bytes]:
+        return [method_frame(channel, self.method(self.dice.choice(SPOKEN)))]
+
+    def beat(self, _channel: int) -> list[bytes]:
+        return [encode_frame(HEARTBEAT, 0, b"")]
+
     # --- what is wrong ---
+
+    def content(self, channel: int) -> list[bytes]:
+        """Where none is due."""
+        kind, size = self.dice.choice((HEADER, BODY)), self.dice.choice((0, 1, 2**40))
+        return [encode_frame(kind, channel, encode_header(size))]
+
+    def blunder(self, channel: int) -> list[bytes]:
+        """Any method, whoever should say it and where."""
+        kind = self.dice.choice(list(m.METHODS.values()))
+        return [method_frame(self.dice.choice((0, channel)), self.method(kind))]
 
     def spoiled(self, frame: bytes) -> bytes:
         """A frame with something changed inside, or the whole of it."""
@@ -218,6 +240,18 @@ _SPOILERS: list[Callable[[Nonsense, bytearray], bytes]] = [
 ]
 
 
+# What is said how often, in percent.
+_PHRASES: list[Callable[[Nonsense, int], list[bytes]]] = [
+    Nonsense.publish,
+    Nonsense.settle,
+    Nonsense.call,
+    Nonsense.beat,
+    Nonsense.content,
+    Nonsense.blunder,
+]
+_WEIGHTS = [35, 10, 48, 3, 2, 2]
+
+
 class FuzzClient:
     """One connection's worth of nonsense. `spoil` is how often a frame is spoiled; `frames` counts them."""
 
@@ -286,18 +320,7 @@ class FuzzClient:
         if number in self.closed_channels and self.answers:
             self.closed_channels.discard(number)
             return [method_frame(number, m.ChannelCloseOk()), method_frame(number, m.ChannelOpen())]
-        chance = dice.random()
-        if chance < 0.35:
-            return nonsense.publish(number)
-        if chance < 0.45:
-            return [method_frame(number, m.BasicAck(delivery_tag=nonsense.tag(), multiple=dice.random() < 0.5))]
-        if chance < 0.48:
-            return [encode_frame(HEARTBEAT, 0, b"")]
-        if chance < 0.50:
-            return [encode_frame(dice.choice((HEADER, BODY)), number, encode_header(dice.choice((0, 1, 2**40))))]
-        if chance < 0.52:
-            return [method_frame(dice.choice((0, number)), nonsense.method(dice.choice(list(m.METHODS.values()))))]
-        return [method_frame(number, nonsense.method(dice.choice(SPOKEN)))]
+        return dice.choices(_PHRASES, _WEIGHTS)[0](nonsense, number)
 
     # --- what the broker says ---
 

@@ -199,9 +199,9 @@ cdef class ContentReader:
             raise UnexpectedFrame("content body frame where none is due")
         if size > self.body_left:
             raise UnexpectedFrame("content body is longer than its header said")
-        if size == self.body_size:
-            return self.complete(PyBytes_FromStringAndSize(<char*>p, size))
         if self.body is None:
+            if size == self.body_size:
+                return self.complete(PyBytes_FromStringAndSize(<char*>p, size))
             self.body = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>self.body_size)
         memcpy(PyBytes_AS_STRING(self.body) + (self.body_size - self.body_left), p, size)
         self.body_left -= size
@@ -324,6 +324,8 @@ cdef class FrameReader:
         cdef Py_ssize_t start = 0, size
         while start < len(data):
             view = self.writable_view()
+            if not len(view):
+                raise BufferError("suspended, and there is no room for more")
             size = min(len(view), len(data) - start)
             view[:size] = data[start:start + size]
             self.received(size)

@@ -32,6 +32,9 @@ class Permissions:
     write: str = ""
     read: str = ""
 
+    def __post_init__(self) -> None:
+        _check_patterns(self.configure, self.write, self.read)
+
     def pattern(self, permission: Permission) -> str:
         return str(getattr(self, permission.value))
 
@@ -42,6 +45,9 @@ class TopicPermissions:
 
     write: str = ".*"
     read: str = ".*"
+
+    def __post_init__(self) -> None:
+        _check_patterns(self.write, self.read)
 
 
 @dataclass
@@ -98,6 +104,14 @@ class Access:
 
 def _matches(pattern: str, name: str) -> bool:
     return compile_pattern(pattern or "^$").search(name) is not None
+
+
+def _check_patterns(*patterns: str) -> None:
+    for pattern in patterns:
+        try:
+            compile_pattern(pattern)
+        except re.error as error:
+            raise ValueError(f"'{pattern}' is not a regular expression: {error}") from error
 
 
 @lru_cache(PATTERNS_CACHED_MAX)

@@ -132,6 +132,8 @@ def _put_user(node: Node, command: PutUser) -> None:
         node.users[command.name] = User(command.name, command.password, command.tags)
     else:
         user.password, user.tags = command.password, command.tags
+        for vhost in user.permissions:
+            node.permissions_changed(user.name, vhost)
     node.events.emit(UserChanged(command.name))
 
 

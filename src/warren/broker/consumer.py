@@ -85,6 +85,13 @@ class Ring:
         self.consumers: list[Consumer] = []
         self.turn = 0
 
+    def remove(self, consumer: Consumer) -> None:
+        """Take it out, if it is here, without anybody losing a turn."""
+        if consumer in self.consumers:
+            index = self.consumers.index(consumer)
+            del self.consumers[index]
+            self.turn -= index < self.turn
+
     def next_for(self, size: int) -> Consumer | None:
         """The next in turn that can take a message of this size."""
         count = len(self.consumers)

@@ -13,7 +13,7 @@ class EntryList:
 
     head: Entry | None
     tail: Entry | None
-    recent: Entry | None  # the last one put back: the next one's place is probably behind it
+    recent: Entry | None  # the last one put back: the next one's place is probably beside it
 
     def __init__(self) -> None:
         self.head = None
@@ -67,12 +67,12 @@ class EntryList:
 
     def insert(self, entry: Entry) -> None:
         """Put an entry back where its position belongs, which is near the head as a rule."""
-        after = self.head
-        if self.recent is not None and self.recent.position < entry.position:
-            after = self.recent
+        after = self.head if self.recent is None else self.recent
         self.recent = entry
         while after is not None and after.position < entry.position:
             after = after.behind
+        while after is not None and after.before is not None and after.before.position > entry.position:
+            after = after.before
         if after is None:
             self.append(entry)
             return

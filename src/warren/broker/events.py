@@ -195,8 +195,9 @@ class Events:
         self._mark()
 
         def unsubscribe() -> None:
-            self.subscribers[kind].remove(callback)
-            self._mark()
+            if callback in self.subscribers[kind]:
+                self.subscribers[kind].remove(callback)
+                self._mark()
 
         return unsubscribe
 

@@ -39,4 +39,5 @@ cdef class Queue:
     cpdef Consumer next_consumer(self, Py_ssize_t size)
     cpdef settle(self, Entry entry)
     cpdef requeue(self, Entry entry)
+    @cython.locals(entry=Entry)
     cpdef Entry get(self, bint no_ack)

@@ -93,7 +93,7 @@ class Queue:
                 self.unacked += 1
             delivery_tag = consumer.deliver(entry)
             if self.events.delivered:
-                self.tell_delivered(entry, consumer, delivery_tag)
+                self.tell_delivered(entry, consumer.tag, delivery_tag)
         if self.holding:
             self.flow.relieve(self)
 
@@ -121,18 +121,19 @@ class Queue:
         """The first message for basic.get."""
         if self.ready.head is None:
             return None
+        entry = self.ready.pop_head()
         self.delivered += 1
+        self.delivered_bytes += entry.size
         if not no_ack:
             self.unacked += 1
-        return self.ready.pop_head()
+        return entry
 
     # --- the rest ---
 
-    def tell_delivered(self, entry: Entry, consumer: Consumer, delivery_tag: int) -> None:
+    def tell_delivered(self, entry: Entry, consumer_tag: str, delivery_tag: int) -> None:
+        redelivered = entry.delivery_count > 0
         self.events.emit(
-            MessageDelivered(
-                self.vhost, self.name, entry.message, consumer.tag, delivery_tag, entry.delivery_count > 0
-            )
+            MessageDelivered(self.vhost, self.name, entry.message, consumer_tag, delivery_tag, redelivered)
         )
 
     @property
@@ -163,8 +164,7 @@ class Queue:
 
     def remove_consumer(self, consumer: Consumer) -> None:
         for ring in self.rings:
-            if consumer in ring.consumers:
-                ring.consumers.remove(consumer)
+            ring.remove(consumer)
         self.rings = [ring for ring in self.rings if ring.consumers]
         if self.exclusive_consumer is consumer:
             self.exclusive_consumer = None
@@ -181,6 +181,10 @@ class Queue:
         count = dropped.count
         self._drop(dropped)
         return count
+
+    def release_memory(self) -> None:
+        """The broker ends: nothing else frees entries, of which the garbage collector knows nothing."""
+        self.ready.drop(self.ready.count)
 
     def _drop(self, entries: EntryList) -> None:
         entries.drop(DROPPED_A_TURN_MAX)

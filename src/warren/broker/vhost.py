@@ -133,9 +133,8 @@ class Vhost:
     def route(self, exchange: Exchange, routing_key: bytes) -> list[Queue]:
         """Where a key leads, remembered by exchange and key until a binding changes."""
         key = routing_key[1:].decode("utf-8", "surrogateescape")
-        if not exchange.name:
+        if not exchange.name or self.depends_on_properties(exchange):
             return self.walk(exchange, [key], NO_PROPERTIES)
-        self._refresh(exchange)
         queues = exchange.routes.get(routing_key)
         if queues is None:
             if len(exchange.routes) >= ROUTES_CACHED_MAX:
@@ -145,7 +144,7 @@ class Vhost:
         return queues
 
     def depends_on_properties(self, exchange: Exchange) -> bool:
-        """Whether this exchange, or one that it leads to, looks at more than the routing key."""
+        """Whether this exchange, or one that it leads to, looks at more than the routing key and bindings."""
         if not exchange.name:
             return False
         self._refresh(exchange)
@@ -161,7 +160,7 @@ class Vhost:
         pending, seen = [exchange], {exchange.name}
         while pending:
             this = pending.pop()
-            if this.router.by_properties:
+            if this.router.by_properties or not this.name:
                 return True
             for name in self._neighbours(this) - seen:
                 seen.add(name)

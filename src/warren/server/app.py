@@ -110,6 +110,9 @@ class Broker:
         for connection in list(self.node.connections):
             connection.drop("the broker ends")
         await self.listener.wait_closed()
+        for vhost in self.node.vhosts.values():
+            for queue in vhost.queues.values():
+                queue.release_memory()
         self.world.close()
         self.log.info("broker stopped")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import os
-import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -68,6 +68,7 @@ class Config:
     users: tuple[UserConfig, ...] = (GUEST,)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "data_dir", Path(self.data_dir))  # an embedding program may give a string
         _check(0 <= self.port <= PORT_MAX, "port", self.port, f"0 to {PORT_MAX}")
         _check(0 <= self.http_port <= PORT_MAX, "http_port", self.http_port, f"0 to {PORT_MAX}")
         _check(0 <= self.heartbeat <= PORT_MAX, "heartbeat", self.heartbeat, "seconds, 0 for none")
@@ -77,7 +78,10 @@ class Config:
             1 <= self.max_message_bytes <= 2**30, "max_message_bytes", self.max_message_bytes, "up to 1 GiB"
         )
         _check(
-            self.memory_watermark > 0, "memory_watermark", self.memory_watermark, "a share of RAM, or bytes"
+            0 < self.memory_watermark < math.inf,
+            "memory_watermark",
+            self.memory_watermark,
+            "a share of RAM, or bytes",
         )
         _check(
             self.receive_buffer_bytes >= 0, "receive_buffer_bytes", self.receive_buffer_bytes, "bytes, or 0"
@@ -128,7 +132,7 @@ def _convert(name: str, value: object) -> object:
     default = getattr(Config, name)
     kind: Callable[[Any], object] = Path if isinstance(default, Path) else type(default)
     wrong = ConfigError(f"{name} = {value!r}: expected {type(default).__name__}")
-    if isinstance(value, bool):
+    if isinstance(value, bool) or (kind is int and isinstance(value, float)):
         raise wrong
     try:
         return kind(value)
@@ -142,35 +146,38 @@ def _list(name: str, value: object) -> list[Any]:
     return value
 
 
+USER_KEYS = {
+    "name",
+    "password",
+    "password_hash",
+    "hashing_algorithm",
+    "tags",
+    "permissions",
+    "topic_permissions",
+}
+
+
 def _user(entry: object) -> UserConfig:
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
         raise ConfigError("users: each needs a name")
     where = f"user '{entry['name']}'"
+    if entry.keys() - USER_KEYS:
+        raise ConfigError(f"{where}: unknown setting {', '.join(sorted(entry.keys() - USER_KEYS))}")
+    if not isinstance(entry.get("password", ""), str):
+        raise ConfigError(f"{where}: the password must be a string")
     try:
         hashed = entry.get("password_hash")
         return UserConfig(
             name=entry["name"],
             password=entry.get("password"),
             password_hash=PasswordHash(entry.get("hashing_algorithm", SCRYPT), hashed) if hashed else None,
-            tags=frozenset(entry.get("tags", ())),
-            permissions={
-                vhost: _patterns(Permissions, patterns)
-                for vhost, patterns in entry.get("permissions", {}).items()
-            },
+            tags=frozenset(_list(f"{where}: tags", entry.get("tags", []))),
+            permissions={v: Permissions(**p) for v, p in entry.get("permissions", {}).items()},
             topic_permissions={
-                (vhost, exchange): _patterns(TopicPermissions, patterns)
+                (vhost, exchange): TopicPermissions(**patterns)
                 for vhost, exchanges in entry.get("topic_permissions", {}).items()
                 for exchange, patterns in exchanges.items()
             },
         )
     except (AttributeError, TypeError, ValueError) as error:
         raise ConfigError(f"{where}: {error}") from error
-
-
-def _patterns(kind: Any, patterns: Mapping[str, str]) -> Any:
-    for pattern in patterns.values():
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ValueError(f"'{pattern}' is not a regular expression: {error}") from error
-    return kind(**patterns)

@@ -26,37 +26,46 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         self.node = node
         self.buffer = buffer
         self.receive_buffer_bytes = receive_buffer_bytes
+        self.connection: Connection | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH, low=UNSENT_BYTES_LOW)
+        peer = transport.get_extra_info("peername")
+        if peer is None:  # it has gone before we could look
+            self.transport.abort()
+            return
         if self.receive_buffer_bytes:
             client: socket.socket = transport.get_extra_info("socket")
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
-        peer = transport.get_extra_info("peername")
         here = transport.get_extra_info("sockname")
         name = f"{peer[0]}:{peer[1]} -> {here[0]}:{here[1]}"
         loopback = ipaddress.ip_address(peer[0].partition("%")[0]).is_loopback
         self.connection = Connection(self.buffer, self.node, self, name, is_loopback=loopback)
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        assert self.connection is not None
         return self.connection.writable_view()
 
     def buffer_updated(self, nbytes: int) -> None:
+        assert self.connection is not None
         self.connection.received(nbytes)
 
     def eof_received(self) -> None:
         """The client has nothing more to say: the transport closes."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.connection.lost()
-        del self.connection  # they refer to each other, and a busy broker should not need to collect cycles
+        if self.connection is not None:
+            self.connection.lost()
+            self.connection = None  # they refer to each other, and cycles would wait for the collector
 
     def pause_writing(self) -> None:
-        self.connection.congestion_changed(congested=True)
+        if self.connection is not None:
+            self.connection.congestion_changed(congested=True)
 
     def resume_writing(self) -> None:
-        self.connection.congestion_changed(congested=False)
+        if self.connection is not None:
+            self.connection.congestion_changed(congested=False)
 
     # --- the connection's link ---
 

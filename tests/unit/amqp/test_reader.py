@@ -170,6 +170,16 @@ def test_batch_ends_once_for_all_that_one_read_brought() -> None:
     assert reader.batches == 1
 
 
+@pytest.mark.parametrize("pieces", [(0, 3), (0, 0, 3), (1, 0, 2), (0, 1, 2), (0, 1, 0, 2)])
+def test_empty_body_frames_change_neither_this_message_nor_the_next(pieces: tuple[int, ...]) -> None:
+    """Nor memory that is not theirs: the next body is longer than this one by what a buffer has to spare."""
+    frames, at = publish(b"abc", 0), 0
+    for size in pieces:
+        frames += encode_frame(BODY, 1, b"abc"[at : at + size])
+        at += size
+    assert notes_of(frames + publish(b"defg", 2, 2)) == [published(b"abc"), published(b"defg")]
+
+
 def test_messages_of_two_channels_may_be_interleaved() -> None:
     first, second = publish(b"first", 2, 3), publish(b"second", 3, 3, channel=2)
     cut = len(first) - len(encode_frame(BODY, 1, b"rst"))

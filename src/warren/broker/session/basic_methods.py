@@ -50,7 +50,8 @@ def consume(channel: Channel, method: BasicConsume) -> None:
     tag = method.consumer_tag or random_name(channel.connection.node.world, "amq.ctag-")
     if tag in channel.consumers:
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
-    consumer = make_consumer(channel, method, tag, find_queue(channel, method))
+    priority = consumer_priority(method.arguments)
+    consumer = make_consumer(channel, method, tag, priority, find_queue(channel, method))
     consumer.queue.add_consumer(consumer)
     channel.consumers[tag] = consumer
     if method.queue == PSEUDO_QUEUE:
@@ -68,7 +69,7 @@ def find_queue(channel: Channel, method: BasicConsume) -> Queue:
     return usable_queue(channel, name)
 
 
-def make_consumer(channel: Channel, method: BasicConsume, tag: str, queue: Queue) -> Consumer:
+def make_consumer(channel: Channel, method: BasicConsume, tag: str, priority: int, queue: Queue) -> Consumer:
     return Consumer(
         tag=tag,
         queue=queue,
@@ -76,7 +77,7 @@ def make_consumer(channel: Channel, method: BasicConsume, tag: str, queue: Queue
         deliveries=channel.deliveries,
         no_ack=method.no_ack,
         exclusive=method.exclusive,
-        priority=consumer_priority(method.arguments),
+        priority=priority,
         arguments=method.arguments,
         prefetch_count=channel.prefetch_count,
         prefetch_size=channel.prefetch_size,
@@ -108,6 +109,8 @@ def get(channel: Channel, method: BasicGet) -> None:
         return
     deliveries, message = channel.deliveries, entry.message
     deliveries.track(entry, method.no_ack)
+    if channel.connection.node.events.delivered:
+        queue.tell_delivered(entry, "", deliveries.delivery_tag)
     channel.reply(
         BasicGetOk(
             delivery_tag=deliveries.delivery_tag,

@@ -35,7 +35,9 @@ cdef class Channel(ContentReader):
     cdef list extra_keys
     # publisher confirms
     cdef public bint confirming
-    cdef bint confirm_due
+    # since the last batch of frames
+    cdef public bint has_published
+    cdef public list reached
     cdef uint64_t published_count
     cdef uint64_t confirmed_count
 

@@ -53,7 +53,8 @@ class Channel(ContentReader):
         self.special = False
         self.extra_keys: list[str] = []
         self.confirming = False
-        self.confirm_due = False
+        self.has_published = False
+        self.reached: list[Queue] = []
         self.published_count = 0
         self.confirmed_count = 0
 
@@ -81,7 +82,7 @@ class Channel(ContentReader):
         self.queues = [] if self.by_properties else vhost.route(exchange, self.routing_key)
         self.route_version = self.version.number
         self.publish_changed = False
-        self.connection.is_publishing(self.queues)
+        self.connection.publishes()
         self._see_if_special()
 
     def examine(self) -> None:
@@ -111,7 +112,6 @@ class Channel(ContentReader):
             exchange = self.vhost.exchanges_by_wire_name[self.exchange]
             key = self.routing_key[1:].decode("utf-8", "surrogateescape")
             queues = self.vhost.walk(exchange, [key, *self.extra_keys], decode_properties(properties))
-            self.connection.is_publishing(queues)
         message = Message(self.exchange, self.routing_key, properties, body, self.persistent)
         if self.transaction is not None:
             self.transaction.publish(message, queues, mandatory=self.mandatory)
@@ -126,9 +126,10 @@ class Channel(ContentReader):
             self.return_message(message)
         if self.confirming:
             self.published_count += 1
-            if not self.confirm_due:
-                self.confirm_due = True
-                self.connection.channels_to_confirm.append(self)
+        self.reached = queues
+        if not self.has_published:
+            self.has_published = True
+            self.connection.channels_that_published.append(self)
         if self.events.published:
             names = [queue.name for queue in queues]
             self.events.emit(MessagePublished(self.vhost.name, message, tuple(names)))
@@ -146,7 +147,6 @@ class Channel(ContentReader):
 
     def send_confirms(self) -> None:
         """Confirm all that the queues have taken, with one ack."""
-        self.confirm_due = False
         count = self.published_count - self.confirmed_count
         if count:
             self.confirmed_count = self.published_count
@@ -230,10 +230,12 @@ class Channel(ContentReader):
 
     def recover(self, *, requeue: bool) -> None:
         """Everything outstanding goes back to its queue, or once more to whom it was delivered."""
+        settled = self.transaction.settled if self.transaction is not None else {}
+        taken = [self.deliveries.take(tag) for tag in self.deliveries.tags() if tag not in settled]
         returning = []
-        for entry in self.deliveries.take_up_to(self.deliveries.delivery_tag):
+        for entry in [entry for entry in taken if entry is not None]:
             consumer = entry.consumer
-            if requeue or consumer is None:
+            if requeue or consumer is None or self.consumers.get(consumer.tag) is not consumer:
                 returning.append(entry)
             else:
                 entry.delivery_count += 1
@@ -284,8 +286,7 @@ class Channel(ContentReader):
 
     def release_all(self) -> None:
         """Stop consuming, and give back all that was not acknowledged."""
-        if self.confirm_due:
-            self.send_confirms()
+        self.send_confirms()
         consumers = list(self.consumers.values())
         self.deliveries.active = False
         for consumer in consumers:

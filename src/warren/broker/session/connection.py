@@ -15,7 +15,6 @@ from warren.amqp.errors import (
     ChannelFault,
     CommandInvalid,
     ConnectionForced,
-    HardError,
     InternalError,
     NotAllowed,
     NotFound,
@@ -55,6 +54,7 @@ from warren.broker.session.liveness import Liveness
 from warren.broker.session.state import TRANSITIONS, State
 
 if TYPE_CHECKING:
+    from warren.broker.flow import QueueFlow
     from warren.broker.node import Node
     from warren.broker.queue import Queue
     from warren.broker.vhost import Vhost
@@ -92,10 +92,9 @@ class Connection(FrameReader):
         self.user_name = ""
         self.vhost_name = ""
         self.channel_max = node.limits.channel_max
-        self.channels_to_confirm: list[Channel] = []
-        self.publishing: Sequence[Queue] | None = (
-            None  # the queues of the last route, None before any publish
-        )
+        self.channels_that_published: list[Channel] = []
+        self.is_publisher = False
+        self.held_by: QueueFlow | None = None
         self.blocked = False
         self.not_reading_because: set[str] = set()
         self.exclusive_queues: dict[str, Queue] = {}
@@ -209,12 +208,14 @@ class Connection(FrameReader):
         return BasicPublish.id if known is None else known
 
     def on_batch_end(self) -> int:
-        for channel in self.channels_to_confirm:
+        channels = self.channels_that_published[:]
+        self.channels_that_published.clear()
+        for channel in channels:
+            channel.has_published = False
             channel.send_confirms()
-        self.channels_to_confirm.clear()
         self.node.end_turn()
-        if self.publishing:
-            self._yield_to_consumers(self.publishing)
+        for channel in channels:
+            self._yield_to_consumers(channel.reached)
         return 0
 
     # --- out ---
@@ -265,27 +266,29 @@ class Connection(FrameReader):
                 self.liveness.heard_at = self.node.world.now()
                 self.link.resume_reading()
 
-    def is_publishing(self, queues: Sequence[Queue]) -> None:
-        """A message is on its way to these queues."""
-        first = self.publishing is None
-        self.publishing = queues
-        if first and self.node.alarms:
+    def publishes(self) -> None:
+        """A message is on its way in."""
+        if not self.is_publisher:
+            self.is_publisher = True
             self.alarm_changed()
 
     def _yield_to_consumers(self, queues: Sequence[Queue]) -> None:
         """If a queue cannot keep up with this connection, leave it unread for a while."""
         for queue in queues:
-            if queue.flow.pushes_back(queue):
+            if self.held_by is None and self.state is State.OPEN and queue.flow.pushes_back(queue):
+                self.held_by = queue.flow
                 self.stop_reading("flow")
                 queue.flow.hold_back(self, queue)
-                return
 
     def let_go(self) -> None:
+        self.held_by = None
         self.start_reading("flow")
 
     def alarm_changed(self) -> None:
         """While there is an alarm, a connection that publishes is blocked."""
-        if self.node.alarms and self.publishing is not None and not self.blocked:
+        if self.state is not State.OPEN:
+            return
+        if self.node.alarms and self.is_publisher and not self.blocked:
             self.blocked = True
             reason = "low on " + ", ".join(sorted(self.node.alarms))
             if self.has_capability("connection.blocked"):
@@ -315,6 +318,8 @@ class Connection(FrameReader):
 
     def forget_permissions(self) -> None:
         self.access.forget()
+        for channel in self.open_channels():
+            channel.properties_changed = True
 
     def check_publish(self, exchange_name: bytes, routing_key: bytes) -> Exchange:
         """The exchange to publish to, if it exists and this user may."""
@@ -348,7 +353,8 @@ class Connection(FrameReader):
     def fail(self, error: AmqpError, method_id: tuple[int, int]) -> None:
         """Say why, and wait for the client's close-ok for as long as the liveness check allows."""
         self.close_reason = error.reply_text
-        class_id, method = method_id if isinstance(error, (HardError, SoftError)) else (0, 0)
+        self._release_all()
+        class_id, method = method_id
         self.send(
             ConnectionClose(
                 reply_code=error.code, reply_text=error.reply_text, class_id=class_id, method_id=method
@@ -357,7 +363,6 @@ class Connection(FrameReader):
         self.closing = True
         self.suspended = False
         self.become(State.CLOSING)
-        self._release_all()
         for reason in list(self.not_reading_because):
             self.start_reading(reason)
 
@@ -386,10 +391,11 @@ class Connection(FrameReader):
     def _release_all(self) -> None:
         """Everything that lives with the connection ends: channels, exclusive queues, a hold on it."""
         for channel in self.open_channels():
-            if not channel.discarding:
-                channel.release_all()
-            self.remove_channel(channel.number)
+            if channel.discarding:
+                self.remove_channel(channel.number)
+            else:
+                self._close_channel(channel, self.close_reason)
         for queue in list(self.exclusive_queues.values()):
             self.vhost.remove_queue(queue)
-        for queue in self.publishing or ():
-            queue.flow.forget(self)
+        if self.held_by is not None:
+            self.held_by.forget(self)

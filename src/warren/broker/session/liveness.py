@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 HANDSHAKE_SECONDS_MAX = 10.0
 CLOSE_SECONDS_MAX = 10.0
 INTERVALS_MISSED_MAX = 2
+CLIENTS_FAULT = {"output"}  # it is not read because it does not read: that is no excuse for silence
 
 
 class Liveness:
@@ -24,7 +25,7 @@ class Liveness:
         self.interval_seconds = 0
 
     def check(self, connection: Connection, now: float) -> None:
-        if connection.received_bytes != self.heard_bytes or connection.not_reading_because:
+        if connection.received_bytes != self.heard_bytes or connection.not_reading_because - CLIENTS_FAULT:
             self.heard_bytes = connection.received_bytes
             self.heard_at = now
         if connection.state is State.CLOSING:

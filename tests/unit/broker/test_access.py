@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.support.fakes import FakeClient, FakeWorld, add_user, make_node
+from warren.amqp import methods as m
+from warren.amqp.errors import AccessRefused
+from warren.broker import access as access_module
+from warren.broker import commands
+from warren.broker.access import Access, Permission, Permissions, TopicPermissions, User
+
+
+def access(permissions: Permissions) -> Access:
+    return Access(User("me", None, permissions={"/": permissions}), "/")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "allowed"),
+    [
+        (".*", "anything", True),
+        (".*", "", True),
+        ("", "anything", False),
+        ("", "", False),
+        ("^$", "anything", False),
+        ("^amq\\.default$", "", True),
+        ("^mine-", "mine-1", True),
+        ("^mine-", "not-mine-1", False),
+        ("mine", "not-mine-1", True),
+        ("^(a|b)$", "b", True),
+        ("^(a|b)$", "ab", False),
+    ],
+)
+def test_name_is_allowed_if_the_pattern_is_found_in_it(pattern: str, name: str, allowed: bool) -> None:
+    assert access(Permissions(write=pattern)).allows(Permission.WRITE, name) is allowed
+
+
+@pytest.mark.parametrize("permission", Permission)
+def test_each_permission_has_its_own_pattern(permission: Permission) -> None:
+    granted = access(Permissions(**{permission.value: ".*"}))
+    assert [p for p in Permission if granted.allows(p, "q")] == [permission]
+
+
+def test_permissions_of_another_vhost_do_not_count() -> None:
+    user = User("me", None, permissions={"other": Permissions(".*", ".*", ".*")})
+    assert not Access(user, "/").allows(Permission.READ, "q")
+
+
+def test_refusal_says_what_was_refused_to_whom() -> None:
+    with pytest.raises(AccessRefused) as refused:
+        access(Permissions()).check(Permission.CONFIGURE, "queue", "q")
+    assert refused.value.reply_text == (
+        "ACCESS_REFUSED - configure access to queue 'q' in vhost '/' refused for user 'me'"
+    )
+
+
+def test_decision_is_remembered_until_told_to_forget() -> None:
+    granted = access(Permissions(write=".*"))
+    assert granted.allows(Permission.WRITE, "q")
+    granted.user.permissions["/"] = Permissions()
+    assert granted.allows(Permission.WRITE, "q")
+    granted.forget()
+    assert not granted.allows(Permission.WRITE, "q")
+
+
+def test_decisions_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access_module, "DECISIONS_CACHED_MAX", 10)
+    granted = access(Permissions(write="^q"))
+    assert all(granted.allows(Permission.WRITE, f"q{number}") for number in range(100))
+    assert len(granted.decisions) <= 10
+
+
+def topic_access(topics: TopicPermissions, user: str = "me", vhost: str = "/") -> Access:
+    return Access(User(user, None, topic_permissions={(vhost, "amq.topic"): topics}), vhost)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "user", "vhost", "key", "allowed"),
+    [
+        ("^a\\.", "me", "/", "a.b", True),
+        ("^a\\.", "me", "/", "b.a.", False),
+        ("^{username}\\.", "me", "/", "me.x", True),
+        ("^{username}\\.", "me", "/", "you.x", False),
+        ("^{vhost}-{username}$", "me", "prod", "prod-me", True),
+        ("^{vhost}-{username}$", "me", "prod", "prod-you", False),
+        ("^{username}$", "a.c", "/", "a.c", True),
+        ("^{username}$", "a.c", "/", "abc", False),  # a name is no pattern
+        ("^{username}$", "{vhost}", "/", "/", False),
+        ("", "me", "/", "a", False),
+    ],
+)
+def test_topic_is_allowed_if_the_pattern_is_found_in_the_key(
+    pattern: str, user: str, vhost: str, key: str, allowed: bool
+) -> None:
+    for permission in (Permission.WRITE, Permission.READ):
+        topics = TopicPermissions(**{permission.value: pattern})
+        granted = topic_access(topics, user, vhost)
+        if allowed:
+            granted.check_topic(permission, "amq.topic", key)
+        else:
+            with pytest.raises(AccessRefused, match=f"{permission.value} access to topic"):
+                granted.check_topic(permission, "amq.topic", key)
+
+
+def test_exchange_without_topic_permissions_lets_every_key_through() -> None:
+    topic_access(TopicPermissions(write="^$")).check_topic(Permission.WRITE, "another", "a.b")
+
+
+def test_changed_permissions_hold_for_the_next_message_of_an_open_connection() -> None:
+    node = make_node(FakeWorld())
+    add_user(node, "me")
+    client = FakeClient(node).open("me")
+    client.publish("amq.fanout", "k", b"1")
+    assert client.methods() == []
+    refused = Permissions(".*", "^other$", ".*")
+    node.execute(commands.SetPermissions(user="me", vhost="/", permissions=refused))
+    client.publish("amq.fanout", "k", b"2")
+    (close,) = client.methods()
+    assert isinstance(close, m.ChannelClose)
+    assert close.reply_code == 403
+
+
+def test_changed_topic_permissions_hold_for_the_next_message_of_an_open_connection() -> None:
+    node = make_node(FakeWorld())
+    client = FakeClient(node).open()
+    client.publish("amq.topic", "a.b", b"1")
+    assert client.methods() == []
+    topics = TopicPermissions(write="^{username}\\.")
+    node.execute(
+        commands.SetTopicPermissions(user="guest", vhost="/", exchange="amq.topic", permissions=topics)
+    )
+    client.publish("amq.topic", "guest.b", b"2")
+    assert client.methods() == []
+    client.publish("amq.topic", "a.b", b"3")
+    (close,) = client.methods()
+    assert isinstance(close, m.ChannelClose)
+    assert close.reply_code == 403
+
+
+def test_changed_permissions_leave_other_users_alone() -> None:
+    node = make_node(FakeWorld())
+    add_user(node, "other")
+    client = FakeClient(node).open()
+    client.publish("amq.fanout", "k", b"1")
+    node.execute(commands.SetPermissions(user="other", vhost="/", permissions=Permissions()))
+    client.publish("amq.fanout", "k", b"2")
+    assert client.methods() == []

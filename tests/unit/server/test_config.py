@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.fakes import quick_hash
+from warren.broker.access import Permissions, TopicPermissions
+from warren.server.config import GUEST, Config, ConfigError, UserConfig, load
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Each test starts in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_without_anything_the_defaults_hold() -> None:
+    assert load({}, {}) == Config()
+
+
+def test_flags_go_over_environment_over_file_over_defaults(elsewhere: Path) -> None:
+    write(elsewhere / "warren.toml", "port = 1\nheartbeat = 1\nchannel_max = 1\n")
+    environment = {"WARREN_PORT": "2", "WARREN_HEARTBEAT": "2"}
+    config = load({"port": "3"}, environment)
+    assert (config.port, config.heartbeat, config.channel_max) == (3, 2, 1)
+    assert config.frame_max == Config().frame_max
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment"),
+    [({"config": "other.toml"}, {}), ({}, {"WARREN_CONFIG": "other.toml"})],
+)
+def test_file_may_be_named_by_flag_or_environment(
+    elsewhere: Path, flags: dict[str, str], environment: dict[str, str]
+) -> None:
+    write(elsewhere / "warren.toml", "port = 1")
+    write(elsewhere / "other.toml", "port = 2")
+    assert load(flags, environment).port == 2
+
+
+def test_flag_names_the_file_over_the_environment(elsewhere: Path) -> None:
+    write(elsewhere / "flag.toml", "port = 1")
+    write(elsewhere / "environment.toml", "port = 2")
+    assert load({"config": "flag.toml"}, {"WARREN_CONFIG": "environment.toml"}).port == 1
+
+
+def test_flag_that_was_not_given_changes_nothing() -> None:
+    assert load({"port": None, "config": None}, {"WARREN_PORT": "2"}).port == 2
+
+
+def test_settings_get_the_types_they_have() -> None:
+    config = load({"data_dir": "here"}, {"WARREN_MEMORY_WATERMARK": "0.7", "WARREN_BIND": "::1"})
+    assert config.data_dir == Path("here")
+    assert config.memory_watermark == 0.7
+    assert config.bind == "::1"
+
+
+def test_other_variables_of_the_environment_do_not_matter() -> None:
+    assert load({}, {"PORT": "1", "WARREN_UNKNOWN": "1", "warren_port": "1"}) == Config()
+
+
+def test_users_and_vhosts_come_from_the_file(elsewhere: Path) -> None:
+    stored = quick_hash("secret")
+    write(
+        elsewhere / "warren.toml",
+        f"""
+vhosts = ["/", "prod"]
+
+[[users]]
+name = "me"
+password = "secret"
+tags = ["administrator"]
+[users.permissions."/"]
+configure = "^me-"
+write = ".*"
+[users.topic_permissions."/"."amq.topic"]
+write = "^{{username}}"
+
+[[users]]
+name = "imported"
+password_hash = "{stored.value}"
+hashing_algorithm = "{stored.algorithm}"
+""",
+    )
+    config = load({}, {})
+    assert config.vhosts == ("/", "prod")
+    assert config.users == (
+        UserConfig(
+            name="me",
+            password="secret",
+            tags=frozenset({"administrator"}),
+            permissions={"/": Permissions("^me-", ".*", "")},
+            topic_permissions={("/", "amq.topic"): TopicPermissions("^{username}", ".*")},
+        ),
+        UserConfig(name="imported", password_hash=stored),
+    )
+
+
+def test_guest_is_there_unless_users_are_configured(elsewhere: Path) -> None:
+    assert load({}, {}).users == (GUEST,)
+    write(elsewhere / "warren.toml", "users = []")
+    assert load({}, {}).users == ()
+
+
+WRONG_FILES = [
+    ("not toml", "cannot read"),
+    ("colour = 'red'", "unknown setting colour"),
+    ("port = 'many'", "port = 'many': expected int"),
+    ("port = true", "port = True: expected int"),
+    ("port = 65536", "port = 65536: expected 0 to 65535"),
+    ("port = -1", "port = -1"),
+    ("heartbeat = 65536", "heartbeat"),
+    ("channel_max = 0", "channel_max"),
+    ("frame_max = 4095", "frame_max = 4095: expected 4096 to 131072"),
+    ("frame_max = 131073", "frame_max"),
+    ("max_message_bytes = 0", "max_message_bytes"),
+    ("memory_watermark = 0", "memory_watermark"),
+    ("memory_watermark = nan", "memory_watermark"),
+    ("log_level = 'loud'", "log_level = 'loud': expected debug, info, warning, error"),
+    ("vhosts = '/'", "vhosts: expected a list"),
+    ("users = 'me'", "users: expected a list"),
+    ("users = ['me']", "users: each needs a name"),
+    ("[[users]]\npassword = 'x'", "users: each needs a name"),
+    ("[[users]]\nname = 'me'\npassword_hash = '!'", "user 'me'"),
+    ("[[users]]\nname = 'me'\npassword_hash = 'AAAA'\nhashing_algorithm = 'rot13'", "unknown password hash"),
+    ("[[users]]\nname = 'me'\npermissions.'/' = {write = '['}", "not a regular expression"),
+    ("[[users]]\nname = 'me'\npermissions.'/' = {read = '.*', exec = '.*'}", "user 'me'"),
+    ("[[users]]\nname = 'me'\npermissions = 1", "user 'me'"),
+]
+
+
+@pytest.mark.parametrize(("text", "error"), WRONG_FILES)
+def test_setting_that_makes_no_sense_is_an_error_in_one_line(elsewhere: Path, text: str, error: str) -> None:
+    write(elsewhere / "warren.toml", text)
+    with pytest.raises(ConfigError) as raised:
+        load({}, {})
+    assert error in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_file_that_was_asked_for_must_be_there(elsewhere: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot read .*missing\.toml"):
+        load({"config": str(elsewhere / "missing.toml")}, {})
+
+
+@pytest.mark.parametrize("name", ["WARREN_PORT", "WARREN_MEMORY_WATERMARK"])
+def test_environment_that_makes_no_sense_is_an_error(name: str) -> None:
+    with pytest.raises(ConfigError, match="expected"):
+        load({}, {name: "much"})
+
+
+@pytest.mark.parametrize("name", ["WARREN_USERS", "WARREN_VHOSTS"])
+def test_users_and_vhosts_are_not_for_the_environment(name: str) -> None:
+    with pytest.raises(ConfigError, match="list in the configuration file"):
+        load({}, {name: "guest"})
+
+
+def test_fraction_is_no_whole_number(elsewhere: Path) -> None:
+    write(elsewhere / "warren.toml", "port = 5672.9")
+    with pytest.raises(ConfigError, match="expected int"):
+        load({}, {})
+
+
+def test_tags_must_be_a_list(elsewhere: Path) -> None:
+    write(elsewhere / "warren.toml", "[[users]]\nname = 'me'\ntags = 'administrator'")
+    with pytest.raises(ConfigError, match="tags"):
+        load({}, {})
+
+
+def test_unknown_key_of_a_user_is_an_error(elsewhere: Path) -> None:
+    write(elsewhere / "warren.toml", "[[users]]\nname = 'me'\npasword = 'secret'")
+    with pytest.raises(ConfigError, match="pasword"):
+        load({}, {})

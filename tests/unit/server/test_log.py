@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.fakes import FakeClient, FakeWorld, make_node
+from warren.amqp import methods as m
+from warren.broker import commands
+from warren.broker.events import Failure
+from warren.server import log
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    root, warren = logging.getLogger(), logging.getLogger("warren")
+    before = root.handlers[:], root.level, warren.level
+    yield
+    root.handlers[:], level, warren_level = before
+    root.setLevel(level)
+    warren.setLevel(warren_level)
+
+
+def lines(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_lines_are_json_when_nobody_watches() -> None:
+    stream = io.StringIO()
+    log.configure("info", stream)
+    log.get_logger().info("broker started", port=5672)
+    (line,) = lines(stream)
+    assert line.pop("timestamp")
+    assert line == {"event": "broker started", "level": "info", "port": 5672}
+
+
+def test_lines_are_for_people_on_a_terminal() -> None:
+    stream = Terminal()
+    log.configure("info", stream)
+    log.get_logger().info("broker started", port=5672)
+    assert "broker started" in stream.getvalue()
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(stream.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("level", "shown"),
+    [("debug", ["debug", "info", "error"]), ("info", ["info", "error"]), ("error", ["error"])],
+)
+def test_level_hides_what_is_below_it(level: str, shown: list[str]) -> None:
+    stream = io.StringIO()
+    log.configure(level, stream)
+    for each in ("debug", "info", "error"):
+        getattr(log.get_logger(), each)("something")
+    assert [line["level"] for line in lines(stream)] == shown
+
+
+def test_error_is_logged_with_its_traceback_in_one_line() -> None:
+    stream = io.StringIO()
+    log.configure("info", stream)
+    node = make_node(FakeWorld())
+    log.log_events(log.get_logger(), node.events)
+    node.events.emit(Failure("client", RuntimeError("a bug")))
+    (line,) = lines(stream)
+    assert (line["event"], line["level"], line["connection"]) == ("internal error", "error", "client")
+    assert "RuntimeError: a bug" in str(line["exception"])
+
+
+def test_what_happens_is_logged_with_its_fields() -> None:
+    stream = io.StringIO()
+    log.configure("info", stream)
+    node = make_node(FakeWorld())
+    log.log_events(log.get_logger(), node.events)
+    client = FakeClient(node).open()
+    client.connection.lost()
+    shown = [{name: value for name, value in line.items() if name != "timestamp"} for line in lines(stream)]
+    assert shown == [
+        {
+            "event": "connection opened",
+            "level": "info",
+            "connection": "client",
+            "user": "guest",
+            "vhost": "/",
+        },
+        {
+            "event": "connection closed",
+            "level": "info",
+            "connection": "client",
+            "reason": "client unexpectedly closed the connection",
+        },
+    ]
+
+
+def test_every_logged_event_can_be_written() -> None:
+    """No event has a field that the logging module keeps for itself."""
+    stream = io.StringIO()
+    log.configure("debug", stream)
+    world = FakeWorld()
+    node = make_node(world)
+    log.log_events(log.get_logger(), node.events)
+    client = FakeClient(node).open()
+    client.send(m.ChannelOpen(), 2)
+    client.send(m.ChannelClose(reply_code=200), 2)
+    client.frames()
+    client.declare("q")
+    client.declare_exchange("e")
+    client.publish("", "q", b"x")
+    node.raise_alarm("memory")
+    node.clear_alarm("memory")
+    node.execute(commands.AddVhost(name="v"))
+    node.execute(commands.DeleteQueue(vhost="/", name="q"))
+    node.execute(commands.DeleteExchange(vhost="/", name="e"))
+    node.execute(commands.DeleteUser(name="guest"))
+    other = FakeClient(node)
+    other.greet()
+    other.authenticate("guest")
+    client.connection.lost()
+    assert not world.errors
+    texts = {text for _, text in log.WHAT_TO_LOG.values()}
+    assert texts == {line["event"] for line in lines(stream)}
+
+
+def test_passwords_and_messages_are_not_logged() -> None:
+    stream = io.StringIO()
+    log.configure("debug", stream)
+    world = FakeWorld()
+    node = make_node(world)
+    log.log_events(log.get_logger(), node.events)
+    client = FakeClient(node)
+    client.greet()
+    client.authenticate("guest", "my-password")
+    world.run_threads()
+    FakeClient(node).open().publish("amq.fanout", "k", b"my-message")
+    assert "authentication failed" in stream.getvalue()
+    assert "my-" not in stream.getvalue()

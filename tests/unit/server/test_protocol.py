@@ -1,0 +1,121 @@
+"""The socket's side of a connection, with a transport made by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from tests.support.fakes import FakeWorld, make_node
+from warren.amqp.reader import ReadBuffer
+from warren.server.protocol import LINGER_SECONDS_MAX, AmqpProtocol
+
+GREETING = b"AMQP\0\0\x09\x01"
+
+
+class FakeTransport:
+    def __init__(self, peer: tuple[str, int] | None = ("127.0.0.1", 40_000)) -> None:
+        self.peer = peer
+        self.written: list[bytes] = []
+        self.unsent = 0
+        self.is_paused = self.is_aborted = self.was_closed = False
+
+    def get_extra_info(self, name: str) -> object:
+        return self.peer if name == "peername" else ("127.0.0.1", 5672)
+
+    def set_write_buffer_limits(self, high: int, low: int) -> None:
+        self.limits = (high, low)
+
+    def is_closing(self) -> bool:
+        return self.was_closed
+
+    def write(self, data: bytes) -> None:
+        self.written.append(bytes(data))
+
+    def writelines(self, chunks: list[bytes]) -> None:
+        self.written.append(b"".join(chunks))
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
+
+    def close(self) -> None:
+        self.was_closed = True
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+def connected(world: FakeWorld, transport: FakeTransport) -> AmqpProtocol:
+    protocol = AmqpProtocol(make_node(world), ReadBuffer(), 0)
+    protocol.connection_made(cast("asyncio.Transport", transport))
+    return protocol
+
+
+def receive(protocol: AmqpProtocol, data: bytes) -> None:
+    protocol.get_buffer(-1)[: len(data)] = data
+    protocol.buffer_updated(len(data))
+
+
+@pytest.mark.parametrize(
+    ("peer", "is_loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("192.0.2.1", False),
+        ("2001:db8::1", False),
+        ("fe80::1%eth0", False),
+    ],
+)
+def test_peer_on_this_machine_is_recognised(peer: str, is_loopback: bool) -> None:
+    protocol = connected(FakeWorld(), FakeTransport((peer, 1)))
+    assert protocol.connection.is_loopback is is_loopback
+    assert protocol.connection.name == f"{peer}:1 -> 127.0.0.1:5672"
+
+
+def test_bytes_go_both_ways() -> None:
+    transport = FakeTransport()
+    protocol = connected(FakeWorld(), transport)
+    receive(protocol, GREETING[:3])
+    assert not transport.written
+    receive(protocol, GREETING[3:])
+    assert transport.written[0][7:11] == b"\x00\x0a\x00\x0a"
+
+
+def test_nothing_is_written_to_a_transport_that_closes() -> None:
+    transport = FakeTransport()
+    protocol = connected(FakeWorld(), transport)
+    transport.was_closed = True
+    receive(protocol, GREETING)
+    assert not transport.written
+
+
+def test_lost_socket_is_a_lost_connection() -> None:
+    protocol = connected(FakeWorld(), FakeTransport())
+    node = protocol.node
+    protocol.connection_lost(None)
+    assert not node.connections
+
+
+def test_closed_connection_lingers_for_what_is_unsent_but_not_for_ever() -> None:
+    world, transport = FakeWorld(), FakeTransport()
+    protocol = connected(world, transport)
+    transport.unsent = 1
+    protocol.connection.drop("test")
+    assert transport.was_closed
+    assert not transport.is_aborted
+    world.advance(LINGER_SECONDS_MAX)
+    assert transport.is_aborted
+
+
+def test_peer_that_is_gone_before_it_is_accepted_does_no_harm() -> None:
+    protocol = connected(FakeWorld(), FakeTransport(None))
+    protocol.connection_lost(None)
+    assert not protocol.node.connections
