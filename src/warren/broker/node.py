@@ -58,7 +58,7 @@ class Node:
         self.events = Events(world.report)
         self.vhosts: dict[str, Vhost] = {}
         self.users: dict[str, User] = {}
-        self.passwords = VerifiedPasswords(world.random_bytes(32))
+        self.passwords = VerifiedPasswords(world.random_bytes(32), world.in_thread)
         self.connections: set[Connection] = set()
         self.on_last_connection: Callable[[], None] | None = None
         self.touched_queues: list[Queue] = []

@@ -2,7 +2,8 @@
 
 Hashing is slow by intention, so it is done in a thread. A connection opened with a password that was
 verified a moment ago need not wait for it again: `VerifiedPasswords` remembers a keyed digest of what
-was right, under a key that only this process knows.
+was right, under a key that only this process knows. Of many who bring the same one at once, as all clients
+do after a restart, one is verified and the others wait for that.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import base64
 import hashlib
 import hmac
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 SCRYPT_COST, SCRYPT_BLOCK, SCRYPT_PARALLEL = 2**14, 8, 1
 SALT_BYTES = 16
@@ -23,6 +26,7 @@ RABBIT_ALGORITHMS = {
     "rabbit_password_hashing_md5": "md5",
 }
 SCRYPT = "scrypt"
+InThread: TypeAlias = Callable[[Callable[[], bool], Callable[[bool], None]], None]
 
 
 @dataclass(frozen=True)
@@ -61,13 +65,31 @@ def _scrypt(password: bytes, salt: bytes) -> bytes:
 class VerifiedPasswords:
     """Passwords that were right lately, as keyed digests; changing a user's hash forgets them by itself."""
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, in_thread: InThread) -> None:
         self.key = key
+        self.in_thread = in_thread
         self.digests: OrderedDict[tuple[str, PasswordHash], bytes] = OrderedDict()
+        self.waiting: dict[tuple[str, PasswordHash, bytes], list[Callable[[bool], None]]] = {}
 
     def knows(self, user: str, stored: PasswordHash, password: bytes) -> bool:
         digest = self.digests.get((user, stored))
         return digest is not None and hmac.compare_digest(digest, self._digest(password))
+
+    def verify(self, user: str, stored: PasswordHash, password: bytes, done: Callable[[bool], None]) -> None:
+        """Find out in a thread, and then call back."""
+        attempt = (user, stored, self._digest(password))
+        if attempt in self.waiting:
+            self.waiting[attempt].append(done)
+            return
+        self.waiting[attempt] = [done]
+
+        def finish(right: bool) -> None:
+            if right:
+                self.remember(user, stored, password)
+            for callback in self.waiting.pop(attempt):
+                callback(right)
+
+        self.in_thread(lambda: stored.verify(password), finish)
 
     def remember(self, user: str, stored: PasswordHash, password: bytes) -> None:
         self.digests[user, stored] = self._digest(password)

@@ -63,13 +63,17 @@ class Vhost:
         self.events.emit(ExchangeCreated(self.name, exchange.name, exchange.type))
 
     def remove_exchange(self, exchange: Exchange) -> None:
-        if self.exchanges.pop(exchange.name, None) is None:
-            return
-        del self.exchanges_by_wire_name[encode_name(exchange.name)]
-        for binding in [*exchange.bindings.values(), *exchange.incoming]:
+        for binding in self._forget_exchange(exchange):
             self.unbind(binding)
+
+    def _forget_exchange(self, exchange: Exchange) -> list[Binding]:
+        """Take it out; the bindings that have to go with it."""
+        if self.exchanges.pop(exchange.name, None) is None:
+            return []
+        del self.exchanges_by_wire_name[encode_name(exchange.name)]
         self._bindings_changed()
         self.events.emit(ExchangeDeleted(self.name, exchange.name))
+        return [*exchange.bindings.values(), *exchange.incoming]
 
     # --- queues ---
 
@@ -113,16 +117,17 @@ class Vhost:
             self.events.emit(BindingCreated(self.name, source.name, destination.name, routing_key))
 
     def unbind(self, binding: Binding) -> None:
-        """Remove it if it is there; an auto-delete exchange goes with its last binding."""
-        source = binding.source
-        if source.remove(binding.identity) is None:
-            return
-        self._bindings_changed()
-        self.events.emit(
-            BindingDeleted(self.name, source.name, binding.destination.name, binding.routing_key)
-        )
-        if source.auto_delete and not source.bindings:
-            self.remove_exchange(source)
+        """Remove it if it is there. An auto-delete exchange goes with its last binding, and so on."""
+        pending = [binding]
+        while pending:
+            this = pending.pop()
+            source = this.source
+            if source.remove(this.identity) is None:
+                continue
+            self._bindings_changed()
+            self.events.emit(BindingDeleted(self.name, source.name, this.destination.name, this.routing_key))
+            if source.auto_delete and not source.bindings:
+                pending += self._forget_exchange(source)
 
     def _bindings_changed(self) -> None:
         self.bindings_version += 1

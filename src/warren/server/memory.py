@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 
@@ -23,6 +24,13 @@ def total_bytes() -> int:
     return machine
 
 
+def give_back_free_memory() -> None:
+    """Have the C library return what it keeps of freed memory, if it is one that can."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 class MemoryAlarm:
     """Raised above the watermark, cleared below it."""
 
@@ -30,4 +38,7 @@ class MemoryAlarm:
         self.limit_bytes = limit_bytes
 
     def is_exceeded(self) -> bool:
+        if resident_bytes() <= self.limit_bytes:
+            return False
+        give_back_free_memory()  # else memory that is free, but kept, would block publishers for ever
         return resident_bytes() > self.limit_bytes

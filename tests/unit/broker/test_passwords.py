@@ -67,7 +67,7 @@ def test_empty_hash_verifies_no_password() -> None:
 
 
 def test_verified_password_is_known_until_the_hash_changes() -> None:
-    verified, stored = VerifiedPasswords(b"key"), GOLDEN[0]
+    verified, stored = VerifiedPasswords(b"key", FakeWorld().in_thread), GOLDEN[0]
     assert not verified.knows("me", stored, b"password")
     verified.remember("me", stored, b"password")
     assert verified.knows("me", stored, b"password")
@@ -77,14 +77,14 @@ def test_verified_password_is_known_until_the_hash_changes() -> None:
 
 
 def test_passwords_are_not_kept_in_clear() -> None:
-    verified = VerifiedPasswords(b"key")
+    verified = VerifiedPasswords(b"key", FakeWorld().in_thread)
     verified.remember("me", GOLDEN[0], b"password")
     assert b"password" not in b"".join(verified.digests.values())
 
 
 def test_verified_passwords_are_bounded_and_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passwords, "REMEMBERED_MAX", 2)
-    verified = VerifiedPasswords(b"key")
+    verified = VerifiedPasswords(b"key", FakeWorld().in_thread)
     for user in ("a", "b", "c"):
         verified.remember(user, GOLDEN[0], b"password")
     assert [user for user in "abc" if verified.knows(user, GOLDEN[0], b"password")] == ["b", "c"]

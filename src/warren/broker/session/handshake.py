@@ -115,7 +115,6 @@ def verify(connection: Connection, mechanism: str, stored: PasswordHash, passwor
         if connection.state is not State.AUTHENTICATING:
             return
         if right:
-            connection.node.passwords.remember(connection.user_name, stored, password)
             accept(connection)
         else:
             refuse(connection, mechanism, "wrong password")
@@ -123,7 +122,7 @@ def verify(connection: Connection, mechanism: str, stored: PasswordHash, passwor
         connection.resume()
         connection.node.end_turn()
 
-    connection.node.world.in_thread(lambda: stored.verify(password), done)
+    connection.node.passwords.verify(connection.user_name, stored, password, done)
 
 
 def refuse(connection: Connection, mechanism: str, reason: str) -> None:
