@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from warren.amqp.table import Table
 from warren.broker.access import Permissions, TopicPermissions, User
-from warren.broker.binding import Binding, Destination
+from warren.broker.binding import Binding
 from warren.broker.events import UserChanged
 from warren.broker.passwords import PasswordHash
 
 if TYPE_CHECKING:
     from warren.broker.node import Node
     from warren.broker.session.connection import Connection
+    from warren.broker.vhost import Vhost
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +93,9 @@ class DeleteQueue:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bind:
+class BindingCommand:
+    """Which binding it is about."""
+
     vhost: str
     source: str
     destination: str
@@ -101,14 +104,12 @@ class Bind:
     arguments: Table = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unbind:
-    vhost: str
-    source: str
-    destination: str
-    to_queue: bool
-    routing_key: str = ""
-    arguments: Table = field(default_factory=dict)
+class Bind(BindingCommand):
+    """Make it, if it is not there."""
+
+
+class Unbind(BindingCommand):
+    """Remove it, if it is there."""
 
 
 Command: TypeAlias = (
@@ -156,16 +157,7 @@ def _set_topic_permissions(node: Node, command: SetTopicPermissions) -> None:
 def _declare_exchange(node: Node, command: DeclareExchange) -> None:
     vhost = node.vhosts[command.vhost]
     if command.name not in vhost.exchanges:
-        vhost.add_exchange(
-            node.make_exchange(
-                command.name,
-                command.type,
-                durable=command.durable,
-                auto_delete=command.auto_delete,
-                internal=command.internal,
-                arguments=command.arguments,
-            )
-        )
+        vhost.add_exchange(node.make_exchange(command))
 
 
 def _delete_exchange(node: Node, command: DeleteExchange) -> None:
@@ -178,16 +170,7 @@ def _delete_exchange(node: Node, command: DeleteExchange) -> None:
 def _declare_queue(node: Node, command: DeclareQueue) -> None:
     vhost = node.vhosts[command.vhost]
     if command.name not in vhost.queues:
-        vhost.add_queue(
-            node.make_queue(
-                command.name,
-                command.vhost,
-                durable=command.durable,
-                auto_delete=command.auto_delete,
-                owner=command.owner,
-                arguments=command.arguments,
-            )
-        )
+        vhost.add_queue(node.make_queue(command))
 
 
 def _delete_queue(node: Node, command: DeleteQueue) -> None:
@@ -197,23 +180,20 @@ def _delete_queue(node: Node, command: DeleteQueue) -> None:
         vhost.remove_queue(queue)
 
 
-def _destination(node: Node, command: Bind | Unbind) -> Destination:
-    vhost = node.vhosts[command.vhost]
-    if command.to_queue:
-        return vhost.find_queue(command.destination)
-    return vhost.find_exchange(command.destination)
+def _binding(vhost: Vhost, command: BindingCommand) -> Binding:
+    source = vhost.find_exchange(command.source)
+    find = vhost.find_queue if command.to_queue else vhost.find_exchange
+    return Binding(source, find(command.destination), command.routing_key, command.arguments)
 
 
 def _bind(node: Node, command: Bind) -> None:
     vhost = node.vhosts[command.vhost]
-    source = vhost.find_exchange(command.source)
-    vhost.bind(source, _destination(node, command), command.routing_key, command.arguments)
+    vhost.bind(_binding(vhost, command))
 
 
 def _unbind(node: Node, command: Unbind) -> None:
     vhost = node.vhosts[command.vhost]
-    source = vhost.find_exchange(command.source)
-    vhost.unbind(Binding(source, _destination(node, command), command.routing_key, command.arguments))
+    vhost.unbind(_binding(vhost, command))
 
 
 _APPLY: dict[type[Command], Callable[[Node, Any], None]] = {

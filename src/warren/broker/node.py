@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from warren.amqp.errors import CommandInvalid
-from warren.amqp.table import Table
 from warren.amqp.writer import Output
 from warren.broker.access import User
-from warren.broker.commands import Command, apply
+from warren.broker.commands import Command, DeclareExchange, DeclareQueue, apply
 from warren.broker.events import AlarmCleared, AlarmRaised, Events, VhostCreated
 from warren.broker.exchange.exchange import Exchange, Router
 from warren.broker.flow import QueueFlow, Timers
@@ -95,53 +94,35 @@ class Node:
         vhost = Vhost(name, self.events)
         vhost.add_exchange(default_exchange())
         for exchange, kind in PREDECLARED.items():
-            vhost.add_exchange(self.make_exchange(exchange, kind))
+            vhost.add_exchange(self.make_exchange(DeclareExchange(vhost=name, name=exchange, type=kind)))
         self.vhosts[name] = vhost
         self.events.emit(VhostCreated(name))
 
-    def make_exchange(
-        self,
-        name: str,
-        kind: str,
-        *,
-        durable: bool = True,
-        auto_delete: bool = False,
-        internal: bool = False,
-        arguments: Table | None = None,
-    ) -> Exchange:
-        router = self.exchange_types.get(kind)
+    def make_exchange(self, wanted: DeclareExchange) -> Exchange:
+        router = self.exchange_types.get(wanted.type)
         if router is None:
-            raise CommandInvalid(f"unknown exchange type '{kind}'")
+            raise CommandInvalid(f"unknown exchange type '{wanted.type}'")
         return Exchange(
-            name,
-            kind,
-            router(arguments or {}),
-            durable=durable,
-            auto_delete=auto_delete,
-            internal=internal,
-            arguments=arguments,
+            wanted.name,
+            wanted.type,
+            router(wanted.arguments),
+            durable=wanted.durable,
+            auto_delete=wanted.auto_delete,
+            internal=wanted.internal,
+            arguments=wanted.arguments,
         )
 
-    def make_queue(
-        self,
-        name: str,
-        vhost: str,
-        *,
-        durable: bool = False,
-        auto_delete: bool = False,
-        owner: Connection | None = None,
-        arguments: Table | None = None,
-    ) -> Queue:
+    def make_queue(self, wanted: DeclareQueue) -> Queue:
         return Queue(
-            name,
-            vhost,
+            wanted.name,
+            wanted.vhost,
             self.events,
             self.touched_queues,
             QueueFlow(self.world),
-            durable=durable,
-            auto_delete=auto_delete,
-            owner=owner,
-            arguments=arguments,
+            durable=wanted.durable,
+            auto_delete=wanted.auto_delete,
+            owner=wanted.owner,
+            arguments=wanted.arguments,
         )
 
     # --- connections ---

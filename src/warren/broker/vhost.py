@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from warren.amqp.errors import NotFound
 from warren.amqp.properties import BasicProperties
-from warren.amqp.table import Table, encode_name
+from warren.amqp.table import encode_name
 from warren.broker.binding import Binding, Destination
 from warren.broker.events import (
     BindingCreated,
@@ -110,11 +110,13 @@ class Vhost:
 
     # --- bindings ---
 
-    def bind(self, source: Exchange, destination: Destination, routing_key: str, arguments: Table) -> None:
-        binding = Binding(source, destination, routing_key, arguments)
+    def bind(self, binding: Binding) -> None:
+        source = binding.source
         if source.add(binding):
             self._bindings_changed()
-            self.events.emit(BindingCreated(self.name, source.name, destination.name, routing_key))
+            self.events.emit(
+                BindingCreated(self.name, source.name, binding.destination.name, binding.routing_key)
+            )
 
     def unbind(self, binding: Binding) -> None:
         """Remove it if it is there. An auto-delete exchange goes with its last binding, and so on."""

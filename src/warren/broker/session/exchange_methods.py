@@ -114,10 +114,11 @@ def check_binding(channel: Channel, method: ExchangeBind | ExchangeUnbind) -> No
         access.check_topic(Permission.READ, method.source, method.routing_key)
 
 
-def bind(channel: Channel, method: ExchangeBind) -> None:
-    check_binding(channel, method)
+def change_binding(
+    channel: Channel, change: type[commands.Bind | commands.Unbind], method: ExchangeBind | ExchangeUnbind
+) -> None:
     channel.connection.node.execute(
-        commands.Bind(
+        change(
             vhost=channel.vhost.name,
             source=method.source,
             destination=method.destination,
@@ -126,6 +127,11 @@ def bind(channel: Channel, method: ExchangeBind) -> None:
             arguments=method.arguments,
         )
     )
+
+
+def bind(channel: Channel, method: ExchangeBind) -> None:
+    check_binding(channel, method)
+    change_binding(channel, commands.Bind, method)
     if not method.no_wait:
         channel.reply(ExchangeBindOk())
 
@@ -133,16 +139,7 @@ def bind(channel: Channel, method: ExchangeBind) -> None:
 def unbind(channel: Channel, method: ExchangeUnbind) -> None:
     check_binding(channel, method)
     if {method.source, method.destination} <= channel.vhost.exchanges.keys():
-        channel.connection.node.execute(
-            commands.Unbind(
-                vhost=channel.vhost.name,
-                source=method.source,
-                destination=method.destination,
-                to_queue=False,
-                routing_key=method.routing_key,
-                arguments=method.arguments,
-            )
-        )
+        change_binding(channel, commands.Unbind, method)
     if not method.no_wait:
         channel.reply(ExchangeUnbindOk())
 

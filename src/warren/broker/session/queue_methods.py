@@ -156,20 +156,26 @@ def check_binding(channel: Channel, method: QueueBind | QueueUnbind, queue: str)
         access.check_topic(Permission.READ, method.exchange, method.routing_key)
 
 
-def bind(channel: Channel, method: QueueBind) -> None:
-    name = queue_name(channel, method.queue)
-    check_binding(channel, method, name)
-    usable_queue(channel, name)
+def change_binding(
+    channel: Channel, change: type[commands.Bind | commands.Unbind], method: QueueBind | QueueUnbind
+) -> None:
     channel.connection.node.execute(
-        commands.Bind(
+        change(
             vhost=channel.vhost.name,
             source=method.exchange,
-            destination=name,
+            destination=queue_name(channel, method.queue),
             to_queue=True,
             routing_key=binding_key(channel, method),
             arguments=method.arguments,
         )
     )
+
+
+def bind(channel: Channel, method: QueueBind) -> None:
+    name = queue_name(channel, method.queue)
+    check_binding(channel, method, name)
+    usable_queue(channel, name)
+    change_binding(channel, commands.Bind, method)
     if not method.no_wait:
         channel.reply(QueueBindOk())
 
@@ -180,16 +186,7 @@ def unbind(channel: Channel, method: QueueUnbind) -> None:
     if name in channel.vhost.queues:
         usable_queue(channel, name)
         if method.exchange in channel.vhost.exchanges:
-            channel.connection.node.execute(
-                commands.Unbind(
-                    vhost=channel.vhost.name,
-                    source=method.exchange,
-                    destination=name,
-                    to_queue=True,
-                    routing_key=binding_key(channel, method),
-                    arguments=method.arguments,
-                )
-            )
+            change_binding(channel, commands.Unbind, method)
     channel.reply(QueueUnbindOk())
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from warren.amqp.errors import PreconditionFailed
 from warren.amqp.properties import decode_properties
+from warren.broker.commands import DeclareQueue
 from warren.broker.consumer import Consumer
 
 if TYPE_CHECKING:
@@ -40,7 +41,12 @@ def open_reply_queue(channel: Channel, *, no_ack: bool) -> Queue:
     node = channel.connection.node
     token = base64.urlsafe_b64encode(node.world.random_bytes(NAME_BYTES)).decode()
     queue = node.make_queue(
-        f"{PSEUDO_QUEUE}.{token}", channel.vhost.name, auto_delete=True, owner=channel.connection
+        DeclareQueue(
+            vhost=channel.vhost.name,
+            name=f"{PSEUDO_QUEUE}.{token}",
+            auto_delete=True,
+            owner=channel.connection,
+        )
     )
     channel.vhost.reply_queues[queue.name] = queue
     channel.vhost.version.bump()
