@@ -159,19 +159,17 @@ def test_unsubscribed_callback_hears_nothing_more(run: Callable[[Scenario], None
     run(scenario)
 
 
-def test_end_of_the_broker_closes_its_connections_with_320(
-    run: Callable[[Scenario], None],
-) -> None:
-    closed: list[BaseException | None] = []
-
+def test_end_of_the_broker_closes_its_connections_with_320(run: Callable[[Scenario], None]) -> None:
     async def scenario(broker: warren.Broker) -> None:
         connection = await aio_pika.connect(broker.url)
-        connection.close_callbacks.add(lambda _connection, error: closed.append(error))
+        closed: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+        connection.close_callbacks.add(lambda _connection, error: closed.set_result(error))
+        await broker.stop()
+        error = await asyncio.wait_for(closed, WAIT_SECONDS_MAX)
+        assert isinstance(error, ConnectionClosed)
+        assert "CONNECTION_FORCED" in str(error)
 
     run(scenario)
-    (error,) = closed
-    assert isinstance(error, ConnectionClosed)
-    assert "CONNECTION_FORCED" in str(error)
 
 
 def test_two_brokers_live_side_by_side(tmp_path: Path) -> None:
