@@ -26,6 +26,11 @@ def ready_count(channel: BlockingChannel, queue: str) -> int:
     return count
 
 
+def hold(channel: BlockingChannel, queue: str, count: int) -> list[int]:
+    """Take so many without acknowledging them; gives their delivery tags."""
+    return [channel.basic_get(queue)[0].delivery_tag for _ in range(count)]
+
+
 def drain(channel: BlockingChannel, queue: str) -> list[tuple[bytes, bool]]:
     """Take all that is ready, as pairs of body and redelivered."""
     taken = []

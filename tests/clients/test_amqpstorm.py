@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,8 +15,6 @@ from tests.clients.conftest import LARGE_BODY, serve_until
 from tests.support.process import Address
 
 Act = Callable[[Channel, str], object]
-
-LOOK_SECONDS = 0.01
 
 
 def connect(broker: Address, **options: Any) -> Connection:
@@ -34,6 +31,12 @@ def connection(broker: Address) -> Iterator[Connection]:
 
 @pytest.fixture
 def channel(connection: Connection) -> Channel:
+    return connection.channel()
+
+
+@pytest.fixture
+def other(connection: Connection) -> Channel:
+    """Another channel of the same connection."""
     return connection.channel()
 
 
@@ -73,17 +76,17 @@ def drain(channel: Channel, queue: str) -> list[tuple[Any, bool | None]]:
 def run(channel: Channel, name: str, act: Act) -> None:
     """Do it, and if it has no answer of its own, wait for the error to come.
 
-    AMQPStorm reads in a thread that offers nothing to wait for. A request instead could cross the broker's
-    close and reach it on a channel that is closed by then, for which it closes the connection.
+    A request instead could cross the broker's close and reach it on a channel that is closed by then, for
+    which it closes the connection. So this waits for messages, which ends without a word if it was the
+    connection that failed.
     """
-    act(channel, name)
-    idle = threading.Event()
 
-    def look() -> None:
+    def wait() -> None:
+        list(channel.build_inbound_messages(break_on_empty=True, empty_timeout=None))
         channel.check_for_errors()
-        idle.wait(LOOK_SECONDS)
 
-    serve_until(look, lambda: False)
+    act(channel, name)
+    serve_until(wait, lambda: False)
 
 
 def reply_code(channel: Channel, name: str, act: Act) -> int | None:
@@ -316,12 +319,11 @@ def test_unknown_vhost_closes_the_connection_with_530(broker: Address, name: str
 
 
 def test_error_on_one_channel_leaves_consumers_on_others_alone(
-    connection: Connection, channel: Channel, queue: str
+    connection: Connection, channel: Channel, other: Channel, queue: str
 ) -> None:
     got: list[Any] = []
     channel.basic.consume(lambda message: got.append(message.body), queue, no_ack=True)
-    failing = connection.channel()
-    assert reply_code(failing, f"{queue}-no", lambda c, q: c.basic.get(q)) == 404
+    assert reply_code(other, f"{queue}-no", lambda c, q: c.basic.get(q)) == 404
     publish(connection.channel(), queue, "goes on")
     serve_until(channel.process_data_events, lambda: got == ["goes on"])
 
@@ -372,11 +374,8 @@ def test_rollback_drops_publishes_and_the_next_transaction_starts_empty(channel:
     assert drain(channel, queue) == [("kept", False)]
 
 
-def test_rollback_takes_back_acks_and_requeues_nothing(
-    connection: Connection, channel: Channel, queue: str
-) -> None:
+def test_rollback_takes_back_acks_and_requeues_nothing(channel: Channel, other: Channel, queue: str) -> None:
     publish(channel, queue, "again")
-    other = connection.channel()
     other.tx.select()
     take(other, queue).ack()
     other.tx.rollback()
@@ -385,11 +384,8 @@ def test_rollback_takes_back_acks_and_requeues_nothing(
     assert drain(channel, queue) == [("again", True)]
 
 
-def test_ack_in_a_transaction_counts_from_its_commit(
-    connection: Connection, channel: Channel, queue: str
-) -> None:
+def test_ack_in_a_transaction_counts_from_its_commit(channel: Channel, other: Channel, queue: str) -> None:
     publish(channel, queue, "done")
-    other = connection.channel()
     other.tx.select()
     take(other, queue).ack()
     other.tx.commit()

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import kombu.pools
 import pytest
 from celery import chain, group
 
@@ -74,7 +75,9 @@ def queue(broker: Address) -> Iterator[str]:
     with tasks.app.connection_for_write() as connection:
         connection.default_channel.queue_delete(name)
         connection.default_channel.exchange_delete(name)
+    tasks.app.backend.result_consumer.stop()
     tasks.app.close()
+    kombu.pools.reset()  # type: ignore[no-untyped-call]  # kombu has types in part only
 
 
 @pytest.fixture(scope="module")

@@ -293,6 +293,7 @@ def test_pools_hand_out_connections_and_producers_that_work(broker: Address, nam
         assert inbox.payloads == ["pooled"]
     pool.force_close_all()
     producers.force_close_all()
+    library.pools.reset()  # the connections of the producers
 
 
 class Doubler(kombu.mixins.ConsumerProducerMixin):

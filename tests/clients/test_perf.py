@@ -58,14 +58,14 @@ def queue_exists(broker: Address, name: str) -> bool:
     ],
 )
 def test_throughput_publishes_and_consumes(broker: Address, words: str) -> None:
-    result = measured(broker, f"throughput --seconds 1 --warmup 0 {words}")
+    result = measured(broker, f"throughput --seconds 0.3 --warmup 0 {words}")
     assert result["published"] > 0
     assert result["consumed"] > 0
     assert result["confirmed"] == 0
 
 
 def test_confirms_are_counted_and_keep_to_the_window(broker: Address) -> None:
-    words = "throughput --seconds 1 --warmup 0 --durable --persistent --confirm 20 --consumers 0"
+    words = "throughput --seconds 0.3 --warmup 0 --durable --persistent --confirm 20 --consumers 0"
     result = measured(broker, words)
     assert result["confirmed"] > 0
     assert 0 <= result["published"] - result["confirmed"] <= 20
@@ -73,12 +73,12 @@ def test_confirms_are_counted_and_keep_to_the_window(broker: Address) -> None:
 
 
 def test_a_rate_is_not_exceeded(broker: Address) -> None:
-    result = measured(broker, "throughput --seconds 1 --warmup 0 --rate 100 --publishers 2")
+    result = measured(broker, "throughput --seconds 0.3 --warmup 0 --rate 100 --publishers 2")
     assert result["published"] <= 100 * result["seconds"] + 2
 
 
 def test_latency_gives_percentiles_in_order(broker: Address) -> None:
-    latency = measured(broker, "latency --seconds 1 --warmup 0 --rate 200")["latency_us"]
+    latency = measured(broker, "latency --seconds 0.3 --warmup 0 --rate 200")["latency_us"]
     assert 0 < latency["p50"] <= latency["p95"] <= latency["p99"] <= latency["max"]
 
 
@@ -89,11 +89,11 @@ def test_connections_are_opened_and_held(broker: Address) -> None:
 
 @pytest.mark.parametrize("of", ["connections", "channels", "queues", "bindings"])
 def test_churn_makes_and_unmakes(broker: Address, of: str) -> None:
-    assert measured(broker, f"churn {of} --seconds 1 --parallel 2")["operations"] > 0
+    assert measured(broker, f"churn {of} --seconds 0.3 --parallel 2")["operations"] > 0
 
 
 def test_without_json_there_is_a_table(broker: Address) -> None:
-    done = perf(broker, "churn channels --seconds 1")
+    done = perf(broker, "churn channels --seconds 0.3")
     assert [line.split("  ")[0] for line in done.stdout.splitlines()] == [
         "channels made and unmade",
         "rate",
@@ -102,7 +102,7 @@ def test_without_json_there_is_a_table(broker: Address) -> None:
 
 
 def test_a_queue_the_run_made_is_deleted(broker: Address, name: str) -> None:
-    assert measured(broker, f"throughput --seconds 1 --warmup 0 --queue {name}")["consumed"] > 0
+    assert measured(broker, f"throughput --seconds 0.3 --warmup 0 --queue {name}")["consumed"] > 0
     assert not queue_exists(broker, name)
 
 
@@ -110,7 +110,7 @@ def test_a_queue_that_was_there_is_left_alone(broker: Address, name: str) -> Non
     with pika.BlockingConnection(pika.URLParameters(broker.url())) as connection:
         channel = connection.channel()
         channel.queue_declare(name)
-        measured(broker, f"throughput --seconds 1 --warmup 0 --queue {name}")
+        measured(broker, f"throughput --seconds 0.3 --warmup 0 --queue {name}")
         assert queue_exists(broker, name)
         channel.queue_delete(name)
 
@@ -147,7 +147,7 @@ def test_a_refused_login_is_one_line_and_exit_code_1(broker: Address) -> None:
 
 
 def test_a_missing_exchange_is_one_line_and_exit_code_1(broker: Address, name: str) -> None:
-    done = perf(broker, f"throughput --seconds 1 --exchange {name} --queue {name}")
+    done = perf(broker, f"throughput --seconds 0.3 --exchange {name} --queue {name}")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("warren perf: the broker closed the channel: 404 NOT_FOUND")
     assert not queue_exists(broker, name)

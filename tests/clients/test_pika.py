@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 from pika import BasicProperties, BlockingConnection
 from pika.adapters.blocking_connection import BlockingChannel
-from pika.exceptions import (
-    UnroutableError,
-)
+from pika.exceptions import UnroutableError
 
 from tests.clients.conftest import LARGE_BODY, WAIT_SECONDS_MAX, serve_until
-from tests.clients.pika_client import Inbox, connect, drain, publish, ready_count
+from tests.clients.pika_client import Inbox, connect, drain, hold, publish, ready_count
 from tests.support.process import Address
 
 
@@ -27,6 +25,12 @@ def connection(broker: Address) -> Iterator[BlockingConnection]:
 
 @pytest.fixture
 def channel(connection: BlockingConnection) -> BlockingChannel:
+    return connection.channel()
+
+
+@pytest.fixture
+def other(connection: BlockingConnection) -> BlockingChannel:
+    """Another channel of the same connection."""
     return connection.channel()
 
 
@@ -108,10 +112,9 @@ def test_deleting_what_is_not_there_is_no_error(channel: BlockingChannel, name: 
 
 
 def test_acknowledged_message_does_not_come_back(
-    connection: BlockingConnection, channel: BlockingChannel, queue: str
+    channel: BlockingChannel, other: BlockingChannel, queue: str
 ) -> None:
     publish(channel, queue, b"done", b"open")
-    other = connection.channel()
     other.basic_ack(other.basic_get(queue)[0].delivery_tag)
     other.basic_get(queue)
     other.close()
@@ -119,23 +122,20 @@ def test_acknowledged_message_does_not_come_back(
 
 
 def test_ack_multiple_covers_all_up_to_its_tag(
-    connection: BlockingConnection, channel: BlockingChannel, queue: str
+    channel: BlockingChannel, other: BlockingChannel, queue: str
 ) -> None:
     publish(channel, queue, b"1", b"2", b"3", b"4")
-    other = connection.channel()
-    tags = [other.basic_get(queue)[0].delivery_tag for _ in range(4)]
+    tags = hold(other, queue, 4)
     other.basic_ack(tags[2], multiple=True)
     other.close()
     assert drain(channel, queue) == [(b"4", True)]
 
 
 def test_ack_multiple_of_tag_zero_covers_all_outstanding(
-    connection: BlockingConnection, channel: BlockingChannel, queue: str
+    channel: BlockingChannel, other: BlockingChannel, queue: str
 ) -> None:
     publish(channel, queue, b"1", b"2", b"3")
-    other = connection.channel()
-    for _ in range(2):
-        other.basic_get(queue)
+    hold(other, queue, 2)
     other.basic_ack(0, multiple=True)
     other.close()
     assert drain(channel, queue) == [(b"3", False)]
@@ -145,7 +145,7 @@ def test_requeued_messages_come_back_at_their_places_and_are_marked_redelivered(
     channel: BlockingChannel, queue: str
 ) -> None:
     publish(channel, queue, b"1", b"2", b"3", b"4")
-    tags = [channel.basic_get(queue)[0].delivery_tag for _ in range(3)]
+    tags = hold(channel, queue, 3)
     channel.basic_reject(tags[1], requeue=True)
     channel.basic_nack(tags[0], requeue=True)
     assert drain(channel, queue) == [(b"1", True), (b"2", True), (b"4", False)]
@@ -153,7 +153,7 @@ def test_requeued_messages_come_back_at_their_places_and_are_marked_redelivered(
 
 def test_nack_multiple_requeues_all_up_to_its_tag_in_order(channel: BlockingChannel, queue: str) -> None:
     publish(channel, queue, b"1", b"2", b"3")
-    tags = [channel.basic_get(queue)[0].delivery_tag for _ in range(3)]
+    tags = hold(channel, queue, 3)
     channel.basic_nack(tags[1], multiple=True, requeue=True)
     assert drain(channel, queue) == [(b"1", True), (b"2", True)]
 
@@ -166,12 +166,10 @@ def test_message_refused_without_requeue_is_gone(channel: BlockingChannel, queue
 
 
 def test_closing_a_channel_requeues_what_it_held_at_the_original_place(
-    connection: BlockingConnection, channel: BlockingChannel, queue: str
+    channel: BlockingChannel, other: BlockingChannel, queue: str
 ) -> None:
     publish(channel, queue, b"1", b"2", b"3")
-    other = connection.channel()
-    for _ in range(2):
-        other.basic_get(queue)
+    hold(other, queue, 2)
     other.close()
     assert drain(channel, queue) == [(b"1", True), (b"2", True), (b"3", False)]
 
@@ -193,8 +191,7 @@ def test_closing_a_connection_requeues_what_it_held(
 
 def test_recover_with_requeue_delivers_again(channel: BlockingChannel, queue: str) -> None:
     publish(channel, queue, b"1", b"2")
-    for _ in range(2):
-        channel.basic_get(queue)
+    hold(channel, queue, 2)
     channel.basic_recover(requeue=True)
     assert drain(channel, queue) == [(b"1", True), (b"2", True)]
 

@@ -9,9 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.amqp import CONTENT_HEAD, HEADER, METHOD, encode_frame
-from tests.support.fake_world import FakeBroker
-from tests.support.frames import handshake, method_frame, split_frames
+from tests.support.fakes import FakeBroker
+from tests.support.frames import (
+    CLASS_BASIC,
+    CONTENT_HEAD,
+    HEADER,
+    encode_frame,
+    method_frame,
+)
 from warren.amqp import methods as m
 from warren.amqp import table as t
 from warren.amqp.errors import CommandInvalid, SyntaxFault
@@ -188,16 +193,8 @@ def test_broker_takes_exactly_those_properties_that_can_be_decoded(raw: bytes) -
 def code_of_publish_with(raw_properties: bytes) -> int:
     """The code of the connection.close that follows, or 0."""
     broker = FakeBroker()
-    peer = broker.connect()
-    for step in (*handshake(), method_frame(1, m.ChannelOpen())):
-        peer.feed(step)
-    peer.link.take()
-    peer.feed(encode_frame(METHOD, 1, m.BasicPublish(routing_key="nowhere").encode()))
-    peer.feed(encode_frame(HEADER, 1, CONTENT_HEAD.pack(60, 0, 0) + raw_properties))
-    assert not broker.world.failures
-    for frame in split_frames(peer.link.take()):
-        if frame.is_a(m.ConnectionClose):
-            close = m.decode_method(frame.payload)
-            assert isinstance(close, m.ConnectionClose)
-            return close.reply_code
-    return 0
+    client = broker.connect().open()
+    client.feed(method_frame(1, m.BasicPublish(routing_key="nowhere")))
+    client.feed(encode_frame(HEADER, 1, CONTENT_HEAD.pack(CLASS_BASIC, 0, 0) + raw_properties))
+    assert not broker.world.errors
+    return sum(close.reply_code for close in client.methods(0) if isinstance(close, m.ConnectionClose))

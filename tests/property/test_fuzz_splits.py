@@ -7,15 +7,13 @@ from itertools import accumulate, pairwise
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.support.amqp import HEARTBEAT, encode_frame
-from tests.support.fake_world import FakeBroker
-from tests.support.frames import handshake, method_frame, publish_frames, split_frames
+from tests.support.fakes import FakeBroker
+from tests.support.frames import HEARTBEAT_FRAME, handshake, method_frame, publish_frames
 from warren.amqp import methods as m
 from warren.amqp.properties import BasicProperties
 
 EXAMPLES = settings(database=None, deadline=None, max_examples=200)
 BIG = bytes(range(256)) * 40
-HEARTBEAT_FRAME = encode_frame(HEARTBEAT, 0, b"")
 
 
 def conversation() -> list[bytes]:
@@ -31,12 +29,12 @@ def conversation() -> list[bytes]:
         method_frame(1, m.QueueDeclare(queue="q", arguments={"x-max-length": 1000})),
         HEARTBEAT_FRAME,
         *publish_frames(1, publish, b"first"),
-        *publish_frames(1, publish, BIG, headers, share=1000),
+        *publish_frames(1, publish, BIG, headers, frame_max=1000),
         HEARTBEAT_FRAME,
         *publish_frames(1, publish, b"", headers),
         *publish_frames(1, mandatory, b"returned"),
         *interleaved(
-            publish_frames(1, publish, BIG, share=4000), publish_frames(2, publish, BIG, share=3000)
+            publish_frames(1, publish, BIG, frame_max=4000), publish_frames(2, publish, BIG, frame_max=3000)
         ),
         method_frame(2, m.BasicQos(prefetch_count=2)),
         method_frame(2, m.BasicConsume(queue="q", consumer_tag="c", arguments={})),
@@ -72,19 +70,19 @@ WAITS = list(accumulate(map(len, CONVERSATION)))
 def answers(cuts: list[int]) -> tuple[dict[int, list[bytes]], object]:
     """What was sent on each channel, and how the broker stands then."""
     broker = FakeBroker()
-    peer = broker.connect()
+    client = broker.connect()
     said, edges = b"".join(CONVERSATION), sorted({0, *cuts, *WAITS})
     for start, stop in pairwise(edges):
-        peer.feed(said[start:stop])
-    assert not broker.world.failures
+        client.feed(said[start:stop])
+    assert not broker.world.errors
     by_channel: dict[int, list[bytes]] = {}
-    for frame in split_frames(peer.link.take()):
+    for frame in client.frames():
         by_channel.setdefault(frame.channel, []).append(frame.payload)
     return by_channel, standing(broker)
 
 
 def standing(broker: FakeBroker) -> object:
-    vhost = broker.node.vhosts["/"]
+    vhost = broker.vhost
     (connection,) = broker.node.connections
     queues = {
         name: (queue.ready.count, queue.ready.bytes, queue.unacked, queue.position, queue.delivered)

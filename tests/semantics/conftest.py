@@ -13,7 +13,8 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.support.amqp import AmqpChannel, AmqpClient
+from tests.support.amqp import AmqpClient
+from tests.support.channel import AmqpChannel
 from tests.support.process import Address
 from warren.amqp import methods as m
 
@@ -25,6 +26,15 @@ def publish_numbers(channel: AmqpChannel, queue: str, count: int) -> None:
     """Messages whose bodies are their numbers, from 0."""
     for number in range(count):
         channel.publish("", queue, b"%d" % number)
+
+
+def hold_messages(channel: AmqpChannel, count: int = 1) -> str:
+    """A queue whose messages are all out on the channel; on a new one each body is its delivery tag."""
+    queue = channel.declare().queue
+    for number in range(1, count + 1):
+        channel.publish("", queue, b"%d" % number)
+        channel.get(queue, no_ack=False)
+    return queue
 
 
 def reopen(channel: AmqpChannel) -> None:
@@ -72,6 +82,12 @@ def client(connect: Connect) -> AmqpClient:
 @pytest.fixture
 def channel(client: AmqpClient) -> AmqpChannel:
     return client.channel()
+
+
+@pytest.fixture
+def second(client: AmqpClient) -> AmqpChannel:
+    """Another channel of the same connection."""
+    return client.channel(2)
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.amqp import HEADER, AmqpClient, encode_header
+from tests.support.amqp import AmqpClient
+from tests.support.frames import HEADER, encode_header
 from tests.support.process import Address, BrokerProcess
 from warren.amqp import methods as m
 from warren.amqp.properties import BasicProperties

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.semantics.conftest import publish_numbers, reopen
-from tests.support.amqp import AmqpChannel, AmqpClient
+from tests.semantics.conftest import hold_messages, publish_numbers, reopen
+from tests.support.channel import AmqpChannel
 from warren.amqp import methods as m
 
 UNKNOWN_TAGS: list[tuple[str, m.Method]] = [
@@ -20,10 +20,7 @@ UNKNOWN_TAGS: list[tuple[str, m.Method]] = [
 @pytest.mark.parametrize("method", [pytest.param(method, id=name) for name, method in UNKNOWN_TAGS])
 @pytest.mark.parametrize("outstanding", [0, 2])
 def test_unknown_delivery_tag_is_406(channel: AmqpChannel, method: m.Method, outstanding: int) -> None:
-    queue = channel.declare().queue
-    for _ in range(outstanding):
-        channel.publish("", queue)
-        channel.get(queue, no_ack=False)
+    hold_messages(channel, outstanding)
     channel.send(method)
     close = channel.expect_close(406)
     assert close.reply_text == "PRECONDITION_FAILED - unknown delivery tag 7"
@@ -36,18 +33,14 @@ def test_unknown_delivery_tag_is_406(channel: AmqpChannel, method: m.Method, out
     ids=lambda method: method.name,
 )
 def test_delivery_tag_0_without_multiple_is_406(channel: AmqpChannel, method: m.Method) -> None:
-    queue = channel.declare().queue
-    channel.publish("", queue)
-    channel.get(queue, no_ack=False)
+    hold_messages(channel)
     channel.send(method)
     assert channel.expect_close(406).reply_text == "PRECONDITION_FAILED - unknown delivery tag 0"
 
 
 @pytest.mark.parametrize("multiple", [False, True], ids=["single", "multiple"])
 def test_ack_of_a_tag_that_was_acked_is_406(channel: AmqpChannel, multiple: bool) -> None:
-    queue = channel.declare().queue
-    channel.publish("", queue)
-    channel.get(queue, no_ack=False)
+    hold_messages(channel)
     channel.send(m.BasicAck(delivery_tag=1))
     channel.send(m.BasicAck(delivery_tag=1, multiple=multiple))
     assert channel.expect_close(406).reply_text == "PRECONDITION_FAILED - unknown delivery tag 1"
@@ -61,11 +54,8 @@ def test_ack_of_a_delivery_without_acknowledgement_is_406(channel: AmqpChannel) 
     assert channel.expect_close(406).reply_text == "PRECONDITION_FAILED - unknown delivery tag 1"
 
 
-def test_ack_of_another_channels_delivery_is_406(client: AmqpClient, channel: AmqpChannel) -> None:
-    queue = channel.declare().queue
-    channel.publish("", queue)
-    channel.get(queue, no_ack=False)
-    second = client.channel(2)
+def test_ack_of_another_channels_delivery_is_406(channel: AmqpChannel, second: AmqpChannel) -> None:
+    hold_messages(channel)
     second.send(m.BasicAck(delivery_tag=1))
     second.expect_close(406)
 
@@ -80,10 +70,7 @@ def test_ack_of_another_channels_delivery_is_406(client: AmqpClient, channel: Am
     ids=["ack", "nack", "nack without requeue"],
 )
 def test_tag_0_with_multiple_is_all_outstanding(channel: AmqpChannel, method: m.Method, ready: int) -> None:
-    queue = channel.declare().queue
-    for _ in range(3):
-        channel.publish("", queue)
-        channel.get(queue, no_ack=False)
+    queue = hold_messages(channel, 3)
     channel.send(method)
     reopen(channel)
     assert len(channel.drain(queue)) == ready

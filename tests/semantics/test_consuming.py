@@ -7,8 +7,9 @@ from collections import Counter
 
 import pytest
 
-from tests.semantics.conftest import Connect, Unique, publish_numbers, reopen
-from tests.support.amqp import WAIT_SECONDS_MAX, AmqpChannel, AmqpClient
+from tests.semantics.conftest import Connect, Unique, hold_messages, publish_numbers, reopen
+from tests.support.amqp import WAIT_SECONDS_MAX, AmqpClient
+from tests.support.channel import AmqpChannel
 from warren.amqp import methods as m
 from warren.amqp.table import Table
 
@@ -143,9 +144,7 @@ def test_requeued_messages_return_to_their_position(channel: AmqpChannel, settle
     ids=lambda method: method.name,
 )
 def test_rejected_message_that_is_not_requeued_is_gone(channel: AmqpChannel, method: m.Method) -> None:
-    queue = channel.declare().queue
-    channel.publish("", queue)
-    channel.get(queue, no_ack=False)
+    queue = hold_messages(channel)
     channel.send(method)
     reopen(channel)
     assert channel.drain(queue) == []
@@ -181,9 +180,7 @@ def test_recover_without_requeue_redelivers_to_the_same_consumer(channel: AmqpCh
 
 
 def test_recover_makes_the_old_tags_unknown(channel: AmqpChannel) -> None:
-    queue = channel.declare().queue
-    channel.publish("", queue)
-    channel.get(queue, no_ack=False)
+    hold_messages(channel)
     channel.call(m.BasicRecover(requeue=True), m.BasicRecoverOk)
     channel.send(m.BasicAck(delivery_tag=1))
     assert channel.expect_close(406).reply_text == "PRECONDITION_FAILED - unknown delivery tag 1"
@@ -307,9 +304,7 @@ def test_deleted_queue_says_nothing_to_a_client_without_consumer_cancel_notify(
 
 
 def test_ack_of_a_delivery_from_a_queue_that_is_gone_is_ok(channel: AmqpChannel) -> None:
-    queue = channel.declare().queue
-    channel.publish("", queue)
-    channel.get(queue, no_ack=False)
+    queue = hold_messages(channel)
     channel.call(m.QueueDelete(queue=queue), m.QueueDeleteOk)
     channel.send(m.BasicAck(delivery_tag=1))
     channel.declare()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.semantics.conftest import Connect
-from tests.support.amqp import BODY, HEADER, METHOD, AmqpChannel, AmqpClient, encode_header
+from tests.support.amqp import AmqpClient
+from tests.support.channel import AmqpChannel
+from tests.support.frames import BODY, HEADER, METHOD, encode_header
 from warren.amqp import methods as m
 
 FRAME_MAX = 131072

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.amqp import AmqpChannel, AmqpClient
+from tests.support.amqp import AmqpClient
+from tests.support.channel import AmqpChannel
 from warren.amqp import methods as m
 from warren.amqp.properties import BasicProperties
 
@@ -54,10 +55,9 @@ def test_mandatory_reply_to_a_consumer_that_is_gone_is_returned(
     assert other.expect_content(m.BasicReturn).body == b"late"
 
 
-def test_replies_keep_to_their_channel(client: AmqpClient, channel: AmqpChannel, other: AmqpChannel) -> None:
+def test_replies_keep_to_their_channel(channel: AmqpChannel, second: AmqpChannel, other: AmqpChannel) -> None:
     server = other.declare().queue
     other.consume(server)
-    second = client.channel(2)
     for requester, body in ((channel, b"first"), (second, b"second")):
         requester.consume(REPLY_TO, no_ack=True)
         send_request(requester, server, body)

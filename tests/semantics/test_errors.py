@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.semantics.conftest import Unique
-from tests.support.amqp import AmqpChannel, AmqpClient
+from tests.support.amqp import AmqpClient
+from tests.support.channel import AmqpChannel
 from warren.amqp import methods as m
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table
@@ -15,9 +16,8 @@ RESERVED = "ACCESS_REFUSED - {} name '{}' contains reserved prefix 'amq.*'"
 
 
 def test_soft_error_closes_the_channel_and_leaves_the_others_alone(
-    client: AmqpClient, channel: AmqpChannel
+    channel: AmqpChannel, second: AmqpChannel
 ) -> None:
-    second = client.channel(2)
     channel.send(m.BasicAck(delivery_tag=1))
     channel.expect_close(406)
     second.declare()
@@ -25,9 +25,8 @@ def test_soft_error_closes_the_channel_and_leaves_the_others_alone(
 
 
 def test_hard_error_closes_the_connection_with_all_its_channels(
-    other: AmqpChannel, client: AmqpClient, channel: AmqpChannel
+    other: AmqpChannel, client: AmqpClient, channel: AmqpChannel, second: AmqpChannel
 ) -> None:
-    second = client.channel(2)
     queue = channel.declare().queue
     second.publish("", queue, immediate=True)
     client.expect_close(540)
@@ -280,6 +279,13 @@ def test_delete_of_an_exchange_in_use_with_if_unused_is_406(channel: AmqpChannel
     channel.send(m.ExchangeDelete(exchange=exchange, if_unused=True))
     close = channel.expect_close(406)
     assert close.reply_text == f"PRECONDITION_FAILED - exchange '{exchange}' in vhost '/' in use"
+
+
+def test_queue_whose_messages_are_all_out_with_clients_counts_as_empty(channel: AmqpChannel) -> None:
+    queue = channel.declare().queue
+    channel.publish("", queue)
+    channel.get(queue, no_ack=False)
+    channel.call(m.QueueDelete(queue=queue, if_empty=True), m.QueueDeleteOk)
 
 
 def test_delete_with_if_unused_and_if_empty_met_is_ok(channel: AmqpChannel, unique: Unique) -> None:

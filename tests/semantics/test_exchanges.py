@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.semantics.conftest import Unique
-from tests.support.amqp import AmqpChannel
+from tests.support.channel import AmqpChannel
 from warren.amqp import methods as m
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Int64, Table
@@ -25,6 +25,13 @@ def exchange_of(channel: AmqpChannel, unique: Unique, kind: str = "direct", **ar
     exchange = unique()
     channel.declare_exchange(exchange, kind, arguments={**arguments})
     return exchange
+
+
+def bound_queues(channel: AmqpChannel, exchange: str, key: str, count: int = 3) -> list[str]:
+    queues = [channel.declare().queue for _ in range(count)]
+    for queue in queues:
+        channel.bind(queue, exchange, key)
+    return queues
 
 
 def test_default_exchange_routes_to_the_queue_of_the_keys_name(channel: AmqpChannel) -> None:
@@ -52,9 +59,7 @@ def test_direct_exchange_takes_no_wildcards(channel: AmqpChannel, unique: Unique
 
 def test_fanout_exchange_ignores_the_key(channel: AmqpChannel, unique: Unique) -> None:
     exchange = exchange_of(channel, unique, "fanout")
-    queues = [channel.declare().queue for _ in range(3)]
-    for queue in queues:
-        channel.bind(queue, exchange, "ignored")
+    queues = bound_queues(channel, exchange, "ignored")
     channel.publish(exchange, "other")
     assert [len(channel.drain(queue)) for queue in queues] == [1, 1, 1]
 
@@ -121,13 +126,8 @@ def test_topic_pattern(channel: AmqpChannel, unique: Unique, pattern: str, key: 
 def test_topic_binding_that_is_gone_matches_no_more_and_leaves_its_likes(
     channel: AmqpChannel, unique: Unique
 ) -> None:
-    exchange, queue, other = (
-        exchange_of(channel, unique, "topic"),
-        channel.declare().queue,
-        channel.declare().queue,
-    )
-    for name in (queue, other):
-        channel.bind(name, exchange, "a.#.b")
+    exchange = exchange_of(channel, unique, "topic")
+    queue, other = bound_queues(channel, exchange, "a.#.b", 2)
     unbind = m.QueueUnbind(queue=queue, exchange=exchange, routing_key="a.#.b", arguments={})
     channel.call(unbind, m.QueueUnbindOk)
     channel.publish(exchange, "a.x.b")
@@ -178,11 +178,8 @@ def test_headers_binding(
 def test_headers_binding_matches_a_message_without_headers_only_if_it_asks_for_none(
     channel: AmqpChannel, unique: Unique
 ) -> None:
-    exchange, some, none = (
-        exchange_of(channel, unique, "headers"),
-        channel.declare().queue,
-        channel.declare().queue,
-    )
+    exchange = exchange_of(channel, unique, "headers")
+    some, none = channel.declare().queue, channel.declare().queue
     channel.bind(some, exchange, "", {"x-match": "all", "a": 1})
     channel.bind(none, exchange, "", {"x-match": "all"})
     channel.publish(exchange, "")
@@ -213,9 +210,7 @@ def test_consistent_hash_sends_each_message_to_one_queue_and_equal_keys_to_the_s
 ) -> None:
     """RabbitMQ has it in a plugin that is off by default."""
     exchange = exchange_of(channel, unique, "x-consistent-hash")
-    queues = [channel.declare().queue for _ in range(3)]
-    for queue in queues:
-        channel.bind(queue, exchange, "10")
+    queues = bound_queues(channel, exchange, "10")
     for _ in range(2):
         for key in range(300):
             channel.publish(exchange, f"key-{key}", b"%d" % key)
@@ -232,9 +227,7 @@ def test_consistent_hash_moves_only_the_keys_of_a_queue_that_goes(
     channel: AmqpChannel, unique: Unique
 ) -> None:
     exchange = exchange_of(channel, unique, "x-consistent-hash")
-    queues = [channel.declare().queue for _ in range(3)]
-    for queue in queues:
-        channel.bind(queue, exchange, "10")
+    queues = bound_queues(channel, exchange, "10")
     before = keys_by_queue(channel, exchange, queues)
     channel.call(m.QueueDelete(queue=queues[2]), m.QueueDeleteOk)
     after = keys_by_queue(channel, exchange, queues[:2])
@@ -264,9 +257,7 @@ def test_consistent_hash_gives_more_to_a_queue_of_more_weight(channel: AmqpChann
 @pytest.mark.usefixtures("unlike_rabbitmq")
 def test_consistent_hash_can_hash_a_header(channel: AmqpChannel, unique: Unique) -> None:
     exchange = exchange_of(channel, unique, "x-consistent-hash", **{"hash-header": "who"})
-    queues = [channel.declare().queue for _ in range(3)]
-    for queue in queues:
-        channel.bind(queue, exchange, "10")
+    queues = bound_queues(channel, exchange, "10")
     for key in range(100):
         channel.publish(exchange, f"key-{key}", b"", BasicProperties(headers={"who": "ann"}))
     assert sorted(len(channel.drain(queue)) for queue in queues) == [0, 0, 100]

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import pytest
 
 from tests.semantics.conftest import Connect, Unique
-from tests.support.amqp import AmqpChannel, AmqpClient
+from tests.support.channel import AmqpChannel
 from warren.amqp import methods as m
 
 OfQueue: TypeAlias = Callable[[str], m.Method]
@@ -78,11 +78,10 @@ def test_exclusive_queue_goes_with_its_connection(connect: Connect, other: AmqpC
 
 @pytest.mark.parametrize("exclusive", [True, False], ids=["exclusive", "shared"])
 def test_consume_beside_an_exclusive_consumer_is_403(
-    client: AmqpClient, channel: AmqpChannel, exclusive: bool
+    channel: AmqpChannel, second: AmqpChannel, exclusive: bool
 ) -> None:
     queue = channel.declare().queue
     channel.consume(queue, exclusive=True)
-    second = client.channel(2)
     second.send(m.BasicConsume(queue=queue, exclusive=exclusive, arguments={}))
     assert (
         second.expect_close(403).reply_text
@@ -90,10 +89,9 @@ def test_consume_beside_an_exclusive_consumer_is_403(
     )
 
 
-def test_exclusive_consume_beside_another_consumer_is_403(client: AmqpClient, channel: AmqpChannel) -> None:
+def test_exclusive_consume_beside_another_consumer_is_403(channel: AmqpChannel, second: AmqpChannel) -> None:
     queue = channel.declare().queue
     channel.consume(queue)
-    second = client.channel(2)
     second.send(m.BasicConsume(queue=queue, exclusive=True, arguments={}))
     assert (
         second.expect_close(403).reply_text

@@ -5,16 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.semantics.conftest import Connect
-from tests.support.amqp import (
+from tests.support.amqp import AmqpClient
+from tests.support.channel import AmqpChannel
+from tests.support.frames import (
     BODY,
-    FRAME_END,
     FRAME_HEAD,
+    FRAME_OVERHEAD_BYTES,
     HEADER,
     HEARTBEAT,
     METHOD,
-    AmqpChannel,
-    AmqpClient,
     encode_header,
+    method_frame,
 )
 from warren.amqp import methods as m
 
@@ -33,8 +34,7 @@ def test_bad_frame_type_is_501(client: AmqpClient) -> None:
 
 
 def test_wrong_end_octet_is_501(client: AmqpClient) -> None:
-    payload = m.ChannelOpen().encode()
-    client.send_raw(FRAME_HEAD.pack(METHOD, 1, len(payload)) + payload + b"\xcd")
+    client.send_raw(method_frame(1, m.ChannelOpen())[:-1] + b"\xcd")
     expect_frame_error(client)
 
 
@@ -48,7 +48,7 @@ def test_frame_of_just_frame_max_is_taken(connect: Connect) -> None:
     client = connect(frame_max=4096)
     channel = client.channel()
     queue = channel.declare().queue
-    body = b"x" * (4096 - FRAME_HEAD.size - len(FRAME_END))
+    body = b"x" * (4096 - FRAME_OVERHEAD_BYTES)
     channel.publish("", queue, body)
     assert channel.get(queue).body == body
 
@@ -87,8 +87,9 @@ def test_frame_that_is_not_due_is_505(client: AmqpClient, frames: list[tuple[int
     assert client.expect_close(505).reply_text.startswith("UNEXPECTED_FRAME - ")
 
 
-def test_contents_of_two_channels_may_interleave(client: AmqpClient, channel: AmqpChannel) -> None:
-    second = client.channel(2)
+def test_contents_of_two_channels_may_interleave(
+    client: AmqpClient, channel: AmqpChannel, second: AmqpChannel
+) -> None:
     queue = channel.declare().queue
     for number in (1, 2):
         client.send_method(number, m.BasicPublish(routing_key=queue))
@@ -102,8 +103,7 @@ def test_contents_of_two_channels_may_interleave(client: AmqpClient, channel: Am
 
 
 def test_frames_may_arrive_byte_by_byte(client: AmqpClient, channel: AmqpChannel) -> None:
-    payload = m.QueueDeclare(exclusive=True, arguments={}).encode()
-    for byte in FRAME_HEAD.pack(METHOD, 1, len(payload)) + payload + FRAME_END:
+    for byte in method_frame(1, m.QueueDeclare(exclusive=True, arguments={})):
         client.send_raw(bytes((byte,)))
     channel.expect(m.QueueDeclareOk)
 
@@ -115,9 +115,8 @@ def fail(channel: AmqpChannel) -> m.ChannelClose:
 
 
 def test_after_channel_close_the_broker_discards_what_comes_on_that_channel(
-    client: AmqpClient, channel: AmqpChannel
+    channel: AmqpChannel, second: AmqpChannel
 ) -> None:
-    second = client.channel(2)
     queue = second.declare().queue
     fail(channel)
     channel.publish("", queue, b"lost" * 100_000)

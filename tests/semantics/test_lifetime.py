@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.semantics.conftest import Connect, Unique
-from tests.support.amqp import AmqpChannel
+from tests.support.channel import AmqpChannel
 from warren.amqp import methods as m
 
 

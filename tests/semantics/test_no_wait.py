@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.semantics.conftest import Unique
-from tests.support.amqp import AmqpChannel
+from tests.support.channel import AmqpChannel
 from warren.amqp import methods as m
 
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from tests.semantics.conftest import Unique
-from tests.support.amqp import AmqpChannel, AmqpClient
+from tests.support.channel import AmqpChannel
 from warren.amqp import methods as m
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Float32, Int8, Int16, Int64, Timestamp
@@ -128,8 +128,7 @@ def test_confirm_select_twice_keeps_counting(channel: AmqpChannel) -> None:
         assert channel.expect(m.BasicAck).delivery_tag == number
 
 
-def test_confirm_counts_per_channel(client: AmqpClient, channel: AmqpChannel) -> None:
-    second = client.channel(2)
+def test_confirm_counts_per_channel(channel: AmqpChannel, second: AmqpChannel) -> None:
     queue = channel.declare().queue
     for publisher in (channel, second):
         publisher.call(m.ConfirmSelect(), m.ConfirmSelectOk)
@@ -158,13 +157,12 @@ def test_confirms_cover_every_publish_once_and_in_order(
 
 
 def test_confirmed_message_is_in_all_its_queues(
-    client: AmqpClient, channel: AmqpChannel, unique: Unique
+    channel: AmqpChannel, second: AmqpChannel, unique: Unique
 ) -> None:
     exchange, queues = unique(), [channel.declare().queue for _ in range(3)]
     channel.declare_exchange(exchange, "fanout")
     for queue in queues:
         channel.bind(queue, exchange)
-    second = client.channel(2)
     channel.call(m.ConfirmSelect(), m.ConfirmSelectOk)
     channel.publish(exchange, "", b"body")
     channel.expect(m.BasicAck)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.semantics.conftest import publish_numbers
-from tests.support.amqp import AmqpChannel, AmqpClient
+from tests.support.channel import AmqpChannel
 from warren.amqp import methods as m
 
 
@@ -133,8 +133,7 @@ def test_raised_global_qos_lets_more_through(channel: AmqpChannel) -> None:
     expect_bodies(channel, b"2")
 
 
-def test_qos_is_of_one_channel(client: AmqpClient, channel: AmqpChannel) -> None:
-    second = client.channel(2)
+def test_qos_is_of_one_channel(channel: AmqpChannel, second: AmqpChannel) -> None:
     queue = channel.declare().queue
     qos(channel, 1, global_=True)
     qos(channel, 1)

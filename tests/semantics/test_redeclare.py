@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.semantics.conftest import Unique
-from tests.support.amqp import AmqpChannel, AmqpClient
+from tests.support.amqp import AmqpClient
+from tests.support.channel import AmqpChannel
 from warren.amqp import methods as m
 from warren.amqp.table import Int8, Int16, Int64, Table, UInt8, UInt16, UInt32
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.amqp import AmqpChannel, AmqpClient
+from tests.semantics.conftest import hold_messages
+from tests.support.channel import AmqpChannel
 from warren.amqp import methods as m
 
 
@@ -20,8 +21,7 @@ def rollback(channel: AmqpChannel) -> None:
     channel.call(m.TxRollback(), m.TxRollbackOk)
 
 
-def test_publishes_take_effect_at_commit(client: AmqpClient, channel: AmqpChannel) -> None:
-    second = client.channel(2)
+def test_publishes_take_effect_at_commit(channel: AmqpChannel, second: AmqpChannel) -> None:
     queue = channel.declare().queue
     select(channel)
     for body in (b"1", b"2"):
@@ -43,9 +43,8 @@ def test_rollback_drops_publishes(channel: AmqpChannel) -> None:
 
 
 def test_publishes_that_were_not_committed_go_with_the_channel(
-    client: AmqpClient, channel: AmqpChannel
+    channel: AmqpChannel, second: AmqpChannel
 ) -> None:
-    second = client.channel(2)
     queue = channel.declare().queue
     select(channel)
     channel.publish("", queue)
@@ -53,8 +52,7 @@ def test_publishes_that_were_not_committed_go_with_the_channel(
     assert second.drain(queue) == []
 
 
-def test_transaction_goes_on_after_commit(client: AmqpClient, channel: AmqpChannel) -> None:
-    second = client.channel(2)
+def test_transaction_goes_on_after_commit(channel: AmqpChannel, second: AmqpChannel) -> None:
     queue = channel.declare().queue
     select(channel)
     channel.publish("", queue, b"1")
@@ -76,22 +74,19 @@ ACKNOWLEDGEMENTS: list[tuple[m.Method, list[bytes], list[bytes]]] = [
 ]
 
 
-def deliver_three(channel: AmqpChannel) -> str:
-    queue = channel.declare().queue
-    for body in (b"1", b"2", b"3"):
-        channel.publish("", queue, body)
-        channel.get(queue, no_ack=False)
+def settle_in_transaction(channel: AmqpChannel, method: m.Method) -> str:
+    """The queue of three messages of which some are settled, but not committed."""
+    queue = hold_messages(channel, 3)
+    select(channel)
+    channel.send(method)
     return queue
 
 
 @pytest.mark.parametrize(("method", "left", "requeued"), ACKNOWLEDGEMENTS, ids=str)
 def test_acknowledgements_take_effect_at_commit(
-    client: AmqpClient, channel: AmqpChannel, method: m.Method, left: list[bytes], requeued: list[bytes]
+    channel: AmqpChannel, second: AmqpChannel, method: m.Method, left: list[bytes], requeued: list[bytes]
 ) -> None:
-    second = client.channel(2)
-    queue = deliver_three(channel)
-    select(channel)
-    channel.send(method)
+    queue = settle_in_transaction(channel, method)
     select(channel)
     assert second.drain(queue) == []
     commit(channel)
@@ -102,24 +97,18 @@ def test_acknowledgements_take_effect_at_commit(
 
 @pytest.mark.parametrize("method", [method for method, _, _ in ACKNOWLEDGEMENTS], ids=str)
 def test_acknowledgements_that_were_not_committed_are_void(
-    client: AmqpClient, channel: AmqpChannel, method: m.Method
+    channel: AmqpChannel, second: AmqpChannel, method: m.Method
 ) -> None:
-    second = client.channel(2)
-    queue = deliver_three(channel)
-    select(channel)
-    channel.send(method)
+    queue = settle_in_transaction(channel, method)
     channel.close()
     assert second.drain(queue) == [b"1", b"2", b"3"]
 
 
 @pytest.mark.parametrize("method", [method for method, _, _ in ACKNOWLEDGEMENTS], ids=str)
 def test_rollback_drops_acknowledgements_and_does_not_requeue(
-    client: AmqpClient, channel: AmqpChannel, method: m.Method
+    channel: AmqpChannel, second: AmqpChannel, method: m.Method
 ) -> None:
-    second = client.channel(2)
-    queue = deliver_three(channel)
-    select(channel)
-    channel.send(method)
+    queue = settle_in_transaction(channel, method)
     rollback(channel)
     assert second.drain(queue) == []
     commit(channel)
@@ -128,11 +117,8 @@ def test_rollback_drops_acknowledgements_and_does_not_requeue(
     assert second.drain(queue) == [b"1", b"2", b"3"]
 
 
-def test_delivery_can_be_acked_again_after_rollback(client: AmqpClient, channel: AmqpChannel) -> None:
-    second = client.channel(2)
-    queue = deliver_three(channel)
-    select(channel)
-    channel.send(m.BasicAck(delivery_tag=3, multiple=True))
+def test_delivery_can_be_acked_again_after_rollback(channel: AmqpChannel, second: AmqpChannel) -> None:
+    queue = settle_in_transaction(channel, m.BasicAck(delivery_tag=3, multiple=True))
     rollback(channel)
     channel.send(m.BasicAck(delivery_tag=3, multiple=True))
     commit(channel)
@@ -141,9 +127,7 @@ def test_delivery_can_be_acked_again_after_rollback(client: AmqpClient, channel:
 
 
 def test_ack_of_a_tag_that_was_acked_in_the_same_transaction_is_406(channel: AmqpChannel) -> None:
-    deliver_three(channel)
-    select(channel)
-    channel.send(m.BasicAck(delivery_tag=2))
+    settle_in_transaction(channel, m.BasicAck(delivery_tag=2))
     channel.send(m.BasicAck(delivery_tag=2))
     assert channel.expect_close(406).reply_text == "PRECONDITION_FAILED - unknown delivery tag 2"
 
@@ -157,8 +141,7 @@ def test_return_comes_before_commit_ok(channel: AmqpChannel) -> None:
     channel.expect(m.TxCommitOk)
 
 
-def test_committed_publish_reaches_a_consumer(client: AmqpClient, channel: AmqpChannel) -> None:
-    second = client.channel(2)
+def test_committed_publish_reaches_a_consumer(channel: AmqpChannel, second: AmqpChannel) -> None:
     queue = channel.declare().queue
     second.consume(queue, no_ack=True)
     select(channel)

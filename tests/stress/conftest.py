@@ -11,7 +11,8 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.support.amqp import AmqpChannel, AmqpClient
+from tests.support.amqp import AmqpClient
+from tests.support.channel import AmqpChannel
 from tests.support.process import BrokerProcess
 
 Connect: TypeAlias = Callable[..., AmqpClient]
@@ -23,8 +24,7 @@ WAIT_SECONDS_MAX = 30.0
 def process(tmp_path: Path) -> Iterator[BrokerProcess]:
     with BrokerProcess(tmp_path / "data") as process:
         yield process
-        assert "internal error" not in process.log()
-        assert "Traceback" not in process.log()
+        process.check_log()
 
 
 @pytest.fixture

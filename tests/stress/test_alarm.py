@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.stress.conftest import WAIT_SECONDS_MAX
-from tests.support.amqp import AmqpChannel, AmqpClient
+from tests.support.amqp import AmqpClient
+from tests.support.channel import AmqpChannel
 from tests.support.process import BrokerProcess
 from warren.amqp import methods as m
 

@@ -8,8 +8,8 @@ import struct
 import pytest
 
 from tests.stress.conftest import Connect, eventually, open_files
-from tests.support.amqp import BODY, HEADER, METHOD, AmqpChannel, encode_frame, encode_header
-from tests.support.frames import handshake, method_frame
+from tests.support.channel import AmqpChannel
+from tests.support.frames import BODY, HEADER, encode_frame, encode_header, handshake, method_frame
 from tests.support.process import BrokerProcess
 from warren.amqp import methods as m
 
@@ -79,7 +79,7 @@ def test_method_frame_cut_by_the_end_of_the_connection_has_no_effect(
 ) -> None:
     dying = connect()
     dying.channel()
-    declare = encode_frame(METHOD, 1, m.QueueDeclare(queue="half", arguments={}).encode())
+    declare = method_frame(1, m.QueueDeclare(queue="half", arguments={}))
     dying.send_raw(declare[:-1])
     dying.abort()
     channel.send(m.QueueDeclare(queue="half", passive=True, arguments={}))

@@ -5,27 +5,23 @@ from __future__ import annotations
 import threading
 
 from tests.stress.conftest import Connect
-from tests.support.amqp import HEADER, AmqpChannel
-from tests.support.fake_world import FakeBroker, FakePeer
-from tests.support.frames import handshake, method_frame, publish_frames, split_frames
+from tests.support.channel import AmqpChannel
+from tests.support.fake_client import FakeClient
+from tests.support.fakes import FakeBroker
+from tests.support.frames import HEADER, method_frame, published
 from warren.amqp import methods as m
 from warren.broker.flow import HIGH_MESSAGES
 
 MESSAGES = 200_000
 READ_MESSAGES = 2_000  # what one read from a socket brings
 TURN_SECONDS = 0.001
-ONE = b"".join(publish_frames(1, m.BasicPublish(routing_key="busy"), b"x" * 16))
-READ = ONE * READ_MESSAGES
+READ = published("", "busy", b"x" * 16) * READ_MESSAGES
 
 
-def opened(broker: FakeBroker, *methods: m.Method) -> FakePeer:
-    peer = broker.connect()
-    for step in handshake():
-        peer.feed(step)
-    for method in (m.ChannelOpen(), m.QueueDeclare(queue="busy", arguments={}), *methods):
-        peer.feed(method_frame(1, method))
-    peer.link.take()
-    return peer
+def opened(broker: FakeBroker) -> FakeClient:
+    client = broker.connect().open()
+    client.declare("busy")
+    return client
 
 
 class Consumer:
@@ -34,30 +30,39 @@ class Consumer:
     def __init__(self, broker: FakeBroker, acks_a_turn: int) -> None:
         self.acks_a_turn = acks_a_turn
         self.got = self.acked = 0
-        qos = m.BasicQos(prefetch_count=1_000)
-        self.peer = opened(broker, qos, m.BasicConsume(queue="busy", arguments={}))
+        self.client = opened(broker)
+        self.client.call(m.BasicQos(prefetch_count=1_000), m.BasicQosOk)
+        self.client.consume("busy")
+
+    def take(self) -> None:
+        self.got += sum(frame.kind == HEADER for frame in self.client.frames())
 
     def turn(self) -> None:
-        self.got += sum(frame.kind == HEADER for frame in split_frames(self.peer.link.take()))
+        self.take()
         acks = min(self.got - self.acked, self.acks_a_turn)
         if acks:
             self.acked += acks
-            self.peer.feed(method_frame(1, m.BasicAck(delivery_tag=self.acked, multiple=True)))
+            self.client.feed(method_frame(1, m.BasicAck(delivery_tag=self.acked, multiple=True)))
+
+
+def publish_until_held(publisher: FakeClient) -> None:
+    while publisher.link.is_reading:
+        publisher.feed(READ)
 
 
 def test_backlog_is_bounded_while_consumers_keep_up() -> None:
     """They take half of what the publisher could send, but more than the share that counts as slow."""
     broker = FakeBroker()
-    queue_of, publisher = broker.node.vhosts["/"].queues, opened(broker)
+    publisher = opened(broker)
     consumer = Consumer(broker, acks_a_turn=READ_MESSAGES // 2)
     sent = deepest = 0
     while consumer.acked < MESSAGES:
-        if sent < MESSAGES and publisher.link.reading:
+        if sent < MESSAGES and publisher.link.is_reading:
             publisher.feed(READ)
             sent += READ_MESSAGES
-        deepest = max(deepest, queue_of["busy"].ready.count)
+        deepest = max(deepest, broker.vhost.queues["busy"].ready.count)
         consumer.turn()
-        broker.world.advance(TURN_SECONDS)
+        broker.advance(TURN_SECONDS)
     assert deepest <= HIGH_MESSAGES + 2 * READ_MESSAGES
 
 
@@ -67,42 +72,34 @@ def test_consumer_that_is_slow_does_not_hold_publishers_for_good() -> None:
     consumer = Consumer(broker, acks_a_turn=1)
     sent, held = 0, 0.0
     while sent < MESSAGES:
-        if publisher.link.reading:
+        if publisher.link.is_reading:
             publisher.feed(READ)
             sent += READ_MESSAGES
             held = 0.0
         held += TURN_SECONDS
         assert held < 1.0, "unread for a second"
         consumer.turn()
-        broker.world.advance(TURN_SECONDS)
+        broker.advance(TURN_SECONDS)
     publisher.run()
-    assert (
-        consumer.acked + broker.node.vhosts["/"].queues["busy"].ready.count + in_flight(consumer) == MESSAGES
-    )
-
-
-def in_flight(consumer: Consumer) -> int:
-    consumer.got += sum(frame.kind == HEADER for frame in split_frames(consumer.peer.link.take()))
-    return consumer.got - consumer.acked
+    consumer.take()
+    assert consumer.got + broker.vhost.queues["busy"].ready.count == MESSAGES
 
 
 def test_consumer_that_leaves_lets_the_publishers_go() -> None:
     broker = FakeBroker()
     publisher, consumer = opened(broker), Consumer(broker, acks_a_turn=0)
-    while publisher.link.reading:
-        publisher.feed(READ)
-    consumer.peer.hang_up()
-    assert publisher.link.reading
+    publish_until_held(publisher)
+    consumer.client.hang_up()
+    assert publisher.link.is_reading
 
 
 def test_publisher_that_dies_while_held_is_forgotten() -> None:
     broker = FakeBroker()
     publisher, consumer = opened(broker), Consumer(broker, acks_a_turn=0)
-    while publisher.link.reading:
-        publisher.feed(READ)
+    publish_until_held(publisher)
     publisher.hang_up()
-    assert not broker.node.vhosts["/"].queues["busy"].flow.held
-    assert broker.node.connections == {consumer.peer.connection}
+    assert not broker.vhost.queues["busy"].flow.held
+    assert broker.node.connections == {consumer.client.connection}
 
 
 def test_all_messages_of_a_free_running_publisher_arrive_in_order(connect: Connect) -> None:
@@ -125,6 +122,5 @@ def test_all_messages_of_a_free_running_publisher_arrive_in_order(connect: Conne
 
 def publish_numbers(channel: AmqpChannel, queue: str, count: int) -> None:
     for start in range(0, count, 100):
-        publish = m.BasicPublish(routing_key=queue)
-        frames = (publish_frames(1, publish, b"%d" % number) for number in range(start, start + 100))
-        channel.client.send_raw(b"".join(b"".join(message) for message in frames))
+        numbers = range(start, start + 100)
+        channel.client.send_raw(b"".join(published("", queue, b"%d" % number) for number in numbers))

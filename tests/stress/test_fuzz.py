@@ -17,19 +17,22 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.amqp import (
+from tests.support.fakes import FakeBroker
+from tests.support.frames import (
     BODY,
     CLASS_BASIC,
     CONTENT_HEAD,
     FRAME_HEAD,
+    FRAME_MAX,
     HEADER,
     HEARTBEAT,
     METHOD,
+    decode_methods,
     encode_frame,
     encode_header,
+    method_frame,
+    published,
 )
-from tests.support.fake_world import FakeBroker
-from tests.support.frames import FRAME_MAX, handshake, method_frame, publish_frames, split_frames
 from tests.support.fuzz import FuzzClient
 from warren.amqp import methods as m
 from warren.amqp.table import LENGTH
@@ -49,27 +52,22 @@ class Witness:
     QUEUE = "the witness' own"
 
     def __init__(self, broker: FakeBroker) -> None:
-        self.peer = broker.connect("witness")
+        self.client = broker.connect("witness").open()
         self.count = 0
-        for step in handshake():
-            self.peer.feed(step)
-        declare = m.QueueDeclare(queue=self.QUEUE, exclusive=True, arguments={})
-        consume = m.BasicConsume(queue=self.QUEUE, no_ack=False, arguments={})
-        for method in (m.ChannelOpen(), m.ConfirmSelect(), declare, consume):
-            self.peer.feed(method_frame(1, method))
-        self.peer.link.take()
+        self.client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+        self.client.declare(self.QUEUE, exclusive=True)
+        self.client.consume(self.QUEUE)
+        self.client.frames()
 
     def work(self) -> None:
         self.count += 1
         body = b"%d" % self.count
-        publish = m.BasicPublish(exchange="", routing_key=self.QUEUE)
-        self.peer.feed(b"".join(publish_frames(1, publish, body)))
-        frames = list(split_frames(self.peer.link.take()))
-        methods = [m.decode_method(frame.payload) for frame in frames if frame.kind == METHOD]
-        assert methods == [
+        self.client.feed(published("", self.QUEUE, body))
+        frames = self.client.frames()
+        assert decode_methods(frames) == [
             m.BasicAck(delivery_tag=self.count, multiple=False),
             m.BasicDeliver(
-                consumer_tag=methods[-1].consumer_tag,  # type: ignore[attr-defined]  # equal, if it is a deliver
+                consumer_tag="c",
                 delivery_tag=self.count,
                 redelivered=False,
                 exchange="",
@@ -77,7 +75,7 @@ class Witness:
             ),
         ]
         assert frames[-1].payload == body
-        self.peer.feed(method_frame(1, m.BasicAck(delivery_tag=self.count)))
+        self.client.send(m.BasicAck(delivery_tag=self.count))
 
 
 def converse(broker: FakeBroker, witness: Witness, seed: str) -> int:
@@ -88,15 +86,15 @@ def converse(broker: FakeBroker, witness: Witness, seed: str) -> int:
         check_nothing_is_left(broker)
     except Exception as error:  # noqa: BLE001 - whatever it is, what matters is how to repeat it
         again = f"WARREN_FUZZ_SEED={seed.partition('/')[0]} python -m pytest tests/stress/test_fuzz.py"
-        cause = (broker.world.failures or [error])[0]
+        cause = (broker.world.errors or [error])[0]
         raise AssertionError(f"conversation {seed}: {cause!r}; to repeat it: {again}") from cause
     return client.frames
 
 
 def check_nothing_is_left(broker: FakeBroker) -> None:
     """Of a connection that is gone: no consumer, no unacked message, no queue of its own."""
-    node, vhost = broker.node, broker.node.vhosts["/"]
-    assert not broker.world.failures
+    node, vhost = broker.node, broker.vhost
+    assert not broker.world.errors
     assert len(node.connections) == vhost.connections == 1
     assert not node.touched_queues
     assert not node.dirty_outputs
@@ -215,16 +213,13 @@ def test_what_is_broken_ends_in_the_right_close(broken: Callable[[random.Random]
     broker = FakeBroker()
     dice = random.Random(code)
     for _ in range(50):
-        peer = broker.connect()
-        for step in (*handshake(), method_frame(1, m.ChannelOpen())):
-            peer.feed(step)
-        peer.link.take()
-        peer.feed(broken(dice))
-        (close,) = [m.decode_method(frame.payload) for frame in split_frames(peer.link.take())]
+        client = broker.connect().open()
+        client.feed(broken(dice))
+        (close,) = client.methods(0, 1)
         assert isinstance(close, m.ConnectionClose)
         assert close.reply_code == code
-        peer.feed(method_frame(0, m.ConnectionCloseOk()))
-        assert peer.link.closed
+        client.send(m.ConnectionCloseOk(), 0)
+        assert client.link.is_closed
     assert not broker.node.connections
 
 

@@ -7,9 +7,10 @@ import socket
 import threading
 
 from tests.stress.conftest import Connect, eventually, open_files
-from tests.support.amqp import AmqpChannel, AmqpClient
+from tests.support.amqp import AmqpClient
+from tests.support.channel import AmqpChannel
 from tests.support.frames import handshake, method_frame, publish_frames
-from tests.support.fuzz import Nonsense
+from tests.support.nonsense import Nonsense
 from tests.support.process import BrokerProcess
 from warren.amqp import methods as m
 

@@ -5,13 +5,24 @@ from __future__ import annotations
 import hashlib
 import random
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.stress.conftest import Connect, message_count
-from tests.support.amqp import BODY, CLASS_BASIC, CONTENT_HEAD, HEADER, METHOD, AmqpChannel, encode_header
-from tests.support.frames import handshake, method_frame, split_frames
+from tests.support.channel import AmqpChannel
+from tests.support.frames import (
+    BODY,
+    CLASS_BASIC,
+    CONTENT_HEAD,
+    HEADER,
+    METHOD,
+    encode_frame,
+    encode_header,
+    handshake,
+    method_frame,
+    split_frames,
+)
 from tests.support.process import BrokerProcess
 from warren.amqp import methods as m
 from warren.amqp.properties import BasicProperties
@@ -103,27 +114,25 @@ def encode_nested(depth: int) -> bytes:
     return LENGTH.pack(len(content)) + content
 
 
-@pytest.mark.parametrize("depth", [DEPTH_MAX + 2, 20_000])
-def test_headers_nested_too_deep_are_502_and_others_do_not_notice(
-    connect: Connect, channel: AmqpChannel, depth: int
-) -> None:
-    deep = connect()
-    deep.channel()
-    deep.send_method(1, m.BasicPublish(routing_key="x"))
+def deep_headers(depth: int) -> bytes:
     flags = BasicProperties(headers={}).encode()[:2]
-    deep.send_frame(HEADER, 1, CONTENT_HEAD.pack(CLASS_BASIC, 0, 0) + flags + encode_nested(depth))
-    deep.expect_close(502)
-    channel.declare()
+    header = CONTENT_HEAD.pack(CLASS_BASIC, 0, 0) + flags + encode_nested(depth)
+    return method_frame(1, m.BasicPublish(routing_key="x")) + encode_frame(HEADER, 1, header)
+
+
+def deep_arguments(depth: int) -> bytes:
+    declare = m.QueueDeclare(queue="x", arguments={}).encode()
+    return encode_frame(METHOD, 1, declare[: -LENGTH.size] + encode_nested(depth))
 
 
 @pytest.mark.parametrize("depth", [DEPTH_MAX + 2, 20_000])
-def test_arguments_nested_too_deep_are_502_and_others_do_not_notice(
-    connect: Connect, channel: AmqpChannel, depth: int
+@pytest.mark.parametrize("words", [deep_headers, deep_arguments])
+def test_table_nested_too_deep_is_502_and_others_do_not_notice(
+    connect: Connect, channel: AmqpChannel, words: Callable[[int], bytes], depth: int
 ) -> None:
     deep = connect()
     deep.channel()
-    declare = m.QueueDeclare(queue="x", arguments={}).encode()
-    deep.send_frame(METHOD, 1, declare[: -LENGTH.size] + encode_nested(depth))
+    deep.send_raw(words(depth))
     deep.expect_close(502)
     channel.declare()
 

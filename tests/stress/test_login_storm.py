@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.fake_world import FakeBroker
-from tests.support.frames import handshake
+from tests.support.fakes import FakeBroker
 from warren.broker.passwords import PasswordHash
 from warren.broker.session.state import State
 
@@ -23,12 +22,10 @@ def test_password_that_many_bring_at_once_is_hashed_once(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(PasswordHash, "verify", count)
     broker = FakeBroker()
-    peers = [broker.connect() for _ in range(CLIENTS)]
-    for peer in peers:
-        peer.waiting.extend(handshake())
-        peer.connection.feed(peer.waiting.popleft())
-        peer.connection.feed(peer.waiting.popleft())
-    for peer in peers:
-        peer.run()
-    assert {peer.connection.state for peer in peers} == {State.OPEN}
+    clients = [broker.connect() for _ in range(CLIENTS)]
+    for client in clients:
+        client.greet()
+        client.authenticate()
+    broker.world.run()
+    assert {client.connection.state for client in clients} == {State.AWAITING_TUNE_OK}
     assert hashed == [b"guest"]

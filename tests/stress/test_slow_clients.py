@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from tests.stress.conftest import Connect, eventually, message_count, open_files
-from tests.support.amqp import AmqpChannel, AmqpClient
-from tests.support.frames import method_frame
+from tests.support.amqp import AmqpClient
+from tests.support.channel import AmqpChannel
+from tests.support.frames import HEARTBEAT_FRAME, method_frame
 from tests.support.process import BrokerProcess
 from warren.amqp import methods as m
 from warren.broker.session.connection import OUTPUT_BYTES_MAX
@@ -17,6 +21,18 @@ MESSAGES = 64
 SPARE_BYTES = 16 * MEBIBYTE
 ASKED_MAX = 500_000
 ASKING_SECONDS_MAX = 2.0
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker that soon has enough of a client that does not take what it was sent."""
+    limits = {
+        "warren.server.protocol.LINGER_SECONDS_MAX": 0.5,
+        "warren.server.app.STOP_SECONDS_MAX": 0.5,
+    }
+    with BrokerProcess(tmp_path / "data", limits=limits) as process:
+        yield process
+        process.check_log()
 
 
 def fill(channel: AmqpChannel, queue: str, count: int = MESSAGES) -> None:
@@ -83,7 +99,7 @@ def test_socket_of_client_that_neither_reads_nor_beats_is_given_back(
     eventually(lambda: message_count(channel, "dead") < 16, lambda: None, "the first is on its way")
 
     def next_heartbeat() -> None:
-        watch.send_frame(8, 0, b"")
+        watch.send_raw(HEARTBEAT_FRAME)
         watch.read_any_frame()
 
     eventually(lambda: message_count(channel, "dead") == 16, next_heartbeat, "what it had is back")

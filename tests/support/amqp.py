@@ -3,86 +3,45 @@
 It does nothing on its own: no heartbeats, no answers, no threads. Every wait is bounded, and what comes
 instead of the expected is in the failure's text. Frames of other channels than the one that is read are kept
 for their readers, so the order is kept per channel.
-
-    frame   type:uint8 channel:uint16 size:uint32 payload end:0xCE
-    header  class:uint16 weight:uint16 body_size:uint64 properties
 """
 
 from __future__ import annotations
 
 import socket
-import struct
 import time
 from collections import defaultdict, deque
-from dataclasses import dataclass
-from typing import Generic, NamedTuple, Self, TypeVar
+from dataclasses import replace
+from typing import Self, TypeVar
 
+from tests.support.channel import AmqpChannel
+from tests.support.errors import EndedError, SilenceError, UnexpectedError
+from tests.support.frames import (
+    ALL_CAPABILITIES,
+    BODY,
+    CLASS_BASIC,
+    CONTENT_HEAD,
+    FRAME_END,
+    FRAME_HEAD,
+    FRAME_MIN_SIZE,
+    GUEST,
+    HEADER,
+    HEARTBEAT,
+    METHOD,
+    PROTOCOL_HEADER,
+    Content,
+    Frame,
+    encode_frame,
+    published,
+    start_ok,
+)
 from tests.support.process import Address
 from warren.amqp import methods as m
 from warren.amqp.properties import BasicProperties, decode_properties
 from warren.amqp.table import Table
 
-METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
-FRAME_HEAD = struct.Struct(">BHI")
-FRAME_END = b"\xce"
-FRAME_OVERHEAD_BYTES = FRAME_HEAD.size + len(FRAME_END)
-FRAME_MIN_SIZE = 4096
-CONTENT_HEAD = struct.Struct(">HHQ")
-CLASS_BASIC = 60
-GUEST = "guest"
-PROTOCOL_HEADER = b"AMQP\0\0\x09\x01"
 WAIT_SECONDS_MAX = 10.0
-ALL_CAPABILITIES = (
-    "basic.nack",
-    "consumer_cancel_notify",
-    "connection.blocked",
-    "authentication_failure_close",
-)
 
 M = TypeVar("M", bound=m.Method)
-
-
-class UnexpectedError(AssertionError):
-    """The broker sent something else than what the test waits for."""
-
-
-class SilenceError(UnexpectedError):
-    """The broker sent nothing in time."""
-
-
-class EndedError(UnexpectedError):
-    """The broker closed the socket."""
-
-
-class Frame(NamedTuple):
-    kind: int
-    channel: int
-    payload: bytes
-
-    def is_a(self, kind: type[m.Method]) -> bool:
-        return self.kind == METHOD and self.payload.startswith(m.METHOD_ID.pack(*kind.id))
-
-    def __str__(self) -> str:
-        if self.kind == METHOD:
-            return f"{m.decode_method(self.payload)} on channel {self.channel}"
-        return f"frame of type {self.kind}, {len(self.payload)} bytes on channel {self.channel}"
-
-
-@dataclass(frozen=True)
-class Content(Generic[M]):
-    """A method that carries a message, and the message."""
-
-    method: M
-    properties: BasicProperties
-    body: bytes
-
-
-def encode_frame(kind: int, channel: int, payload: bytes) -> bytes:
-    return FRAME_HEAD.pack(kind, channel, len(payload)) + payload + FRAME_END
-
-
-def encode_header(size: int, properties: BasicProperties | None = None, class_id: int = CLASS_BASIC) -> bytes:
-    return CONTENT_HEAD.pack(class_id, 0, size) + (properties or BasicProperties()).encode()
 
 
 class AmqpClient:
@@ -137,9 +96,9 @@ class AmqpClient:
         response: bytes | None = None,
         capabilities: tuple[str, ...] = ALL_CAPABILITIES,
     ) -> None:
-        told: Table = {"capabilities": dict.fromkeys(capabilities, True)}
-        plain = f"\0{user}\0{password}".encode() if response is None else response
-        self.send_method(0, m.ConnectionStartOk(client_properties=told, mechanism=mechanism, response=plain))
+        told = start_ok(user, password, capabilities)
+        plain = told.response if response is None else response
+        self.send_method(0, replace(told, mechanism=mechanism, response=plain))
 
     def tune(
         self, *, channel_max: int | None = None, frame_max: int | None = None, heartbeat: int = 0
@@ -183,12 +142,11 @@ class AmqpClient:
         properties: BasicProperties | None = None,
         **flags: bool,
     ) -> None:
-        method = m.BasicPublish(exchange=exchange, routing_key=routing_key, **flags)
-        frames = [encode_frame(METHOD, channel, method.encode())]
-        frames.append(encode_frame(HEADER, channel, encode_header(len(body), properties)))
-        step = self.frame_max - FRAME_OVERHEAD_BYTES
-        frames += (encode_frame(BODY, channel, body[at : at + step]) for at in range(0, len(body), step))
-        self.send_raw(b"".join(frames))
+        self.send_raw(
+            published(
+                exchange, routing_key, body, properties, channel=channel, frame_max=self.frame_max, **flags
+            )
+        )
 
     # --- receiving ---
 
@@ -310,88 +268,3 @@ class AmqpClient:
             self.close()
         else:
             self.abort()
-
-
-class AmqpChannel:
-    """One channel of a connection, with the calls that tests make most."""
-
-    def __init__(self, client: AmqpClient, number: int) -> None:
-        self.client = client
-        self.number = number
-
-    def send(self, method: m.Method) -> None:
-        self.client.send_method(self.number, method)
-
-    def expect(self, kind: type[M]) -> M:
-        return self.client.expect(self.number, kind)
-
-    def expect_content(self, kind: type[M]) -> Content[M]:
-        return self.client.expect_content(self.number, kind)
-
-    def call(self, method: m.Method, answer: type[M]) -> M:
-        self.send(method)
-        return self.expect(answer)
-
-    def close(self) -> None:
-        self.call(m.ChannelClose(reply_code=200), m.ChannelCloseOk)
-
-    def expect_close(self, code: int) -> m.ChannelClose:
-        """The broker closes the channel, which is answered: the number can be opened again."""
-        close = self.expect(m.ChannelClose)
-        if close.reply_code != code:
-            raise UnexpectedError(f"waited for {code}, but got {close}")
-        self.send(m.ChannelCloseOk())
-        return close
-
-    def declare(
-        self, queue: str = "", *, exclusive: bool = True, arguments: Table | None = None, **flags: bool
-    ) -> m.QueueDeclareOk:
-        """Declares a queue; unless told otherwise one that goes with the connection."""
-        declare = m.QueueDeclare(queue=queue, exclusive=exclusive, arguments=arguments or {}, **flags)
-        return self.call(declare, m.QueueDeclareOk)
-
-    def declare_exchange(
-        self, exchange: str, kind: str = "direct", *, arguments: Table | None = None, **flags: bool
-    ) -> None:
-        declare = m.ExchangeDeclare(exchange=exchange, type=kind, arguments=arguments or {}, **flags)
-        self.call(declare, m.ExchangeDeclareOk)
-
-    def bind(self, queue: str, exchange: str, key: str = "", arguments: Table | None = None) -> None:
-        bind = m.QueueBind(queue=queue, exchange=exchange, routing_key=key, arguments=arguments or {})
-        self.call(bind, m.QueueBindOk)
-
-    def publish(
-        self,
-        exchange: str,
-        routing_key: str,
-        body: bytes = b"",
-        properties: BasicProperties | None = None,
-        **flags: bool,
-    ) -> None:
-        self.client.publish(self.number, exchange, routing_key, body, properties, **flags)
-
-    def consume(self, queue: str, tag: str = "", *, arguments: Table | None = None, **flags: bool) -> str:
-        """Starts a consumer and gives its tag."""
-        consume = m.BasicConsume(queue=queue, consumer_tag=tag, arguments=arguments or {}, **flags)
-        return self.call(consume, m.BasicConsumeOk).consumer_tag
-
-    def expect_delivery(self) -> Content[m.BasicDeliver]:
-        return self.expect_content(m.BasicDeliver)
-
-    def try_get(self, queue: str, *, no_ack: bool = True) -> Content[m.BasicGetOk] | None:
-        answer = self.call(m.BasicGet(queue=queue, no_ack=no_ack), m.Method)
-        if isinstance(answer, m.BasicGetEmpty):
-            return None
-        if not isinstance(answer, m.BasicGetOk):
-            raise UnexpectedError(f"waited for basic.get-ok, but got {answer}")
-        return Content(answer, *self.client.read_message(self.number))
-
-    def get(self, queue: str, *, no_ack: bool = True) -> Content[m.BasicGetOk]:
-        got = self.try_get(queue, no_ack=no_ack)
-        if got is None:
-            raise UnexpectedError(f"waited for a message in {queue}, but there was none")
-        return got
-
-    def drain(self, queue: str) -> list[bytes]:
-        """Takes all that is ready in the queue. What this channel published before is in it by then."""
-        return [got.body for got in iter(lambda: self.try_get(queue), None)]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Self
 
 STOP_SECONDS_MAX = 20
+RUN_WARREN = "import runpy; runpy.run_module('warren', run_name='__main__')"
 
 
 @dataclass(frozen=True)
@@ -25,16 +26,21 @@ class Address:
 
 
 class BrokerProcess:
-    """Starts on entering, and on leaving ends with SIGTERM and is checked to have ended well."""
+    """Starts on entering, and on leaving ends with SIGTERM and is checked to have ended well.
 
-    def __init__(self, data_dir: Path, *arguments: str) -> None:
+    `limits` are other values for limits that are named in the source, so that a test need not wait for them:
+    `{"warren.server.protocol.LINGER_SECONDS_MAX": 0.5}`.
+    """
+
+    def __init__(self, data_dir: Path, *arguments: str, limits: dict[str, float] | None = None) -> None:
         self.data_dir = data_dir
         self.log_path = data_dir.with_suffix(".log")
         self.arguments = arguments
+        self.limits = limits or {}
         self.address = Address("", 0)
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "warren", "serve", "--port", "0", "--http-port", "0"]
+        command = [sys.executable, *self.entry(), "serve", "--port", "0", "--http-port", "0"]
         with self.log_path.open("w") as log:
             self.process = subprocess.Popen(
                 [*command, "--data-dir", str(self.data_dir), *self.arguments],
@@ -62,8 +68,23 @@ class BrokerProcess:
             self.process.stdout.close()
         assert self.process.returncode in {0, -signal.SIGKILL}, self.log()
 
+    def entry(self) -> list[str]:
+        """How Python gets to the command `warren`: over the limits, if there are any."""
+        if not self.limits:
+            return ["-m", "warren"]
+        steps = []
+        for limit, value in self.limits.items():
+            module, _, _ = limit.rpartition(".")
+            steps.append(f"import {module}; {limit}; {limit} = {value}")  # named first: it must exist
+        return ["-c", "\n".join([*steps, RUN_WARREN])]
+
     def log(self) -> str:
         return self.log_path.read_text()
+
+    def check_log(self) -> None:
+        """The broker has not failed, neither where it noticed nor where it did not."""
+        assert "internal error" not in self.log()
+        assert "Traceback" not in self.log()
 
     def resident_bytes(self) -> int:
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])

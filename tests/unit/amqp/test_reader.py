@@ -7,13 +7,22 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.amqp import BODY, HEADER, HEARTBEAT, METHOD, encode_frame, encode_header
+from tests.support.frames import (
+    BODY,
+    HEADER,
+    HEARTBEAT,
+    METHOD,
+    PROTOCOL_HEADER,
+    body_frames,
+    encode_frame,
+    encode_header,
+    method_frame,
+)
 from warren.amqp import errors as e
 from warren.amqp import methods as m
 from warren.amqp.properties import BasicProperties
 from warren.amqp.reader import ContentReader, FrameReader, ReadBuffer
 
-GREETING = b"AMQP\0\0\x09\x01"
 BODY_BYTES_MAX = 100_000
 
 
@@ -61,24 +70,15 @@ class NotedReader(FrameReader):
         return 0
 
 
-def method(value: m.Method, channel: int = 1) -> bytes:
-    return encode_frame(METHOD, channel, value.encode())
-
-
 def publish(body: bytes, *pieces: int, channel: int = 1, properties: BasicProperties | None = None) -> bytes:
-    frames = method(m.BasicPublish(exchange="e", routing_key="k"), channel)
+    frames = method_frame(channel, m.BasicPublish(exchange="e", routing_key="k"))
     frames += encode_frame(HEADER, channel, encode_header(len(body), properties))
-    at = 0
-    for size in pieces or (len(body),):
-        if size:
-            frames += encode_frame(BODY, channel, body[at : at + size])
-        at += size
-    return frames
+    return frames + body_frames(channel, body, pieces or filter(None, (len(body),)))
 
 
 def greeted() -> NotedReader:
     reader = NotedReader(ReadBuffer())
-    reader.feed(GREETING)
+    reader.feed(PROTOCOL_HEADER)
     reader.notes.clear()
     return reader
 
@@ -95,18 +95,18 @@ def published(body: bytes, channel: int = 1, properties: bytes = b"\0\0") -> tup
 
 STREAM = b"".join(
     [
-        GREETING,
-        method(m.ChannelOpen(), 0),
+        PROTOCOL_HEADER,
+        method_frame(0, m.ChannelOpen()),
         publish(b"hello"),
         publish(b""),
         encode_frame(HEARTBEAT, 0, b""),
         publish(b"0123456789", 3, 3, 4),
-        method(m.BasicAck(delivery_tag=5, multiple=True)),
-        method(m.BasicQos()),
+        method_frame(1, m.BasicAck(delivery_tag=5, multiple=True)),
+        method_frame(1, m.BasicQos()),
     ]
 )
 STREAM_NOTES: list[tuple[object, ...]] = [
-    ("greeting", GREETING),
+    ("greeting", PROTOCOL_HEADER),
     ("method", 0, m.ChannelOpen().encode()),
     published(b"hello"),
     published(b""),
@@ -140,7 +140,7 @@ def test_frames_are_the_same_however_the_bytes_come(feed: Callable[[FrameReader,
 
 def test_incomplete_frame_behind_a_whole_one_waits_for_its_rest() -> None:
     reader = greeted()
-    frames = publish(b"hello") + method(m.BasicQos())
+    frames = publish(b"hello") + method_frame(1, m.BasicQos())
     reader.feed(frames[:-1])
     assert reader.notes == [published(b"hello")]
     reader.feed(frames[-1:])
@@ -158,7 +158,7 @@ def test_connections_that_share_the_buffer_do_not_mix_their_bytes() -> None:
 
 def test_more_than_the_buffer_holds_is_read_in_turns() -> None:
     reader = NotedReader(ReadBuffer(8192))
-    reader.feed(GREETING + publish(b"x" * 3000) * 20)
+    reader.feed(PROTOCOL_HEADER + publish(b"x" * 3000) * 20)
     assert reader.notes[1:] == [published(b"x" * 3000)] * 20
     assert reader.batches > 1
 
@@ -173,11 +173,8 @@ def test_batch_ends_once_for_all_that_one_read_brought() -> None:
 @pytest.mark.parametrize("pieces", [(0, 3), (0, 0, 3), (1, 0, 2), (0, 1, 2), (0, 1, 0, 2)])
 def test_empty_body_frames_change_neither_this_message_nor_the_next(pieces: tuple[int, ...]) -> None:
     """Nor memory that is not theirs: the next body is longer than this one by what a buffer has to spare."""
-    frames, at = publish(b"abc", 0), 0
-    for size in pieces:
-        frames += encode_frame(BODY, 1, b"abc"[at : at + size])
-        at += size
-    assert notes_of(frames + publish(b"defg", 2, 2)) == [published(b"abc"), published(b"defg")]
+    frames = publish(b"abc", *pieces) + publish(b"defg", 2, 2)
+    assert notes_of(frames) == [published(b"abc"), published(b"defg")]
 
 
 def test_messages_of_two_channels_may_be_interleaved() -> None:
@@ -221,7 +218,7 @@ MALFORMED: list[tuple[str, bytes, int, type[Exception]]] = [
 def test_malformed_frame_is_an_error_and_the_next_one_is_read(
     frame: bytes, channel: int, error: type[Exception]
 ) -> None:
-    assert notes_of(frame + method(m.BasicQos())) == [
+    assert notes_of(frame + method_frame(1, m.BasicQos())) == [
         ("error", channel, error),
         ("method", 1, m.BasicQos().encode()),
     ]
@@ -229,7 +226,7 @@ def test_malformed_frame_is_an_error_and_the_next_one_is_read(
 
 BAD_CONTENT: list[tuple[str, bytes, type[Exception]]] = [
     ("a body in place of a header", encode_frame(BODY, 1, b"x"), e.UnexpectedFrame),
-    ("a method in place of a header", method(m.BasicQos()), e.UnexpectedFrame),
+    ("a method in place of a header", method_frame(1, m.BasicQos()), e.UnexpectedFrame),
     ("a header of another class", encode_frame(HEADER, 1, encode_header(0, class_id=50)), e.UnexpectedFrame),
     ("a header too short", encode_frame(HEADER, 1, encode_header(0)[:-1]), e.SyntaxFault),
     (
@@ -269,7 +266,7 @@ BAD_CONTENT: list[tuple[str, bytes, type[Exception]]] = [
 
 @pytest.mark.parametrize(("frames", "error"), [c[1:] for c in BAD_CONTENT], ids=[c[0] for c in BAD_CONTENT])
 def test_content_that_does_not_follow_the_rules_is_an_error(frames: bytes, error: type[Exception]) -> None:
-    start = method(m.BasicPublish(exchange="e", routing_key="k"))
+    start = method_frame(1, m.BasicPublish(exchange="e", routing_key="k"))
     assert notes_of(start + frames) == [("error", 1, error)]
 
 
@@ -297,8 +294,8 @@ def test_error_of_a_handler_is_told_and_reading_goes_on() -> None:
 
 def test_suspended_reader_keeps_what_comes_until_it_resumes() -> None:
     reader = greeted()
-    reader.feed(method(m.TxSelect()) + publish(b"later"))
-    reader.feed(method(m.BasicQos()))
+    reader.feed(method_frame(1, m.TxSelect()) + publish(b"later"))
+    reader.feed(method_frame(1, m.BasicQos()))
     assert reader.notes == [("method", 1, m.TxSelect().encode())]
     reader.resume()
     assert reader.notes[1:] == [published(b"later"), ("method", 1, m.BasicQos().encode())]
@@ -307,14 +304,21 @@ def test_suspended_reader_keeps_what_comes_until_it_resumes() -> None:
 def test_closing_reader_lets_only_methods_of_channel_0_through() -> None:
     reader = greeted()
     reader.closing = True
-    reader.feed(publish(b"x") + method(m.BasicQos()) + encode_frame(7, 0, b"") + method(m.TxCommit(), 0))
+    reader.feed(
+        publish(b"x")
+        + method_frame(1, m.BasicQos())
+        + encode_frame(7, 0, b"")
+        + method_frame(0, m.TxCommit())
+    )
     assert reader.notes == [("method", 0, m.TxCommit().encode())]
 
 
 def test_discarding_channel_drops_content_and_hands_methods_on() -> None:
     reader = greeted()
     reader.channels[1].discard()
-    reader.feed(publish(b"x") + method(m.BasicAck(delivery_tag=1)) + method(m.ChannelCloseOk()))
+    reader.feed(
+        publish(b"x") + method_frame(1, m.BasicAck(delivery_tag=1)) + method_frame(1, m.ChannelCloseOk())
+    )
     assert reader.channels[1].discarding
     assert [note[2] for note in reader.notes] == [
         m.BasicPublish(exchange="e", routing_key="k").encode(),
@@ -385,7 +389,7 @@ def test_what_did_not_change_is_not_parsed_again() -> None:
 
 def test_publish_that_failed_to_parse_is_not_taken_for_the_one_before() -> None:
     """The same bytes twice, in a header that cannot be parsed, are two errors."""
-    bad = method(m.BasicPublish(exchange="e", routing_key="k")) + encode_frame(
+    bad = method_frame(1, m.BasicPublish(exchange="e", routing_key="k")) + encode_frame(
         HEADER, 1, encode_header(0)[:-2] + b"\0\x01"
     )
     reader = greeted()

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.amqp import BODY, FRAME_HEAD, HEADER, METHOD, encode_frame, encode_header
+from tests.support.frames import (
+    FRAME_OVERHEAD_BYTES,
+    HEADER,
+    body_frames,
+    encode_frame,
+    encode_header,
+    method_frame,
+)
 from warren.amqp.methods import METHOD_ID, BasicAck, BasicDeliver
 from warren.amqp.properties import BasicProperties
 from warren.amqp.writer import Output
@@ -31,12 +38,7 @@ def taken(output: Output) -> bytes:
 
 def content(body: bytes, *pieces: int) -> bytes:
     """Header and body frames on channel 3, the body in pieces of these sizes."""
-    frames, at = encode_frame(HEADER, 3, encode_header(len(body), PROPERTIES)), 0
-    for piece in pieces:
-        frames += encode_frame(BODY, 3, body[at : at + piece])
-        at += piece
-    assert at == len(body)
-    return frames
+    return encode_frame(HEADER, 3, encode_header(len(body), PROPERTIES)) + body_frames(3, body, pieces)
 
 
 def test_heartbeat_is_the_frame_of_the_specification() -> None:
@@ -48,7 +50,7 @@ def test_heartbeat_is_the_frame_of_the_specification() -> None:
 def test_confirm_is_a_basic_ack() -> None:
     output = make_output()
     output.confirm(3, 2**40, multiple=True)
-    assert taken(output) == encode_frame(METHOD, 3, BasicAck(delivery_tag=2**40, multiple=True).encode())
+    assert taken(output) == method_frame(3, BasicAck(delivery_tag=2**40, multiple=True))
 
 
 @pytest.mark.parametrize("redelivered", [True, False])
@@ -59,7 +61,7 @@ def test_delivery_is_a_basic_deliver_with_header_and_body(redelivered: bool) -> 
     method = BasicDeliver(
         consumer_tag="tag", delivery_tag=7, redelivered=redelivered, exchange="e", routing_key="rk"
     )
-    assert taken(output) == encode_frame(METHOD, 3, method.encode()) + content(b"body", 4)
+    assert taken(output) == method_frame(3, method) + content(b"body", 4)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_everything_leaves_in_the_order_it_was_written() -> None:
         body = bytes([number % 256]) * (number * 97 % 30_000)
         output.method(3, BasicAck(delivery_tag=number).encode())
         output.content(3, PROPERTIES.encode(), body)
-        expected += encode_frame(METHOD, 3, BasicAck(delivery_tag=number).encode())
+        expected += method_frame(3, BasicAck(delivery_tag=number))
         expected += content(body, *([len(body)] if body else []))
     assert output.pending_bytes == len(expected)
     assert taken(output) == expected
@@ -149,7 +151,7 @@ def test_closed_output_is_not_marked_any_more() -> None:
 
 def test_there_is_room_until_the_turns_share_is_used_and_again_when_taken() -> None:
     output = make_output(131_072)
-    overhead = FRAME_HEAD.size + 1
+    overhead = FRAME_OVERHEAD_BYTES
     output.method(1, b"x" * (TURN_BYTES - 2 * overhead - 1))
     assert output.has_room()
     assert not output.starved

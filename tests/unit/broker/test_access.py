@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.fakes import FakeClient, FakeWorld, add_user, make_node
-from warren.amqp import methods as m
+from tests.support.fake_client import FakeClient
+from tests.support.fakes import FakeWorld, add_user, make_node
 from warren.amqp.errors import AccessRefused
 from warren.broker import access as access_module
 from warren.broker import commands
@@ -114,9 +114,7 @@ def test_changed_permissions_hold_for_the_next_message_of_an_open_connection() -
     refused = Permissions(".*", "^other$", ".*")
     node.execute(commands.SetPermissions(user="me", vhost="/", permissions=refused))
     client.publish("amq.fanout", "k", b"2")
-    (close,) = client.methods()
-    assert isinstance(close, m.ChannelClose)
-    assert close.reply_code == 403
+    client.expect_close(403)
 
 
 def test_changed_topic_permissions_hold_for_the_next_message_of_an_open_connection() -> None:
@@ -131,9 +129,7 @@ def test_changed_topic_permissions_hold_for_the_next_message_of_an_open_connecti
     client.publish("amq.topic", "guest.b", b"2")
     assert client.methods() == []
     client.publish("amq.topic", "a.b", b"3")
-    (close,) = client.methods()
-    assert isinstance(close, m.ChannelClose)
-    assert close.reply_code == 403
+    client.expect_close(403)
 
 
 def test_changed_permissions_leave_other_users_alone() -> None:

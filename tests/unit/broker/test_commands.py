@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.fakes import EXCHANGE_TYPES, FakeClient, FakeWorld, make_node, quick_hash
+from tests.support.fake_client import FakeClient
+from tests.support.fakes import EXCHANGE_TYPES, FakeWorld, make_node, quick_hash
 from warren.amqp.errors import AmqpError, NotFound
 from warren.broker import commands as c
 from warren.broker.access import Permissions, TopicPermissions

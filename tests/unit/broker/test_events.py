@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.fakes import FakeClient, FakeWorld, make_node
+from tests.support.fake_client import FakeClient
+from tests.support.fakes import FakeWorld, make_node
 from warren.amqp import methods as m
 from warren.broker import commands
 from warren.broker import events as e

@@ -8,7 +8,9 @@ from typing import cast
 
 import pytest
 
-from tests.support.fakes import FakeClient, FakeWorld, make_node, published
+from tests.support.fake_client import FakeClient
+from tests.support.fakes import FakeWorld, make_node
+from tests.support.frames import published
 from warren.amqp import methods as m
 from warren.broker.flow import (
     FREE_SECONDS_MAX,

@@ -4,7 +4,8 @@ import base64
 
 import pytest
 
-from tests.support.fakes import FakeClient, FakeWorld, add_user, make_node, quick_hash
+from tests.support.fake_client import FakeClient
+from tests.support.fakes import FakeWorld, add_user, make_node, quick_hash
 from warren.broker import commands, passwords
 from warren.broker.passwords import PasswordHash, VerifiedPasswords, hash_password
 

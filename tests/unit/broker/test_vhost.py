@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.fakes import FakeClient, FakeWorld, make_node
+from tests.support.fake_client import FakeClient
+from tests.support.fakes import FakeWorld, make_node
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table, encode_name
 from warren.broker import commands, vhost

@@ -15,7 +15,8 @@ from typing import Protocol
 import pytest
 import uvloop
 
-from tests.support.amqp import AmqpClient, EndedError
+from tests.support.amqp import AmqpClient
+from tests.support.errors import EndedError
 from tests.support.process import Address
 from warren.amqp import methods as m
 from warren.cli.main import main

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import socket
-import struct
 from typing import Self, TypeVar
 
-from tests.unit.perf.wire import method
+from tests.support.frames import (
+    FRAME_HEAD,
+    PROTOCOL_HEADER,
+    method_frame,
+)
 from warren.amqp.methods import (
     ChannelOpen,
     ChannelOpenOk,
@@ -55,7 +58,7 @@ class Peer:
         return data
 
     def expect(self, kind: type[M]) -> M:
-        size = struct.unpack(">BHI", self.read(7))[2]
+        size = FRAME_HEAD.unpack(self.read(FRAME_HEAD.size))[2]
         value = decode_method(self.read(size + 1)[:-1])
         assert isinstance(value, kind)
         return value
@@ -67,13 +70,13 @@ class Peer:
 
     def log_in(self, *, frame_max: int = 0) -> ConnectionTuneOk:
         self.accept()
-        assert self.read(8) == b"AMQP\0\0\x09\x01"
-        self.send(method(ConnectionStart(server_properties={}, mechanisms=b"PLAIN AMQPLAIN"), 0))
+        assert self.read(8) == PROTOCOL_HEADER
+        self.send(method_frame(0, ConnectionStart(server_properties={}, mechanisms=b"PLAIN AMQPLAIN")))
         assert self.expect(ConnectionStartOk).response == b"\0user\0secret"
-        self.send(method(ConnectionTune(channel_max=9, frame_max=frame_max, heartbeat=60), 0))
+        self.send(method_frame(0, ConnectionTune(channel_max=9, frame_max=frame_max, heartbeat=60)))
         tuned = self.expect(ConnectionTuneOk)
         assert self.expect(ConnectionOpen).virtual_host == "/v"
-        self.send(method(ConnectionOpenOk(), 0))
+        self.send(method_frame(0, ConnectionOpenOk()))
         self.expect(ChannelOpen)
-        self.send(method(ChannelOpenOk()))
+        self.send(method_frame(1, ChannelOpenOk()))
         return tuned

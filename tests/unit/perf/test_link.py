@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.frames import HEARTBEAT_FRAME, method_frame
 from tests.unit.perf.peer import WAIT_SECONDS_MAX, Peer
-from tests.unit.perf.wire import HEARTBEAT, frame, method
 from warren.amqp.methods import (
     BasicCancel,
     BasicQosOk,
@@ -55,19 +55,19 @@ def test_a_broker_without_plain_is_an_error(loop: Loop, peer: Peer) -> None:
     link = Link(loop, peer.uri)
     link.start(logging_in(link, peer))
     peer.accept()
-    peer.send(method(ConnectionStart(server_properties={}, mechanisms=b"EXTERNAL"), 0))
+    peer.send(method_frame(0, ConnectionStart(server_properties={}, mechanisms=b"EXTERNAL")))
     with pytest.raises(PerfError, match="PLAIN"):
         finish(loop, [link])
 
 
 def test_close_of_the_connection_is_answered_and_says_why(link: Link, peer: Peer) -> None:
-    peer.send(method(ConnectionClose(reply_code=320, reply_text="CONNECTION_FORCED - bye"), 0))
+    peer.send(method_frame(0, ConnectionClose(reply_code=320, reply_text="CONNECTION_FORCED - bye")))
     assert str(link.error) == "the broker closed the connection: 320 CONNECTION_FORCED - bye"
     peer.expect(ConnectionCloseOk)
 
 
 def test_close_of_the_channel_is_answered_and_says_why(link: Link, peer: Peer) -> None:
-    peer.send(method(ChannelClose(reply_code=404, reply_text="NOT_FOUND - no")))
+    peer.send(method_frame(1, ChannelClose(reply_code=404, reply_text="NOT_FOUND - no")))
     assert isinstance(link.error, ClosedByBrokerError)
     assert link.error.code == 404
     peer.expect(ChannelCloseOk)
@@ -81,21 +81,23 @@ def test_a_dropped_connection_is_an_error(loop: Loop, link: Link, peer: Peer) ->
 
 
 def test_a_cancelled_consumer_is_an_error(link: Link, peer: Peer) -> None:
-    peer.send(method(BasicCancel(consumer_tag="c", no_wait=True)))
+    peer.send(method_frame(1, BasicCancel(consumer_tag="c", no_wait=True)))
     assert "deleted its queue" in str(link.error)
 
 
 def test_a_consumer_cancelled_while_parting_is_no_error(loop: Loop, link: Link, peer: Peer) -> None:
     link.start(log_out())
     peer.expect(ConnectionClose)
-    peer.send(method(BasicCancel(consumer_tag="c", no_wait=True)) + method(ConnectionCloseOk(), 0))
+    peer.send(
+        method_frame(1, BasicCancel(consumer_tag="c", no_wait=True)) + method_frame(0, ConnectionCloseOk())
+    )
     finish(loop, [link])
 
 
 def test_after_the_farewell_a_link_is_closed(loop: Loop, link: Link, peer: Peer) -> None:
     link.start(log_out())
     peer.expect(ConnectionClose)
-    peer.send(method(ConnectionCloseOk(), 0))
+    peer.send(method_frame(0, ConnectionCloseOk()))
     assert peer.socket.recv(1) == b""
     assert link.error is None
 
@@ -109,25 +111,25 @@ def test_an_interrupted_parting_does_not_wait(loop: Loop, link: Link, peer: Peer
 
 
 def test_a_reply_nobody_asked_for_is_an_error(link: Link, peer: Peer) -> None:
-    peer.send(method(BasicQosOk()))
+    peer.send(method_frame(1, BasicQosOk()))
     assert "basic.qos-ok" in str(link.error)
 
 
 def test_heartbeats_are_ignored(link: Link, peer: Peer) -> None:
-    peer.send(frame(HEARTBEAT, b"", channel=0))
+    peer.send(HEARTBEAT_FRAME)
     assert link.error is None
 
 
 def test_blocked_holds_and_unblocked_releases(link: Link, peer: Peer) -> None:
-    peer.send(method(ConnectionBlocked(reason="memory"), 0))
-    peer.send(method(ConnectionBlocked(reason="disk too"), 0))
+    peer.send(method_frame(0, ConnectionBlocked(reason="memory")))
+    peer.send(method_frame(0, ConnectionBlocked(reason="disk too")))
     assert (link.held, link.held_count) == (True, 1)
-    peer.send(method(ConnectionUnblocked(), 0))
+    peer.send(method_frame(0, ConnectionUnblocked()))
     assert (link.held, link.held_count) == (False, 1)
 
 
 def test_flow_is_answered_and_holds(link: Link, peer: Peer) -> None:
-    peer.send(method(ChannelFlow(active=False)))
+    peer.send(method_frame(1, ChannelFlow(active=False)))
     assert peer.expect(ChannelFlowOk).active is False
     assert link.held
 

@@ -4,8 +4,9 @@ import math
 
 import pytest
 
+from tests.support.frames import method_frame
 from tests.unit.perf.peer import Peer
-from tests.unit.perf.wire import ack, method, nack
+from tests.unit.perf.wire import ack, nack
 from warren.amqp.methods import (
     BasicPublish,
     ConfirmSelect,
@@ -28,7 +29,7 @@ def publisher(loop: Loop, peer: Peer, *, window: int = 0, rate: float = 0, messa
     peer.log_in()
     if window:
         peer.expect(ConfirmSelect)
-        peer.send(method(ConfirmSelectOk()))
+        peer.send(method_frame(1, ConfirmSelectOk()))
     return made
 
 
@@ -74,9 +75,9 @@ def test_a_rate_that_fell_behind_catches_up_chunk_by_chunk(loop: Loop, peer: Pee
 
 def test_a_blocked_publisher_sends_nothing_until_unblocked(loop: Loop, peer: Peer) -> None:
     tested = publisher(loop, peer)
-    peer.send(method(ConnectionBlocked(reason="memory"), 0))
+    peer.send(method_frame(0, ConnectionBlocked(reason="memory")))
     assert tested.pump(0) == math.inf
     assert tested.sent == 0
-    peer.send(method(ConnectionUnblocked(), 0))
+    peer.send(method_frame(0, ConnectionUnblocked()))
     tested.pump(0)
     assert tested.sent == 10

@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-from tests.unit.perf.wire import BODY, HEARTBEAT, METHOD, ack, delivery, frame, method, nack, stamped
+from tests.support.frames import BODY, HEARTBEAT_FRAME, METHOD, encode_frame, method_frame
+from tests.unit.perf.wire import ack, delivery, nack, stamped
 from warren.amqp.methods import BasicAck, BasicQosOk, ConnectionBlocked
 from warren.perf.errors import PerfError
 from warren.perf.scanner import FRAME_MAX, Histogram, Scanner, stamp
@@ -30,9 +31,9 @@ STREAM = b"".join((
     delivery(1, stamped(NOW_NS - 100)),
     ack(2, multiple=True),
     delivery(2),
-    frame(HEARTBEAT, b"", channel=0),
+    HEARTBEAT_FRAME,
     delivery(3, b"short"),
-    method(ConnectionBlocked(reason="low on memory"), channel=0),
+    method_frame(0, ConnectionBlocked(reason="low on memory")),
     nack(3),
     delivery(4, stamped(NOW_NS - 300, size=200), bytes(100)),
     ack(4),
@@ -40,7 +41,9 @@ STREAM = b"".join((
 
 
 def test_all_that_arrives_at_once_is_counted() -> None:
-    acks = method(BasicAck(delivery_tag=2, multiple=True)) + method(BasicAck(delivery_tag=4, multiple=True))
+    acks = method_frame(1, BasicAck(delivery_tag=2, multiple=True)) + method_frame(
+        1, BasicAck(delivery_tag=4, multiple=True)
+    )
     blocked = ConnectionBlocked(reason="low on memory").encode()
     assert seen(STREAM) == (4, 3, 1, acks, [(0, blocked)], 2, 300)
 
@@ -122,7 +125,7 @@ def test_auto_ack_writes_no_acks() -> None:
 
 
 def test_methods_are_taken_once() -> None:
-    scanner = feed(Scanner(), method(BasicQosOk()))
+    scanner = feed(Scanner(), method_frame(1, BasicQosOk()))
     assert scanner.take_methods() == [(1, BasicQosOk().encode())]
     assert scanner.take_methods() == []
 
@@ -138,13 +141,13 @@ def test_a_stamp_from_the_future_is_no_latency() -> None:
     [
         (b"HTTP/1.1 400 Bad Request\r\n", "does not speak AMQP"),
         (b"AMQP\0\0\x09\x01", "does not speak AMQP"),
-        (frame(METHOD, BasicQosOk().encode())[:-1] + b"x", "end octet"),
-        (frame(METHOD, bytes(FRAME_MAX + 1)), "more than was agreed"),
-        (frame(METHOD, b"\0\x3c"), "malformed"),
-        (frame(METHOD, b"\0\x3c\0\x3c"), "malformed"),
-        (frame(METHOD, b"\0\x3c\0\x3c\xff" + bytes(9)), "malformed"),
-        (frame(METHOD, b"\0\x3c\0\x50\0"), "malformed"),
-        (frame(BODY, b"nobody announced me"), "malformed"),
+        (method_frame(1, BasicQosOk())[:-1] + b"x", "end octet"),
+        (encode_frame(METHOD, 1, bytes(FRAME_MAX + 1)), "more than was agreed"),
+        (encode_frame(METHOD, 1, b"\0\x3c"), "malformed"),
+        (encode_frame(METHOD, 1, b"\0\x3c\0\x3c"), "malformed"),
+        (encode_frame(METHOD, 1, b"\0\x3c\0\x3c\xff" + bytes(9)), "malformed"),
+        (encode_frame(METHOD, 1, b"\0\x3c\0\x50\0"), "malformed"),
+        (encode_frame(BODY, 1, b"nobody announced me"), "malformed"),
     ],
 )
 def test_what_is_not_the_protocol_is_an_error(data: bytes, complaint: str) -> None:

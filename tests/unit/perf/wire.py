@@ -1,20 +1,11 @@
-"""Frames as a broker sends them."""
+"""Frames as a broker sends them, on channel 1."""
 
 from __future__ import annotations
 
 import struct
 
-from warren.amqp.methods import BasicAck, BasicDeliver, BasicNack, Method
-
-METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
-
-
-def frame(kind: int, payload: bytes, channel: int = 1) -> bytes:
-    return struct.pack(">BHI", kind, channel, len(payload)) + payload + b"\xce"
-
-
-def method(value: Method, channel: int = 1) -> bytes:
-    return frame(METHOD, value.encode(), channel)
+from tests.support.frames import HEADER, body_frames, encode_frame, encode_header, method_frame
+from warren.amqp.methods import BasicAck, BasicDeliver, BasicNack
 
 
 def delivery(tag: int, *pieces: bytes) -> bytes:
@@ -22,9 +13,9 @@ def delivery(tag: int, *pieces: bytes) -> bytes:
     deliver = BasicDeliver(
         consumer_tag="c", delivery_tag=tag, redelivered=False, exchange="", routing_key="q"
     )
-    size = sum(map(len, pieces))
-    header = struct.pack(">HHQH", 60, 0, size, 0)
-    return method(deliver) + frame(HEADER, header) + b"".join(frame(BODY, piece) for piece in pieces)
+    body = b"".join(pieces)
+    header = encode_frame(HEADER, 1, encode_header(len(body)))
+    return method_frame(1, deliver) + header + body_frames(1, body, map(len, pieces))
 
 
 def stamped(sent_ns: int, size: int = 16) -> bytes:
@@ -32,8 +23,8 @@ def stamped(sent_ns: int, size: int = 16) -> bytes:
 
 
 def ack(tag: int, *, multiple: bool = False) -> bytes:
-    return method(BasicAck(delivery_tag=tag, multiple=multiple))
+    return method_frame(1, BasicAck(delivery_tag=tag, multiple=multiple))
 
 
 def nack(tag: int, *, multiple: bool = False) -> bytes:
-    return method(BasicNack(delivery_tag=tag, multiple=multiple))
+    return method_frame(1, BasicNack(delivery_tag=tag, multiple=multiple))

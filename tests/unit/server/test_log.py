@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.fakes import FakeClient, FakeWorld, make_node
+from tests.support.fake_client import FakeClient
+from tests.support.fakes import FakeWorld, make_node
 from warren.amqp import methods as m
 from warren.broker import commands
 from warren.broker.events import Failure
+from warren.broker.node import Node
 from warren.server import log
 
 
@@ -31,6 +33,13 @@ def logging_as_before() -> Iterator[None]:
 
 def lines(stream: io.StringIO) -> list[dict[str, object]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def logged_node(world: FakeWorld, stream: io.StringIO, level: str = "info") -> Node:
+    log.configure(level, stream)
+    node = make_node(world)
+    log.log_events(log.get_logger(), node.events)
+    return node
 
 
 def test_lines_are_json_when_nobody_watches() -> None:
@@ -65,9 +74,7 @@ def test_level_hides_what_is_below_it(level: str, shown: list[str]) -> None:
 
 def test_error_is_logged_with_its_traceback_in_one_line() -> None:
     stream = io.StringIO()
-    log.configure("info", stream)
-    node = make_node(FakeWorld())
-    log.log_events(log.get_logger(), node.events)
+    node = logged_node(FakeWorld(), stream)
     node.events.emit(Failure("client", RuntimeError("a bug")))
     (line,) = lines(stream)
     assert (line["event"], line["level"], line["connection"]) == ("internal error", "error", "client")
@@ -76,9 +83,7 @@ def test_error_is_logged_with_its_traceback_in_one_line() -> None:
 
 def test_what_happens_is_logged_with_its_fields() -> None:
     stream = io.StringIO()
-    log.configure("info", stream)
-    node = make_node(FakeWorld())
-    log.log_events(log.get_logger(), node.events)
+    node = logged_node(FakeWorld(), stream)
     client = FakeClient(node).open()
     client.connection.lost()
     shown = [{name: value for name, value in line.items() if name != "timestamp"} for line in lines(stream)]
@@ -101,11 +106,8 @@ def test_what_happens_is_logged_with_its_fields() -> None:
 
 def test_every_logged_event_can_be_written() -> None:
     """No event has a field that the logging module keeps for itself."""
-    stream = io.StringIO()
-    log.configure("debug", stream)
-    world = FakeWorld()
-    node = make_node(world)
-    log.log_events(log.get_logger(), node.events)
+    stream, world = io.StringIO(), FakeWorld()
+    node = logged_node(world, stream, "debug")
     client = FakeClient(node).open()
     client.send(m.ChannelOpen(), 2)
     client.send(m.ChannelClose(reply_code=200), 2)
@@ -129,11 +131,8 @@ def test_every_logged_event_can_be_written() -> None:
 
 
 def test_passwords_and_messages_are_not_logged() -> None:
-    stream = io.StringIO()
-    log.configure("debug", stream)
-    world = FakeWorld()
-    node = make_node(world)
-    log.log_events(log.get_logger(), node.events)
+    stream, world = io.StringIO(), FakeWorld()
+    node = logged_node(world, stream, "debug")
     client = FakeClient(node)
     client.greet()
     client.authenticate("guest", "my-password")

@@ -8,10 +8,10 @@ from typing import cast
 import pytest
 
 from tests.support.fakes import FakeWorld, make_node
+from tests.support.frames import PROTOCOL_HEADER
 from warren.amqp.reader import ReadBuffer
+from warren.broker.session.connection import Connection
 from warren.server.protocol import LINGER_SECONDS_MAX, AmqpProtocol
-
-GREETING = b"AMQP\0\0\x09\x01"
 
 
 class FakeTransport:
@@ -58,6 +58,11 @@ def connected(world: FakeWorld, transport: FakeTransport) -> AmqpProtocol:
     return protocol
 
 
+def connection_of(protocol: AmqpProtocol) -> Connection:
+    assert protocol.connection is not None
+    return protocol.connection
+
+
 def receive(protocol: AmqpProtocol, data: bytes) -> None:
     protocol.get_buffer(-1)[: len(data)] = data
     protocol.buffer_updated(len(data))
@@ -75,17 +80,17 @@ def receive(protocol: AmqpProtocol, data: bytes) -> None:
     ],
 )
 def test_peer_on_this_machine_is_recognised(peer: str, is_loopback: bool) -> None:
-    protocol = connected(FakeWorld(), FakeTransport((peer, 1)))
-    assert protocol.connection.is_loopback is is_loopback
-    assert protocol.connection.name == f"{peer}:1 -> 127.0.0.1:5672"
+    connection = connection_of(connected(FakeWorld(), FakeTransport((peer, 1))))
+    assert connection.is_loopback is is_loopback
+    assert connection.name == f"{peer}:1 -> 127.0.0.1:5672"
 
 
 def test_bytes_go_both_ways() -> None:
     transport = FakeTransport()
     protocol = connected(FakeWorld(), transport)
-    receive(protocol, GREETING[:3])
+    receive(protocol, PROTOCOL_HEADER[:3])
     assert not transport.written
-    receive(protocol, GREETING[3:])
+    receive(protocol, PROTOCOL_HEADER[3:])
     assert transport.written[0][7:11] == b"\x00\x0a\x00\x0a"
 
 
@@ -93,7 +98,7 @@ def test_nothing_is_written_to_a_transport_that_closes() -> None:
     transport = FakeTransport()
     protocol = connected(FakeWorld(), transport)
     transport.was_closed = True
-    receive(protocol, GREETING)
+    receive(protocol, PROTOCOL_HEADER)
     assert not transport.written
 
 
@@ -108,7 +113,7 @@ def test_closed_connection_lingers_for_what_is_unsent_but_not_for_ever() -> None
     world, transport = FakeWorld(), FakeTransport()
     protocol = connected(world, transport)
     transport.unsent = 1
-    protocol.connection.drop("test")
+    connection_of(protocol).drop("test")
     assert transport.was_closed
     assert not transport.is_aborted
     world.advance(LINGER_SECONDS_MAX)

@@ -209,7 +209,7 @@ def delete(channel: Channel, method: QueueDelete) -> None:
         count = queue.ready.count
         if method.if_unused and queue.is_consumed:
             raise PreconditionFailed(f"queue '{name}' in vhost '{queue.vhost}' in use")
-        if method.if_empty and (count or queue.unacked):
+        if method.if_empty and count:
             raise PreconditionFailed(f"queue '{name}' in vhost '{queue.vhost}' not empty")
         channel.connection.node.execute(commands.DeleteQueue(vhost=queue.vhost, name=name))
     if not method.no_wait:

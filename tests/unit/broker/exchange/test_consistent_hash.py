@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from tests.support.fakes import FakeClient, FakeWorld, make_node
+from tests.support.fake_client import FakeClient
+from tests.support.fakes import FakeWorld, make_node
 from tests.unit.broker.exchange.routing import bind, binding, routed
 from warren.amqp import methods as m
 from warren.amqp.errors import PreconditionFailed
@@ -83,9 +84,7 @@ def test_bad_weight_closes_the_channel_with_406() -> None:
     client.declare_exchange("hash", "x-consistent-hash")
     client.declare("q")
     client.send(m.QueueBind(queue="q", exchange="hash", routing_key="heavy", arguments={}))
-    (close,) = client.methods()
-    assert isinstance(close, m.ChannelClose)
-    assert close.reply_code == 406
+    client.expect_close(406)
     assert not client.vhost.exchanges["hash"].bindings
 
 

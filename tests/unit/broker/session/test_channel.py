@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.fakes import FakeClient, FakeWorld, make_node, published
+from tests.support.fake_client import FakeClient
+from tests.support.fakes import FakeWorld, make_node
+from tests.support.frames import published
 from warren.amqp import methods as m
 from warren.amqp.properties import BasicProperties
 
@@ -66,9 +68,7 @@ def test_each_message_goes_by_its_own_key_and_properties(client: FakeClient) -> 
 @pytest.mark.parametrize("expiration", ["", "-1", "1.5", "soon", " 1", "4294967296"])
 def test_bad_expiration_closes_the_channel_with_406(client: FakeClient, expiration: str) -> None:
     client.publish("", "q", b"x", BasicProperties(expiration=expiration))
-    (close,) = client.methods()
-    assert isinstance(close, m.ChannelClose)
-    assert close.reply_code == 406
+    client.expect_close(406)
 
 
 # --- settling ---

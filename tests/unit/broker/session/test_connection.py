@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.amqp import METHOD, encode_frame
-from tests.support.fakes import FakeClient, FakeWorld, make_node, published
+from tests.support.fake_client import FakeClient
+from tests.support.fakes import FakeWorld, make_node
+from tests.support.frames import method_frame, published
 from warren.amqp import methods as m
 from warren.broker import events
 from warren.broker.node import Limits, Node
@@ -79,9 +80,8 @@ def test_our_own_mistake_closes_the_connection_with_541_and_no_other(
 
     world.broken = RuntimeError("a bug")
     client.send(m.QueueDeclare(queue="", arguments={}))
-    (close,) = client.methods(0)
-    assert isinstance(close, m.ConnectionClose)
-    assert (close.reply_code, close.class_id, close.method_id) == (541, 50, 10)
+    close = client.expect_close(541, 0)
+    assert (close.class_id, close.method_id) == m.QueueDeclare.id
     assert "a bug" not in close.reply_text
     assert [str(failure.error) for failure in failures] == ["a bug"]
     other.call(m.BasicQos(), m.BasicQosOk)
@@ -101,8 +101,7 @@ def test_soft_error_closes_the_channel_and_names_the_method(client: FakeClient) 
 
 def test_message_that_fails_names_basic_publish(client: FakeClient) -> None:
     client.publish("missing", "k", b"x")
-    (close,) = client.methods()
-    assert isinstance(close, m.ChannelClose)
+    close = client.expect_close(404)
     assert (close.class_id, close.method_id) == m.BasicPublish.id
 
 
@@ -158,8 +157,7 @@ def test_reply_queue_goes_with_its_channel(client: FakeClient) -> None:
 
 def test_reply_consumer_that_is_refused_leaves_no_queue_behind(client: FakeClient) -> None:
     client.consume("amq.rabbitmq.reply-to", no_ack=True, arguments={"x-priority": "high"})
-    (close,) = client.methods()
-    assert isinstance(close, m.ChannelClose)
+    client.expect_close(406)
     assert client.vhost.reply_queues == {}
 
 
@@ -183,10 +181,11 @@ def test_end_of_the_last_connection_is_told(client: FakeClient, node: Node) -> N
 
 def test_confirm_of_what_was_taken_leaves_before_the_close(client: FakeClient) -> None:
     client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
-    broken = encode_frame(METHOD, 0, m.TxCommit().encode())
+    broken = method_frame(0, m.TxCommit())
     client.connection.feed(published("amq.fanout", "", b"x") + broken)
-    frames = client.frames()
-    assert [frame.channel for frame in frames] == [1, 0]
+    confirm, close = client.methods(0, 1)
+    assert confirm == m.BasicAck(delivery_tag=1)
+    assert isinstance(close, m.ConnectionClose)
 
 
 # --- channels ---
@@ -206,9 +205,7 @@ def test_no_more_channels_are_opened_than_were_negotiated(world: FakeWorld) -> N
     assert client.connection.state is State.OPEN
     client.frames()
     client.send(m.ChannelOpen(), 4)
-    (close,) = client.methods(0)
-    assert isinstance(close, m.ConnectionClose)
-    assert close.reply_code == 530
+    client.expect_close(530, 0)
 
 
 @pytest.mark.parametrize(
@@ -229,9 +226,7 @@ def test_method_out_of_place_closes_the_connection(
     client: FakeClient, method: m.Method, channel: int, code: int
 ) -> None:
     client.send(method, channel)
-    (close,) = client.methods(0)
-    assert isinstance(close, m.ConnectionClose)
-    assert close.reply_code == code
+    client.expect_close(code, 0)
 
 
 # --- alarms ---
@@ -362,6 +357,6 @@ def test_client_that_asks_but_does_not_read_is_not_read(client: FakeClient) -> N
 
 def test_one_read_is_answered_with_one_write(client: FakeClient) -> None:
     before = client.link.writes
-    client.connection.feed(encode_frame(METHOD, 1, m.BasicQos().encode()) * 10)
+    client.connection.feed(method_frame(1, m.BasicQos()) * 10)
     assert client.link.writes == before + 1
     assert client.methods() == [m.BasicQosOk()] * 10

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.fakes import FakeClient, FakeWorld, add_user, make_node
+from tests.support.fake_client import FakeClient
+from tests.support.fakes import FakeWorld, add_user, make_node
 from tests.unit.amqp.test_methods import a_method
 from warren.amqp import methods as m
 from warren.amqp.table import Table
@@ -18,12 +19,6 @@ def fresh() -> FakeClient:
     return FakeClient(make_node(FakeWorld()))
 
 
-def run_threads(client: FakeClient) -> None:
-    world = client.node.world
-    assert isinstance(world, FakeWorld)
-    world.run_threads()
-
-
 def until_start_ok(client: FakeClient) -> None:
     client.greet()
 
@@ -31,7 +26,7 @@ def until_start_ok(client: FakeClient) -> None:
 def until_tune_ok(client: FakeClient) -> None:
     until_start_ok(client)
     client.authenticate()
-    run_threads(client)
+    client.world.run_threads()
 
 
 def until_open(client: FakeClient) -> None:
@@ -131,7 +126,7 @@ def test_frames_that_come_while_a_thread_verifies_the_password_wait_for_it() -> 
     client.tune()
     client.send(m.ConnectionOpen(), 0)
     assert [type(method) for method in client.methods(0)] == [m.ConnectionStart]
-    run_threads(client)
+    client.world.run_threads()
     assert [type(method) for method in client.methods(0)] == [m.ConnectionTune, m.ConnectionOpenOk]
     assert client.link.is_reading
 
@@ -141,7 +136,7 @@ def test_connection_lost_while_a_thread_verifies_its_password_stays_lost() -> No
     client.greet()
     client.authenticate()
     client.connection.lost()
-    run_threads(client)
+    client.world.run_threads()
     assert client.connection.state is State.CLOSED
 
 
@@ -150,7 +145,7 @@ def test_wrong_password_closes_with_403_for_who_understands_it(user: str, passwo
     client = fresh()
     client.greet()
     client.authenticate(user, password)
-    run_threads(client)
+    client.world.run_threads()
     (close,) = closes(client)
     assert close.reply_code == 403
     assert close.reply_text.startswith("ACCESS_REFUSED - Login was refused")
@@ -160,12 +155,10 @@ def test_wrong_password_closes_the_socket_after_a_delay_for_who_does_not() -> No
     client = fresh()
     client.greet()
     client.authenticate("guest", "wrong", capabilities=())
-    run_threads(client)
-    world = client.node.world
-    assert isinstance(world, FakeWorld)
+    client.world.run_threads()
     assert closes(client) == []
     assert not client.link.is_closed
-    world.advance(1.0)
+    client.world.advance(1.0)
     assert client.link.is_closed
 
 
@@ -184,7 +177,7 @@ def test_loopback_user_cannot_log_in_from_elsewhere() -> None:
         client = FakeClient(node, is_loopback=False)
         client.greet()
         client.authenticate(user)
-        run_threads(client)
+        client.world.run_threads()
         assert [close.reply_code for close in closes(client)] == codes
 
 

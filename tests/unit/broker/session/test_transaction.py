@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.fakes import FakeClient, FakeWorld, make_node
+from tests.support.fake_client import FakeClient
+from tests.support.fakes import FakeWorld, make_node
 from warren.amqp import methods as m
 from warren.broker.queue import Queue
 
@@ -91,9 +92,7 @@ def test_tag_settled_in_this_transaction_or_unknown_closes_the_channel_with_406(
     three_delivered(client)
     client.send(m.BasicAck(delivery_tag=2))
     client.send(again)
-    (close,) = client.methods()
-    assert isinstance(close, m.ChannelClose)
-    assert close.reply_code == 406
+    client.expect_close(406)
 
 
 def test_closing_the_channel_is_a_rollback(client: FakeClient) -> None:
@@ -136,9 +135,7 @@ def test_recover_leaves_what_is_acked_in_the_transaction_alone(client: FakeClien
 def test_channel_that_is_not_transactional_closes_with_406(method: m.Method) -> None:
     client = FakeClient(make_node(FakeWorld())).open()
     client.send(method)
-    (close,) = client.methods()
-    assert isinstance(close, m.ChannelClose)
-    assert close.reply_code == 406
+    client.expect_close(406)
 
 
 @pytest.mark.parametrize("first", [m.TxSelect(), m.ConfirmSelect()])
@@ -147,6 +144,4 @@ def test_tx_and_confirm_exclude_each_other(first: m.Method) -> None:
     client.send(first)
     client.frames()
     client.send(m.ConfirmSelect() if isinstance(first, m.TxSelect) else m.TxSelect())
-    (close,) = client.methods()
-    assert isinstance(close, m.ChannelClose)
-    assert close.reply_code == 406
+    client.expect_close(406)

@@ -1,0 +1,210 @@
+"""Both ends of one connection, without a socket.
+
+What a `FakeClient` `send`s is handled at once; what it `feed`s is handled when the broker reads it, and the
+event loop goes on behind it. What the broker answered is in `frames()` or, method by method, in `methods()`,
+each time since the last look.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from tests.support.caller import Caller
+from tests.support.frames import (
+    ALL_CAPABILITIES,
+    FRAME_MAX,
+    PROTOCOL_HEADER,
+    Content,
+    Frame,
+    decode_contents,
+    decode_methods,
+    method_frame,
+    published,
+    split_frames,
+    start_ok,
+    tune_ok,
+)
+from warren.amqp import methods as m
+from warren.amqp.properties import BasicProperties
+from warren.amqp.reader import ReadBuffer
+from warren.amqp.table import Table
+from warren.broker.node import Node
+from warren.broker.queue import Queue
+from warren.broker.session.channel import Channel
+from warren.broker.session.connection import Connection
+from warren.broker.vhost import Vhost
+
+if TYPE_CHECKING:
+    from tests.support.fakes import FakeWorld
+
+M = TypeVar("M", bound=m.Method)
+
+
+class FakeLink:
+    """A socket that takes everything and notes it."""
+
+    def __init__(self) -> None:
+        self.sent = bytearray()
+        self.writes = 0
+        self.unsent = 0
+        self.is_reading = True
+        self.is_closed = False
+
+    def send(self, chunks: Sequence[bytes | memoryview]) -> None:
+        assert not self.is_closed
+        self.sent += b"".join(chunks)
+        self.writes += 1
+
+    def pause_reading(self) -> None:
+        assert self.is_reading, "a transport is paused once"
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        assert not self.is_reading, "only a paused transport is resumed"
+        self.is_reading = True
+
+    def unsent_bytes(self) -> int:
+        return self.unsent
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def take(self) -> bytes:
+        """What was sent since the last time."""
+        sent = bytes(self.sent)
+        self.sent.clear()
+        return sent
+
+
+class FakeClient(Caller):
+    def __init__(
+        self, node: Node, *, name: str = "client", is_loopback: bool = True, buffer: ReadBuffer | None = None
+    ) -> None:
+        self.node = node
+        self.link = FakeLink()
+        self.unread: deque[bytes] = deque()
+        self.connection = Connection(buffer or ReadBuffer(), node, self.link, name, is_loopback=is_loopback)
+
+    @property
+    def world(self) -> FakeWorld:
+        return cast("FakeWorld", self.node.world)
+
+    # --- the handshake ---
+
+    def greet(self) -> None:
+        self.connection.feed(PROTOCOL_HEADER)
+
+    def authenticate(
+        self,
+        user: str = "guest",
+        password: str | None = None,
+        capabilities: tuple[str, ...] = ALL_CAPABILITIES,
+    ) -> None:
+        """Say who it is; a thread has yet to look at the password."""
+        self.send(start_ok(user, user if password is None else password, capabilities), 0)
+
+    def tune(self, heartbeat: int = 0, frame_max: int = FRAME_MAX) -> None:
+        self.send(tune_ok(heartbeat, frame_max), 0)
+
+    def open(
+        self,
+        user: str = "guest",
+        vhost: str = "/",
+        heartbeat: int = 0,
+        frame_max: int = FRAME_MAX,
+        capabilities: tuple[str, ...] = ALL_CAPABILITIES,
+    ) -> FakeClient:
+        """The whole handshake, and channel 1."""
+        self.greet()
+        self.authenticate(user, capabilities=capabilities)
+        self.world.run_threads()
+        self.tune(heartbeat, frame_max)
+        self.send(m.ConnectionOpen(virtual_host=vhost), 0)
+        self.send(m.ChannelOpen())
+        assert self.frames()[-1].is_a(m.ChannelOpenOk)
+        return self
+
+    # --- talking ---
+
+    def send(self, method: m.Method, channel: int = 1) -> None:
+        self.connection.feed(method_frame(channel, method))
+
+    def feed(self, data: bytes) -> None:
+        """As a network does: what the broker does not read has to wait."""
+        self.unread.append(data)
+        self.run()
+
+    def run(self) -> None:
+        self.world.run()
+        while self.unread and self.link.is_reading and not self.link.is_closed:
+            self.connection.feed(self.unread.popleft())
+            self.world.run()
+
+    def hang_up(self) -> None:
+        self.connection.lost()
+        self.world.run()
+
+    def call(self, method: m.Method, answer: type[M], channel: int = 1) -> M:
+        """Send, and take the answer, which must be the only thing said on the channel."""
+        self.send(method, channel)
+        (got,) = self.methods(channel)
+        assert isinstance(got, answer), f"waited for {answer.__name__}, but got {got}"
+        return got
+
+    def publish(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: bytes = b"",
+        properties: BasicProperties | None = None,
+        *,
+        channel: int = 1,
+        **flags: bool,
+    ) -> None:
+        self.connection.feed(published(exchange, routing_key, body, properties, channel=channel, **flags))
+
+    def frames(self) -> list[Frame]:
+        """All that was sent to this client since the last look."""
+        return list(split_frames(self.link.take()))
+
+    def methods(self, *channels: int) -> list[m.Method]:
+        """On channel 1, unless told which."""
+        return decode_methods(frame for frame in self.frames() if frame.channel in (channels or (1,)))
+
+    def expect_close(self, code: int, channel: int = 1) -> m.ChannelClose | m.ConnectionClose:
+        """The broker has closed the channel, or for channel 0 the connection, and said nothing else there."""
+        (close,) = self.methods(channel)
+        assert isinstance(close, m.ChannelClose if channel else m.ConnectionClose), close
+        assert close.reply_code == code, close
+        return close
+
+    def contents(self, channel: int = 1) -> list[Content[m.Method]]:
+        """The methods that carry a message, each with its message."""
+        return decode_contents(frame for frame in self.frames() if frame.channel == channel)
+
+    def bodies(self, channel: int = 1) -> list[bytes]:
+        return [content.body for content in self.contents(channel)]
+
+    # --- what is done most ---
+
+    def declare(self, queue: str, *, arguments: Table | None = None, **flags: bool) -> Queue:
+        self.call(m.QueueDeclare(queue=queue, arguments=arguments or {}, **flags), m.QueueDeclareOk)
+        return self.vhost.queues[queue]
+
+    def consume(
+        self, queue: str, tag: str = "c", *, no_ack: bool = False, arguments: Table | None = None
+    ) -> None:
+        """Start a consumer; what is delivered at once is still to be looked at."""
+        self.send(m.BasicConsume(queue=queue, consumer_tag=tag, no_ack=no_ack, arguments=arguments or {}))
+
+    @property
+    def vhost(self) -> Vhost:
+        return self.connection.vhost
+
+    @property
+    def channel(self) -> Channel:
+        channel = self.connection.channels[1]
+        assert isinstance(channel, Channel)
+        return channel
