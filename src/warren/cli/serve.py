@@ -11,7 +11,7 @@ import sys
 import uvloop
 
 from warren.server import log
-from warren.server.app import Broker, tune_garbage_collector
+from warren.server.app import Broker, tune_process
 from warren.server.config import Config, ConfigError, load
 
 USAGE_ERROR = 2
@@ -55,7 +55,7 @@ async def serve(config: Config) -> None:
         loop.add_signal_handler(number, stopping.set)
     raise_open_files_limit()
     async with Broker(config) as broker:
-        tune_garbage_collector()
+        tune_process()
         sys.stdout.write(f"ready amqp={broker.address}\n")
         sys.stdout.flush()
         await stopping.wait()

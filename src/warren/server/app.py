@@ -20,6 +20,7 @@ from warren.broker.events import Event
 from warren.broker.exchange.exchange import Router
 from warren.broker.node import Limits, Node
 from warren.broker.passwords import SALT_BYTES, hash_password
+from warren.server import arenas
 from warren.server.config import Config, UserConfig
 from warren.server.log import get_logger, log_events
 from warren.server.memory import MemoryAlarm, total_bytes
@@ -187,8 +188,9 @@ def exchange_types() -> dict[str, type[Router]]:
     return {point.name: point.load() for point in entry_points(group="warren.exchange_types")}
 
 
-def tune_garbage_collector() -> None:
-    """For a process that is all broker: what lives now lives on, and is not to be looked at again."""
+def tune_process() -> None:
+    """For a process that is all broker: its own arenas; and what lives now lives on, not to be collected."""
+    arenas.install()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

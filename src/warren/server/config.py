@@ -63,7 +63,7 @@ class Config:
     frame_max: int = 131_072
     max_message_bytes: int = 128 * 1024 * 1024
     memory_watermark: float = 0.4
-    receive_buffer_bytes: int = 128 * 1024
+    receive_buffer_bytes: int = 512 * 1024
     vhosts: tuple[str, ...] = ("/",)
     users: tuple[UserConfig, ...] = (GUEST,)
 

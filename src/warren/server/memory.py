@@ -6,6 +6,8 @@ import ctypes
 import os
 from pathlib import Path
 
+from warren.server import arenas
+
 STATM = Path("/proc/self/statm")
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
@@ -25,7 +27,8 @@ def total_bytes() -> int:
 
 
 def give_back_free_memory() -> None:
-    """Have the C library return what it keeps of freed memory, if it is one that can."""
+    """Return what is kept of freed memory, here and by the C library, if it is one that can."""
+    arenas.release()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
