@@ -55,7 +55,7 @@ class QueueFlow:
         self.timer_runs = False
 
     def pushes_back(self, queue: Queue) -> bool:
-        if queue.ready.count <= HIGH_MESSAGES and queue.ready.bytes <= HIGH_BYTES:
+        if queue.message_count <= HIGH_MESSAGES and queue.message_bytes <= HIGH_BYTES:
             return False
         return queue.is_consumed and self.timers.now() >= self.free_until
 
@@ -115,4 +115,4 @@ class QueueFlow:
 
 
 def is_low(queue: Queue) -> bool:
-    return queue.ready.count <= LOW_MESSAGES and queue.ready.bytes <= LOW_BYTES
+    return queue.message_count <= LOW_MESSAGES and queue.message_bytes <= LOW_BYTES

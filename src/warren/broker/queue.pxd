@@ -6,6 +6,7 @@ from warren.broker.entry cimport Entry
 from warren.broker.entry_list cimport EntryList
 from warren.broker.events cimport Events
 from warren.broker.message cimport Message
+from warren.broker.pack cimport Pack
 
 
 cdef class Queue:
@@ -22,6 +23,8 @@ cdef class Queue:
     cdef public bint had_consumer
     cdef public Consumer exclusive_consumer
     cdef public EntryList ready
+    cdef public Pack packed
+    cdef public Py_ssize_t unpacked_max
     cdef public Py_ssize_t unacked
     cdef public uint64_t position
     cdef public uint64_t delivered
@@ -33,7 +36,9 @@ cdef class Queue:
 
     cpdef publish(self, Message message)
     cpdef touch(self)
-    @cython.locals(consumer=Consumer, entry=Entry, delivery_tag=uint64_t)
+    @cython.locals(room=Py_ssize_t, position=uint64_t)
+    cpdef unpack(self)
+    @cython.locals(consumer=Consumer, head=Entry, entry=Entry, delivery_tag=uint64_t)
     cpdef drain(self)
     @cython.locals(ring=Ring, consumer=Consumer)
     cpdef Consumer next_consumer(self, Py_ssize_t size)

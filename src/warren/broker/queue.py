@@ -3,6 +3,8 @@
 Entries leave the ready list from its head to whoever is next: in rings of equal priority, highest
 first, each ring round robin over those that can take one more. Publishing only marks the queue as
 touched; it is drained at the end of the turn, so that one turn's deliveries leave together.
+
+What waits behind the first `UNPACKED_MAX` entries is packed, and made into entries when its time comes.
 """
 
 from __future__ import annotations
@@ -18,11 +20,13 @@ from warren.broker.entry_list import EntryList
 from warren.broker.events import Events, MessageDelivered
 from warren.broker.flow import QueueFlow
 from warren.broker.message import Message
+from warren.broker.pack import Pack
 
 if TYPE_CHECKING:
     from warren.broker.session.connection import Connection
 
 DROPPED_A_TURN_MAX = 20_000
+UNPACKED_MAX = 10_000
 
 
 class Queue:
@@ -59,6 +63,8 @@ class Queue:
         self.had_consumer = False
         self.exclusive_consumer: Consumer | None = None
         self.ready = EntryList()
+        self.packed = Pack()
+        self.unpacked_max = UNPACKED_MAX
         self.unacked = 0
         self.position = 0
         self.delivered = 0
@@ -69,7 +75,10 @@ class Queue:
 
     def publish(self, message: Message) -> None:
         self.position += 1
-        self.ready.append(Entry(message, self, self.position))
+        if self.packed.count or self.ready.count >= self.unpacked_max:
+            self.packed.append(message)
+        else:
+            self.ready.append(Entry(message, self, self.position))
         if not self.touched:
             self.touch()
 
@@ -82,8 +91,12 @@ class Queue:
     def drain(self) -> None:
         """Deliver as much as there are messages, and consumers that can take them."""
         self.touched = False
-        while self.ready.head is not None:
-            consumer = self.next_consumer(self.ready.head.size)
+        while self.ready.head is not None or self.packed.count:
+            head = self.ready.head
+            if head is None:
+                self.unpack()
+                continue
+            consumer = self.next_consumer(head.size)
             if consumer is None:
                 break
             entry = self.ready.pop_head()
@@ -96,6 +109,14 @@ class Queue:
                 self.tell_delivered(entry, consumer.tag, delivery_tag)
         if self.holding:
             self.flow.relieve(self)
+
+    def unpack(self) -> None:
+        """Make entries of the next packed messages, whose positions end with the queue's last one."""
+        room = self.unpacked_max
+        while self.packed.count and room > 0:
+            position = self.position - self.packed.count + 1
+            self.ready.append(Entry(self.packed.pop(), self, position))
+            room -= 1
 
     def next_consumer(self, size: int) -> Consumer | None:
         for ring in self.rings:
@@ -120,6 +141,8 @@ class Queue:
     def get(self, no_ack: bool) -> Entry | None:
         """The first message for basic.get."""
         if self.ready.head is None:
+            self.unpack()
+        if self.ready.head is None:
             return None
         entry = self.ready.pop_head()
         self.delivered += 1
@@ -135,6 +158,15 @@ class Queue:
         self.events.emit(
             MessageDelivered(self.vhost, self.name, entry.message, consumer_tag, delivery_tag, redelivered)
         )
+
+    @property
+    def message_count(self) -> int:
+        """How many are ready."""
+        return self.ready.count + self.packed.count
+
+    @property
+    def message_bytes(self) -> int:
+        return self.ready.bytes + self.packed.bytes
 
     @property
     def exclusive(self) -> bool:
@@ -177,8 +209,8 @@ class Queue:
 
     def purge(self) -> int:
         """Drop all that is ready; of very many a part each turn, so that nobody has to wait for it."""
-        dropped, self.ready = self.ready, EntryList()
-        count = dropped.count
+        count = self.message_count
+        dropped, self.ready, self.packed = self.ready, EntryList(), Pack()
         self._drop(dropped)
         return count
 

@@ -46,7 +46,8 @@ class Scene:
     def __post_init__(self) -> None:
         self.flow = QueueFlow(self.world)
         self.numbers = SimpleNamespace(
-            ready=SimpleNamespace(count=HIGH_MESSAGES + 1, bytes=0),
+            message_count=HIGH_MESSAGES + 1,
+            message_bytes=0,
             is_consumed=True,
             holding=False,
             delivered=0,
@@ -72,7 +73,7 @@ class Scene:
 )
 def test_queue_pushes_back_above_the_high_mark(count: int, octets: int, pushes: bool) -> None:
     scene = Scene()
-    scene.numbers.ready.count, scene.numbers.ready.bytes = count, octets
+    scene.numbers.message_count, scene.numbers.message_bytes = count, octets
     assert scene.flow.pushes_back(scene.queue) is pushes
 
 
@@ -86,7 +87,7 @@ def test_held_publishers_stay_held_above_the_low_mark() -> None:
     scene = Scene()
     scene.hold("a")
     for count, octets in ((LOW_MESSAGES + 1, 0), (0, LOW_BYTES + 1)):
-        scene.numbers.ready.count, scene.numbers.ready.bytes = count, octets
+        scene.numbers.message_count, scene.numbers.message_bytes = count, octets
         scene.flow.relieve(scene.queue)
     assert scene.gone == []
     assert scene.numbers.holding
@@ -95,7 +96,7 @@ def test_held_publishers_stay_held_above_the_low_mark() -> None:
 def test_publishers_go_one_by_one_each_turn_at_the_low_mark() -> None:
     scene = Scene()
     scene.hold("a", "b", "c")
-    scene.numbers.ready.count = LOW_MESSAGES
+    scene.numbers.message_count = LOW_MESSAGES
     scene.flow.relieve(scene.queue)
     assert scene.gone == ["a"]
     scene.world.turn()
@@ -109,9 +110,9 @@ def test_publishers_go_one_by_one_each_turn_at_the_low_mark() -> None:
 def test_release_stops_when_the_backlog_is_up_again() -> None:
     scene = Scene()
     scene.hold("a", "b")
-    scene.numbers.ready.count = LOW_MESSAGES
+    scene.numbers.message_count = LOW_MESSAGES
     scene.flow.relieve(scene.queue)
-    scene.numbers.ready.count = LOW_MESSAGES + 1
+    scene.numbers.message_count = LOW_MESSAGES + 1
     scene.world.turn()
     assert scene.gone == ["a"]
     assert scene.numbers.holding
@@ -160,9 +161,9 @@ def test_consumers_that_keep_up_again_are_trusted_as_before() -> None:
     scene = Scene()
     assert [free_seconds(scene), free_seconds(scene)] == [FREE_SECONDS_MIN, 2 * FREE_SECONDS_MIN]
     scene.hold("b")
-    scene.numbers.ready.count = LOW_MESSAGES
+    scene.numbers.message_count = LOW_MESSAGES
     scene.flow.relieve(scene.queue)
-    scene.numbers.ready.count = HIGH_MESSAGES + 1
+    scene.numbers.message_count = HIGH_MESSAGES + 1
     assert free_seconds(scene) == FREE_SECONDS_MIN
 
 
@@ -194,7 +195,7 @@ def test_queue_relieved_meanwhile_is_not_taken_for_slow() -> None:
     scene = Scene()
     scene.hold("a", "b", "c")
     scene.world.advance(LOOK_SECONDS / 2)
-    scene.numbers.ready.count = LOW_MESSAGES
+    scene.numbers.message_count = LOW_MESSAGES
     scene.flow.relieve(scene.queue)
     scene.world.advance(LOOK_SECONDS / 2)
     assert scene.gone == ["a"]
@@ -205,7 +206,7 @@ def test_publisher_that_is_gone_is_forgotten() -> None:
     first, _ = scene.hold("a", "b")
     scene.flow.forget(first)
     scene.flow.forget(first)
-    scene.numbers.ready.count = 0
+    scene.numbers.message_count = 0
     scene.flow.relieve(scene.queue)
     assert scene.gone == ["b"]
 

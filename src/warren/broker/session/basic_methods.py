@@ -117,7 +117,7 @@ def get(channel: Channel, method: BasicGet) -> None:
             redelivered=entry.delivery_count > 0,
             exchange=message.exchange_name,
             routing_key=message.key,
-            message_count=queue.ready.count,
+            message_count=queue.message_count,
         )
     )
     channel.output.content(channel.number, message.properties, message.body)

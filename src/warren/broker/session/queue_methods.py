@@ -134,7 +134,7 @@ def queue_declared(channel: Channel, method: QueueDeclare, queue: Queue) -> None
     if not method.no_wait:
         channel.reply(
             QueueDeclareOk(
-                queue=queue.name, message_count=queue.ready.count, consumer_count=len(queue.consumers)
+                queue=queue.name, message_count=queue.message_count, consumer_count=len(queue.consumers)
             )
         )
 
@@ -206,7 +206,7 @@ def delete(channel: Channel, method: QueueDelete) -> None:
     count = 0
     if name in channel.vhost.queues:
         queue = usable_queue(channel, name)
-        count = queue.ready.count
+        count = queue.message_count
         if method.if_unused and queue.is_consumed:
             raise PreconditionFailed(f"queue '{name}' in vhost '{queue.vhost}' in use")
         if method.if_empty and count:
