@@ -60,7 +60,7 @@ def test_backlog_is_bounded_while_consumers_keep_up() -> None:
         if sent < MESSAGES and publisher.link.is_reading:
             publisher.feed(READ)
             sent += READ_MESSAGES
-        deepest = max(deepest, broker.vhost.queues["busy"].ready.count)
+        deepest = max(deepest, broker.vhost.queues["busy"].message_count)
         consumer.turn()
         broker.advance(TURN_SECONDS)
     assert deepest <= HIGH_MESSAGES + 2 * READ_MESSAGES
@@ -82,7 +82,7 @@ def test_consumer_that_is_slow_does_not_hold_publishers_for_good() -> None:
         broker.advance(TURN_SECONDS)
     publisher.run()
     consumer.take()
-    assert consumer.got + broker.vhost.queues["busy"].ready.count == MESSAGES
+    assert consumer.got + broker.vhost.queues["busy"].message_count == MESSAGES
 
 
 def test_consumer_that_leaves_lets_the_publishers_go() -> None:

@@ -159,6 +159,9 @@ class Connection(FrameReader):
                 raise CommandInvalid(f"{method.name} is not for a client to send")
             self.node.drain()
             handler(channel, method)
+            if self.output.pending_bytes > OUTPUT_BYTES_MAX:
+                self.suspended = True  # what else it asks for waits until it has taken this
+                self.stop_reading("output")
 
     def _closing_channel_method(self, channel: Channel) -> None:
         """The broker has closed the channel: only the end of that conversation counts."""
@@ -233,6 +236,8 @@ class Connection(FrameReader):
             self.link.send(chunks)
             if self.link.unsent_bytes() > OUTPUT_BYTES_MAX:
                 self.stop_reading("output")
+            elif "output" in self.not_reading_because and not self.output.congested:
+                self.node.world.call_soon(self._listen_again)
         if self.output.starved and not self.output.congested:
             self.output.starved = False
             self.node.world.call_soon(self._go_on_delivering)
@@ -241,8 +246,14 @@ class Connection(FrameReader):
         """The socket takes no more, or takes some again."""
         self.output.congested = congested
         if not congested:
-            self.start_reading("output")
+            self._listen_again()
             self._go_on_delivering()
+
+    def _listen_again(self) -> None:
+        """The client has taken what it asked for."""
+        if self.state is State.OPEN and "output" in self.not_reading_because:
+            self.start_reading("output")
+            self.resume()
 
     def _go_on_delivering(self) -> None:
         for channel in self.open_channels():
