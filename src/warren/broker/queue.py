@@ -169,10 +169,6 @@ class Queue:
         return self.ready.bytes + self.packed.bytes
 
     @property
-    def exclusive(self) -> bool:
-        return self.owner is not None
-
-    @property
     def consumers(self) -> list[Consumer]:
         return [consumer for ring in self.rings for consumer in ring.consumers]
 

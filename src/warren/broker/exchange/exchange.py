@@ -53,7 +53,6 @@ class Exchange:
         self.arguments = arguments or {}
         self.bindings: dict[Identity, Binding] = {}
         self.incoming: set[Binding] = set()  # bindings whose destination this exchange is
-        self.had_binding = False
         self.routes: dict[bytes, list[Queue]] = {}
         self.routes_version = 0
         self.routes_by_properties = router.by_properties
@@ -69,7 +68,6 @@ class Exchange:
             return False
         self.router.bind(binding)
         self.bindings[binding.identity] = binding
-        self.had_binding = True
         binding.destination.incoming.add(binding)
         return True
 
