@@ -12,6 +12,10 @@ cdef class ContentReader:
     cdef readonly uint16_t number
     cdef public uint64_t body_bytes_max
     cdef uint8_t expecting
+    cdef bint held
+    cdef readonly bint waiting
+    cdef readonly object deferred
+    cdef readonly Py_ssize_t deferred_bytes
     cdef bytes publish_payload
     cdef readonly bytes exchange
     cdef readonly bytes routing_key
@@ -31,6 +35,7 @@ cdef class ContentReader:
     cdef readonly bytes reply_to
 
     cpdef int discard(self) except -1
+    cpdef int wait(self) except -1
     cpdef int published(self, bytes body) except -1
     cpdef int acked(self, uint64_t delivery_tag, bint multiple) except -1
     cdef int on_publish(self, const uint8_t* p, uint32_t size) except -1
@@ -52,6 +57,10 @@ cdef class FrameReader:
     cdef public uint64_t received_bytes
     cdef bytes rest
     cdef Py_ssize_t at
+    cdef bint busy
+    cdef list going_on
+    cdef readonly Py_ssize_t deferred_bytes
+    cdef bint deferring
 
     cpdef add_channel(self, ContentReader channel)
     cpdef remove_channel(self, uint16_t number)
@@ -62,9 +71,17 @@ cdef class FrameReader:
     cpdef int on_error(self, uint16_t number, error) except -1
     cpdef int on_greeting(self, bytes greeting) except -1
     cpdef int on_batch_end(self) except -1
+    cpdef int on_deferred(self) except -1
+    cdef int end_batch(self) except -1
     cdef int consume(self, Py_ssize_t size) except -1
     cdef int run(self, const uint8_t* p, Py_ssize_t size) except -1
     cdef int frame(self, uint8_t kind, uint16_t number, const uint8_t* p, uint32_t size) except -1
     cdef int method_frame(self, uint16_t number, const uint8_t* p, uint32_t size) except -1
     cdef int content_frame(self, uint8_t kind, uint16_t number, const uint8_t* p, uint32_t size) except -1
     cdef ContentReader find(self, uint16_t number)
+    cdef int defer(self, ContentReader channel, uint8_t kind, const uint8_t* p, uint32_t size) except -1
+    cpdef int go_on(self, ContentReader channel) except -1
+    cdef int catch_up(self) except -1
+    cdef int handle_deferred(self, ContentReader channel) except -1
+    cdef int drop_deferred(self, ContentReader channel) except -1
+    cpdef int drop_all_deferred(self) except -1

@@ -12,7 +12,13 @@ on its channel, means the same.
 `FrameReader` is the base of a connection, `ContentReader` of a channel. Both know no broker: they call
 `on_method`, `published` and `acked` for what arrived, and `on_error` for what the peer, or a handler,
 got wrong.
+
+A channel can wait, for a disk say, while the others go on. Its frames are then deferred: copied, and dealt
+with when it goes on, in their order, and before any that come later. So each channel sees what it would
+have seen without waiting.
 """
+
+from collections import deque
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -37,6 +43,7 @@ cdef enum:
     HEADER_SIZE = 12
     ACK_SIZE = 13
     CAPACITY_DEFAULT = 1024 * 1024
+    DEFERRED_OVERHEAD = 112   # what keeping a frame takes besides its payload, about
 
 cdef int DEPTH_MAX = PY_DEPTH_MAX
 EMPTY_PROPERTIES = b"\0\0"
@@ -133,14 +140,22 @@ cdef class ContentReader:
         self.expecting = EXPECT_METHOD
 
     cpdef int discard(self) except -1:
-        """From now on drop whatever comes."""
+        """From now on drop whatever comes. It does not wait any more; what is deferred needs a `go_on`."""
         self.expecting = EXPECT_NOTHING
         self.body = None
+        self.waiting = False
+        self.held = bool(self.deferred)
         return 0
 
     @property
     def discarding(self):
         return self.expecting == EXPECT_NOTHING
+
+    cpdef int wait(self) except -1:
+        """Defer what comes until the reader is told to `go_on`. What discards has nothing to wait for."""
+        if self.expecting != EXPECT_NOTHING:
+            self.waiting = self.held = True
+        return 0
 
     cpdef int published(self, bytes body) except -1:
         """A whole message has arrived."""
@@ -262,11 +277,16 @@ cdef class FrameReader:
 
     `suspended` stops it between two frames until `resume`; `closing` lets only the methods of channel 0
     through. An error in one frame is told to `on_error`, and reading goes on behind that frame.
+
+    A channel is `held`, and its frames are deferred, while it waits or has deferred frames left. `going_on`
+    are those that wait no more, but have such frames left: it is their turn when the read in hand is dealt
+    with, or, first thing, when the reader resumes.
     """
 
     def __cinit__(self, ReadBuffer buffer, *arguments, **named):
         self.buffer = buffer
         self.channels = {}
+        self.going_on = []
         self.frame_max = 4096
 
     cpdef add_channel(self, ContentReader channel):
@@ -274,8 +294,10 @@ cdef class FrameReader:
         self.current = channel
 
     cpdef remove_channel(self, uint16_t number):
-        self.channels.pop(number, None)
+        channel = self.channels.pop(number, None)
         self.current = None
+        if channel is not None and channel not in self.going_on:  # else what is left comes behind its end
+            self.drop_deferred(channel)
 
     # --- what a connection implements ---
 
@@ -293,6 +315,10 @@ cdef class FrameReader:
 
     cpdef int on_batch_end(self) except -1:
         """All that one read brought has been dealt with."""
+        raise NotImplementedError
+
+    cpdef int on_deferred(self) except -1:
+        """At the end of a batch: there are deferred frames, or there were some until now."""
         raise NotImplementedError
 
     # --- bytes in ---
@@ -314,10 +340,13 @@ cdef class FrameReader:
 
     cpdef int resume(self) except -1:
         """Go on with what came while suspended."""
+        cdef bint behind = len(self.going_on) > 0
         self.suspended = False
+        if behind:
+            self.catch_up()
         if self.rest is not None:
             return self.consume(PyBytes_GET_SIZE(self.rest))
-        return 0
+        return self.end_batch() if behind else 0
 
     def feed(self, data):
         """Take these bytes as if a socket had brought them."""
@@ -337,14 +366,26 @@ cdef class FrameReader:
             memcpy(p, PyBytes_AS_STRING(self.rest), PyBytes_GET_SIZE(self.rest))
             self.rest = None
         self.at = 0
-        if not self.greeted and size >= GREETING_SIZE and not self.closing:
-            self.greeted = True
-            self.at = GREETING_SIZE
-            self.on_greeting(PyBytes_FromStringAndSize(<char*>p, GREETING_SIZE))
-        if self.greeted:
-            self.run(p, size)
+        self.busy = True
+        try:
+            if not self.greeted and size >= GREETING_SIZE and not self.closing:
+                self.greeted = True
+                self.at = GREETING_SIZE
+                self.on_greeting(PyBytes_FromStringAndSize(<char*>p, GREETING_SIZE))
+            if self.greeted:
+                self.run(p, size)
+        finally:
+            self.busy = False
         if self.at < size:
             self.rest = PyBytes_FromStringAndSize(<char*>p + self.at, size - self.at)
+        if self.going_on:
+            self.catch_up()
+        return self.end_batch()
+
+    cdef int end_batch(self) except -1:
+        if self.deferring:
+            self.deferring = self.deferred_bytes > 0
+            self.on_deferred()
         return self.on_batch_end()
 
     cdef int run(self, const uint8_t* p, Py_ssize_t size) except -1:
@@ -400,6 +441,8 @@ cdef class FrameReader:
         if channel is None:
             raise ChannelFault(f"content frame on channel {number}, which is not open") \
                 if number else UnexpectedFrame("content frame on channel 0")
+        if channel.held:
+            return self.defer(channel, kind, p, size)
         if channel.expecting == EXPECT_NOTHING:
             return 0
         if kind == FRAME_BODY:
@@ -413,14 +456,92 @@ cdef class FrameReader:
             raise SyntaxFault("method frame is too short")
         if number != 0 and not self.closing:
             channel = self.find(number)
-            if channel is not None and channel.expecting != EXPECT_NOTHING:
-                if channel.expecting != EXPECT_METHOD:
+            if channel is not None:
+                if channel.held:
+                    return self.defer(channel, FRAME_METHOD, p, size)
+                if channel.expecting == EXPECT_METHOD:
+                    method = get32(p)
+                    if method == BASIC_PUBLISH:
+                        return channel.on_publish(p, size)
+                    if method == BASIC_ACK and size == ACK_SIZE:
+                        return channel.acked(get64(p + 4), p[12] & 1)
+                elif channel.expecting != EXPECT_NOTHING:
                     raise UnexpectedFrame("method frame where content is due")
-                method = get32(p)
-                if method == BASIC_PUBLISH:
-                    return channel.on_publish(p, size)
-                if method == BASIC_ACK and size == ACK_SIZE:
-                    return channel.acked(get64(p + 4), p[12] & 1)
         elif number != 0:
             return 0
         return self.on_method(number, PyBytes_FromStringAndSize(<char*>p, size))
+
+    # --- channels that wait ---
+
+    cdef int defer(self, ContentReader channel, uint8_t kind, const uint8_t* p, uint32_t size) except -1:
+        if channel.deferred is None:
+            channel.deferred = deque()
+        channel.deferred.append((kind, PyBytes_FromStringAndSize(<char*>p, size)))
+        channel.deferred_bytes += size + DEFERRED_OVERHEAD
+        self.deferred_bytes += size + DEFERRED_OVERHEAD
+        self.deferring = True
+        return 0
+
+    cpdef int go_on(self, ContentReader channel) except -1:
+        """The channel waits no more: deal with what was deferred as if it had just come.
+
+        Inside a handler of this connection that means: behind all that was read with the frame in hand.
+        """
+        channel.waiting = False
+        if not channel.deferred:
+            channel.held = False
+        elif channel not in self.going_on:
+            self.going_on.append(channel)
+        if self.busy:
+            return 0
+        self.catch_up()
+        return self.end_batch()
+
+    cdef int catch_up(self) except -1:
+        """Let the channels that wait no more have their deferred frames, as far as that goes."""
+        cdef ContentReader channel
+        self.busy = True
+        try:
+            while self.going_on and not self.suspended:
+                channel = self.going_on[0]
+                self.handle_deferred(channel)
+                if self.going_on and (channel.waiting or not channel.deferred):
+                    del self.going_on[0]
+        finally:
+            self.busy = False
+        return 0
+
+    cdef int handle_deferred(self, ContentReader channel) except -1:
+        """All deferred frames of a channel, unless one of them makes it wait or suspends the reader.
+
+        Behind a channel.close they may be for another channel of that number, so that each looks for its own.
+        """
+        cdef uint8_t kind
+        cdef bytes payload
+        while channel.deferred and not channel.waiting and not self.suspended:
+            kind, payload = channel.deferred.popleft()
+            channel.deferred_bytes -= PyBytes_GET_SIZE(payload) + DEFERRED_OVERHEAD
+            self.deferred_bytes -= PyBytes_GET_SIZE(payload) + DEFERRED_OVERHEAD
+            channel.held = False
+            try:
+                self.frame(kind, channel.number, <uint8_t*>PyBytes_AS_STRING(payload), len(payload))
+            except Exception as error:
+                self.on_error(channel.number, error)
+        channel.held = channel.waiting or bool(channel.deferred)
+        if not channel.deferred:
+            channel.deferred = None
+        return 0
+
+    cdef int drop_deferred(self, ContentReader channel) except -1:
+        self.deferred_bytes -= channel.deferred_bytes
+        channel.deferred_bytes = 0
+        channel.deferred = None
+        channel.waiting = channel.held = False
+        return 0
+
+    cpdef int drop_all_deferred(self) except -1:
+        """Nobody is left to deal with it: the connection ends."""
+        for channel in [*self.going_on, *self.channels.values()]:
+            self.drop_deferred(channel)
+        self.going_on.clear()
+        return 0

@@ -268,13 +268,20 @@ class Channel(ContentReader):
         self.forget_consumer(consumer)
         self.vhost.remove_if_abandoned(consumer.queue)
 
+    # --- waiting ---
+
+    def go_on(self) -> None:
+        """What the channel has waited for is there; if the channel has ended meanwhile, nothing happens."""
+        if self.waiting:
+            self.connection.go_on(self)
+
     # --- the end ---
 
     def reply(self, method: Method) -> None:
         self.output.method(self.number, method.encode())
 
     def fail(self, error: SoftError, method_id: tuple[int, int]) -> None:
-        """Close the channel for the peer's mistake; what still comes on it is dropped."""
+        """Close the channel for the peer's mistake; what was deferred, or still comes on it, is dropped."""
         self.release_all()
         self.discard()
         class_id, method = method_id
@@ -283,6 +290,8 @@ class Channel(ContentReader):
                 reply_code=error.code, reply_text=error.reply_text, class_id=class_id, method_id=method
             )
         )
+        if self.deferred:  # the client may have closed it as well
+            self.connection.go_on(self)
 
     def release_all(self) -> None:
         """Stop consuming, and give back all that was not acknowledged."""

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from warren.broker.vhost import Vhost
 
 OUTPUT_BYTES_MAX = 16 * 1024 * 1024  # a client that asks but does not read is itself not read any more
+DEFERRED_BYTES_MAX = 1024 * 1024  # of all channels that wait; and what one read brought on top
 
 CHANNEL_METHODS: dict[type[Method], Callable[[Channel, Method], None]] = {
     **channel_methods.HANDLERS,
@@ -277,6 +278,14 @@ class Connection(FrameReader):
                 self.liveness.heard_at = self.node.world.now()
                 self.link.resume_reading()
 
+    def on_deferred(self) -> int:
+        """While channels that wait have much that waits with them, take no more."""
+        if self.deferred_bytes > DEFERRED_BYTES_MAX:
+            self.stop_reading("waiting")
+        else:
+            self.start_reading("waiting")
+        return 0
+
     def publishes(self) -> None:
         """A message is on its way in."""
         if not self.is_publisher:
@@ -401,6 +410,7 @@ class Connection(FrameReader):
 
     def _release_all(self) -> None:
         """Everything that lives with the connection ends: channels, exclusive queues, a hold on it."""
+        self.drop_all_deferred()
         for channel in self.open_channels():
             if channel.discarding:
                 self.remove_channel(channel.number)
