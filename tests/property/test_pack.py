@@ -7,6 +7,7 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
+from warren.broker.memory import Memory
 from warren.broker.message import Message
 from warren.broker.pack import Pack
 
@@ -35,26 +36,51 @@ def fields(message: Message) -> tuple[bytes, bytes, bytes, bytes, bool]:
     )
 
 
-@given(st.lists(st.one_of(st.none(), messages, st.tuples(messages, st.integers(1, 600))), max_size=40))
-def test_pack_against_a_deque(steps: list[Message | tuple[Message, int] | None]) -> None:
-    """A message goes in, or one many times over, or (None) the first comes out."""
-    pack, model = Pack(), deque[Message]()
+@given(
+    st.lists(
+        st.one_of(st.none(), messages, st.tuples(messages, st.integers(1, 600), st.integers(1, 3))),
+        max_size=40,
+    )
+)
+def test_pack_against_a_deque(steps: list[Message | tuple[Message, int, int] | None]) -> None:
+    """A message goes in, or one many times over, behind a gap or not, or (None) the first comes out."""
+    memory = Memory(1 << 30)
+    pack, model, position = Pack(memory), deque[tuple[int, Message]](), 0
     for step in steps:
         if step is None:
             if model:
-                assert fields(pack.pop()) == fields(model.popleft())
+                check_pop(pack, model)
         else:
-            message, times = step if isinstance(step, tuple) else (step, 1)
+            message, times, gap = step if isinstance(step, tuple) else (step, 1, 1)
             for _ in range(times):
-                pack.append(message)
-                model.append(message)
-        assert (pack.count, pack.bytes) == (len(model), sum(len(message.body) for message in model))
+                position += gap
+                pack.append(message, position)
+                model.append((position, message))
+        assert (pack.count, pack.bytes) == (len(model), sum(len(message.body) for _, message in model))
+        assert memory.used_bytes >= pack.bytes
     while model:
-        assert fields(pack.pop()) == fields(model.popleft())
+        check_pop(pack, model)
     assert (pack.count, pack.bytes) == (0, 0)
+    assert memory.used_bytes == 0
+
+
+def check_pop(pack: Pack, model: deque[tuple[int, Message]]) -> None:
+    position, message = model.popleft()
+    assert pack.next_position == position
+    assert fields(pack.pop()) == fields(message)
+
+
+def test_pack_that_is_dropped_gives_its_memory_back() -> None:
+    memory = Memory(1 << 30)
+    pack = Pack(memory)
+    for position in range(1, 1_000):
+        pack.append(Message(b"\0", b"\x01k", b"\0\0", bytes(100 * (position % 20)), False), position)
+    assert memory.used_bytes > pack.bytes
+    del pack
+    assert memory.used_bytes == 0
 
 
 def test_message_with_a_large_body_is_not_copied() -> None:
-    pack, message = Pack(), Message(b"\0", b"\x01k", b"\0\0", bytes(10_000), False)
-    pack.append(message)
+    pack, message = Pack(Memory(1 << 30)), Message(b"\0", b"\x01k", b"\0\0", bytes(10_000), False)
+    pack.append(message, 1)
     assert pack.pop() is message

@@ -23,6 +23,7 @@ from warren.broker.deliveries import Deliveries
 from warren.broker.entry import Entry
 from warren.broker.events import Events, MessageDelivered
 from warren.broker.flow import QueueFlow
+from warren.broker.memory import Memory
 from warren.broker.message import Message
 from warren.broker.queue import Queue
 
@@ -73,8 +74,10 @@ class QueueMachine(RuleBasedStateMachine):
         events = Events(self.errors.append)
         events.subscribe(MessageDelivered, self.delivered)
         self.touched: list[Queue] = []
-        self.queue = Queue("q", "/", events, self.touched, QueueFlow(FakeWorld()))
-        self.queue.unpacked_max = 4  # so that many wait packed
+        self.queue = Queue(
+            "q", "/", events, self.touched, QueueFlow(FakeWorld()), Memory(1 << 30), lambda: None
+        )
+        self.queue.ready_max = 4  # so that many wait packed
         self.channels = [self.make_channel(limit) for limit in (0, 0, 4)]
         self.members: dict[str, Member] = {}
         self.ready: list[int] = []

@@ -40,6 +40,12 @@ class BrokerProcess:
         self.address = Address("", 0)
 
     def __enter__(self) -> Self:
+        self.launch()
+        self.wait_until_ready()
+        return self
+
+    def launch(self) -> None:
+        """Starts the process, and does not wait until it is ready: whoever calls this has to end it."""
         command = [sys.executable, *self.entry(), "serve", "--port", "0", "--http-port", "0"]
         with self.log_path.open("w") as log:
             self.process = subprocess.Popen(
@@ -49,12 +55,24 @@ class BrokerProcess:
                 text=True,
                 env={k: v for k, v in os.environ.items() if not k.startswith("WARREN_")},
             )
+
+    def wait_until_ready(self) -> None:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line.startswith("ready amqp="), f"no ready line but {line!r}:\n{self.log()}"
         host, _, port = line.split()[1].removeprefix("amqp=").rpartition(":")
         self.address = Address(host, int(port))
-        return self
+
+    def kill(self) -> None:
+        """SIGKILL: the process gets no chance to do anything. Afterwards it is gone."""
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def terminate(self) -> None:
+        """SIGTERM: the process is asked to end, which leaving waits for."""
+        self.process.terminate()
 
     def __exit__(self, *exception: object) -> None:
         if self.process.poll() is None:
@@ -62,10 +80,7 @@ class BrokerProcess:
         try:
             self.process.wait(STOP_SECONDS_MAX)
         finally:
-            self.process.kill()
-            self.process.wait()
-            assert self.process.stdout is not None
-            self.process.stdout.close()
+            self.kill()
         assert self.process.returncode in {0, -signal.SIGKILL}, self.log()
 
     def entry(self) -> list[str]:

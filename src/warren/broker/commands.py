@@ -118,16 +118,19 @@ Command: TypeAlias = (
 )  # fmt: skip
 
 
-def apply(node: Node, command: Command) -> None:
-    _APPLY[type(command)](node, command)
+def apply(node: Node, command: Command) -> bool:
+    """Carry it out; whether there was anything to do."""
+    return _APPLY[type(command)](node, command)
 
 
-def _add_vhost(node: Node, command: AddVhost) -> None:
-    if command.name not in node.vhosts:
-        node.add_vhost(command.name)
+def _add_vhost(node: Node, command: AddVhost) -> bool:
+    if command.name in node.vhosts:
+        return False
+    node.add_vhost(command.name)
+    return True
 
 
-def _put_user(node: Node, command: PutUser) -> None:
+def _put_user(node: Node, command: PutUser) -> bool:
     user = node.users.get(command.name)
     if user is None:
         node.users[command.name] = User(command.name, command.password, command.tags)
@@ -136,48 +139,61 @@ def _put_user(node: Node, command: PutUser) -> None:
         for vhost in user.permissions:
             node.permissions_changed(user.name, vhost)
     node.events.emit(UserChanged(command.name))
+    return True
 
 
-def _delete_user(node: Node, command: DeleteUser) -> None:
-    if node.users.pop(command.name, None) is not None:
-        node.events.emit(UserChanged(command.name))
-        node.close_connections_of(command.name, f"user '{command.name}' was deleted")
+def _delete_user(node: Node, command: DeleteUser) -> bool:
+    if node.users.pop(command.name, None) is None:
+        return False
+    node.events.emit(UserChanged(command.name))
+    node.close_connections_of(command.name, f"user '{command.name}' was deleted")
+    return True
 
 
-def _set_permissions(node: Node, command: SetPermissions) -> None:
+def _set_permissions(node: Node, command: SetPermissions) -> bool:
     node.users[command.user].permissions[command.vhost] = command.permissions
     node.permissions_changed(command.user, command.vhost)
+    return True
 
 
-def _set_topic_permissions(node: Node, command: SetTopicPermissions) -> None:
+def _set_topic_permissions(node: Node, command: SetTopicPermissions) -> bool:
     node.users[command.user].topic_permissions[command.vhost, command.exchange] = command.permissions
     node.permissions_changed(command.user, command.vhost)
+    return True
 
 
-def _declare_exchange(node: Node, command: DeclareExchange) -> None:
+def _declare_exchange(node: Node, command: DeclareExchange) -> bool:
     vhost = node.vhosts[command.vhost]
-    if command.name not in vhost.exchanges:
-        vhost.add_exchange(node.make_exchange(command))
+    if command.name in vhost.exchanges:
+        return False
+    vhost.add_exchange(node.make_exchange(command))
+    return True
 
 
-def _delete_exchange(node: Node, command: DeleteExchange) -> None:
+def _delete_exchange(node: Node, command: DeleteExchange) -> bool:
     vhost = node.vhosts[command.vhost]
     exchange = vhost.exchanges.get(command.name)
-    if exchange is not None:
-        vhost.remove_exchange(exchange)
+    if exchange is None:
+        return False
+    vhost.remove_exchange(exchange)
+    return True
 
 
-def _declare_queue(node: Node, command: DeclareQueue) -> None:
+def _declare_queue(node: Node, command: DeclareQueue) -> bool:
     vhost = node.vhosts[command.vhost]
-    if command.name not in vhost.queues:
-        vhost.add_queue(node.make_queue(command))
+    if command.name in vhost.queues:
+        return False
+    vhost.add_queue(node.make_queue(command))
+    return True
 
 
-def _delete_queue(node: Node, command: DeleteQueue) -> None:
+def _delete_queue(node: Node, command: DeleteQueue) -> bool:
     vhost = node.vhosts[command.vhost]
     queue = vhost.queues.get(command.name)
-    if queue is not None:
-        vhost.remove_queue(queue)
+    if queue is None:
+        return False
+    vhost.remove_queue(queue)
+    return True
 
 
 def _binding(vhost: Vhost, command: BindingCommand) -> Binding:
@@ -186,17 +202,19 @@ def _binding(vhost: Vhost, command: BindingCommand) -> Binding:
     return Binding(source, find(command.destination), command.routing_key, command.arguments)
 
 
-def _bind(node: Node, command: Bind) -> None:
+def _bind(node: Node, command: Bind) -> bool:
     vhost = node.vhosts[command.vhost]
     vhost.bind(_binding(vhost, command))
+    return True
 
 
-def _unbind(node: Node, command: Unbind) -> None:
+def _unbind(node: Node, command: Unbind) -> bool:
     vhost = node.vhosts[command.vhost]
     vhost.unbind(_binding(vhost, command))
+    return True
 
 
-_APPLY: dict[type[Command], Callable[[Node, Any], None]] = {
+_APPLY: dict[type[Command], Callable[[Node, Any], bool]] = {
     AddVhost: _add_vhost,
     PutUser: _put_user,
     DeleteUser: _delete_user,

@@ -14,7 +14,7 @@ from warren.broker.message cimport Message
 @cython.no_gc
 @cython.freelist(4096)
 cdef class Entry:
-    def __cinit__(self, Message message, queue, position):
+    def __init__(self, Message message, queue, position):
         self.message = message
         self.queue = queue
         self.position = position

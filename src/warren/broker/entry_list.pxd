@@ -1,6 +1,8 @@
 cimport cython
+from libc.stdint cimport uint32_t, uint64_t
 
 from warren.broker.entry cimport Entry
+from warren.broker.message cimport Message
 
 
 @cython.final
@@ -11,6 +13,8 @@ cdef class EntryList:
     cdef public Py_ssize_t count
     cdef public Py_ssize_t bytes
 
+    @cython.locals(entry=Entry)
+    cpdef append_new(self, Message message, object queue, uint64_t position, uint32_t delivery_count)
     cpdef append(self, Entry entry)
     @cython.locals(entry=Entry)
     cpdef Entry pop_head(self)

@@ -5,7 +5,14 @@ They are linked both ways, so that one can leave from, or return to, any place.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from warren.broker.entry import Entry
+from warren.broker.message import Message
+
+if TYPE_CHECKING:
+    from warren.broker.queue import Queue
 
 
 class EntryList:
@@ -21,6 +28,16 @@ class EntryList:
         self.recent = None
         self.count = 0
         self.bytes = 0
+
+    def append_new(self, message: Message, queue: Queue, position: int, delivery_count: int) -> None:
+        """Put at the end a new entry; the path of every message, so it is made without a call."""
+        entry = Entry.__new__(Entry)
+        entry.message = message
+        entry.queue = queue
+        entry.position = position
+        entry.size = len(message.body)
+        entry.delivery_count = delivery_count
+        self.append(entry)
 
     def append(self, entry: Entry) -> None:
         """Put at the end an entry whose position is beyond all others."""
@@ -91,3 +108,9 @@ class EntryList:
         while self.head is not None and most > 0:
             self.pop_head()
             most -= 1
+
+    def __iter__(self) -> Iterator[Entry]:
+        entry = self.head
+        while entry is not None:
+            yield entry
+            entry = entry.behind

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from warren.amqp.errors import CommandInvalid
+from warren.amqp.errors import AmqpError, CommandInvalid
 from warren.amqp.writer import Output
 from warren.broker.access import User
 from warren.broker.commands import Command, DeclareExchange, DeclareQueue, apply
 from warren.broker.events import AlarmCleared, AlarmRaised, Events, VhostCreated
 from warren.broker.exchange.exchange import Exchange, Router
 from warren.broker.flow import QueueFlow, Timers
+from warren.broker.memory import Memory
 from warren.broker.passwords import VerifiedPasswords
 from warren.broker.queue import Queue
+from warren.broker.store import Store
 from warren.broker.vhost import PREDECLARED, Vhost, default_exchange
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class Limits:
     frame_max: int = 131_072
     heartbeat_seconds: int = 60
     message_bytes_max: int = 128 * 1024 * 1024
+    memory_budget_bytes: int = 1024 * 1024 * 1024
     loopback_users: frozenset[str] = frozenset({"guest"})
 
 
@@ -48,12 +51,19 @@ class Node:
     """`touched_queues` and `dirty_outputs` are what this turn has to finish."""
 
     def __init__(
-        self, world: World, limits: Limits, exchange_types: Mapping[str, type[Router]], cluster_name: str
+        self,
+        world: World,
+        limits: Limits,
+        exchange_types: Mapping[str, type[Router]],
+        cluster_name: str,
+        store: Store | None = None,
     ) -> None:
         self.world = world
         self.limits = limits
         self.exchange_types = exchange_types
         self.cluster_name = cluster_name
+        self.store = store or Store()
+        self.memory = Memory(limits.memory_budget_bytes)
         self.events = Events(world.report)
         self.vhosts: dict[str, Vhost] = {}
         self.users: dict[str, User] = {}
@@ -65,7 +75,31 @@ class Node:
         self.alarms: set[str] = set()
 
     def execute(self, command: Command) -> None:
-        apply(self, command)
+        """Change the definitions; durable ones on disk too, for which `store.when_safe` waits."""
+        if apply(self, command):
+            self.record(command)
+            if isinstance(command, DeclareQueue):
+                self._open_log(self.vhosts[command.vhost].queues[command.name])
+
+    def record(self, command: Command) -> None:
+        self.store.record(command)
+
+    def restore(self, commands: Iterable[Command]) -> None:
+        """Carry out what was recorded in the time before; then every durable queue finds its messages."""
+        for command in commands:
+            try:
+                apply(self, command)
+            except AmqpError as error:  # an exchange type, say, whose package is not installed any more
+                self.world.report(error)
+        for vhost in self.vhosts.values():
+            for queue in vhost.queues.values():
+                self._open_log(queue)
+
+    def _open_log(self, queue: Queue) -> None:
+        if queue.durable and queue.owner is None and queue.log is None:
+            opened = self.store.open_log(queue.vhost, queue.name)
+            if opened is not None:
+                queue.restore(*opened)
 
     # --- a turn ---
 
@@ -81,6 +115,7 @@ class Node:
         """Deliver what can be delivered, and send what there is to send."""
         if self.touched_queues:
             self.drain()
+        self.store.write_marks()
         if self.dirty_outputs:
             outputs = self.dirty_outputs[:]
             self.dirty_outputs.clear()
@@ -91,7 +126,7 @@ class Node:
     # --- making things ---
 
     def add_vhost(self, name: str) -> None:
-        vhost = Vhost(name, self.events)
+        vhost = Vhost(name, self.events, self.record)
         vhost.add_exchange(default_exchange())
         for exchange, kind in PREDECLARED.items():
             vhost.add_exchange(self.make_exchange(DeclareExchange(vhost=name, name=exchange, type=kind)))
@@ -119,6 +154,8 @@ class Node:
             self.events,
             self.touched_queues,
             QueueFlow(self.world),
+            self.memory,
+            self.store.open_overflow,
             durable=wanted.durable,
             auto_delete=wanted.auto_delete,
             owner=wanted.owner,

@@ -4,11 +4,19 @@ Entries leave the ready list from its head to whoever is next: in rings of equal
 first, each ring round robin over those that can take one more. Publishing only marks the queue as
 touched; it is drained at the end of the turn, so that one turn's deliveries leave together.
 
-What waits behind the first `UNPACKED_MAX` entries is packed, and made into entries when its time comes.
+Only the first entries are objects. What waits behind `READY_MAX` of them, or `READY_BYTES_MAX`, is made into
+entries when its time comes:
+
+    ready -> log         on disk, what is persistent in a queue that is durable
+          -> packed      the rest, in memory
+             -> overflow    and on disk, when memory for that is used up
+
+All three are in order of position, and so is what is read from them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from warren.amqp.errors import AccessRefused
@@ -19,18 +27,23 @@ from warren.broker.entry import Entry
 from warren.broker.entry_list import EntryList
 from warren.broker.events import Events, MessageDelivered
 from warren.broker.flow import QueueFlow
+from warren.broker.memory import Memory
 from warren.broker.message import Message
 from warren.broker.pack import Pack
+from warren.broker.store import NOTHING_TO_READ, MessageLog
 
 if TYPE_CHECKING:
     from warren.broker.session.connection import Connection
 
 DROPPED_A_TURN_MAX = 20_000
-UNPACKED_MAX = 10_000
+READY_MAX, READY_BYTES_MAX = 10_000, 16 * 1024 * 1024
+READ_MAX = 2_000  # from disk at a time
 
 
 class Queue:
-    """`owner` is the connection that an exclusive queue belongs to."""
+    """`owner` is the connection that an exclusive queue belongs to; `log` is there if messages may have to
+    survive a restart.
+    """
 
     is_queue = True
 
@@ -41,6 +54,8 @@ class Queue:
         events: Events,
         touched_queues: list[Queue],
         flow: QueueFlow,
+        memory: Memory,
+        open_overflow: Callable[[], MessageLog | None],
         *,
         durable: bool = False,
         auto_delete: bool = False,
@@ -63,8 +78,12 @@ class Queue:
         self.had_consumer = False
         self.exclusive_consumer: Consumer | None = None
         self.ready = EntryList()
-        self.packed = Pack()
-        self.unpacked_max = UNPACKED_MAX
+        self.ready_max = READY_MAX
+        self.log: MessageLog | None = None
+        self.memory = memory
+        self.packed = Pack(memory)
+        self.open_overflow = open_overflow
+        self.overflow: MessageLog | None = None
         self.unacked = 0
         self.position = 0
         self.delivered = 0
@@ -73,14 +92,38 @@ class Queue:
 
     # --- on the path of every message ---
 
-    def publish(self, message: Message) -> None:
+    def publish(self, message: Message) -> bool:
+        """Whether the message is on its way to disk, and not safe before it is there."""
         self.position += 1
-        if self.packed.count or self.ready.count >= self.unpacked_max:
-            self.packed.append(message)
-        else:
-            self.ready.append(Entry(message, self, self.position))
+        waits = self.ready.count >= self.ready_max or self.ready.bytes >= READY_BYTES_MAX or self.has_behind()
+        log = self.log if message.persistent else None
+        if log is not None:
+            log.append(message, self.position, not waits)
+        elif waits:
+            self.put_behind(message)
+        if not waits:
+            self.ready.append_new(message, self, self.position, 0)
         if not self.touched:
             self.touch()
+        return log is not None
+
+    def has_behind(self) -> bool:
+        """Whether anything waits behind the ready entries."""
+        if self.packed.count:
+            return True
+        if self.log is not None and self.log.unread:
+            return True
+        return self.overflow is not None and self.overflow.unread > 0
+
+    def put_behind(self, message: Message) -> None:
+        """Keep a message that need not survive: in memory, or on disk if there is no more room."""
+        full = self.memory.used_bytes >= self.memory.limit_bytes
+        if full and self.overflow is None:
+            self.overflow = self.open_overflow()
+        if self.overflow is not None and (full or self.overflow.unread):
+            self.overflow.append(message, self.position, False)
+        else:
+            self.packed.append(message, self.position)
 
     def touch(self) -> None:
         """See to it that the queue is drained at the end of this turn."""
@@ -91,31 +134,57 @@ class Queue:
     def drain(self) -> None:
         """Deliver as much as there are messages, and consumers that can take them."""
         self.touched = False
-        while self.ready.head is not None or self.packed.count:
+        while self.ready.head is not None or self.has_behind():
             head = self.ready.head
             if head is None:
-                self.unpack()
+                self.read_on()
                 continue
             consumer = self.next_consumer(head.size)
             if consumer is None:
                 break
             entry = self.ready.pop_head()
-            self.delivered += 1
-            self.delivered_bytes += entry.size
-            if not consumer.no_ack:
-                self.unacked += 1
+            self.goes_out(entry, consumer.no_ack)
             delivery_tag = consumer.deliver(entry)
             if self.events.delivered:
                 self.tell_delivered(entry, consumer.tag, delivery_tag)
         if self.holding:
             self.flow.relieve(self)
 
-    def unpack(self) -> None:
-        """Make entries of the next packed messages, whose positions end with the queue's last one."""
-        room = self.unpacked_max
-        while self.packed.count and room > 0:
-            position = self.position - self.packed.count + 1
-            self.ready.append(Entry(self.packed.pop(), self, position))
+    def goes_out(self, entry: Entry, no_ack: bool) -> None:
+        """Count an entry that is delivered, and have it noted on disk."""
+        self.delivered += 1
+        self.delivered_bytes += entry.size
+        if not no_ack:
+            self.unacked += 1
+            self.note_delivered(entry)
+        elif self.log is not None and entry.message.persistent:
+            self.log.acked(entry.position)
+
+    def note_delivered(self, entry: Entry) -> None:
+        if self.log is not None and entry.message.persistent:
+            self.log.delivered(entry.position, entry.delivery_count + 1)
+
+    def read_on(self) -> None:
+        """Make entries of the next messages that wait behind; from memory many, from disk some at a time."""
+        stored = NOTHING_TO_READ if self.log is None else self.log.peek()
+        self.unpack(stored)
+        if self.ready.count:
+            return
+        aside = NOTHING_TO_READ
+        if self.packed.count:
+            aside = self.packed.next_position
+        elif self.overflow is not None:
+            aside = self.overflow.peek()
+        if self.log is not None and stored < aside:
+            self.log.read_on(self, self.ready, READ_MAX, aside)
+        elif self.overflow is not None:
+            self.overflow.read_on(self, self.ready, READ_MAX, stored)
+
+    def unpack(self, before: int) -> None:
+        room = self.ready_max
+        while self.packed.count and room > 0 and self.packed.next_position < before:
+            position = self.packed.next_position
+            self.ready.append_new(self.packed.pop(), self, position, 0)
             room -= 1
 
     def next_consumer(self, size: int) -> Consumer | None:
@@ -128,6 +197,8 @@ class Queue:
     def settle(self, entry: Entry) -> None:
         """An entry that was out with a client is done with."""
         self.unacked -= 1
+        if self.log is not None and entry.message.persistent and not self.deleted:
+            self.log.acked(entry.position)
 
     def requeue(self, entry: Entry) -> None:
         """An entry that was out with a client returns to its place."""
@@ -141,14 +212,11 @@ class Queue:
     def get(self, no_ack: bool) -> Entry | None:
         """The first message for basic.get."""
         if self.ready.head is None:
-            self.unpack()
+            self.read_on()
         if self.ready.head is None:
             return None
         entry = self.ready.pop_head()
-        self.delivered += 1
-        self.delivered_bytes += entry.size
-        if not no_ack:
-            self.unacked += 1
+        self.goes_out(entry, no_ack)
         return entry
 
     # --- the rest ---
@@ -162,11 +230,15 @@ class Queue:
     @property
     def message_count(self) -> int:
         """How many are ready."""
-        return self.ready.count + self.packed.count
+        stored = 0 if self.log is None else self.log.unread
+        overflowed = 0 if self.overflow is None else self.overflow.unread
+        return self.ready.count + self.packed.count + stored + overflowed
 
     @property
     def message_bytes(self) -> int:
-        return self.ready.bytes + self.packed.bytes
+        stored = 0 if self.log is None else self.log.unread_bytes
+        overflowed = 0 if self.overflow is None else self.overflow.unread_bytes
+        return self.ready.bytes + self.packed.bytes + stored + overflowed
 
     @property
     def consumers(self) -> list[Consumer]:
@@ -206,9 +278,24 @@ class Queue:
     def purge(self) -> int:
         """Drop all that is ready; of very many a part each turn, so that nobody has to wait for it."""
         count = self.message_count
-        dropped, self.ready, self.packed = self.ready, EntryList(), Pack()
+        if self.log is not None and self.deleted:
+            self.log.delete()
+        elif self.log is not None:
+            self.log.purge()
+            for entry in self.ready:
+                if entry.message.persistent:
+                    self.log.acked(entry.position)
+        if self.overflow is not None:
+            self.overflow.delete()
+            self.overflow = None
+        dropped, self.ready, self.packed = self.ready, EntryList(), Pack(self.memory)
         self._drop(dropped)
         return count
+
+    def restore(self, log: MessageLog, position: int) -> None:
+        """Take over what is on disk; positions go on behind this one."""
+        self.log = log
+        self.position = position
 
     def release_memory(self) -> None:
         """The broker ends: nothing else frees entries, of which the garbage collector knows nothing."""

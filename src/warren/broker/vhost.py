@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from warren.amqp.errors import NotFound
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import encode_name
 from warren.broker.binding import Binding, Destination
+from warren.broker.commands import Command, DeleteExchange, DeleteQueue
 from warren.broker.events import (
     BindingCreated,
     BindingDeleted,
@@ -34,12 +35,14 @@ NO_PROPERTIES = BasicProperties()
 
 class Vhost:
     """`version` goes up with everything that could lead a message elsewhere, or take away the right to
-    send it; `bindings_version` only with what the routes remembered by exchanges depend on.
+    send it; `bindings_version` only with what the routes remembered by exchanges depend on. What goes without
+    a command, such as a queue with its last consumer, is told to `record`.
     """
 
-    def __init__(self, name: str, events: Events) -> None:
+    def __init__(self, name: str, events: Events, record: Callable[[Command], None]) -> None:
         self.name = name
         self.events = events
+        self.record = record
         self.version = Version()
         self.bindings_version = 1
         self.exchanges: dict[str, Exchange] = {}
@@ -72,6 +75,7 @@ class Vhost:
             return []
         del self.exchanges_by_wire_name[encode_name(exchange.name)]
         self._bindings_changed()
+        self.record(DeleteExchange(vhost=self.name, name=exchange.name))
         self.events.emit(ExchangeDeleted(self.name, exchange.name))
         return [*exchange.bindings.values(), *exchange.incoming]
 
@@ -101,6 +105,7 @@ class Vhost:
         for consumer in queue.consumers:
             consumer.channel.queue_is_gone(consumer)
         self.version.bump()
+        self.record(DeleteQueue(vhost=self.name, name=queue.name))
         self.events.emit(QueueDeleted(self.name, queue.name))
         return queue.purge()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import time
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from types import TracebackType
@@ -19,18 +20,21 @@ from warren.broker import commands
 from warren.broker.events import Event
 from warren.broker.exchange.exchange import Router
 from warren.broker.node import Limits, Node
-from warren.broker.passwords import SALT_BYTES, hash_password
+from warren.broker.passwords import SALT_BYTES, PasswordHash, hash_password
 from warren.server import arenas
-from warren.server.config import Config, UserConfig
+from warren.server.config import GUEST, Config, UserConfig
+from warren.server.disk_space import DiskSpace
 from warren.server.log import get_logger, log_events
-from warren.server.memory import MemoryAlarm, total_bytes
+from warren.server.memory import MemoryAlarm, share_in_bytes
 from warren.server.protocol import AmqpProtocol
 from warren.server.world import LoopWorld
+from warren.storage.disk import Disk
+from warren.storage.store import DiskStore, StorageSettings
 
 E = TypeVar("E", bound=Event)
 
 CHECK_SECONDS = 0.5
-MEMORY_CHECK_SECONDS = 1.0
+RESOURCES_CHECK_SECONDS = 1.0
 STOP_SECONDS_MAX = 5.0
 BACKLOG = 4096
 GC_THRESHOLDS = (50_000, 20, 50)
@@ -42,6 +46,7 @@ class Broker:
     def __init__(self, config: Config | None = None, **settings: Any) -> None:
         self.config = config or Config(**settings)
         self.log = get_logger()
+        self.stopping = False
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -80,12 +85,15 @@ class Broker:
         self.node.end_turn()
 
     async def start(self) -> None:
+        self.stopping = False
         self.loop = asyncio.get_running_loop()
         self.world = LoopWorld(self.loop, self.log)
-        self.node = Node(self.world, self._limits(), exchange_types(), self.config.cluster_name)
+        self.disk = Disk()
+        self.disk_space = DiskSpace(self.config.data_dir, self.config.disk_free_limit)
+        self.store = self._make_store()
+        self.node = Node(self.world, self._limits(), exchange_types(), self.config.cluster_name, self.store)
         log_events(self.log, self.node.events)
-        self.config.data_dir.mkdir(parents=True, exist_ok=True)
-        await self._make_definitions()
+        await self._recover()
         buffer = ReadBuffer()
         self.listener = await self.loop.create_server(
             lambda: AmqpProtocol(self.node, buffer, self.config.receive_buffer_bytes),
@@ -95,12 +103,16 @@ class Broker:
         )
         self.chores = [
             asyncio.create_task(self._repeat(CHECK_SECONDS, self._check_liveness)),
-            asyncio.create_task(self._repeat(MEMORY_CHECK_SECONDS, self._memory_check())),
+            asyncio.create_task(self._repeat(RESOURCES_CHECK_SECONDS, self._resources_check())),
+            asyncio.create_task(self._repeat(RESOURCES_CHECK_SECONDS, self.store.tidy)),
         ]
         self.log.info("broker started", bind=self.host, port=self.port)
 
     async def stop(self) -> None:
-        """Close every connection with 320, wait a little for their answers, and end."""
+        """Close every connection with 320, wait a little for their answers, write all there is, and end."""
+        if self.stopping:
+            return
+        self.stopping = True
         self.listener.close()
         for chore in self.chores:
             chore.cancel()
@@ -114,8 +126,54 @@ class Broker:
         for vhost in self.node.vhosts.values():
             for queue in vhost.queues.values():
                 queue.release_memory()
+        await self._close_store()
         self.world.close()
         self.log.info("broker stopped")
+
+    def _make_store(self) -> DiskStore:
+        config = self.config
+        settings = StorageSettings(
+            path=config.data_dir,
+            sync=config.sync == "always",
+            segment_bytes=config.segment_bytes,
+            open_files_max=config.open_files_max,
+        )
+        return DiskStore(
+            settings,
+            self.world,
+            self.disk,
+            lambda: int(time.time() * 1000),
+            self.log,
+            on_trouble=lambda: self.node.raise_alarm("disk"),
+            on_round=self._round_is_over,
+            on_error=self.world.report,
+        )
+
+    def _round_is_over(self) -> None:
+        if self.disk_space.is_found_low(self.store.commit.written_bytes):
+            self.node.raise_alarm("disk")
+        self.node.end_turn()
+
+    async def _recover(self) -> None:
+        """All that the data directory has, and what the configuration adds to it."""
+        self.node.restore(await self.loop.run_in_executor(None, self.store.recover))
+        self.disk.start()
+        self.loop.add_reader(self.disk.done, self.store.commit.completed)
+        await self._make_definitions()
+
+    async def _close_store(self) -> None:
+        """Wait until all is written, but not for ever: a disk may be full."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._all_written(), STOP_SECONDS_MAX)
+        self.loop.remove_reader(self.disk.done)
+        await self.loop.run_in_executor(None, self.disk.stop)
+        await self.loop.run_in_executor(None, self.store.close)
+
+    async def _all_written(self) -> None:
+        while not self.store.commit.is_idle:
+            written: asyncio.Future[int] = self.loop.create_future()
+            self.store.when_safe(written.set_result)
+            await written
 
     async def _all_closed(self) -> None:
         """Wait until the last client has answered, but not for ever."""
@@ -131,19 +189,22 @@ class Broker:
             frame_max=config.frame_max,
             heartbeat_seconds=config.heartbeat,
             message_bytes_max=config.max_message_bytes,
+            memory_budget_bytes=share_in_bytes(config.memory_budget),
         )
 
     async def _make_definitions(self) -> None:
+        """What the configuration names is there; guest is only made in a new directory."""
+        is_new = not self.node.users
         for name in self.config.vhosts:
             self.node.execute(commands.AddVhost(name=name))
         for user in self.config.users:
-            await self._make_user(user)
+            if is_new or user is not GUEST:
+                await self._make_user(user)
 
     async def _make_user(self, user: UserConfig) -> None:
         hashed = user.password_hash
         if hashed is None and user.password is not None:
-            salt = self.world.random_bytes(SALT_BYTES)
-            hashed = await self.loop.run_in_executor(self.world.threads, hash_password, user.password, salt)
+            hashed = await self.loop.run_in_executor(self.world.threads, self._hash_of, user)
         self.node.execute(commands.PutUser(name=user.name, password=hashed, tags=user.tags))
         for vhost, permissions in user.permissions.items():
             self.node.execute(commands.SetPermissions(user=user.name, vhost=vhost, permissions=permissions))
@@ -153,6 +214,14 @@ class Broker:
                     user=user.name, vhost=vhost, exchange=exchange, permissions=topics
                 )
             )
+
+    def _hash_of(self, user: UserConfig) -> PasswordHash:
+        """The one there is, if the password is still the same."""
+        assert user.password is not None, "there is something to hash"
+        known = self.node.users.get(user.name)
+        if known is not None and known.password is not None and known.password.verify(user.password.encode()):
+            return known.password
+        return hash_password(user.password, self.world.random_bytes(SALT_BYTES))
 
     # --- chores ---
 
@@ -170,17 +239,20 @@ class Broker:
             connection.liveness.check(connection, now)
         self.node.end_turn()
 
-    def _memory_check(self) -> Callable[[], None]:
-        watermark = self.config.memory_watermark
-        alarm = MemoryAlarm(int(watermark * total_bytes()) if watermark <= 1 else int(watermark))
+    def _resources_check(self) -> Callable[[], None]:
+        memory = MemoryAlarm(share_in_bytes(self.config.memory_watermark))
 
         def check() -> None:
-            if alarm.is_exceeded():
-                self.node.raise_alarm("memory")
-            else:
-                self.node.clear_alarm("memory")
+            self._set_alarm("memory", memory.is_exceeded())
+            self._set_alarm("disk", self.store.is_failing or self.disk_space.is_low())
 
         return check
+
+    def _set_alarm(self, resource: str, raised: bool) -> None:
+        if raised:
+            self.node.raise_alarm(resource)
+        else:
+            self.node.clear_alarm(resource)
 
 
 def exchange_types() -> dict[str, type[Router]]:

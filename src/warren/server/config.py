@@ -16,6 +16,9 @@ from warren.broker.passwords import SCRYPT, PasswordHash
 ENVIRONMENT_PREFIX = "WARREN_"
 DEFAULT_FILE = Path("warren.toml")
 PORT_MAX = 65_535
+SYNC_MODES = ("always", "none")
+SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX = 4096, 1024 * 1024 * 1024
+OPEN_FILES_MIN = 16
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -47,9 +50,12 @@ GUEST = UserConfig(
 class Config:
     """All settings. The names are those of `warren.toml`, of the flags, and of `WARREN_…`.
 
-    `memory_watermark` is a share of the memory, or bytes if above 1. `receive_buffer_bytes` is how much
-    the kernel takes from a publisher that is not being read; 0 leaves it to the system, which may take
-    megabytes from each.
+    `memory_watermark` is a share of the memory, or bytes if above 1; beyond it publishers are blocked. So is
+    `memory_budget`: what transient messages that wait may take before they go to disk. `disk_free_limit`
+    is how many bytes must be free, or publishers are blocked. `sync` is "always" or "none": whether a
+    confirm means that a message survives a power cut, or only the end of the process.
+    `receive_buffer_bytes` is how much the kernel takes from a publisher that is not being read; 0 leaves it
+    to the system, which may take megabytes from each.
     """
 
     bind: str = "127.0.0.1"
@@ -63,6 +69,11 @@ class Config:
     frame_max: int = 131_072
     max_message_bytes: int = 128 * 1024 * 1024
     memory_watermark: float = 0.4
+    memory_budget: float = 0.2
+    disk_free_limit: int = 50_000_000
+    sync: str = "always"
+    segment_bytes: int = 8 * 1024 * 1024
+    open_files_max: int = 1_000
     receive_buffer_bytes: int = 512 * 1024
     vhosts: tuple[str, ...] = ("/",)
     users: tuple[UserConfig, ...] = (GUEST,)
@@ -77,11 +88,22 @@ class Config:
         _check(
             1 <= self.max_message_bytes <= 2**30, "max_message_bytes", self.max_message_bytes, "up to 1 GiB"
         )
+        for name in ("memory_watermark", "memory_budget"):
+            share = getattr(self, name)
+            _check(0 < share < math.inf, name, share, "a share of RAM, or bytes")
+        _check(self.disk_free_limit >= 0, "disk_free_limit", self.disk_free_limit, "bytes")
+        _check(self.sync in SYNC_MODES, "sync", self.sync, " or ".join(SYNC_MODES))
         _check(
-            0 < self.memory_watermark < math.inf,
-            "memory_watermark",
-            self.memory_watermark,
-            "a share of RAM, or bytes",
+            SEGMENT_BYTES_MIN <= self.segment_bytes <= SEGMENT_BYTES_MAX,
+            "segment_bytes",
+            self.segment_bytes,
+            f"{SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}",
+        )
+        _check(
+            self.open_files_max >= OPEN_FILES_MIN,
+            "open_files_max",
+            self.open_files_max,
+            f"{OPEN_FILES_MIN} or more",
         )
         _check(
             self.receive_buffer_bytes >= 0, "receive_buffer_bytes", self.receive_buffer_bytes, "bytes, or 0"

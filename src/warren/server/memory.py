@@ -26,6 +26,11 @@ def total_bytes() -> int:
     return machine
 
 
+def share_in_bytes(share: float) -> int:
+    """A share of the memory, or bytes if above 1."""
+    return int(share * total_bytes()) if share <= 1 else int(share)
+
+
 def give_back_free_memory() -> None:
     """Return what is kept of freed memory, here and by the C library, if it is one that can."""
     arenas.release()

@@ -40,7 +40,10 @@ cdef class Channel(ContentReader):
     cdef public list reached
     cdef uint64_t published_count
     cdef uint64_t confirmed_count
+    cdef public bint unsafe
+    cdef object awaited
 
+    @cython.locals(message=Message)
     cpdef int published(self, bytes body) except -1
     cpdef int acked(self, uint64_t delivery_tag, bint multiple) except -1
     @cython.locals(queue=Queue)

@@ -7,6 +7,7 @@ keeps for the next, until the bytes, or the vhost's version, say that something 
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from warren.amqp.errors import NotImplementedByBroker, PreconditionFailed, SoftError
@@ -57,6 +58,8 @@ class Channel(ContentReader):
         self.reached: list[Queue] = []
         self.published_count = 0
         self.confirmed_count = 0
+        self.unsafe = False
+        self.awaited: deque[tuple[int, int]] = deque()
 
     # --- publishing ---
 
@@ -68,7 +71,12 @@ class Channel(ContentReader):
         if self.special or self.transaction is not None:
             self.publish_special(body)
             return 0
-        message = Message(self.exchange, self.routing_key, self.message_properties, body, self.persistent)
+        message = Message.__new__(Message)  # without a call of __init__, which would cost as much as the rest
+        message.exchange = self.exchange
+        message.routing_key = self.routing_key
+        message.properties = self.message_properties
+        message.body = body
+        message.persistent = self.persistent
         self.enqueue(message, self.queues, self.mandatory)
         return 0
 
@@ -121,7 +129,8 @@ class Channel(ContentReader):
     def enqueue(self, message: Message, queues: list[Queue], mandatory: bool) -> None:
         """Hand the message to its queues. What nobody gets is returned, if that was asked for."""
         for queue in queues:
-            queue.publish(message)
+            if queue.publish(message):
+                self.unsafe = True
         if mandatory and not queues:
             self.return_message(message)
         if self.confirming:
@@ -146,11 +155,56 @@ class Channel(ContentReader):
         self.output.content(self.number, message.properties, message.body)
 
     def send_confirms(self) -> None:
-        """Confirm all that the queues have taken, with one ack."""
-        count = self.published_count - self.confirmed_count
-        if count:
-            self.confirmed_count = self.published_count
-            self.output.confirm(self.number, self.published_count, count > 1)
+        """Confirm all that the queues have taken with one ack, or, if some of it is on its way to disk, when
+        that is safe. None overtakes another.
+        """
+        if not self.confirming:
+            self.unsafe = False
+        elif self.unsafe:
+            self.unsafe = False
+            self.await_round()
+        elif self.awaited:
+            self.awaited[-1] = (self.awaited[-1][0], self.published_count)
+        else:
+            self.confirm_up_to(self.published_count)
+
+    def await_round(self) -> None:
+        store = self.connection.node.store
+        if self.awaited and self.awaited[-1][0] == store.gathering:
+            self.awaited.pop()
+        else:
+            store.when_safe(self.round_is_safe)
+        self.awaited.append((store.gathering, self.published_count))
+
+    def round_is_safe(self, number: int) -> None:
+        """What was published before this round began is on disk."""
+        safe_count = 0
+        while self.awaited and self.awaited[0][0] <= number:
+            safe_count = self.awaited.popleft()[1]
+        if safe_count and not self.discarding:
+            self.confirm_up_to(safe_count)
+
+    def confirm_up_to(self, count: int) -> None:
+        confirmed = count - self.confirmed_count
+        if confirmed:
+            self.confirmed_count = count
+            self.output.confirm(self.number, count, confirmed > 1)
+
+    def answer(self, method: Method) -> None:
+        """Reply when all that was changed is on disk, by others too: what this one did not have to change may
+        be on its way there. What else comes on this channel waits for that.
+        """
+        node = self.connection.node
+        if not self.unsafe and not node.store.is_saving():
+            self.reply(method)
+            return
+        self.wait()
+        node.store.when_safe(lambda _number: self.answer_now(method))
+
+    def answer_now(self, method: Method) -> None:
+        if self.waiting and not self.discarding:
+            self.reply(method)
+            self.go_on()
 
     # --- acknowledging ---
 
@@ -240,6 +294,7 @@ class Channel(ContentReader):
             else:
                 entry.delivery_count += 1
                 consumer.settled(entry)
+                entry.queue.note_delivered(entry)
                 consumer.deliver(entry)
         self.give_back(returning, requeue=True)
 
@@ -296,6 +351,7 @@ class Channel(ContentReader):
     def release_all(self) -> None:
         """Stop consuming, and give back all that was not acknowledged."""
         self.send_confirms()
+        self.awaited.clear()
         consumers = list(self.consumers.values())
         self.deliveries.active = False
         for consumer in consumers:

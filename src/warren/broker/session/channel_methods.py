@@ -55,7 +55,7 @@ def the_transaction(channel: Channel) -> Transaction:
 
 def tx_commit(channel: Channel, _method: TxCommit) -> None:
     the_transaction(channel).commit(channel)
-    channel.reply(TxCommitOk())
+    channel.answer(TxCommitOk())
 
 
 def tx_rollback(channel: Channel, _method: TxRollback) -> None:

@@ -217,9 +217,13 @@ class Connection(FrameReader):
         for channel in channels:
             channel.has_published = False
             channel.send_confirms()
+        if channels:
+            self.node.store.begin_round()  # the disk works while consumers are served
         self.node.end_turn()
         for channel in channels:
             self._yield_to_consumers(channel.reached)
+        if channels and self.node.store.behind and self.state is State.OPEN:
+            self._yield_to_disk()
         return 0
 
     # --- out ---
@@ -299,6 +303,11 @@ class Connection(FrameReader):
                 self.held_by = queue.flow
                 self.stop_reading("flow")
                 queue.flow.hold_back(self, queue)
+
+    def _yield_to_disk(self) -> None:
+        """More was published than the disk has taken: read on when it has."""
+        self.stop_reading("disk")
+        self.node.store.when_safe(lambda _number: self.start_reading("disk"))
 
     def let_go(self) -> None:
         self.held_by = None

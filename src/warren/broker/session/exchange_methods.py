@@ -39,7 +39,7 @@ def declare(channel: Channel, method: ExchangeDeclare) -> None:
     else:
         declare_exchange(channel, method)
     if not method.no_wait:
-        channel.reply(ExchangeDeclareOk())
+        channel.answer(ExchangeDeclareOk())
 
 
 def declare_exchange(channel: Channel, method: ExchangeDeclare) -> None:
@@ -100,7 +100,7 @@ def delete(channel: Channel, method: ExchangeDelete) -> None:
             raise PreconditionFailed(f"exchange '{name}' in vhost '{vhost.name}' in use")
         channel.connection.node.execute(commands.DeleteExchange(vhost=vhost.name, name=name))
     if not method.no_wait:
-        channel.reply(ExchangeDeleteOk())
+        channel.answer(ExchangeDeleteOk())
 
 
 def check_binding(channel: Channel, method: ExchangeBind | ExchangeUnbind) -> None:
@@ -133,7 +133,7 @@ def bind(channel: Channel, method: ExchangeBind) -> None:
     check_binding(channel, method)
     change_binding(channel, commands.Bind, method)
     if not method.no_wait:
-        channel.reply(ExchangeBindOk())
+        channel.answer(ExchangeBindOk())
 
 
 def unbind(channel: Channel, method: ExchangeUnbind) -> None:
@@ -141,7 +141,7 @@ def unbind(channel: Channel, method: ExchangeUnbind) -> None:
     if {method.source, method.destination} <= channel.vhost.exchanges.keys():
         change_binding(channel, commands.Unbind, method)
     if not method.no_wait:
-        channel.reply(ExchangeUnbindOk())
+        channel.answer(ExchangeUnbindOk())
 
 
 HANDLERS: dict[type[Method], Callable[[Channel, Any], None]] = {

@@ -132,7 +132,8 @@ def queue_type(arguments: Table) -> str:
 
 def queue_declared(channel: Channel, method: QueueDeclare, queue: Queue) -> None:
     if not method.no_wait:
-        channel.reply(
+        answer = channel.answer if queue.durable else channel.reply
+        answer(
             QueueDeclareOk(
                 queue=queue.name, message_count=queue.message_count, consumer_count=len(queue.consumers)
             )
@@ -177,7 +178,7 @@ def bind(channel: Channel, method: QueueBind) -> None:
     usable_queue(channel, name)
     change_binding(channel, commands.Bind, method)
     if not method.no_wait:
-        channel.reply(QueueBindOk())
+        channel.answer(QueueBindOk())
 
 
 def unbind(channel: Channel, method: QueueUnbind) -> None:
@@ -187,7 +188,7 @@ def unbind(channel: Channel, method: QueueUnbind) -> None:
         usable_queue(channel, name)
         if method.exchange in channel.vhost.exchanges:
             change_binding(channel, commands.Unbind, method)
-    channel.reply(QueueUnbindOk())
+    channel.answer(QueueUnbindOk())
 
 
 def purge(channel: Channel, method: QueuePurge) -> None:
@@ -213,7 +214,7 @@ def delete(channel: Channel, method: QueueDelete) -> None:
             raise PreconditionFailed(f"queue '{name}' in vhost '{queue.vhost}' not empty")
         channel.connection.node.execute(commands.DeleteQueue(vhost=queue.vhost, name=name))
     if not method.no_wait:
-        channel.reply(QueueDeleteOk(message_count=count))
+        channel.answer(QueueDeleteOk(message_count=count))
 
 
 HANDLERS: dict[type[Method], Callable[[Channel, Any], None]] = {

@@ -1,0 +1,11 @@
+"""How much memory messages that wait in queues may take, all queues together."""
+
+from __future__ import annotations
+
+
+class Memory:
+    """What waits far behind the head of a queue counts as used; beyond the limit it goes to disk."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.used_bytes = 0
+        self.limit_bytes = limit_bytes

@@ -1,0 +1,16 @@
+from libc.stdint cimport uint32_t, uint64_t
+
+from warren.broker.entry_list cimport EntryList
+from warren.broker.message cimport Message
+
+
+cdef class MessageLog:
+    cdef public Py_ssize_t unread
+    cdef public Py_ssize_t unread_bytes
+
+    cpdef append(self, Message message, uint64_t position, bint taken)
+    cpdef uint64_t peek(self) except? 0
+    cpdef read_on(self, object queue, EntryList ready, Py_ssize_t most, uint64_t before)
+    cpdef delivered(self, uint64_t position, uint32_t deliveries)
+    cpdef acked(self, uint64_t position)
+

@@ -1,0 +1,153 @@
+"""Commands as JSON objects that an operator can read, and back.
+
+    {"declare_queue": {"vhost": "/", "name": "orders", "durable": true, "arguments": {"x-max-length": 5}}}
+
+The object's one key is the command's name, and what is in it are the fields of its dataclass; one that has
+its default value is left out, which makes the defaults of commands a part of the format. A new command
+needs nothing here but to be in `Command`; a field of a new type needs a line in `_KINDS`.
+
+A live object, such as the connection that owns an exclusive queue, is never written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import MISSING, Field, dataclass, fields
+from typing import Any, get_args
+
+from warren.broker.access import Permissions, TopicPermissions
+from warren.broker.commands import Command
+from warren.broker.passwords import PasswordHash
+from warren.storage.table_text import Json, expect, table_from_json, table_to_json
+
+OR_NONE = " | None"
+LIVE_OBJECTS = frozenset({"Connection | None"})
+_NEVER = object()  # equals nothing that is written
+
+
+def command_to_json(command: Command) -> dict[str, Json]:
+    name, shape = _WRITTEN_AS[type(command)]
+    return {name: shape.write(command)}
+
+
+def command_from_json(text: dict[str, Json]) -> Command:
+    """ValueError if it is no command that is known here."""
+    if len(expect(dict, text)) != 1:
+        raise ValueError("expected one command")
+    ((name, content),) = text.items()
+    shape = _SHAPES.get(name)
+    if shape is None:
+        raise ValueError(f"unknown command '{name}'")
+    try:
+        command: Command = shape.read(content)
+    except (ValueError, ArithmeticError) as error:
+        raise ValueError(f"{name}: {error}") from error
+    return command
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """How the values of one type of field are written, if not as they are, and read."""
+
+    write: Callable[[Any], Json] | None
+    read: Callable[[Any], Any]
+
+
+class _Shape:
+    """How a dataclass is written and read.
+
+    What grants access is written with its defaults, so that nobody has to know them to see what is granted.
+    """
+
+    def __init__(self, made: type, *, with_defaults: bool) -> None:
+        self.made = made
+        self.kinds: dict[str, _Kind] = {}
+        self.required: set[str] = set()
+        self.parts: list[tuple[str, Callable[[Any], Json] | None, object]] = []
+        for field in fields(made):
+            if field.type not in LIVE_OBJECTS:
+                self._add(field, with_defaults=with_defaults)
+
+    def _add(self, field: Field[Any], *, with_defaults: bool) -> None:
+        kind = _kind_of(str(field.type))
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        self.kinds[field.name] = kind
+        if default is MISSING:
+            self.required.add(field.name)
+        leave_out = _NEVER if default is MISSING or with_defaults else _written(kind, default)
+        self.parts.append((field.name, kind.write, leave_out))
+
+    def write(self, value: object) -> Json:
+        text = {}
+        for name, write, leave_out in self.parts:
+            content = getattr(value, name)
+            if write is not None:
+                content = write(content)
+            if content != leave_out:
+                text[name] = content
+        return text
+
+    def read(self, text: Json) -> Any:
+        values = {name: self._read_field(name, content) for name, content in expect(dict, text).items()}
+        lacking = self.required - values.keys()
+        if lacking:
+            raise ValueError(f"lacks {', '.join(sorted(lacking))}")
+        return self.made(**values)
+
+    def _read_field(self, name: str, content: Json) -> Any:
+        kind = self.kinds.get(name)
+        if kind is None:
+            raise ValueError(f"unknown field '{name}'")
+        try:
+            return kind.read(content)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+
+
+def _written(kind: _Kind, value: Any) -> Any:
+    return value if kind.write is None else kind.write(value)
+
+
+def _plain(expected: type) -> _Kind:
+    """A type that JSON has itself."""
+    return _Kind(None, lambda text: expect(expected, text))
+
+
+def _nested(made: type) -> _Kind:
+    shape = _Shape(made, with_defaults=True)
+    return _Kind(shape.write, shape.read)
+
+
+def _optional(kind: _Kind) -> _Kind:
+    return _Kind(
+        lambda value: None if value is None else _written(kind, value),
+        lambda text: None if text is None else kind.read(text),
+    )
+
+
+def _read_strings(text: Json) -> frozenset[str]:
+    return frozenset(expect(str, item) for item in expect(list, text))
+
+
+def _kind_of(annotation: str) -> _Kind:
+    """By the annotation's text, since what it names may be there for the type checker only."""
+    if annotation.endswith(OR_NONE):
+        return _optional(_kind_of(annotation.removesuffix(OR_NONE)))
+    return _KINDS[annotation]
+
+
+_KINDS: dict[str, _Kind] = {kind.__name__: _plain(kind) for kind in (str, bool, int)}
+_KINDS["frozenset[str]"] = _Kind(sorted, _read_strings)
+_KINDS["Table"] = _Kind(table_to_json, table_from_json)
+_KINDS |= {made.__name__: _nested(made) for made in (PasswordHash, Permissions, TopicPermissions)}
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+_WRITTEN_AS: dict[type, tuple[str, _Shape]] = {
+    made: (_snake_case(made.__name__), _Shape(made, with_defaults=False)) for made in get_args(Command)
+}
+_SHAPES: dict[str, _Shape] = dict(_WRITTEN_AS.values())

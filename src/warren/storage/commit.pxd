@@ -1,0 +1,34 @@
+from libc.stdint cimport uint64_t
+
+from warren.storage.segment cimport Segment
+
+
+cdef class GroupCommit:
+    cdef public uint64_t time_ms
+    cdef public Py_ssize_t unsafe_bytes
+    cdef public uint64_t written_bytes
+    cdef public uint64_t gathering
+    cdef public list dirty
+    cdef public list marked
+    cdef public list dropped
+    cdef public set dead_tails
+    cdef public list waiters
+    cdef public object files
+    cdef public object failure
+    cdef public object flight
+    cdef object timers
+    cdef object disk
+    cdef object clock
+    cdef object housekeeping
+    cdef object definitions
+    cdef object watcher
+    cdef bint sync
+    cdef bint scheduled
+    cdef public bint marks_wait
+    cdef public bint stopped
+    cdef dict condemned
+    cdef list buffers
+    cdef Py_ssize_t buffered_bytes
+
+    cpdef gather(self, Segment segment)
+    cpdef mark(self, Segment segment)

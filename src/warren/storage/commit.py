@@ -1,0 +1,415 @@
+"""One group commit for all queues: what gathers in a turn is written and synced in one round.
+
+    gathering    records in their segments' buffers, lines of definitions, and who waits for them
+        |  when the disk is free
+    in flight    written, then synced: few files one by one, many by one sync of the file system
+        |  when the disk is done
+    safe         whoever waited is called
+
+While a round is in flight the next one gathers, so that the slower the disk, the more each sync covers. There
+is no timer. A round that fails is tried again as it is until it succeeds: nothing that was not synced is ever
+called safe, and nothing is given up. What was delivered and acked is written, but not waited for, at the end
+of each turn of the event loop.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from warren.broker.flow import Timers
+from warren.storage.disk import SYNC, SYNC_ALL, SYNC_DIRECTORY, WRITE, Buffer, Operation
+from warren.storage.files import OpenFiles
+from warren.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from warren.storage.queue_log import QueueLog
+
+SYNCED_ONE_BY_ONE_MAX = 4
+RETRY_SECONDS = 0.5
+UNSAFE_BYTES_MAX = 64 * 1024 * 1024
+BUFFERS_BYTES_MAX = 16 * 1024 * 1024
+
+
+class Disk(Protocol):
+    """Carries out one list of operations at a time."""
+
+    def submit(self, operations: list[Operation]) -> None: ...
+    def result(self) -> OSError | None: ...
+
+
+class Lines(Protocol):
+    """The definitions, as far as the disk is concerned."""
+
+    def has_news(self) -> bool: ...
+    def operations(self) -> list[Operation]: ...
+    def are_safe(self) -> None: ...
+
+
+class Housekeeping(Protocol):
+    """What is done in the background: nobody waits for it."""
+
+    def close(self, segment: Segment) -> None: ...
+    def remove(self, segment: Segment) -> None: ...
+    def remove_now(self, segment: Segment) -> None: ...
+    def remove_directory(self, path: str) -> None: ...
+
+
+class Watcher(Protocol):
+    """Who wants to know how the disk does."""
+
+    def disk_failed(self, error: OSError) -> None: ...
+    def disk_works(self) -> None: ...
+    def round_is_over(self) -> None: ...
+    def report(self, error: Exception) -> None: ...
+
+
+@dataclass
+class Flight:
+    """A round under way, in as many parts as the limit of open files makes of it: `part` is with the disk,
+    and `waiting` comes after it. `names` are the directories to be synced; `directories`, open ones.
+    """
+
+    number: int
+    waiters: list[Callable[[int], None]]
+    segments: list[Segment]
+    waiting: list[Segment]
+    part: list[Segment] = field(default_factory=list)
+    lines: list[Operation] | None = None
+    names: set[str] = field(default_factory=set)
+    directories: list[int] = field(default_factory=list)
+
+
+class GroupCommit:
+    """`failure` is why the round in flight, or the writing of marks, has not succeeded yet."""
+
+    def __init__(
+        self,
+        timers: Timers,
+        disk: Disk,
+        files: OpenFiles,
+        clock: Callable[[], int],
+        housekeeping: Housekeeping,
+        definitions: Lines,
+        watcher: Watcher,
+        *,
+        sync: bool,
+    ) -> None:
+        self.timers = timers
+        self.disk = disk
+        self.files = files
+        self.clock = clock
+        self.housekeeping = housekeeping
+        self.definitions = definitions
+        self.watcher = watcher
+        self.sync = sync
+        self.time_ms = 0
+        self.unsafe_bytes = 0
+        self.written_bytes = 0
+        self.gathering = 1
+        self.scheduled = False
+        self.dirty: list[Segment] = []
+        self.marked: list[Segment] = []
+        self.dropped: list[Segment] = []
+        self.dead_tails: set[QueueLog] = set()
+        self.waiters: list[Callable[[int], None]] = []
+        self.condemned: dict[str, list[Segment]] = {}
+        self.buffers: list[Buffer] = []
+        self.buffered_bytes = 0
+        self.marks_wait = False
+        self.stopped = False
+        self.flight: Flight | None = None
+        self.failure: OSError | None = None
+
+    # --- gathering ---
+
+    def gather(self, segment: Segment) -> None:
+        """A segment is about to get a record in this round."""
+        self.time_ms = self.clock()
+        segment.dirty = True
+        if segment.gathered is None:
+            segment.gathered = self._buffer()
+        self.dirty.append(segment)
+        self.schedule()
+
+    def _buffer(self) -> Buffer:
+        if not self.buffers:
+            return Buffer()
+        buffer = self.buffers.pop()
+        self.buffered_bytes -= buffer.allocated
+        return buffer
+
+    def _keep(self, buffer: Buffer) -> None:
+        """For the next round: memory that is new costs more than the copying."""
+        if self.buffered_bytes + buffer.allocated <= BUFFERS_BYTES_MAX:
+            buffer.clear()
+            self.buffers.append(buffer)
+            self.buffered_bytes += buffer.allocated
+
+    def when_safe(self, callback: Callable[[int], None]) -> None:
+        self.waiters.append(callback)
+        self.schedule()
+
+    def schedule(self) -> None:
+        if not self.scheduled and self.flight is None:
+            self.scheduled = True
+            self.timers.call_soon(self.begin)
+
+    @property
+    def behind(self) -> bool:
+        return self.unsafe_bytes > UNSAFE_BYTES_MAX
+
+    @property
+    def is_idle(self) -> bool:
+        return self.flight is None and not self.dirty and not self.waiters and not self.definitions.has_news()
+
+    # --- a round ---
+
+    def begin(self) -> None:
+        """Send off what has gathered, if the disk is free."""
+        self.scheduled = False
+        if self.stopped or self.flight is not None or self.is_idle:
+            return
+        segments = [segment for segment in self.dirty if not segment.dropped]
+        self.dirty.clear()
+        waiters, self.waiters = self.waiters, []
+        self.flight = Flight(self.gathering, waiters, segments, segments)
+        self.gathering += 1
+        for segment in segments:
+            segment.dirty = False
+            segment.flying, segment.gathered = segment.gathered, None
+        self.unsafe_bytes = sum(len(segment.flying or ()) for segment in segments)
+        self.send_part()
+
+    def send_part(self) -> None:
+        """Submit as many of the segments in flight as files may be open."""
+        flight = self.flight
+        assert flight is not None, "there is a round under way"
+        most = max(1, self.files.limit // 2)
+        flight.part, flight.waiting = flight.waiting[:most], flight.waiting[most:]
+        try:
+            operations = [self._write(flight, segment) for segment in flight.part]
+            if not flight.waiting:
+                operations += self._syncs(flight, operations)
+                operations += self._lines(flight)
+        except OSError as error:
+            self._failed(error, self.send_again)
+        else:
+            self.disk.submit(operations)
+
+    def send_again(self) -> None:
+        """From the beginning: a failed sync may have lost all that was written since the one before."""
+        flight = self.flight
+        assert flight is not None, "there is a round under way"
+        self._unpin(flight)
+        flight.waiting = flight.segments
+        self.send_part()
+
+    def _write(self, flight: Flight, segment: Segment) -> Operation:
+        path = segment.path + ".seg"
+        if not segment.named:
+            self._name(flight, segment)
+        file = self.files.create(path)
+        segment.created = True
+        self.files.pinned.add(path)
+        return Operation(WRITE, file=file, data=segment.flying, offset=segment.written)
+
+    def _name(self, flight: Flight, segment: Segment) -> None:
+        """The names of its file and directory are new, or nobody knows if they were ever synced."""
+        log, directory = segment.log, os.path.dirname(segment.path)  # noqa: PTH120 - paths are text here
+        assert log is not None, "what is appended to belongs to a log"
+        log.make_directory()
+        if not segment.volatile:
+            flight.names.add(directory)
+            if not log.named:
+                flight.names.add(os.path.dirname(directory))  # noqa: PTH120
+
+    def _syncs(self, flight: Flight, writes: list[Operation]) -> list[Operation]:
+        """What makes the whole round safe, once its last part is written."""
+        synced = sum(not segment.volatile for segment in flight.segments)
+        if not self.sync or not synced:
+            return []
+        in_parts = len(flight.part) < len(flight.segments)
+        if in_parts or synced + len(flight.names) > SYNCED_ONE_BY_ONE_MAX:
+            return [Operation(SYNC_ALL, file=writes[0].file)]
+        self._open_directories(flight)
+        to_sync = [w for w, segment in zip(writes, flight.part, strict=True) if not segment.volatile]
+        return [
+            *(Operation(SYNC, file=write.file) for write in to_sync),
+            *(Operation(SYNC_DIRECTORY, file=file) for file in flight.directories),
+        ]
+
+    def _open_directories(self, flight: Flight) -> None:
+        self._close_directories(flight)
+        for path in sorted(flight.names):
+            flight.directories.append(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+
+    def _close_directories(self, flight: Flight) -> None:
+        while flight.directories:
+            os.close(flight.directories.pop())
+
+    def _lines(self, flight: Flight) -> list[Operation]:
+        """They follow the messages, so that no queue is there without what was published to it."""
+        if flight.lines is None:
+            flight.lines = self.definitions.operations() if self.definitions.has_news() else []
+        return flight.lines
+
+    def completed(self) -> None:
+        """The disk has something to tell."""
+        error = self.disk.result()
+        flight = self.flight
+        assert flight is not None, "something was submitted"
+        if error is not None:
+            self._failed(error, self.send_again)
+        elif flight.waiting:
+            self._unpin(flight)
+            self.send_part()
+        else:
+            self._works()
+            self._unpin(flight)
+            for segment in flight.segments:
+                self._landed(segment)
+            self._finish(flight)
+
+    def _failed(self, error: OSError, again: Callable[[], None]) -> None:
+        if self.failure is None or self.failure.errno != error.errno:
+            self.failure = error
+            self.watcher.disk_failed(error)
+        self.timers.call_later(RETRY_SECONDS, lambda: None if self.stopped else again())
+
+    def _works(self) -> None:
+        if self.failure is not None:
+            self.failure = None
+            self.watcher.disk_works()
+
+    def _unpin(self, flight: Flight) -> None:
+        for segment in flight.part:
+            self.files.pinned.discard(segment.path + ".seg")
+
+    def _landed(self, segment: Segment) -> None:
+        """A segment's part of the round is written and synced."""
+        buffer, log = segment.flying, segment.log
+        assert buffer is not None, "it was in flight"
+        assert log is not None, "it was appended to"
+        segment.named = log.named = True
+        segment.written += len(buffer)
+        self.written_bytes += len(buffer)
+        segment.flying = None
+        self._keep(buffer)
+        if segment.dropped:
+            self._remove(segment)
+        elif segment.closed and not segment.dirty:
+            self.close(segment)
+
+    def _finish(self, flight: Flight) -> None:
+        self._close_directories(flight)
+        if flight.lines:
+            self.definitions.are_safe()
+        self.flight = None
+        self.unsafe_bytes = sum(len(segment.gathered or ()) for segment in self.dirty)
+        for waiter in flight.waiters:
+            try:
+                waiter(flight.number)
+            except Exception as error:  # noqa: BLE001 - one who fails must not keep the others waiting
+                self.watcher.report(error)
+        self.begin()
+        self.watcher.round_is_over()
+
+    # --- marks ---
+
+    def mark(self, segment: Segment) -> None:
+        """Something of this segment was delivered, or is done with."""
+        segment.marked = True
+        self.marked.append(segment)
+
+    def write_marks(self) -> None:
+        """What cannot be written now is kept, and tried again before long."""
+        if self.marked and not self.marks_wait:
+            segments, self.marked = self.marked, []
+            for segment in segments:
+                segment.marked = False
+                try:
+                    self._write_marks_of(segment)
+                except OSError as error:
+                    self._marks_failed(segment, error)
+        if self.dropped:
+            dropped, self.dropped = self.dropped, []
+            for segment in dropped:
+                if segment.flying is None:
+                    self._remove(segment)
+
+    def _marks_failed(self, segment: Segment, error: OSError) -> None:
+        """On a full disk, one thing is possible that makes room and says the same: to delete."""
+        if segment.dropped and segment.flying is None:
+            self.housekeeping.remove_now(segment)
+            return
+        self.mark(segment)
+        if not self.marks_wait:
+            self.marks_wait = True
+            self._failed(error, self._write_marks_again)
+
+    def _write_marks_again(self) -> None:
+        self.marks_wait = False
+        self.write_marks()
+        if not self.marks_wait and self.flight is None:
+            self._works()
+
+    def _write_marks_of(self, segment: Segment) -> None:
+        if segment.log is None or segment.log.deleted:
+            return
+        if segment.dropped and not segment.created and segment.flying is None:
+            return  # its records were never written, or they are deleted by now
+        data = segment.marks_to_write()
+        segment.log.make_directory()
+        self.files.write(segment.path + ".acks", data, segment.marks_written)
+        segment.marks_are_written()
+
+    # --- segments that end ---
+
+    def close(self, segment: Segment) -> None:
+        """Nothing more will be written to it."""
+        self.files.close(segment.path + ".seg")
+        if not segment.volatile and not segment.indexed:
+            segment.indexed = True
+            self.housekeeping.close(segment)
+
+    def drop(self, segment: Segment) -> None:
+        """All its messages are done with; once that is written, its files go."""
+        segment.dropped = True
+        segment.gathered = None
+        self.dropped.append(segment)
+
+    def _remove(self, segment: Segment) -> None:
+        for suffix in (".seg", ".acks"):
+            self.files.close(segment.path + suffix)
+        if segment.created or segment.marks_written:
+            segment.created = False
+            self.housekeeping.remove(segment)
+
+    def forget(self, segments: list[Segment], directory: str) -> None:
+        """A queue is deleted; once that is safe, its directory goes."""
+        for segment in segments:
+            segment.dropped = True
+            segment.gathered = None
+        self.condemned[directory] = segments
+        self.when_safe(lambda _number: self._remove_directory(directory))
+
+    def _remove_directory(self, directory: str) -> None:
+        for segment in self.condemned.pop(directory, ()):
+            for suffix in (".seg", ".acks"):
+                self.files.close(segment.path + suffix)
+        self.housekeeping.remove_directory(directory)
+
+    def tidy(self) -> None:
+        """Give back the space of tails in which nothing is alive. On a disk that fails, because it is full as
+        a rule, what is to be deleted goes at once: no round would be over before there is room.
+        """
+        if self.failure is not None:
+            for directory in list(self.condemned):
+                self._remove_directory(directory)
+        logs, self.dead_tails = self.dead_tails, set()
+        for log in logs:
+            log.drop_dead_tail()
+        self.write_marks()

@@ -1,0 +1,128 @@
+"""The data directory: whose it is, which version it has, and how the last run ended.
+
+lock               held by the process that uses the directory; its number is in it
+VERSION            the version of the layout
+running            there while a broker runs; in it, the boot of the machine that it runs on
+definitions.log    vhosts, users, permissions, exchanges, queues, bindings
+queues/17/         the log of one durable queue, and queue.json, which says of which
+transient/         what memory had no room for; emptied at start
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from warren.storage.files import OpenFiles
+
+VERSION = 1
+VERSION_SHOWN_MAX = 20
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class DirectoryError(OSError):
+    """The directory cannot be used; in one line for the operator."""
+
+
+class DataDirectory:
+    """`marks_may_be_lost`: the last run did not end well, and the machine has been started anew since."""
+
+    def __init__(
+        self, path: Path, files: OpenFiles, warn: Callable[..., Any], *, sync: bool, boot_id: Path = BOOT_ID
+    ) -> None:
+        self.path = path
+        self.files = files
+        self.warn = warn
+        self.sync = sync
+        self.boot_id = boot_id
+        self.queues = path / "queues"
+        self.transient = path / "transient"
+        self.definitions = path / "definitions.log"
+        self.marks_may_be_lost = False
+        self.lock = -1
+
+    def open(self) -> None:
+        """Take it. That it is in use is noted when all is read: `note_run`."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._lock()
+        try:
+            self._check_version()
+            self.queues.mkdir(exist_ok=True)
+            self.transient.mkdir(exist_ok=True)
+            self._empty_transient()
+            self._see_how_it_ended()
+        except BaseException:
+            self._unlock()
+            raise
+
+    def close(self, *, well: bool) -> None:
+        """The run ends: well, if all is written. Marks were not synced until now."""
+        try:
+            if well and self.sync:
+                self.files.sync_all(str(self.path))
+            if well:
+                self._running.unlink(missing_ok=True)
+            if well and self.sync:
+                self.files.sync(str(self.path))
+        except OSError as error:
+            self.warn("cannot note that the broker ended well", error=str(error))
+        self._unlock()
+
+    @property
+    def _running(self) -> Path:
+        return self.path / "running"
+
+    def _lock(self) -> None:
+        self.lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(self.lock, 20, 0).decode("utf-8", "replace").strip() or "unknown"
+            os.close(self.lock)
+            raise DirectoryError(f"{self.path} is in use by another broker, process {holder}") from None
+        os.pwrite(self.lock, f"{os.getpid():<20}\n".encode(), 0)
+
+    def _unlock(self) -> None:
+        os.close(self.lock)
+
+    def _check_version(self) -> None:
+        file = self.path / "VERSION"
+        found = file.read_bytes().strip(b"\0\n ") if file.exists() else b""
+        if not found:  # new, or the power was cut before it was synced
+            self._write(file, f"{VERSION}\n")
+        elif found != b"%d" % VERSION:
+            shown = repr(found[:VERSION_SHOWN_MAX])[2:-1]
+            raise DirectoryError(f"{self.path} has version {shown} of the layout, expected {VERSION}")
+
+    def _empty_transient(self) -> None:
+        for left in self.transient.iterdir():
+            if left.is_dir() and not left.is_symlink():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink()
+
+    def _write(self, file: Path, text: str) -> None:
+        """A file that is there after a power cut."""
+        self.files.write_whole(str(file), text)
+        if self.sync:
+            self.files.sync(str(file))
+            self.files.sync(str(self.path))
+
+    def _see_how_it_ended(self) -> None:
+        if self._running.exists():
+            self.marks_may_be_lost = self._running.read_bytes() != self._boot.encode()
+
+    @property
+    def _boot(self) -> str:
+        return self.boot_id.read_text() if self.boot_id.exists() else ""
+
+    def note_run(self) -> None:
+        """From now on, the next start finds that this run has not ended well."""
+        try:
+            self._write(self._running, self._boot)
+        except OSError as error:  # a full disk; a broker that can deliver is better than none
+            self.warn("cannot note that the broker runs", file=str(self._running), error=str(error))

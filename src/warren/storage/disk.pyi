@@ -1,0 +1,41 @@
+WRITE: int
+SYNC: int
+SYNC_ALL: int
+SYNC_DIRECTORY: int
+RENAME: int
+
+class Buffer:
+    @property
+    def size(self) -> int: ...
+    @property
+    def allocated(self) -> int: ...
+    def __len__(self) -> int: ...
+    def clear(self) -> None: ...
+    def tobytes(self) -> bytes: ...
+
+class Operation:
+    kind: int
+    file: int
+    data: bytes | Buffer | None
+    offset: int
+    path: bytes | None
+    target: bytes | None
+    def __init__(
+        self,
+        kind: int,
+        *,
+        file: int = -1,
+        data: bytes | Buffer | None = None,
+        offset: int = 0,
+        path: bytes | None = None,
+        target: bytes | None = None,
+    ) -> None: ...
+
+def sync_file_system(file: int) -> None: ...
+
+class Disk:
+    done: int
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def submit(self, operations: list[Operation]) -> None: ...
+    def result(self) -> OSError | None: ...

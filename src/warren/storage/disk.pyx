@@ -1,0 +1,203 @@
+# cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Writing and syncing, in a thread that never takes the interpreter's lock.
+
+A Python thread would have to wait for the lock after each system call, for milliseconds while the event loop
+is busy. This one gets a list of operations at a time, carries them out in their order up to the first
+that fails, and says so through an eventfd, which the event loop watches.
+"""
+
+import os
+import threading
+
+from libc.errno cimport EINTR, EIO, ENOENT, errno as c_errno
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdio cimport rename
+from libc.stdlib cimport free, malloc, realloc
+
+cdef extern from "unistd.h" nogil:
+    Py_ssize_t c_read "read"(int file, void* data, size_t size)
+    Py_ssize_t c_write "write"(int file, const void* data, size_t size)
+    Py_ssize_t pwrite(int file, const void* data, size_t size, int64_t offset)
+    int fdatasync(int file)
+    int fsync(int file)
+
+cdef extern from *:
+    """
+    #include <sys/syscall.h>
+    #include <unistd.h>
+    static int warren_syncfs(int file) { return (int)syscall(SYS_syncfs, file); }
+    """
+    int syncfs "warren_syncfs"(int file) nogil
+
+cdef enum:
+    BUFFER_BYTES_MIN = 16 * 1024
+
+WRITE, SYNC, SYNC_ALL, SYNC_DIRECTORY, RENAME = range(5)
+
+cdef enum:
+    C_WRITE = 0
+    C_SYNC = 1
+    C_SYNC_ALL = 2
+    C_SYNC_DIRECTORY = 3
+    C_RENAME = 4
+
+
+cdef class Buffer:
+    """Bytes on their way to a file."""
+
+    def __dealloc__(self):
+        free(self.data)
+
+    def __len__(self):
+        return self.size
+
+    cdef uint8_t* room(self, Py_ssize_t size) except NULL:
+        """Where the next `size` bytes go, which count as used from now on."""
+        cdef Py_ssize_t wanted = self.size + size
+        cdef uint8_t* moved
+        if wanted > self.capacity:
+            wanted = max(wanted, max(2 * self.capacity, <Py_ssize_t>BUFFER_BYTES_MIN))
+            moved = <uint8_t*>realloc(self.data, wanted)
+            if moved == NULL:
+                raise MemoryError
+            self.data = moved
+            self.capacity = wanted
+        self.size += size
+        return self.data + self.size - size
+
+    def clear(self):
+        self.size = 0
+
+    def tobytes(self):
+        return (<char*>self.data)[:self.size]
+
+    @property
+    def allocated(self):
+        return self.capacity
+
+
+cdef class Operation:
+    """One thing to do: WRITE data (bytes or a Buffer) into an open file at an offset; SYNC the file, or
+    SYNC_ALL of its file system; SYNC_DIRECTORY for the names in it; RENAME path to target.
+    """
+
+    def __init__(self, kind, *, file=-1, data=None, offset=0, path=None, target=None):
+        self.kind = kind
+        self.file = file
+        self.data = data
+        self.offset = offset
+        self.path = path
+        self.target = target
+
+
+cdef inline int carry_out(const Step* step) noexcept nogil:
+    """0, or the error's number."""
+    cdef Py_ssize_t at = 0, done
+    cdef int result = 0
+    if step.kind == C_WRITE:
+        while at < step.size:
+            done = pwrite(step.file, step.data + at, step.size - at, step.offset + at)
+            if done <= 0:
+                if done < 0 and c_errno == EINTR:
+                    continue
+                return c_errno if done < 0 else EIO
+            at += done
+    elif step.kind == C_SYNC:
+        result = fdatasync(step.file)
+    elif step.kind == C_SYNC_ALL:
+        result = syncfs(step.file)
+    elif step.kind == C_SYNC_DIRECTORY:
+        result = fsync(step.file)
+    elif step.kind == C_RENAME:
+        result = rename(step.path, step.target)
+        if result < 0 and c_errno == ENOENT:
+            result = 0  # tried again, and done already
+    return c_errno if result < 0 else 0
+
+
+def sync_file_system(int file):
+    """At once: all that was written to the file system that this file is in."""
+    cdef int result
+    with nogil:
+        result = syncfs(file)
+    if result < 0:
+        raise OSError(c_errno, os.strerror(c_errno))
+
+
+cdef class Disk:
+    """`done` becomes readable when what was submitted is over; then `result` tells how it went."""
+
+    def __cinit__(self):
+        self.wake = os.eventfd(0, os.EFD_CLOEXEC)
+        self.done = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self.thread = threading.Thread(target=self._run, name="warren-disk", daemon=True)
+
+    def start(self):
+        self.thread.start()
+
+    def stop(self):
+        """End when what is under way is done."""
+        self.stopping = True
+        os.eventfd_write(self.wake, 1)
+        self.thread.join()
+        os.close(self.wake)
+        os.close(self.done)
+
+    def submit(self, list operations):
+        """Carry these out, one after the other; only when those before are over."""
+        cdef Operation operation
+        cdef Py_ssize_t i
+        assert self.operations is None, "one list at a time"
+        self.steps = <Step*>malloc(max(1, len(operations)) * sizeof(Step))
+        if self.steps == NULL:
+            raise MemoryError
+        self.operations = operations
+        self.count = len(operations)
+        for i, operation in enumerate(operations):
+            self.steps[i] = as_step(operation)
+        os.eventfd_write(self.wake, 1)
+
+    def result(self):
+        """None if all went well, else the error; to be asked once `done` is readable."""
+        os.eventfd_read(self.done)
+        free(self.steps)
+        self.steps = NULL
+        self.operations = None
+        return OSError(self.error, os.strerror(self.error)) if self.error else None
+
+    def _run(self):
+        with nogil:
+            self.work()
+
+    cdef void work(self) noexcept nogil:
+        cdef uint64_t number
+        cdef Py_ssize_t i
+        while True:
+            if c_read(self.wake, &number, 8) != 8:
+                continue
+            if self.stopping:
+                return
+            self.error = 0
+            for i in range(self.count):
+                self.error = carry_out(&self.steps[i])
+                if self.error != 0:
+                    break
+            number = 1
+            c_write(self.done, &number, 8)
+
+
+cdef Step as_step(Operation operation):
+    cdef Step step
+    cdef Buffer buffer
+    cdef bytes data
+    step.kind, step.file, step.offset = operation.kind, operation.file, operation.offset
+    step.data, step.size, step.path, step.target = NULL, 0, NULL, NULL
+    if isinstance(operation.data, Buffer):
+        buffer = operation.data
+        step.data, step.size = buffer.data, buffer.size
+    elif operation.data is not None:
+        data = operation.data
+        step.data, step.size = <const uint8_t*><const char*>data, len(data)
+    if operation.path is not None:
+        step.path, step.target = operation.path, operation.target
+    return step

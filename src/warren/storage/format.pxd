@@ -1,0 +1,43 @@
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from warren.broker.message cimport Message
+
+cdef enum:
+    HEAD_BYTES = 32          # of a segment's, an index's and an ack file's header
+    RECORD_HEAD_BYTES = 32
+    RECORD_BYTES_MIN = 40    # a record with two empty names, and properties that say nothing
+    INDEX_ENTRY_BYTES = 8
+    MARK_BYTES = 16
+    FLAG_PERSISTENT = 1
+    POSITIONS_MAX = 1 << 22  # of one segment: a long way between two of its messages means a new one
+
+
+cdef inline Py_ssize_t padded(Py_ssize_t size) noexcept nogil:
+    return (size + 7) & ~<Py_ssize_t>7
+
+
+cdef struct RecordHead:
+    uint32_t crc
+    uint32_t length
+    uint64_t position
+    uint64_t time_ms
+    uint32_t properties_length
+    uint32_t flags
+
+
+cdef struct Mark:
+    uint32_t first
+    uint32_t count
+    uint32_t deliveries
+    uint32_t crc
+
+
+cdef Py_ssize_t record_bytes(Message message) noexcept
+cdef void put_record(uint8_t* p, Py_ssize_t size, uint64_t position, uint64_t time_ms, Message message) noexcept
+cdef Py_ssize_t record_length(const uint8_t* p, Py_ssize_t left, uint64_t above) noexcept nogil
+cdef Py_ssize_t find_record(
+    const uint8_t* data, Py_ssize_t at, Py_ssize_t size, uint64_t above, uint64_t below
+) noexcept nogil
+cdef Message take_message(const uint8_t* p, Message like)
+cdef void seal_mark(Mark* mark, uint64_t base) noexcept nogil
+cdef bint mark_is_sound(const Mark* mark, uint64_t base) noexcept nogil

@@ -1,0 +1,323 @@
+# cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The segment log, byte by byte. Queues, streams, replicated logs and the Spark reader use this one format.
+
+A log is a directory of segments. Each is named by the position of its first record, in 20 digits, its base:
+
+    00000000000000000001.seg     the records
+    00000000000000000001.acks    what became of them, in a queue
+    00000000000000000001.idx     where each record begins, once the segment is closed
+    00000000000000000001.torn    bytes that were no record, set aside by recovery
+
+All numbers are little-endian, all records begin at a multiple of 8, and all checksums are CRC-32C.
+
+    .seg       header { record }*
+    header     magic:8 = "WARREN\\0S"  version:uint32  crc:uint32  base:uint64  zero:8
+               crc is over all but itself
+
+    record     0   crc:uint32                over all that follows, without the padding
+               4   length:uint32             from crc to the end of the body, without the padding
+               8   position:uint64           each record's is above that of the one before
+              16   time_ms:uint64            when it came, since 1970
+              24   properties_length:uint32
+              28   flags:uint32              1 = persistent
+              32   exchange:shortstr         a length octet, and so many bytes
+                   routing_key:shortstr
+                   properties                as in the content header frame: flags, and the values
+                   body                      the rest
+                   zeros up to a multiple of 8
+
+    .idx       header { relative:uint32 offset:uint32 }*
+    header     magic:8 = "WARREN\\0I"  version:uint32  crc:uint32  base:uint64  count:uint32  end:uint32
+               crc is over all but itself, the entries included; relative is a record's position less the base;
+               end is where the last record ends, with its padding
+
+    .acks      header { mark }*
+    header     magic:8 = "WARREN\\0A", the rest as in .seg
+    mark       first:uint32 count:uint32 deliveries:uint32 crc:uint32
+               of `count` positions from base + first on: how often they have been delivered, or
+               0xFFFFFFFF: they are done with. crc is over base, first, count and deliveries. Done with is
+               final; else the highest number holds.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy
+
+from warren.broker.message cimport Message
+from warren.storage.checksum cimport crc32c, crc32c_by_table
+
+VERSION = 1
+ACKED = 0xFFFFFFFF
+SEGMENT_MAGIC = b"WARREN\0S"
+INDEX_MAGIC = b"WARREN\0I"
+ACKS_MAGIC = b"WARREN\0A"
+HEADER_BYTES = HEAD_BYTES
+
+
+class UnknownVersion(Exception):
+    """The file is from a later WarrenMQ, or from another program."""
+
+
+# --- headers ---
+
+
+def encode_header(bytes magic, uint64_t base, uint32_t count=0, uint32_t end=0, bytes entries=b""):
+    """The first bytes of a file of one of the three kinds."""
+    cdef uint32_t version = 1, crc
+    cdef bytes rest = base.to_bytes(8, "little") + count.to_bytes(4, "little") + end.to_bytes(4, "little")
+    crc = checksum(magic + version.to_bytes(4, "little") + rest + entries)
+    return magic + version.to_bytes(4, "little") + crc.to_bytes(4, "little") + rest + entries
+
+
+def check_header(bytes magic, data, uint64_t base):
+    """Raise ValueError if a file does not begin as one of this kind and base does."""
+    head = bytes(data[:HEAD_BYTES])
+    if len(head) < HEAD_BYTES:
+        raise ValueError("the file is shorter than its header")
+    if head[:8] != magic:
+        raise ValueError("the file does not begin as such a file does")
+    if int.from_bytes(head[8:12], "little") != VERSION:
+        raise UnknownVersion(f"version {int.from_bytes(head[8:12], 'little')} is not known here")
+    entries = bytes(data[HEAD_BYTES:]) if magic == INDEX_MAGIC else b""
+    if int.from_bytes(head[12:16], "little") != checksum(head[:12] + head[16:] + entries):
+        raise ValueError("the header does not match its checksum")
+    if int.from_bytes(head[16:24], "little") != base:
+        raise ValueError("the base in the header is not that of the file's name")
+
+
+def checksum(const uint8_t[::1] data):
+    return crc32c(&data[0], data.shape[0]) if data.shape[0] else 0
+
+
+def checksum_by_table(const uint8_t[::1] data):
+    """The same, as on a processor without an instruction for it."""
+    return ~crc32c_by_table(0xFFFFFFFF, &data[0], data.shape[0]) & 0xFFFFFFFF if data.shape[0] else 0
+
+
+# --- records ---
+
+
+cdef Py_ssize_t record_bytes(Message message) noexcept:
+    """How many bytes it takes, padding included."""
+    return padded(
+        RECORD_HEAD_BYTES
+        + PyBytes_GET_SIZE(message.exchange)
+        + PyBytes_GET_SIZE(message.routing_key)
+        + PyBytes_GET_SIZE(message.properties)
+        + PyBytes_GET_SIZE(message.body)
+    )
+
+
+cdef inline uint8_t* put_bytes(uint8_t* p, bytes data) noexcept:
+    memcpy(p, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+    return p + PyBytes_GET_SIZE(data)
+
+
+cdef void put_record(uint8_t* p, Py_ssize_t size, uint64_t position, uint64_t time_ms, Message message) noexcept:
+    """Write a record of `size` = record_bytes(message) bytes."""
+    cdef RecordHead* head = <RecordHead*>p
+    cdef uint8_t* at = p + RECORD_HEAD_BYTES
+    (<uint64_t*>(p + size - 8))[0] = 0
+    at = put_bytes(at, message.exchange)
+    at = put_bytes(at, message.routing_key)
+    at = put_bytes(at, message.properties)
+    at = put_bytes(at, message.body)
+    head.length = <uint32_t>(at - p)
+    head.position = position
+    head.time_ms = time_ms
+    head.properties_length = <uint32_t>PyBytes_GET_SIZE(message.properties)
+    head.flags = FLAG_PERSISTENT if message.persistent else 0
+    head.crc = crc32c(p + 4, head.length - 4)
+
+
+cdef Py_ssize_t record_length(const uint8_t* p, Py_ssize_t left, uint64_t above) noexcept nogil:
+    """The padded size of the sound record at `p` with a position above this; 0 if it is none, or if it
+    does not lie within the `left` bytes that are there: then minus what it would need.
+    """
+    cdef const RecordHead* head = <const RecordHead*>p
+    cdef Py_ssize_t names
+    if left < RECORD_BYTES_MIN:
+        return -RECORD_BYTES_MIN
+    if head.length < RECORD_HEAD_BYTES + 4 or head.position <= above:
+        return 0
+    if padded(head.length) > left:
+        return -padded(head.length)
+    names = 1 + p[RECORD_HEAD_BYTES]
+    if RECORD_HEAD_BYTES + names >= <Py_ssize_t>head.length:
+        return 0
+    names += 1 + p[RECORD_HEAD_BYTES + names]
+    if RECORD_HEAD_BYTES + names + <Py_ssize_t>head.properties_length > <Py_ssize_t>head.length:
+        return 0
+    if head.crc != crc32c(p + 4, head.length - 4):
+        return 0
+    return padded(head.length)
+
+
+cdef Py_ssize_t find_record(
+    const uint8_t* data, Py_ssize_t at, Py_ssize_t size, uint64_t above, uint64_t below
+) noexcept nogil:
+    """Where the next sound record begins behind something that is none; -1 if there is none. One whose position
+    is not below that was no record of this segment, but in the body of one.
+    """
+    while at + RECORD_BYTES_MIN <= size:
+        if (<const RecordHead*>(data + at)).position < below:
+            if record_length(data + at, size - at, above) > 0:
+                return at
+        at += 8
+    return -1
+
+
+cdef inline bytes same_or_new(bytes known, const uint8_t* p, Py_ssize_t size):
+    if known is not None and PyBytes_GET_SIZE(known) == size and memcmp(PyBytes_AS_STRING(known), p, size) == 0:
+        return known
+    return PyBytes_FromStringAndSize(<char*>p, size)
+
+
+cdef Message take_message(const uint8_t* p, Message like):
+    """The message of a sound record. What it has in common with the one before is shared, not copied."""
+    cdef const RecordHead* head = <const RecordHead*>p
+    cdef const uint8_t* at = p + RECORD_HEAD_BYTES
+    cdef Py_ssize_t size = 1 + at[0]
+    exchange = same_or_new(like.exchange if like is not None else None, at, size)
+    at += size
+    size = 1 + at[0]
+    routing_key = same_or_new(like.routing_key if like is not None else None, at, size)
+    at += size
+    properties = same_or_new(like.properties if like is not None else None, at, head.properties_length)
+    at += head.properties_length
+    body = PyBytes_FromStringAndSize(<char*>at, p + head.length - at)
+    return Message(exchange, routing_key, properties, body, head.flags & FLAG_PERSISTENT != 0)
+
+
+class Record:
+    """A record as found in a segment."""
+
+    __slots__ = ("message", "offset", "position", "size", "time_ms")
+
+    def __init__(self, offset, size, position, time_ms, message):
+        self.offset = offset
+        self.size = size
+        self.position = position
+        self.time_ms = time_ms
+        self.message = message
+
+
+def encode_record(uint64_t position, uint64_t time_ms, Message message):
+    cdef Py_ssize_t size = record_bytes(message)
+    cdef bytes data = PyBytes_FromStringAndSize(NULL, size)
+    put_record(<uint8_t*>PyBytes_AS_STRING(data), size, position, time_ms, message)
+    return data
+
+
+def records(const uint8_t[::1] data):
+    """Every sound record of a segment, those behind a bad one too."""
+    cdef Py_ssize_t at = HEAD_BYTES, size = data.shape[0], length
+    cdef uint64_t above = 0
+    cdef const RecordHead* head
+    cdef Message message = None
+    while True:
+        at = find_record(&data[0], at, size, above, <uint64_t>-1) if at + RECORD_BYTES_MIN <= size else -1
+        if at < 0:
+            return
+        length = record_length(&data[at], size - at, above)
+        head = <const RecordHead*>&data[at]
+        above = head.position
+        message = take_message(&data[at], message)
+        yield Record(at, length, above, head.time_ms, message)
+        at += length
+
+
+class Scan:
+    """What a segment holds: how many sound records up to `end`, and the `bad` stretches (offset, size) between
+    them. What is behind `end` is no record.
+    """
+
+    __slots__ = ("bad", "count", "end", "entries", "last")
+
+    def __init__(self, count, last, end, bad, entries):
+        self.count = count
+        self.last = last
+        self.end = end
+        self.bad = bad
+        self.entries = entries
+
+
+cdef Py_ssize_t walk(
+    const uint8_t* data, Py_ssize_t at, Py_ssize_t size, uint64_t base, uint64_t* above, uint32_t* entries, Py_ssize_t* count
+) noexcept nogil:
+    """Go from record to record, noting each; where the first one begins that is none."""
+    cdef Py_ssize_t length
+    while True:
+        length = record_length(data + at, size - at, above[0])
+        if length <= 0:
+            return at
+        above[0] = (<const RecordHead*>(data + at)).position
+        entries[2 * count[0]] = <uint32_t>(above[0] - base)
+        entries[2 * count[0] + 1] = <uint32_t>at
+        count[0] += 1
+        at += length
+
+
+def scan(const uint8_t[::1] data, uint64_t base):
+    """Walk through a whole segment. `entries` are those of its index."""
+    cdef Py_ssize_t at = HEAD_BYTES, size = data.shape[0], found, count = 0
+    cdef uint64_t above = base - 1
+    cdef uint32_t* entries = <uint32_t*>malloc((size // RECORD_BYTES_MIN + 1) * INDEX_ENTRY_BYTES)
+    cdef list bad = []
+    if entries == NULL:
+        raise MemoryError
+    try:
+        while at + RECORD_BYTES_MIN <= size:
+            with nogil:
+                at = walk(&data[0], at, size, base, &above, entries, &count)
+                found = find_record(&data[0], at + 8, size, above, base + POSITIONS_MAX)
+            if found < 0:
+                break
+            bad.append((at, found - at))
+            at = found
+        text = PyBytes_FromStringAndSize(<char*>entries, count * INDEX_ENTRY_BYTES)
+    finally:
+        free(entries)
+    return Scan(count, above if count else None, at, bad, text)
+
+
+# --- marks ---
+
+
+cdef void seal_mark(Mark* mark, uint64_t base) noexcept nogil:
+    mark.crc = mark_crc(mark, base)
+
+
+cdef bint mark_is_sound(const Mark* mark, uint64_t base) noexcept nogil:
+    return mark.crc == mark_crc(mark, base)
+
+
+cdef uint32_t mark_crc(const Mark* mark, uint64_t base) noexcept nogil:
+    cdef uint8_t text[20]
+    memcpy(text, &base, 8)
+    memcpy(text + 8, mark, 12)
+    return crc32c(text, 20)
+
+
+def encode_mark(uint64_t base, uint32_t first, uint32_t count, uint32_t deliveries):
+    cdef Mark mark
+    mark.first, mark.count, mark.deliveries = first, count, deliveries
+    seal_mark(&mark, base)
+    return PyBytes_FromStringAndSize(<char*>&mark, MARK_BYTES)
+
+
+def marks(const uint8_t[::1] data, uint64_t base):
+    """The sound marks of an ack file, and how many that were not."""
+    cdef Py_ssize_t at = HEAD_BYTES, size = data.shape[0]
+    cdef const Mark* mark
+    cdef list sound = []
+    cdef Py_ssize_t bad = 0
+    while at + MARK_BYTES <= size:
+        mark = <const Mark*>&data[at]
+        if mark_is_sound(mark, base):
+            sound.append((mark.first, mark.count, mark.deliveries))
+        else:
+            bad += 1
+        at += MARK_BYTES
+    return sound, bad + (at < size)

@@ -1,0 +1,49 @@
+"""What is done in the background, in order, and that nobody waits for: indexes and deletions."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from warren.storage.recovery import remove_files, write_index
+from warren.storage.segment import Segment
+
+
+class Housekeeping:
+    def __init__(self, warn: Callable[..., Any]) -> None:
+        self.warn = warn
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="warren-housekeeping")
+
+    def close(self, segment: Segment) -> None:
+        """Write the index beside a segment that gets no more records."""
+        path, base = segment.path, segment.base
+        self._do("cannot write index", path, lambda: None if segment.dropped else write_index(path, base))
+
+    def remove(self, segment: Segment) -> None:
+        """Delete its files, but not what could not all be read."""
+        path = segment.path
+        if not segment.damaged:
+            self._do("cannot delete segment", path, lambda: remove_files(path))
+
+    def remove_now(self, segment: Segment) -> None:
+        """The same, but not in the background."""
+        if not segment.damaged:
+            self._try("cannot delete segment", segment.path, lambda: remove_files(segment.path))
+
+    def remove_directory(self, path: str) -> None:
+        self._do("cannot delete directory", path, lambda: shutil.rmtree(path, ignore_errors=True))
+
+    def _do(self, trouble: str, path: str, work: Callable[[], None]) -> None:
+        self.thread.submit(self._try, trouble, path, work)
+
+    def _try(self, trouble: str, path: str, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except OSError as error:
+            self.warn(trouble, file=path, error=str(error))
+
+    def stop(self) -> None:
+        """When all is done."""
+        self.thread.shutdown(wait=True)

@@ -1,0 +1,38 @@
+cimport cython
+from libc.stdint cimport uint32_t, uint64_t
+
+from warren.broker.entry_list cimport EntryList
+from warren.broker.message cimport Message
+from warren.broker.store cimport MessageLog
+from warren.storage.commit cimport GroupCommit
+from warren.storage.cursor cimport Cursor
+from warren.storage.segment cimport Segment
+
+cdef Py_ssize_t READ_BYTES_MAX
+
+
+cdef class QueueLog(MessageLog):
+    cdef public str path
+    cdef public list segments
+    cdef public bint volatile
+    cdef object describe
+    cdef public bint deleted
+    cdef public bint made
+    cdef public bint named
+    cdef Py_ssize_t segment_bytes
+    cdef GroupCommit commit
+    cdef Cursor cursor
+    cdef Segment tail
+    cdef Segment recent
+
+    @cython.locals(tail=Segment, size=Py_ssize_t)
+    cpdef append(self, Message message, uint64_t position, bint taken)
+    @cython.locals(position=uint64_t)
+    cpdef uint64_t peek(self) except? 0
+    @cython.locals(position=uint64_t, message=Message, segment=Segment)
+    cpdef read_on(self, object queue, EntryList ready, Py_ssize_t most, uint64_t before)
+    @cython.locals(segment=Segment)
+    cpdef delivered(self, uint64_t position, uint32_t deliveries)
+    @cython.locals(segment=Segment)
+    cpdef acked(self, uint64_t position)
+    cpdef Segment find(self, uint64_t position)

@@ -1,0 +1,304 @@
+"""Reading a log's directory back after whatever has happened to it.
+
+Nothing is refused, and nothing that could not be read is deleted: a torn tail and bad records are set aside
+in a `.torn` file, what cannot be understood stays where it is, and each of it is a line in the log.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from warren.storage.format import (
+    ACKED,
+    ACKS_MAGIC,
+    HEADER_BYTES,
+    INDEX_MAGIC,
+    SEGMENT_MAGIC,
+    Scan,
+    UnknownVersion,
+    check_header,
+    encode_header,
+    marks,
+    scan,
+)
+from warren.storage.queue_log import MANIFEST, NAME_DIGITS
+from warren.storage.segment import Segment
+
+MARK_BYTES = 16
+INDEX_ENTRY_BYTES = 8
+RELATIVE_MAX = 2**32 - 1  # of a position to its segment's base, as an index can say
+SUFFIXES = ("seg", "acks", "idx", "idx.new", "torn", "acks.torn")
+
+
+class Problems:
+    """Tells the operator what was found, and keeps the bytes that were no record; each once, also if they
+    are met again when the queue is read.
+    """
+
+    def __init__(self, warn: Callable[..., Any]) -> None:
+        self.warn = warn
+        self.told: set[tuple[str, int]] = set()
+
+    def bad_record(self, segment: Segment, offset: int, data: bytes) -> None:
+        self.set_aside(segment.path, offset, data, "bad record")
+
+    def unreadable(self, segment: Segment, error: OSError) -> None:
+        self.warn("cannot read segment", file=segment.path + ".seg", error=str(error))
+
+    def set_aside(self, path: str, offset: int, data: bytes, what: str) -> None:
+        if (path, offset) in self.told:
+            return
+        self.told.add((path, offset))
+        kept = Path(path + ".torn")
+        self.warn(what, file=path + ".seg", offset=offset, bytes=len(data), kept_in=str(kept))
+        keep(kept, data)
+
+
+def keep(file: Path, data: bytes) -> None:
+    """Add bytes to what was set aside, unless they are only zeros or there since an earlier start."""
+    if any(data) and not (file.exists() and data in file.read_bytes()):
+        with file.open("ab") as kept:
+            kept.write(data)
+
+
+@dataclass
+class Recovered:
+    """What a directory holds: segments in order, and the highest position that it knows of."""
+
+    segments: list[Segment]
+    position: int
+
+
+def recover(directory: Path, problems: Problems, *, marks_may_be_lost: bool) -> Recovered:
+    """`marks_may_be_lost`: the machine went down, so that what was written and not synced may be gone."""
+    bases = _bases(directory, problems)
+    recovered = Recovered([], 0)
+    for base in bases:
+        path = f"{directory}/{str(base).zfill(NAME_DIGITS)}"
+        try:
+            segment, last = _read(path, base, problems)
+        except OSError as error:
+            problems.warn("cannot read segment", file=path + ".seg", error=str(error))
+            segment, last = None, _last_possible(base)
+        recovered.position = max(recovered.position, last)
+        if segment is not None:
+            segment.unread = segment.alive
+            if marks_may_be_lost and segment.alive:
+                _assume_delivered(segment, problems)
+            recovered.segments.append(segment)
+    for segment in recovered.segments:
+        if segment.closed or segment is not recovered.segments[-1]:
+            _close(segment, problems)
+    _remove_dead(recovered)
+    return recovered
+
+
+def _last_possible(base: int) -> int:
+    """No position that may be in a segment is used again: it may be readable the next time."""
+    return base + RELATIVE_MAX
+
+
+def _bases(directory: Path, problems: Problems) -> list[int]:
+    """Of all segments, also of those of which nothing but the acks is left."""
+    bases = set()
+    for name in sorted(os.listdir(directory)):  # noqa: PTH208 - names are all that is needed
+        stem, _, suffix = name.partition(".")
+        if stem.isdecimal() and len(stem) == NAME_DIGITS and suffix in SUFFIXES:
+            bases.add(int(stem))
+        elif name != MANIFEST:
+            problems.warn("foreign file", file=f"{directory}/{name}")
+    return sorted(bases)
+
+
+def _read(path: str, base: int, problems: Problems) -> tuple[Segment | None, int]:
+    """A segment, if there is anything to be had of it, and the last position that may have been in use."""
+    file = Path(path + ".seg")
+    size = file.stat().st_size if file.exists() else 0
+    if size == 0:
+        return None, _without_records(path, base, problems)
+    segment = _segment(path, base, size, problems)
+    last = _last_possible(base) if segment is None else segment.last
+    return segment, max(last, _marks(path, base, segment, problems))
+
+
+def _without_records(path: str, base: int, problems: Problems) -> int:
+    """A broker that is killed leaves files of which nothing was written yet, and marks alone: of records that
+    were not written yet either, or that are deleted, since marks go last. With an index, there was more.
+    """
+    found, _ = _read_marks(path, base, problems)
+    is_there = Path(path + ".seg").exists()
+    if is_there:
+        problems.warn("segment is empty", file=path + ".seg")
+    if Path(path + ".idx").exists():
+        if not is_there:
+            problems.warn("segment is missing", file=path + ".seg")
+        return _last_possible(base)
+    if leave_undone(found):
+        problems.warn("marks of records that were never written", file=path + ".acks")
+    remove_files(path)
+    return max(base, base + _places(found) - 1)
+
+
+def _segment(path: str, base: int, size: int, problems: Problems) -> Segment | None:
+    """None if there is nothing in it that can be understood."""
+    entries = _index(path, base, size, problems)
+    if entries is not None:
+        return _indexed(path, base, *entries)
+    segment = _scanned(path, base, problems)
+    if segment is not None:
+        segment.closed = Path(path + ".idx").exists()  # which is written when nothing follows, right or wrong
+    return segment
+
+
+def _index(path: str, base: int, size: int, problems: Problems) -> tuple[bytes, int] | None:
+    """The entries of a sound index that fits the segment, and where the last record ends."""
+    file = Path(path + ".idx")
+    if not file.exists():
+        return None
+    try:
+        data = file.read_bytes()
+        check_header(INDEX_MAGIC, data, base)
+    except (OSError, ValueError, UnknownVersion) as error:
+        problems.warn("index is not sound", file=str(file), error=str(error))
+        return None
+    end = int.from_bytes(data[28:32], "little")
+    if end > size:
+        problems.warn("segment is shorter than its index says", file=path + ".seg")
+        return None
+    return data[HEADER_BYTES:], end
+
+
+def _indexed(path: str, base: int, entries: bytes, end: int) -> Segment:
+    segment = Segment(path, base)
+    segment.closed = segment.indexed = True
+    fill(segment, Scan(len(entries) // INDEX_ENTRY_BYTES, last_of(entries, base), end, [], entries))
+    return segment
+
+
+def last_of(entries: bytes, base: int) -> int | None:
+    return base + int.from_bytes(entries[-8:-4], "little") if entries else None
+
+
+def fill(segment: Segment, found: Scan) -> None:
+    segment.created = True
+    segment.count = segment.alive = found.count
+    segment.last = segment.base - 1 if found.last is None else found.last
+    segment.end = segment.written = found.end
+    segment.entries = found.entries
+
+
+def _scanned(path: str, base: int, problems: Problems) -> Segment | None:
+    data = Path(path + ".seg").read_bytes()
+    try:
+        check_header(SEGMENT_MAGIC, data, base)
+    except UnknownVersion as error:
+        problems.warn("segment is of an unknown version", file=path + ".seg", error=str(error))
+        return None
+    except ValueError as error:
+        problems.warn("segment's header is not sound", file=path + ".seg", error=str(error))
+    found = scan(data, base)
+    for offset, size in found.bad:
+        problems.set_aside(path, offset, data[offset : offset + size], "bad record")
+    segment = Segment(path, base)
+    fill(segment, found)
+    if found.count == 0:
+        problems.set_aside(path, 0, data, "no record in segment")
+        Path(path + ".seg").unlink()
+    elif found.end < len(data):
+        problems.set_aside(path, found.end, data[found.end :], "torn tail")
+        os.truncate(path + ".seg", found.end)
+    return segment
+
+
+def _marks(path: str, base: int, segment: Segment | None, problems: Problems) -> int:
+    """Apply the ack file. The highest position it knows of."""
+    found, size = _read_marks(path, base, problems)
+    highest = base + _places(found) - 1
+    if segment is not None:
+        if highest > segment.last:
+            problems.warn("acks beyond the data", file=path + ".acks", last=segment.last, acked=highest)
+        segment.recover_marks(found)
+        segment.marks_written = size
+    return highest
+
+
+def _read_marks(path: str, base: int, problems: Problems) -> tuple[list[tuple[int, int, int]], int]:
+    """The sound marks, and the size of the file as far as it consists of whole ones."""
+    file = Path(path + ".acks")
+    if not file.exists():
+        return [], 0
+    data = file.read_bytes()
+    try:
+        check_header(ACKS_MAGIC, data, base)
+    except (ValueError, UnknownVersion) as error:
+        problems.warn("ack file is not sound", file=str(file), error=str(error))
+        keep(Path(path + ".acks.torn"), data)
+        file.unlink()
+        return [], 0
+    found, bad = marks(data, base)
+    if bad:
+        problems.warn("bad marks in ack file", file=str(file), count=bad)
+    return found, len(data) - (len(data) - HEADER_BYTES) % MARK_BYTES
+
+
+def _places(found: list[tuple[int, int, int]]) -> int:
+    """How many positions from the base on marks (first, count, deliveries) are about."""
+    return max((first + count for first, count, _ in found), default=0)
+
+
+def leave_undone(found: list[tuple[int, int, int]], start: int = 0) -> bool:
+    """Whether something at the base plus `start`, or above, was delivered and is not done with."""
+    delivered = bytearray(_places(found))
+    for first, count, fate in sorted(found, key=lambda mark: mark[2]):  # done with comes last
+        delivered[first : first + count] = (b"\0" if fate == ACKED else b"\1") * count
+    return 1 in delivered[start:]
+
+
+def _assume_delivered(segment: Segment, problems: Problems) -> None:
+    segment.assume_delivered()
+    file = Path(segment.path + ".acks")
+    try:
+        with file.open("r+b" if segment.marks_written else "wb") as acks:
+            acks.seek(segment.marks_written)
+            acks.write(segment.marks_to_write())
+    except OSError as error:  # then it is written with the next marks
+        problems.warn("cannot write marks", file=str(file), error=str(error))
+    else:
+        segment.marks_are_written()
+
+
+def _close(segment: Segment, problems: Problems) -> None:
+    """Nothing is appended here any more; its index may be missing."""
+    segment.closed = True
+    if segment.alive and not segment.indexed:
+        segment.indexed = True
+        try:
+            write_index(segment.path, segment.base)
+        except OSError as error:
+            problems.warn("cannot write index", file=segment.path + ".idx", error=str(error))
+
+
+def write_index(path: str, base: int) -> None:
+    """Beside a closed segment; at once or not at all."""
+    found = scan(Path(path + ".seg").read_bytes(), base)
+    made = Path(path + ".idx.new")
+    made.write_bytes(encode_header(INDEX_MAGIC, base, found.count, found.end, found.entries))
+    made.rename(path + ".idx")
+
+
+def remove_files(path: str) -> None:
+    """Of a segment in which nothing is alive. The marks go last: alone they do no harm."""
+    for suffix in (".idx", ".seg", ".acks"):
+        Path(path + suffix).unlink(missing_ok=True)
+
+
+def _remove_dead(recovered: Recovered) -> None:
+    for segment in recovered.segments:
+        segment.entries = b""
+        if segment.alive == 0:
+            remove_files(segment.path)
+    recovered.segments = [segment for segment in recovered.segments if segment.alive]

@@ -1,0 +1,171 @@
+# cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""One segment of a log: what is known of it, and the bytes that are not in its files yet.
+
+    .seg    |……… written ………|… flying …|… gathered …|
+            0                 written               end
+
+`gathered` are records since the last round began, `flying` those that the disk is writing; they are kept until
+a sync has covered them, since what a failed sync leaves behind on disk is anybody's guess.
+"""
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from warren.storage.format import ACKS_MAGIC, SEGMENT_MAGIC, encode_header
+
+from warren.broker.message cimport Message
+from warren.storage.disk cimport Buffer
+from warren.storage.format cimport HEAD_BYTES, MARK_BYTES, POSITIONS_MAX, Mark, put_record, record_bytes, seal_mark
+
+cdef enum:
+    FATE_DONE = 0xFFFF      # in `fates`: done with; else the number of deliveries
+    DELIVERIES_MAX = 0xFFFE
+
+cdef uint32_t ACKED = 0xFFFFFFFF
+
+
+cdef class Segment:
+    """`alive` records are not done with, and `unread` of these have not been read on by the queue. Nothing is
+    appended to a `closed` one. What a `damaged` one holds could not all be read, so it is never deleted. A
+    `volatile` one is neither synced nor kept over a restart; a `dropped` one is to be deleted, if its files were
+    ever `created`; `named`, if a sync of the directory has covered its name.
+    """
+
+    def __init__(self, str path, uint64_t base, object log=None, *, bint volatile=False):
+        self.path = path
+        self.log = log
+        self.base = base
+        self.last = base - 1
+        self.volatile = volatile
+        self.end = 0
+
+    # --- appending ---
+
+    cpdef bint is_full(self, Py_ssize_t segment_bytes, uint64_t position):
+        """Whether the next one, with this position, goes to another segment."""
+        return self.end >= segment_bytes or position - self.base >= POSITIONS_MAX
+
+    cdef Py_ssize_t append(self, Message message, uint64_t position, uint64_t time_ms) except -1:
+        """How many bytes it takes; `gathered` must be there."""
+        cdef Py_ssize_t size = record_bytes(message)
+        if self.end == 0:
+            self.begin()
+        put_record(self.gathered.room(size), size, position, time_ms, message)
+        self.end += size
+        self.last = position
+        self.count += 1
+        self.alive += 1
+        return size
+
+    def begin(self):
+        cdef bytes header = encode_header(SEGMENT_MAGIC, self.base)
+        memcpy(self.gathered.room(HEAD_BYTES), <const char*>header, HEAD_BYTES)
+        self.end = HEAD_BYTES
+
+    cdef const uint8_t* in_memory(self, Py_ssize_t offset, Py_ssize_t* left):
+        """The record at an offset that is not in the file yet, and how many bytes lie there."""
+        cdef Py_ssize_t at = offset - self.written
+        if self.flying is not None:
+            if at < self.flying.size:
+                left[0] = self.flying.size - at
+                return self.flying.data + at
+            at -= self.flying.size
+        left[0] = self.gathered.size - at
+        return self.gathered.data + at
+
+    # --- marks ---
+
+    cpdef int note_delivered(self, uint64_t position, uint32_t deliveries) except -1:
+        return self.mark(&self.out, position, 1, deliveries)
+
+    cpdef int note_done(self, uint64_t position, uint32_t count) except -1:
+        """This many positions from this one on are done with."""
+        return self.mark(&self.done, position, count, ACKED)
+
+    cdef int mark(self, Mark* run, uint64_t position, uint32_t count, uint32_t deliveries) except -1:
+        cdef uint32_t relative = <uint32_t>(position - self.base)
+        if run.count and run.deliveries == deliveries and relative == run.first + run.count:
+            run.count += count
+            return 0
+        self.push(run)
+        run.first, run.count, run.deliveries = relative, count, deliveries
+        return 0
+
+    cdef int push(self, Mark* run) except -1:
+        cdef bytes header
+        if run.count == 0:
+            return 0
+        if self.marks is None:
+            self.marks = Buffer()
+        if self.marks_written == 0 and self.marks.size == 0:
+            header = encode_header(ACKS_MAGIC, self.base)
+            memcpy(self.marks.room(HEAD_BYTES), <const char*>header, HEAD_BYTES)
+        seal_mark(run, self.base)
+        memcpy(self.marks.room(MARK_BYTES), run, MARK_BYTES)
+        run.count = 0
+        return 0
+
+    def marks_to_write(self):
+        """All marks that are not in the ack file yet."""
+        self.push(&self.out)
+        self.push(&self.done)
+        return self.marks.tobytes() if self.marks is not None else b""
+
+    def marks_are_written(self):
+        self.marks_written += self.marks.size
+        if self.marks.capacity > 64 * 1024:
+            self.marks = None
+        else:
+            self.marks.size = 0
+
+    # --- recovered ---
+
+    def recover_marks(self, list found):
+        """Take over the marks (first, count, deliveries) of an ack file; `entries` must be there."""
+        cdef uint32_t first, count, deliveries
+        cdef uint64_t i, places = self.last - self.base + 1
+        cdef uint16_t fate
+        cdef uint16_t* fates
+        if not found or places == 0:
+            return
+        self.fates = bytearray(places * 2)
+        fates = <uint16_t*><char*>self.fates
+        for first, count, deliveries in found:
+            fate = FATE_DONE if deliveries == ACKED else <uint16_t>min(deliveries, <uint32_t>DELIVERIES_MAX)
+            i = first
+            while i < first + <uint64_t>count and i < places:
+                fates[i] = max(fates[i], fate)
+                i += 1
+        self.alive = self.count_alive()
+
+    def assume_delivered(self):
+        """After a power cut marks may be lost: all that is there may have been delivered once, and that is
+        to be marked, lest the next start knows less.
+        """
+        cdef uint64_t i, places = self.last - self.base + 1
+        cdef uint16_t* fates
+        if self.fates is None:
+            self.fates = bytearray(places * 2)
+        fates = <uint16_t*><char*>self.fates
+        for i in range(places):
+            fates[i] = max(fates[i], <uint16_t>1)
+        self.mark(&self.out, self.base, <uint32_t>places, 1)
+
+    cdef Py_ssize_t count_alive(self):
+        cdef const uint32_t* entry = <const uint32_t*><const char*>self.entries
+        cdef const uint16_t* fates = <const uint16_t*><char*>self.fates
+        cdef Py_ssize_t i, alive = 0
+        for i in range(self.count):
+            alive += fates[entry[2 * i]] != FATE_DONE
+        return alive
+
+    cdef uint32_t fate(self, uint64_t position):
+        """How often it was delivered in the time before, or ACKED."""
+        cdef uint32_t known = 0
+        if self.fates is not None and position - self.base < <uint64_t>len(self.fates) // 2:
+            known = (<uint16_t*><char*>self.fates)[position - self.base]
+        return ACKED if known == FATE_DONE else known
+
+    def fate_of(self, uint64_t position):
+        """The same for whoever looks at the log from outside."""
+        return self.fate(position)

@@ -1,0 +1,277 @@
+"""A node's disk, put together: the directory, the definitions, the logs of queues, and their group commit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+from warren.broker.commands import Command, DeclareQueue
+from warren.broker.flow import Timers
+from warren.broker.store import MessageLog, Store
+from warren.storage.command_text import command_from_json, command_to_json
+from warren.storage.commit import Disk as DiskLike
+from warren.storage.commit import GroupCommit
+from warren.storage.definitions_file import DefinitionsFile
+from warren.storage.directory import BOOT_ID, DataDirectory
+from warren.storage.files import OpenFiles
+from warren.storage.housekeeping import Housekeeping
+from warren.storage.queue_log import MANIFEST, QueueLog
+from warren.storage.recovery import Problems, Recovered, recover
+
+RECOVERY_THREADS = 4
+PROGRESS_SECONDS = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageSettings:
+    """`sync`: whether what is called safe survives a power cut, or only the end of the process. `boot_id` is
+    a file that says something else each time the machine starts.
+    """
+
+    path: Path
+    sync: bool = True
+    segment_bytes: int = 8 * 1024 * 1024
+    open_files_max: int = 1_000
+    boot_id: Path = BOOT_ID
+
+
+class Log(Protocol):
+    """Where problems are told."""
+
+    def info(self, event: str, **fields: Any) -> Any: ...
+    def warning(self, event: str, **fields: Any) -> Any: ...
+    def error(self, event: str, **fields: Any) -> Any: ...
+
+
+class DiskStore(Store):
+    """`on_trouble` is called when the disk fails, and `on_round` when a round is over and all who waited
+    for it have been told.
+    """
+
+    def __init__(
+        self,
+        settings: StorageSettings,
+        timers: Timers,
+        disk: DiskLike,
+        clock: Callable[[], int],
+        log: Log,
+        *,
+        on_trouble: Callable[[], None],
+        on_round: Callable[[], None],
+        on_error: Callable[[Exception], None],
+        files: OpenFiles | None = None,
+        housekeeping: Housekeeping | None = None,
+    ) -> None:
+        self.settings = settings
+        self.log = log
+        self.on_trouble = on_trouble
+        self.round_is_over = on_round
+        self.report = on_error
+        self.problems = Problems(log.warning)
+        self.files = files or OpenFiles(settings.open_files_max)
+        self.directory = DataDirectory(
+            settings.path, self.files, log.warning, sync=settings.sync, boot_id=settings.boot_id
+        )
+        self.file = DefinitionsFile(self.directory.definitions, sync=settings.sync)
+        self.housekeeping = housekeeping or Housekeeping(log.warning)
+        self.commit = GroupCommit(
+            timers, disk, self.files, clock, self.housekeeping, self.file, self, sync=settings.sync
+        )
+        self.recovered: dict[tuple[str, str], Recovered] = {}
+        self.overflows = count(1)
+
+    # --- what the model asks ---
+
+    @property
+    def gathering(self) -> int:  # type: ignore[override]
+        return self.commit.gathering
+
+    @property
+    def behind(self) -> bool:  # type: ignore[override]
+        return self.commit.behind
+
+    def when_safe(self, callback: Callable[[int], None]) -> None:
+        self.commit.when_safe(callback)
+
+    def begin_round(self) -> None:
+        if self.commit.dirty and self.commit.flight is None:
+            self.commit.begin()
+
+    def write_marks(self) -> None:
+        if self.commit.marked or self.commit.dropped:
+            self.commit.write_marks()
+
+    def record(self, command: Command) -> None:
+        if self.file.definitions.record(command):
+            self.commit.schedule()
+
+    def is_saving(self) -> bool:
+        flight = self.commit.flight
+        return self.file.has_news() or (flight is not None and bool(flight.lines))
+
+    def open_log(self, vhost: str, queue: str) -> tuple[MessageLog, int] | None:
+        found = self.recovered.pop((vhost, queue), None) or Recovered([], 0)
+        number = self.file.definitions.queue_number(vhost, queue)
+        log = QueueLog(
+            str(self.directory.queues / str(number)),
+            self.commit,
+            self.problems,
+            self.settings.segment_bytes,
+            segments=found.segments,
+            describe=lambda: self._describe(vhost, queue),
+        )
+        return log, found.position
+
+    def _describe(self, vhost: str, queue: str) -> str:
+        """What a queue's directory says of it."""
+        return json.dumps(command_to_json(self.file.definitions.queue(vhost, queue)), indent=2) + "\n"
+
+    def open_overflow(self) -> MessageLog:
+        path = self.directory.transient / str(next(self.overflows))
+        return QueueLog(str(path), self.commit, self.problems, self.settings.segment_bytes, volatile=True)
+
+    # --- how the disk does ---
+
+    @property
+    def is_failing(self) -> bool:
+        return self.commit.failure is not None
+
+    def disk_failed(self, error: OSError) -> None:
+        self.log.error("cannot write; publishers are blocked until it works again", error=str(error))
+        self.on_trouble()
+
+    def disk_works(self) -> None:
+        self.log.info("writing works again")
+
+    # --- start and end ---
+
+    def recover(self) -> list[Command]:
+        """Read all that is there; the commands that make the definitions again. Takes as long as it takes."""
+        self.directory.open()
+        problems = self.file.load()
+        for problem in problems:
+            self.log.warning("definitions", line=problem.line, offset=problem.offset, reason=problem.reason)
+        definitions = self.file.definitions
+        numbers = {}
+        for command in definitions.commands():
+            if isinstance(command, DeclareQueue):
+                numbers[definitions.queue_number(command.vhost, command.name)] = (command.vhost, command.name)
+        is_lost = bool(problems) or self.file.size == 0
+        numbers |= self._unknown_directories(numbers.keys(), adopt=is_lost)
+        self._save_definitions()
+        self._recover_queues(numbers)
+        self.directory.note_run()
+        return definitions.commands()
+
+    def _save_definitions(self) -> None:
+        try:
+            self.file.save()
+        except OSError as error:  # a full disk; they are written when it has room again
+            self.log.warning("cannot write definitions", file=str(self.file.path), error=str(error))
+
+    def _unknown_directories(self, known: Collection[int], *, adopt: bool) -> dict[int, tuple[str, str]]:
+        """Directories of queues that are not defined: those were deleted, or their definition is lost."""
+        unknown = []
+        for path in sorted(self.directory.queues.iterdir()):
+            if not path.name.isdecimal():
+                self.log.warning("foreign file", file=str(path))
+                continue
+            self.file.definitions.reserve_queue_numbers(int(path.name))
+            if int(path.name) not in known:
+                unknown.append(path)
+        adopted: dict[int, tuple[str, str]] = {}
+        for path in unknown:
+            if adopt and int(path.name) not in self.file.deleted:
+                adopted |= self._adopt(path)
+            else:
+                self.log.info("removing what a deleted queue left", directory=str(path))
+                shutil.rmtree(path, ignore_errors=True)
+        return adopted
+
+    def _adopt(self, path: Path) -> dict[int, tuple[str, str]]:
+        """Some definitions could not be read: what the directory says of its queue is all there is."""
+        definitions = self.file.definitions
+        try:
+            command = command_from_json(json.loads((path / MANIFEST).read_text()))
+        except (OSError, ValueError) as error:
+            self.log.warning("directory of an unknown queue", directory=str(path), error=str(error))
+            return {}
+        if not isinstance(command, DeclareQueue) or not definitions.record(command):
+            self.log.warning("directory of a queue that has another", directory=str(path))
+            return {}
+        number = definitions.queue_number(command.vhost, command.name)
+        path.rename(self.directory.queues / str(number))
+        self.log.warning("queue declared again", vhost=command.vhost, queue=command.name)
+        return {number: (command.vhost, command.name)}
+
+    def _recover_queues(self, numbers: dict[int, tuple[str, str]]) -> None:
+        present = {number: name for number, name in numbers.items() if self._directory_of(number).is_dir()}
+        progress = Progress(len(present), self.log)
+        lost = self.directory.marks_may_be_lost
+
+        def recover_one(number: int) -> Recovered:
+            found = recover(self._directory_of(number), self.problems, marks_may_be_lost=lost)
+            progress.step()
+            return found
+
+        with ThreadPoolExecutor(RECOVERY_THREADS, thread_name_prefix="warren-recovery") as threads:
+            for name, found in zip(present.values(), threads.map(recover_one, present), strict=True):
+                self.recovered[name] = found
+        progress.end()
+
+    def _directory_of(self, number: int) -> Path:
+        return self.directory.queues / str(number)
+
+    def tidy(self) -> None:
+        """From time to time: give space back."""
+        self.commit.tidy()
+
+    def close(self) -> None:
+        """All that is to be written is written, or cannot be."""
+        all_is_written = self.commit.is_idle and not self.is_failing and not self.commit.marked
+        self.commit.stopped = True
+        self.housekeeping.stop()
+        self.files.close_all()
+        self.file.close()
+        self.directory.close(well=all_is_written)
+
+
+class Progress:
+    """Says how far it is, every now and then, when it takes long."""
+
+    def __init__(self, total: int, log: Log) -> None:
+        self.total = total
+        self.log = log
+        self.done = 0
+        self.lock = threading.Lock()
+        self.told = False
+        self.timer = self._start()
+
+    def _start(self) -> threading.Timer:
+        timer = threading.Timer(PROGRESS_SECONDS, self._tell)
+        timer.daemon = True
+        timer.start()
+        return timer
+
+    def step(self) -> None:
+        with self.lock:
+            self.done += 1
+
+    def _tell(self) -> None:
+        with self.lock:
+            self.told = True
+            self.log.info("recovering queues", done=self.done, of=self.total)
+            self.timer = self._start()
+
+    def end(self) -> None:
+        with self.lock:
+            self.timer.cancel()
+        if self.told:
+            self.log.info("queues recovered", queues=self.total)

@@ -1,0 +1,242 @@
+"""A broker on a disk that loses and fails: it can be stopped, be killed, and have its power cut.
+
+Nothing happens by itself: `turn` lets the event loop go on, `finish_round` the disk, `run` both until nothing
+is left to do. Limits are so small that all of the storage is used by a handful of messages.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+from tests.support.fake_client import FakeClient
+from tests.support.fakes import EXCHANGE_TYPES, FakeWorld, add_user
+from tests.support.faulty_disk import Faults, FaultyDisk, FaultyFiles, PatientHousekeeping, Platter
+from warren.amqp import methods as m
+from warren.amqp.reader import ReadBuffer
+from warren.broker import commands, queue
+from warren.broker.events import Failure
+from warren.broker.message import Message
+from warren.broker.node import Limits, Node
+from warren.broker.queue import Queue
+from warren.storage import definitions, queue_log
+from warren.storage.format import records
+from warren.storage.store import DiskStore, StorageSettings
+
+RETRY_SECONDS = 0.6  # a little more than the storage waits
+ROUNDS_MAX = 1_000
+
+SMALL_LIMITS = (
+    patch.object(queue, "READY_MAX", 3),
+    patch.object(queue, "READ_MAX", 3),
+    patch.object(queue_log, "DEAD_TAIL_BYTES_MIN", 1_000),
+    patch.object(definitions, "DEAD_LINES_MIN", 10),
+)
+
+
+@contextmanager
+def small_limits() -> Iterator[None]:
+    """Few messages are held in memory, and even a small tail is given back."""
+    for limit in SMALL_LIMITS:
+        limit.start()
+    try:
+        yield
+    finally:
+        for limit in SMALL_LIMITS:
+            limit.stop()
+
+
+class Notes:
+    """A log that is only kept."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, dict[str, Any]]] = []
+
+    def _note(self, event: str, **fields: Any) -> None:
+        self.lines.append((event, fields))
+
+    info = warning = error = _note
+
+
+class Machine:
+    """The data directory is `data` in the given one, which outlives it."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        segment_bytes: int = 2_000,
+        open_files_max: int = 8,
+        memory_bytes: int = 1,
+        sync: bool = True,
+        boot_id: Path | None = None,
+    ) -> None:
+        self.data = path / "data"
+        self.data.mkdir(exist_ok=True)
+        self.boot_id = boot_id or path / "boot_id"
+        self.boots = 0
+        self.settings = StorageSettings(
+            path=self.data,
+            sync=sync,
+            segment_bytes=segment_bytes,
+            open_files_max=open_files_max,
+            boot_id=self.boot_id,
+        )
+        self.limits = Limits(memory_budget_bytes=memory_bytes)
+        self.faults = Faults()
+        self.platter = Platter(self.data)
+        if boot_id is None:
+            self.boot()
+        self.start()
+
+    def boot(self) -> None:
+        self.boots += 1
+        self.boot_id.write_text(f"boot {self.boots}\n")
+
+    def start(self) -> None:
+        """As the server does it."""
+        self.world = FakeWorld()
+        self.notes = Notes()
+        self.buffer = ReadBuffer()
+        self.disk = FaultyDisk(self.platter, self.faults)
+        self.files = FaultyFiles(self.settings.open_files_max, self.platter, self.faults)
+        self.housekeeping = PatientHousekeeping(self.notes.warning, self.faults)
+        self.store = DiskStore(
+            self.settings,
+            self.world,
+            self.disk,
+            lambda: int(self.world.now() * 1000),
+            self.notes,
+            on_trouble=lambda: self.node.raise_alarm("disk"),
+            on_round=lambda: self.node.end_turn(),  # noqa: PLW0108 - there is no node yet
+            on_error=self.world.report,
+            files=self.files,
+            housekeeping=self.housekeeping,
+        )
+        self.node = Node(self.world, self.limits, EXCHANGE_TYPES, "test", self.store)
+        self.node.events.subscribe(Failure, lambda failure: self.world.report(failure.error))
+        self.node.restore(self.store.recover())
+        if not self.node.users:
+            self.node.execute(commands.AddVhost(name="/"))
+            add_user(self.node, "guest")
+
+    @property
+    def queues(self) -> dict[str, Queue]:
+        vhost = self.node.vhosts.get("/")
+        return {} if vhost is None else vhost.queues
+
+    def connect(self, *, confirming: bool = False) -> FakeClient:
+        client = FakeClient(self.node, buffer=self.buffer).open()
+        if confirming:
+            client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+        return client
+
+    def safe_messages(self, name: str) -> list[Message]:
+        """What is left of a durable queue if all is lost that was not synced."""
+        number = self.store.file.definitions.queue_number("/", name)
+        queues = self.platter.least().get("queues", {})
+        assert isinstance(queues, dict)
+        directory = queues.get(str(number), {})
+        assert isinstance(directory, dict)
+        segments = [data for path, data in sorted(directory.items()) if path.endswith(".seg")]
+        return [
+            record.message
+            for data in segments
+            if isinstance(data, bytes) and data
+            for record in records(data)
+        ]
+
+    # --- going on ---
+
+    def turn(self) -> None:
+        self.world.run()
+
+    def finish_round(self) -> bool:
+        """Let the disk do all that it was told; whether there was something."""
+        self.turn()
+        if not self.disk.is_busy:
+            return False
+        self.disk.work()
+        self.store.commit.completed()
+        self.turn()
+        return True
+
+    def run(self) -> None:
+        """Until the disk has nothing left to do, or fails."""
+        rounds = 0
+        while self.finish_round():
+            rounds += 1
+            assert rounds < ROUNDS_MAX, "the disk is never done"
+
+    def pass_time(self, seconds: float = RETRY_SECONDS) -> None:
+        """What failed is tried again, and the alarm follows, as the server sees to it every second."""
+        self.world.advance(seconds)
+        self.turn()
+        (self.node.raise_alarm if self.store.is_failing else self.node.clear_alarm)("disk")
+        self.turn()
+
+    def recover_from_faults(self) -> None:
+        """The disk works again: all goes on by itself."""
+        self.faults.plan = None
+        self.run()
+        self.pass_time()
+        self.run()
+        self.pass_time()
+
+    # --- the end ---
+
+    def stop(self) -> None:
+        """As the server ends: all connections first, then all is written."""
+        for connection in list(self.node.connections):
+            connection.lost()
+        self.recover_from_faults()
+        assert self.store.commit.is_idle
+        self.store.close()
+        self._forget()
+
+    def kill(self, rng: Random) -> None:
+        """The process is gone, maybe in the middle of a write; what is in flight is only partly written."""
+        self.turn()
+        self.disk.work(rng.randint(0, len(self.disk.pending)))
+        self.disk.write_part(rng)
+        self.housekeeping.run(rng.randint(0, len(self.housekeeping.waiting)))
+        for file in self.open_files():
+            os.close(file)
+        self.faults.plan = None
+        self._forget()
+
+    def cut_power(self, rng: Random) -> None:
+        """The same, and any part of what was not synced is gone."""
+        self.kill(rng)
+        self.platter.replace(self.platter.crashed(rng))
+        self.boot()
+
+    def _forget(self) -> None:
+        for each in self.queues.values():
+            each.release_memory()
+        self.world.soon.clear()
+        self.world.later.clear()
+
+    def open_files(self) -> list[int]:
+        """All that this process has open in the data directory, but for the platter's own."""
+        ours = {synced.handle for synced in self.platter.known.values()}
+        found = []
+        for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - one of them is gone when it is looked at
+            try:
+                target = os.readlink(f"/proc/self/fd/{name}")  # noqa: PTH115
+            except FileNotFoundError:
+                continue
+            if target.startswith(str(self.data)) and int(name) not in ours:
+                found.append(int(name))
+        return found
+
+    def close(self) -> None:
+        for file in self.open_files():
+            os.close(file)
+        self._forget()
+        self.platter.close()

@@ -1,0 +1,83 @@
+"""Files of a log made by hand, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import count
+from pathlib import Path
+
+from warren.amqp.properties import BasicProperties
+from warren.amqp.table import encode_name
+from warren.broker.message import Message
+from warren.storage.format import (
+    ACKED,
+    ACKS_MAGIC,
+    INDEX_MAGIC,
+    SEGMENT_MAGIC,
+    encode_header,
+    encode_mark,
+    encode_record,
+    scan,
+)
+
+TIME_MS = 1_700_000_000_000
+
+
+def message(body: bytes, key: str = "q", exchange: str = "", **properties: object) -> Message:
+    persistent = BasicProperties(delivery_mode=2, **properties)  # type: ignore[arg-type]  # tests know the types
+    return Message(encode_name(exchange), encode_name(key), persistent.encode(), body, True)
+
+
+def record(position: int, body: bytes) -> bytes:
+    """It came so many milliseconds after TIME_MS as its position says."""
+    return encode_record(position, TIME_MS + position, message(body))
+
+
+def segment(base: int, bodies: Iterable[bytes]) -> bytes:
+    """At successive positions from the base on."""
+    parts = [record(position, body) for position, body in zip(count(base), bodies)]
+    return encode_header(SEGMENT_MAGIC, base) + b"".join(parts)
+
+
+def index(base: int, data: bytes) -> bytes:
+    found = scan(data, base)
+    return encode_header(INDEX_MAGIC, base, found.count, found.end, found.entries)
+
+
+def acks(base: int, *marks: tuple[int, int, int]) -> bytes:
+    """Of (position, count, deliveries)."""
+    parts = [encode_mark(base, position - base, size, deliveries) for position, size, deliveries in marks]
+    return encode_header(ACKS_MAGIC, base) + b"".join(parts)
+
+
+def done(position: int, size: int = 1) -> tuple[int, int, int]:
+    return position, size, ACKED
+
+
+def offset_of(data: bytes, base: int, position: int) -> int:
+    """Where its record begins."""
+    entries = memoryview(scan(data, base).entries).cast("I")
+    return dict(zip(entries[::2], entries[1::2], strict=True))[position - base]
+
+
+def damaged(data: bytes, at: int) -> bytes:
+    """With one bit another."""
+    return data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :]
+
+
+class LogDirectory:
+    """The directory of one log."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir(parents=True, exist_ok=True)
+
+    def file(self, base: int, suffix: str) -> Path:
+        return self.path / f"{base:020}.{suffix}"
+
+    def put(self, base: int, suffix: str, data: bytes) -> None:
+        self.file(base, suffix).write_bytes(data)
+
+    def names(self) -> list[str]:
+        """Without the zeros before."""
+        return sorted(path.name.lstrip("0") for path in self.path.iterdir())
