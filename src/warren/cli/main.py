@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from warren.cli import perf, serve
+from warren.cli import perf, serve, store
 from warren.version import __version__
 
 
@@ -16,6 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     serve.register(subparsers)
     perf.register(subparsers)
+    store.register(subparsers)
     options = parser.parse_args(arguments)
     code: int = options.run(options)
     return code

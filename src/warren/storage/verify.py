@@ -1,0 +1,113 @@
+"""Checking a data directory: every checksum, and that the files agree with each other.
+
+    definitions.log    every line
+    a queue            its name, foreign files, positions that go up from segment to segment
+    a segment          see verify_segment.py
+
+What a crash leaves is told apart from damage: the tail of a write that did not finish, marks that were not
+synced, files that were being deleted. None of it was ever promised to anybody, and a broker can live with it.
+"""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from warren.broker.commands import DeclareQueue
+from warren.storage.command_text import command_from_json
+from warren.storage.inspect import DataFiles, Kind, Problem, QueueFiles, Tell
+from warren.storage.queue_log import MANIFEST
+from warren.storage.verify_segment import SegmentCheck
+
+THREADS = 4
+KNOWN_NAMES = frozenset(
+    {"lock", "VERSION", "running", "definitions.log", "definitions.new", "queues", "transient", "lost+found"}
+)
+
+
+@dataclass
+class Checked:
+    """How much was looked at."""
+
+    queues: int = 0
+    segments: int = 0
+    records: int = 0
+    bytes: int = 0
+
+
+def verify(files: DataFiles, tell: Tell) -> Checked:
+    checked = Checked(bytes=len(files.definitions_data))
+    _check_definitions(files, tell)
+    _check_names(files, tell)
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="warren-verify") as threads:
+        for queue in files.queues():
+            checked.queues += 1
+            _check_queue(queue, files, tell)
+            _check_segments(queue, threads, checked, tell)
+    return checked
+
+
+def _check_definitions(files: DataFiles, tell: Tell) -> None:
+    path = str(files.definitions_path)
+    if not files.definitions_data and any(not queue.defined for queue in files.queues()):
+        tell(Problem(Kind.DAMAGE, path, "missing or empty, but there are queues"))
+    for problem in files.definition_problems:
+        kind = Kind.HARMLESS if problem.torn_tail else Kind.DAMAGE
+        tell(Problem(kind, path, f"line {problem.line}: {problem.reason}", problem.offset))
+
+
+def _check_names(files: DataFiles, tell: Tell) -> None:
+    for path in sorted(files.path.iterdir()):
+        if path.name in {"definitions.damaged", "definitions.torn"}:
+            tell(Problem(Kind.HARMLESS, str(path), "set aside by an earlier start"))
+        elif path.name not in KNOWN_NAMES:
+            tell(Problem(Kind.DAMAGE, str(path), "foreign file"))
+    for path in sorted(files.queues_path.iterdir()) if files.queues_path.exists() else ():
+        if not path.name.isdecimal() or not path.is_dir():
+            tell(Problem(Kind.DAMAGE, str(path), "foreign file"))
+
+
+def _check_queue(queue: QueueFiles, files: DataFiles, tell: Tell) -> None:
+    if not queue.defined:
+        _check_undefined(queue, files, tell)
+    elif queue.path.exists():
+        _check_manifest(queue, tell)
+
+
+def _check_segments(queue: QueueFiles, threads: Executor, checked: Checked, tell: Tell) -> None:
+    """Some at once, so that neither the disk nor the processor waits for the other; told in order."""
+    last = 0
+    for check in threads.map(lambda files: SegmentCheck(files).run(), queue.segments(tell)):
+        if check.exists and check.files.base <= last:
+            text = f"begins before position {last} of the one before"
+            tell(Problem(Kind.DAMAGE, check.files.name("seg"), text))
+        for problem in check.problems:
+            tell(problem)
+        last = max(last, check.last or 0)
+        checked.segments += check.exists
+        checked.records += check.records
+        checked.bytes += check.bytes if check.exists else 0
+
+
+def _check_undefined(queue: QueueFiles, files: DataFiles, tell: Tell) -> None:
+    name = "unknown" if queue.queue is None else f"'{queue.queue}' in vhost '{queue.vhost}'"
+    if files.definition_problems or not files.definitions_data:
+        tell(Problem(Kind.DAMAGE, str(queue.path), f"the definition of its queue is lost: {name}"))
+    else:
+        tell(Problem(Kind.HARMLESS, str(queue.path), f"left by a queue that was deleted: {name}"))
+
+
+def _check_manifest(queue: QueueFiles, tell: Tell) -> None:
+    file = queue.path / MANIFEST
+    try:
+        command = command_from_json(json.loads(file.read_text()))
+    except OSError as error:
+        if queue.path.exists():
+            tell(Problem(Kind.HARMLESS, str(file), error.strerror or str(error)))
+        return
+    except ValueError as error:
+        tell(Problem(Kind.HARMLESS, str(file), f"does not say which queue it is of: {error}"))
+        return
+    if not isinstance(command, DeclareQueue) or (command.vhost, command.name) != (queue.vhost, queue.queue):
+        tell(Problem(Kind.DAMAGE, str(file), f"is of another queue than '{queue.queue}'"))

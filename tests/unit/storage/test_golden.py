@@ -1,0 +1,318 @@
+"""Files that an earlier broker wrote are read by this one, and this one writes them in the same way."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from tests.support.amqp import AmqpClient
+from tests.support.channel import AmqpChannel
+from tests.support.errors import UnexpectedError
+from tests.support.frames import Content
+from tests.support.process import BrokerProcess
+from tests.unit.storage import golden_contents as contents
+from tests.unit.storage import golden_log
+from tests.unit.storage.golden_contents import ALL_TYPES, KINDS, LONG, PERSISTENT, UTF8, Golden
+from warren.amqp import methods as m
+from warren.amqp.properties import BasicProperties
+from warren.amqp.table import Table
+from warren.cli.main import main
+from warren.storage.format import (
+    ACKS_MAGIC,
+    INDEX_MAGIC,
+    SEGMENT_MAGIC,
+    check_header,
+    checksum_by_table,
+    marks,
+    records,
+    scan,
+)
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+DATA, LOG = GOLDEN / "data-1", GOLDEN / "log-1"
+
+
+def golden_file(suffix: str) -> bytes:
+    return (LOG / f"{golden_log.BASE:020}.{suffix}").read_bytes()
+
+
+# --- the three formats ---
+
+
+@pytest.mark.parametrize(
+    ("suffix", "made"),
+    [("seg", golden_log.SEGMENT), ("idx", golden_log.INDEX), ("acks", golden_log.ACKS)],
+)
+def test_same_values_still_give_the_same_bytes(suffix: str, made: bytes) -> None:
+    assert made == golden_file(suffix)
+
+
+def test_golden_segment_is_read_as_it_was_written() -> None:
+    data = golden_file("seg")
+    check_header(SEGMENT_MAGIC, data, golden_log.BASE)
+    found = list(records(data))
+    assert [(r.position - golden_log.BASE, r.time_ms - golden_log.TIME_MS) for r in found] == [
+        (relative, ms) for relative, ms, _ in golden_log.RECORDS
+    ]
+    for record, (_, _, written) in zip(found, golden_log.RECORDS, strict=True):
+        read = record.message
+        assert (read.exchange, read.routing_key) == (written.exchange, written.routing_key)
+        assert (read.properties, read.body) == (written.properties, written.body)
+        assert read.persistent == written.persistent
+
+
+def test_golden_index_is_that_of_the_golden_segment() -> None:
+    data = golden_file("idx")
+    check_header(INDEX_MAGIC, data, golden_log.BASE)
+    found = scan(golden_file("seg"), golden_log.BASE)
+    assert struct.unpack_from("<II", data, 24) == (found.count, found.end)
+    assert data[32:] == found.entries
+
+
+def test_golden_ack_file_is_read_as_it_was_written() -> None:
+    data = golden_file("acks")
+    check_header(ACKS_MAGIC, data, golden_log.BASE)
+    assert marks(data, golden_log.BASE) == (golden_log.MARKS, 0)
+
+
+def test_golden_segment_can_be_read_by_its_description_alone() -> None:
+    data = golden_file("seg")
+    magic, version, crc, base, zero = struct.unpack_from("<8sIIQQ", data)
+    assert (magic, version, base, zero) == (b"WARREN\0S", 1, golden_log.BASE, 0)
+    assert crc == checksum_by_table(data[:12] + data[16:32])
+    at, bodies = 32, []
+    while at < len(data):
+        crc, length, _position, _time_ms, properties_length, _flags = struct.unpack_from("<IIQQII", data, at)
+        assert crc == checksum_by_table(data[at + 4 : at + length])
+        exchange_length = data[at + 32]
+        key_length = data[at + 33 + exchange_length]
+        bodies.append(data[at + 34 + exchange_length + key_length + properties_length : at + length])
+        at += (length + 7) // 8 * 8
+    assert bodies == [message.body for _, _, message in golden_log.RECORDS]
+
+
+# --- a data directory ---
+
+
+def copy_of_golden(path: Path) -> Path:
+    """To be read by a broker, which changes it."""
+    copy = path / "data-1"
+    shutil.copytree(DATA, copy)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """For all who take nothing out of it."""
+    with BrokerProcess(copy_of_golden(tmp_path_factory.mktemp("golden"))) as process:
+        yield process
+    process.check_log()
+
+
+@pytest.fixture
+def channel(broker: BrokerProcess) -> Iterator[AmqpChannel]:
+    with AmqpClient.connect(broker.address) as client:
+        yield client.channel()
+
+
+Got: TypeAlias = list[Content[m.BasicGetOk]]
+
+
+def drain(channel: AmqpChannel, queue: str) -> Got:
+    return list(iter(lambda: channel.try_get(queue), None))
+
+
+@pytest.fixture(scope="module")
+def drained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Got]:
+    """All messages, by the names of their queues."""
+    data = copy_of_golden(tmp_path_factory.mktemp("drained"))
+    with BrokerProcess(data) as broker:
+        with AmqpClient.connect(broker.address) as client:
+            channel = client.channel()
+            got = {queue: drain(channel, queue) for queue in ("kinds", "long")}
+        with AmqpClient.connect(broker.address, vhost=contents.VHOST) as client:
+            got[contents.QUEUE_UTF8] = drain(client.channel(), contents.QUEUE_UTF8)
+    return got
+
+
+def as_golden(got: Got, expected: list[Golden]) -> list[Golden]:
+    """With the positions that these messages have to have, since clients do not see those."""
+    return [
+        Golden(
+            golden.position,
+            one.body,
+            one.properties,
+            one.method.exchange,
+            one.method.routing_key,
+            one.method.redelivered,
+        )
+        for golden, one in zip(expected, got, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("queue", "expected"), [("kinds", KINDS), ("long", LONG), (contents.QUEUE_UTF8, UTF8)]
+)
+def test_all_messages_come_back_in_order(drained: dict[str, Got], queue: str, expected: list[Golden]) -> None:
+    assert as_golden(drained[queue], expected) == expected
+
+
+def test_types_of_header_values_come_back(drained: dict[str, Got]) -> None:
+    headers = next(one.properties.headers for one in drained["kinds"] if one.body == b"all types")
+    assert headers is not None
+    assert {name: type(value) for name, value in headers.items()} == {
+        name: type(value) for name, value in ALL_TYPES.items()
+    }
+
+
+def test_all_is_redelivered_if_the_machine_went_down(tmp_path: Path) -> None:
+    data = copy_of_golden(tmp_path)
+    (data / "running").write_text("another boot")
+    with BrokerProcess(data) as broker, AmqpClient.connect(broker.address) as client:
+        got = drain(client.channel(), "long")
+    assert [one.body for one in got] == [golden.body for golden in LONG]
+    assert all(one.method.redelivered for one in got)
+
+
+def test_messages_are_there_again_after_a_second_start(tmp_path: Path) -> None:
+    data = copy_of_golden(tmp_path)
+    with BrokerProcess(data):
+        pass
+    with BrokerProcess(data) as broker, AmqpClient.connect(broker.address) as client:
+        assert as_golden(drain(client.channel(), "long"), LONG) == LONG
+
+
+EXCHANGES: dict[str, tuple[str, Table, dict[str, bool]]] = {
+    "events": ("topic", {}, {}),
+    "alles": ("headers", {**ALL_TYPES, "alternate-exchange": "events"}, {}),
+    "innen": ("fanout", {}, {"internal": True, "auto_delete": True}),
+}
+QUEUES: dict[str, tuple[Table, dict[str, bool]]] = {
+    "kinds": (contents.QUEUE_ARGUMENTS, {}),
+    "long": ({}, {}),
+    "orders.empty": ({}, {"auto_delete": True}),
+}
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_exchanges_come_back_with_their_arguments(channel: AmqpChannel, name: str) -> None:
+    kind, arguments, flags = EXCHANGES[name]
+    channel.declare_exchange(name, kind, durable=True, arguments=arguments, **flags)
+    other = m.ExchangeDeclare(
+        exchange=name, type=kind, arguments={}, auto_delete=not flags.get("auto_delete")
+    )
+    channel.send(other)
+    channel.expect_close(406)
+
+
+@pytest.mark.parametrize("name", QUEUES)
+def test_queues_come_back_with_their_arguments(channel: AmqpChannel, name: str) -> None:
+    arguments, flags = QUEUES[name]
+    channel.declare(name, durable=True, exclusive=False, arguments=arguments, **flags)
+    channel.send(m.QueueDeclare(queue=name, durable=True, arguments={"x-max-length": 1}, **flags))
+    channel.expect_close(406)
+
+
+@pytest.mark.parametrize("name", ["gone", "transient"])
+def test_queue_that_was_deleted_or_transient_does_not_come_back(channel: AmqpChannel, name: str) -> None:
+    channel.send(m.QueueDeclare(queue=name, passive=True, arguments={}))
+    channel.expect_close(404)
+
+
+def test_transient_exchange_does_not_come_back(channel: AmqpChannel) -> None:
+    channel.send(m.ExchangeDeclare(exchange="flüchtig", passive=True, arguments={}))
+    channel.expect_close(404)
+
+
+def messages_in(channel: AmqpChannel, queue: str) -> int:
+    """What this channel published before is in it by then."""
+    declare = m.QueueDeclare(queue=queue, passive=True, arguments={})
+    return channel.call(declare, m.QueueDeclareOk).message_count
+
+
+@pytest.mark.parametrize(
+    ("exchange", "key", "headers"),
+    [
+        ("events", "grüße.und.küsse", {}),
+        ("alles", "", {"all types": ALL_TYPES}),
+        ("alles", "grüße.over the alternate", {}),
+    ],
+)
+def test_bindings_and_alternate_exchanges_come_back(
+    channel: AmqpChannel, exchange: str, key: str, headers: Table
+) -> None:
+    before = messages_in(channel, "kinds")
+    channel.publish(exchange, key, b"new", BasicProperties(headers=headers))
+    assert messages_in(channel, "kinds") == before + 1
+
+
+def test_bindings_between_exchanges_come_back(channel: AmqpChannel) -> None:
+    queue = channel.declare().queue
+    channel.bind(queue, "innen")
+    channel.publish("events", "any", b"new")
+    assert channel.drain(queue) == [b"new"]
+
+
+@pytest.mark.parametrize(("value", "more"), [(1, 1), (2, 0)])
+def test_bindings_of_another_vhost_come_back(broker: BrokerProcess, value: int, more: int) -> None:
+    with AmqpClient.connect(broker.address, vhost=contents.VHOST) as client:
+        channel = client.channel()
+        before = messages_in(channel, contents.QUEUE_UTF8)
+        channel.publish("köpfe", "", b"new", BasicProperties(headers={"a": value}))
+        assert messages_in(channel, contents.QUEUE_UTF8) == before + more
+
+
+def test_users_come_back_with_their_passwords(broker: BrokerProcess) -> None:
+    AmqpClient.connect(broker.address, user="orders", password=contents.ORDERS_PASSWORD).close()
+    for user, password in (("orders", "wrong"), ("nobody", ""), ("nobody", "nobody")):
+        with pytest.raises(UnexpectedError, match="403"):
+            AmqpClient.connect(broker.address, user=user, password=password)
+
+
+@pytest.mark.parametrize(
+    ("exchange", "key"), [("alles", "orders.new"), ("events", "others.new")], ids=["exchange", "topic"]
+)
+def test_permissions_come_back(broker: BrokerProcess, exchange: str, key: str) -> None:
+    with AmqpClient.connect(broker.address, user="orders", password=contents.ORDERS_PASSWORD) as client:
+        channel = client.channel()
+        channel.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+        channel.publish("events", "orders.new", b"may")
+        channel.expect(m.BasicAck)
+        channel.publish(exchange, key, b"may not")
+        channel.expect_close(403)
+
+
+def test_numbers_of_queues_and_positions_go_on(tmp_path: Path) -> None:
+    data = copy_of_golden(tmp_path)
+    with BrokerProcess(data) as broker, AmqpClient.connect(broker.address) as client:
+        channel = client.channel()
+        channel.declare("new", durable=True, exclusive=False)
+        channel.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+        for queue in ("new", "kinds"):
+            channel.publish("", queue, b"new", PERSISTENT)
+            channel.expect(m.BasicAck)
+    assert {path.name for path in (data / "queues").iterdir()} == {"2", "3", "5", "6"}
+    (segment,) = (data / "queues" / "2").glob("*.seg")
+    assert [record.position for record in records(segment.read_bytes())] == [*range(1, 7), 8, 9, 10]
+
+
+def test_golden_directory_is_sound(capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.stat().st_mtime_ns for path in DATA.rglob("*")}
+    assert main(["store", "verify", str(DATA)]) == 0
+    assert capsys.readouterr() == ("4 queues, 5 segments, 18 records, 20391 bytes checked: all sound\n", "")
+    assert {path: path.stat().st_mtime_ns for path in DATA.rglob("*")} == before
+
+
+def test_directory_is_sound_when_a_broker_has_used_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = copy_of_golden(tmp_path)
+    with BrokerProcess(data) as broker, AmqpClient.connect(broker.address) as client:
+        client.channel().drain("kinds")
+    assert main(["store", "verify", str(data)]) == 0
+    assert capsys.readouterr().out.endswith(": all sound\n")

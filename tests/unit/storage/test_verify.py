@@ -1,0 +1,368 @@
+"""Checking a data directory: what is damage, what a crash leaves, and where it is."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.unit.storage.data_files import FIRST, SECOND, HandMade, with_queue
+from tests.unit.storage.log_files import LogDirectory, acks, damaged, done, index, offset_of, record, segment
+from warren.broker.commands import DeclareQueue
+from warren.storage import inspect
+from warren.storage.format import HEADER_BYTES, SEGMENT_MAGIC, encode_header
+from warren.storage.inspect import DataFiles, Kind, Problem
+from warren.storage.verify import Checked, verify
+
+LATER = (2).to_bytes(4, "little")  # a version that is not known here
+WHOLE_INDEX = index(1, FIRST)
+BAD = offset_of(FIRST, 1, 2)
+
+
+class Told(NamedTuple):
+    """A problem, without the path of the data directory."""
+
+    kind: Kind
+    file: str
+    offset: int | None
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> HandMade:
+    return with_queue(tmp_path / "data")[0]
+
+
+@pytest.fixture
+def log(data: HandMade) -> LogDirectory:
+    return LogDirectory(data.path / "queues" / "1")
+
+
+def problems(data: HandMade) -> list[Problem]:
+    told: list[Problem] = []
+    verify(DataFiles(data.path), told.append)
+    return told
+
+
+def told(data: HandMade) -> list[Told]:
+    return [
+        Told(p.kind, Path(p.file).relative_to(data.path).name.lstrip("0"), p.offset) for p in problems(data)
+    ]
+
+
+def test_sound_directory_is_checked_without_a_word(data: HandMade) -> None:
+    sizes = [
+        path.stat().st_size
+        for path in data.path.rglob("*")
+        if path.suffix in {".seg", ".idx", ".acks", ".log"}
+    ]
+    found: list[Problem] = []
+    assert verify(DataFiles(data.path), found.append) == Checked(1, 2, 6, sum(sizes))
+    assert found == []
+
+
+def test_nothing_is_written(data: HandMade, log: LogDirectory) -> None:
+    for base, suffix in ((1, "idx"), (1, "acks"), (4, "acks")):
+        log.put(base, suffix, b"garbage" * 10)
+    log.put(4, "seg", SECOND + b"torn")
+    before = data.state()
+    assert len(problems(data)) == 4
+    assert data.state() == before
+
+
+# --- segments ---
+
+
+@pytest.mark.parametrize(
+    ("base", "suffix", "content", "expected"),
+    [
+        (1, "seg", damaged(FIRST, BAD + 40), [Told(Kind.DAMAGE, "1.seg", BAD)]),
+        (1, "seg", damaged(FIRST, len(FIRST) - 10), [Told(Kind.DAMAGE, "1.seg", offset_of(FIRST, 1, 3))]),
+        (1, "seg", damaged(FIRST, 20), [Told(Kind.DAMAGE, "1.seg", 0)]),
+        (1, "seg", FIRST[:8] + LATER + FIRST[12:], [Told(Kind.DAMAGE, "1.seg", 0)]),
+        (1, "seg", b"", [Told(Kind.DAMAGE, "1.seg", None), Told(Kind.DAMAGE, "1.seg", None)]),
+        (1, "seg", FIRST + b"more", [Told(Kind.DAMAGE, "1.seg", len(FIRST))]),
+        (4, "seg", SECOND + b"torn", [Told(Kind.HARMLESS, "4.seg", len(SECOND))]),
+        (4, "seg", SECOND + bytes(4096), [Told(Kind.HARMLESS, "4.seg", len(SECOND))]),
+        (4, "seg", b"", [Told(Kind.HARMLESS, "4.seg", None)]),
+        (4, "seg", SECOND[:20], [Told(Kind.HARMLESS, "4.seg", 0)]),
+        (4, "torn", b"torn", [Told(Kind.HARMLESS, "4.torn", None)]),
+        (4, "acks.torn", b"torn", [Told(Kind.HARMLESS, "4.acks.torn", None)]),
+        (1, "idx", WHOLE_INDEX[:-1], [Told(Kind.DAMAGE, "1.idx", 0)]),
+        (1, "idx", WHOLE_INDEX[:8] + LATER + WHOLE_INDEX[12:], [Told(Kind.DAMAGE, "1.idx", 0)]),
+        (1, "idx", index(1, FIRST[:BAD]), [Told(Kind.DAMAGE, "1.idx", None)]),
+        (1, "idx", index(1, FIRST + record(4, b"")), [Told(Kind.DAMAGE, "1.seg", None)]),
+        (1, "idx.new", b"part", [Told(Kind.HARMLESS, "1.idx.new", None)]),
+    ],
+    ids=[
+        "record",
+        "last record of a closed segment",
+        "header",
+        "unknown version",
+        "empty",
+        "bytes behind a closed segment",
+        "torn tail",
+        "zeros at the tail",
+        "empty tail",
+        "torn header",
+        "torn file",
+        "torn ack file",
+        "cut index",
+        "unknown index",
+        "short index",
+        "long index",
+        "unfinished index",
+    ],
+)
+def test_damage_is_told_with_file_and_offset(
+    data: HandMade, log: LogDirectory, base: int, suffix: str, content: bytes, expected: list[Told]
+) -> None:
+    log.put(base, suffix, content)
+    assert told(data) == expected
+
+
+def test_torn_tail_says_what_happens_to_it(data: HandMade, log: LogDirectory) -> None:
+    log.put(4, "seg", SECOND + b"torn")
+    (problem,) = problems(data)
+    assert problem.text == (
+        "torn tail, 4 bytes of a write that did not finish; the next start sets them aside"
+    )
+
+
+def test_tail_of_a_segment_that_is_not_the_newest_is_damage(data: HandMade, log: LogDirectory) -> None:
+    log.put(4, "seg", SECOND + b"torn")
+    log.put(9, "seg", segment(9, [b"nine"]))
+    assert told(data) == [Told(Kind.DAMAGE, "4.seg", len(SECOND))]
+
+
+def test_index_that_says_something_else_is_damage(data: HandMade, log: LogDirectory) -> None:
+    other = encode_header(SEGMENT_MAGIC, 1) + record(1, b"one") + record(4, b"two") + record(5, b"three")
+    assert len(other) == len(FIRST)
+    log.put(1, "idx", index(1, other))
+    assert told(data) == [Told(Kind.DAMAGE, "1.idx", None)]
+
+
+def test_segment_that_begins_before_the_end_of_the_one_before_is_damage(
+    data: HandMade, log: LogDirectory
+) -> None:
+    log.put(3, "seg", segment(3, [b"again"]))
+    assert told(data) == [Told(Kind.DAMAGE, "3.seg", None)]
+
+
+def test_file_that_cannot_be_read_is_told_and_the_rest_checked(data: HandMade, log: LogDirectory) -> None:
+    log.file(1, "acks").unlink()
+    log.file(1, "acks").mkdir()
+    log.put(4, "seg", damaged(SECOND, 20))
+    assert told(data) == [Told(Kind.UNREADABLE, "1.acks", None), Told(Kind.DAMAGE, "4.seg", 0)]
+
+
+# --- marks ---
+
+
+MARKS = acks(4, done(4), done(5), (6, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (damaged(MARKS, HEADER_BYTES + 20), Told(Kind.DAMAGE, "4.acks", HEADER_BYTES + 16)),
+        (MARKS + bytes(32) + MARKS[HEADER_BYTES:], Told(Kind.DAMAGE, "4.acks", len(MARKS))),
+        (damaged(MARKS, 20), Told(Kind.DAMAGE, "4.acks", 0)),
+        (MARKS[:8] + LATER + MARKS[12:], Told(Kind.DAMAGE, "4.acks", 0)),
+        (MARKS[:-1], Told(Kind.HARMLESS, "4.acks", HEADER_BYTES + 32)),
+        (MARKS + bytes(100), Told(Kind.HARMLESS, "4.acks", len(MARKS))),
+        (MARKS[:10], Told(Kind.HARMLESS, "4.acks", 0)),
+        (acks(4, done(5, 9)), Told(Kind.HARMLESS, "4.acks", None)),
+    ],
+    ids=[
+        "mark",
+        "zeros between",
+        "header",
+        "unknown version",
+        "torn mark",
+        "zeros at the tail",
+        "torn header",
+        "marks of what was never written",
+    ],
+)
+def test_bad_marks_are_told_with_their_offset(
+    data: HandMade, log: LogDirectory, content: bytes, expected: Told
+) -> None:
+    log.put(4, "acks", content)
+    assert told(data) == [expected]
+
+
+def test_marks_beyond_a_segment_that_is_not_the_newest_are_damage(data: HandMade, log: LogDirectory) -> None:
+    log.put(1, "acks", acks(1, (3, 5, 1)))
+    assert told(data) == [Told(Kind.DAMAGE, "1.acks", None)]
+
+
+def test_marks_of_what_was_done_with_before_it_was_written_are_harmless(
+    data: HandMade, log: LogDirectory
+) -> None:
+    log.put(1, "acks", acks(1, (3, 5, 1), done(3, 5)))
+    assert told(data) == [Told(Kind.HARMLESS, "1.acks", None)]
+
+
+@pytest.mark.parametrize("marks", [[], [done(7)], [(7, 3, 1)]], ids=["none", "done with", "delivered"])
+def test_marks_of_a_segment_that_was_never_written_are_harmless(
+    data: HandMade, log: LogDirectory, marks: list[tuple[int, int, int]]
+) -> None:
+    log.put(7, "acks", acks(7, *marks))
+    assert told(data) == [Told(Kind.HARMLESS, "7.acks", None)]
+
+
+def test_missing_segment_is_damage_if_there_is_its_index(data: HandMade, log: LogDirectory) -> None:
+    log.put(7, "idx", index(7, segment(7, [b"seven", b"eight"])))
+    assert told(data) == [Told(Kind.DAMAGE, "7.seg", None)]
+
+
+def test_files_that_were_not_written_before_the_end_are_harmless(data: HandMade, log: LogDirectory) -> None:
+    log.put(4, "seg", SECOND + b"torn")
+    log.put(9, "seg", b"")
+    log.put(10, "seg", b"")
+    assert told(data) == [
+        Told(Kind.HARMLESS, "4.seg", len(SECOND)),
+        Told(Kind.HARMLESS, "9.seg", None),
+        Told(Kind.HARMLESS, "10.seg", None),
+    ]
+
+
+# --- definitions, names, directories ---
+
+
+def test_damaged_line_of_the_definitions_is_told(data: HandMade) -> None:
+    data.declare("other")
+    file = data.path / "definitions.log"
+    at = file.read_bytes().index(b'"q"')
+    line = file.read_bytes().rindex(b"\n", 0, at) + 1
+    file.write_bytes(damaged(file.read_bytes(), at))
+    assert told(data) == [Told(Kind.DAMAGE, "definitions.log", line), Told(Kind.DAMAGE, "1", None)]
+
+
+def test_torn_tail_of_the_definitions_is_harmless(data: HandMade) -> None:
+    file = data.path / "definitions.log"
+    size = file.stat().st_size
+    with file.open("ab") as appended:
+        appended.write(b'bbb8b0f0 {"add_vh')
+    assert told(data) == [Told(Kind.HARMLESS, "definitions.log", size)]
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_definitions_that_are_gone_are_damage_if_there_are_queues(data: HandMade, empty: bool) -> None:
+    file = data.path / "definitions.log"
+    file.write_bytes(b"")
+    if not empty:
+        file.unlink()
+    assert told(data) == [Told(Kind.DAMAGE, "definitions.log", None), Told(Kind.DAMAGE, "1", None)]
+
+
+def test_directory_of_a_deleted_queue_is_harmless(data: HandMade) -> None:
+    data.directory(9, DeclareQueue(vhost="/", name="deleted"))
+    (problem,) = problems(data)
+    assert problem.kind is Kind.HARMLESS
+    assert problem.text == "left by a queue that was deleted: 'deleted' in vhost '/'"
+
+
+def foreign_in_queue(data: HandMade) -> str:
+    return "queues/1/notes.txt"
+
+
+def foreign_in_queues(data: HandMade) -> str:
+    return "queues/notes.txt"
+
+
+def foreign_with_a_number(data: HandMade) -> str:
+    return "queues/7"
+
+
+def foreign_in_root(data: HandMade) -> str:
+    return "definitions.log.bak"
+
+
+@pytest.mark.parametrize(
+    "place", [foreign_in_queue, foreign_in_queues, foreign_with_a_number, foreign_in_root]
+)
+def test_foreign_file_is_told(data: HandMade, place: Callable[[HandMade], str]) -> None:
+    path = data.path / place(data)
+    path.write_bytes(b"mine")
+    assert Told(Kind.DAMAGE, path.name, None) in told(data)
+
+
+@pytest.mark.parametrize("name", ["lock", "running", "definitions.new", "transient", "lost+found"])
+def test_files_that_a_broker_leaves_are_not_foreign(data: HandMade, name: str) -> None:
+    (data.path / name).touch()
+    assert told(data) == []
+
+
+@pytest.mark.parametrize("name", ["definitions.damaged", "definitions.torn"])
+def test_definitions_set_aside_are_harmless(data: HandMade, name: str) -> None:
+    (data.path / name).touch()
+    assert told(data) == [Told(Kind.HARMLESS, name, None)]
+
+
+def test_directory_that_says_it_is_of_another_queue_is_damage(data: HandMade, log: LogDirectory) -> None:
+    data.directory(1, DeclareQueue(vhost="/", name="other"))
+    assert told(data) == [Told(Kind.DAMAGE, "queue.json", None)]
+
+
+@pytest.mark.parametrize("text", [None, "", "{}"])
+def test_directory_that_does_not_say_of_which_queue_it_is_is_harmless(
+    data: HandMade, log: LogDirectory, text: str | None
+) -> None:
+    (log.path / "queue.json").unlink()
+    if text is not None:
+        (log.path / "queue.json").write_text(text)
+    assert told(data) == [Told(Kind.HARMLESS, "queue.json", None)]
+
+
+# --- beside a broker ---
+
+
+@pytest.fixture
+def locked(data: HandMade) -> Iterator[None]:
+    """As by a broker; this process has the lock."""
+    with (data.path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write(f"{os.getpid():<20}\n")
+        lock.flush()
+        yield
+
+
+@pytest.mark.usefixtures("locked")
+@pytest.mark.parametrize("later", [False, True], ids=["tail", "segment before the tail"])
+def test_segment_that_is_being_written_is_told_as_such(
+    data: HandMade, log: LogDirectory, later: bool
+) -> None:
+    log.put(4, "seg", SECOND + b"part")
+    if later:
+        log.put(9, "seg", segment(9, [b"nine"]))
+    (problem,) = problems(data)
+    assert (problem.kind, problem.text) == (Kind.HARMLESS, "4 bytes are being written")
+
+
+@pytest.mark.usefixtures("locked")
+def test_marks_may_be_ahead_of_the_records_of_a_broker(data: HandMade, log: LogDirectory) -> None:
+    log.put(4, "acks", acks(4, (5, 10, 1)))
+    log.put(15, "acks", acks(15, (15, 1, 1)))
+    assert told(data) == []
+
+
+@pytest.mark.usefixtures("locked")
+def test_segment_may_be_written_and_indexed_after_it_was_listed(
+    data: HandMade, log: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if its size had been looked at before it was written, and the rest of the directory after that."""
+    listed = inspect._size
+    is_early = {"00000000000000000001.seg": 0, "00000000000000000004.seg": 40}
+    monkeypatch.setattr(inspect, "_size", lambda entry: is_early.get(entry.name, listed(entry)))
+    assert told(data) == []
+
+
+@pytest.mark.usefixtures("locked")
+def test_damage_is_told_beside_a_broker_too(data: HandMade, log: LogDirectory) -> None:
+    log.put(1, "seg", FIRST + b"more")
+    assert told(data) == [Told(Kind.DAMAGE, "1.seg", len(FIRST))]
