@@ -98,12 +98,20 @@ class Scenario:
             if isinstance(method, m.BasicAck):
                 self.confirmed |= set(self.published[self.confirmed_count : method.delivery_tag])
                 self.confirmed_count = method.delivery_tag
+                self.check_confirmed_is_safe()
             elif isinstance(method, m.ConnectionBlocked | m.ConnectionUnblocked):
                 self.blocked = isinstance(method, m.ConnectionBlocked)
                 self.was_blocked |= self.blocked
             else:
                 self.answers.append(method)
         self.was_failing |= self.machine.store.is_failing
+
+    def check_confirmed_is_safe(self) -> None:
+        for name, state in self.states.items():
+            if state is State.THERE:
+                must = {body for body in self.sent[name] if body in self.confirmed - self.done}
+                safe = {message.body for message in self.machine.safe_messages(name)}
+                assert must <= safe, f"confirmed, but not safe in {name}"
 
     def ask(self, method: m.Method) -> m.Method:
         """Send, and go on until it is answered."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
 from warren.storage.definitions import Definitions
-from warren.storage.definitions_recovery import Problem, recover_definitions
+from warren.storage.definitions_recovery import Problem, Recovered, recover_definitions
 from warren.storage.disk import RENAME, SYNC, SYNC_DIRECTORY, WRITE, Operation
 from warren.storage.files import FILE_MODE
 
@@ -36,12 +37,16 @@ class DefinitionsFile:
         self.definitions = recovered.definitions
         self.deleted = recovered.deleted
         self.size = recovered.intact_bytes
+        with contextlib.suppress(OSError):  # a full disk, which is also what may have torn the file
+            self._keep(data, recovered)
+        return recovered.problems
+
+    def _keep(self, data: bytes, recovered: Recovered) -> None:
         if any(not problem.torn_tail for problem in recovered.problems):
             self.path.with_suffix(".damaged").write_bytes(data)
         elif recovered.problems:
             with self.path.with_suffix(".torn").open("ab") as torn:
                 torn.write(data[recovered.intact_bytes :])
-        return recovered.problems
 
     def save(self) -> None:
         """At start: write what was found elsewhere, and only then cut a torn tail off, which may be all that

@@ -49,13 +49,22 @@ class Problems:
     def unreadable(self, segment: Segment, error: OSError) -> None:
         self.warn("cannot read segment", file=segment.path + ".seg", error=str(error))
 
-    def set_aside(self, path: str, offset: int, data: bytes, what: str) -> None:
+    def set_aside(self, path: str, offset: int, data: bytes, what: str) -> bool:
+        """Whether these bytes of a segment are kept now; if not, they must stay where they are."""
         if (path, offset) in self.told:
-            return
+            return True
         self.told.add((path, offset))
         kept = Path(path + ".torn")
         self.warn(what, file=path + ".seg", offset=offset, bytes=len(data), kept_in=str(kept))
-        keep(kept, data)
+        return self.keep(kept, data)
+
+    def keep(self, file: Path, data: bytes) -> bool:
+        try:
+            keep(file, data)
+        except OSError as error:  # a full disk, which is also what tears files
+            self.warn("cannot set aside", file=str(file), error=str(error))
+            return False
+        return True
 
 
 def keep(file: Path, data: bytes) -> None:
@@ -150,7 +159,9 @@ def _segment(path: str, base: int, size: int, problems: Problems) -> Segment | N
         return _indexed(path, base, *entries)
     segment = _scanned(path, base, problems)
     if segment is not None:
-        segment.closed = Path(path + ".idx").exists()  # which is written when nothing follows, right or wrong
+        segment.closed |= Path(
+            path + ".idx"
+        ).exists()  # which is written when nothing follows, right or wrong
     return segment
 
 
@@ -206,11 +217,14 @@ def _scanned(path: str, base: int, problems: Problems) -> Segment | None:
     segment = Segment(path, base)
     fill(segment, found)
     if found.count == 0:
-        problems.set_aside(path, 0, data, "no record in segment")
+        if not problems.set_aside(path, 0, data, "no record in segment"):
+            return None
         Path(path + ".seg").unlink()
     elif found.end < len(data):
-        problems.set_aside(path, found.end, data[found.end :], "torn tail")
-        os.truncate(path + ".seg", found.end)
+        if problems.set_aside(path, found.end, data[found.end :], "torn tail"):
+            os.truncate(path + ".seg", found.end)
+        else:
+            segment.closed = True
     return segment
 
 
@@ -236,8 +250,8 @@ def _read_marks(path: str, base: int, problems: Problems) -> tuple[list[tuple[in
         check_header(ACKS_MAGIC, data, base)
     except (ValueError, UnknownVersion) as error:
         problems.warn("ack file is not sound", file=str(file), error=str(error))
-        keep(Path(path + ".acks.torn"), data)
-        file.unlink()
+        if problems.keep(Path(path + ".acks.torn"), data):
+            file.unlink()
         return [], 0
     found, bad = marks(data, base)
     if bad:

@@ -106,6 +106,31 @@ def test_a_deleted_queue_stays_deleted_although_the_definitions_are_torn(machine
     assert set(machine.queues) == {"two"}
 
 
+def test_what_cannot_be_set_aside_hides_nothing(machine: Machine) -> None:
+    """As on a full disk, which is also what tears a segment, its acks and the definitions."""
+    client, consumer = declare(machine, "one"), machine.connect()
+    publish(client, "one", "one")
+    machine.run()
+    consumer.send(m.BasicGet(queue="one"))
+    machine.kill(Random(0))
+    directory = machine.data / "queues" / "1"
+    segment = directory / "00000000000000000001.seg"
+    for file in (segment, machine.data / "definitions.log"):
+        with file.open("ab") as torn:
+            torn.write(b"torn")
+        file.with_suffix(".torn").mkdir()  # so that it cannot be written
+    segment.with_suffix(".acks").write_bytes(b"torn")
+    segment.with_suffix(".acks.torn").mkdir()
+    machine.start()
+    client = machine.connect(confirming=True)
+    publish(client, "one")
+    machine.run()
+    machine.kill(Random(0))
+    assert segment.read_bytes().endswith(b"torn")
+    machine.start()
+    assert len(redelivered(machine, "one")) == 3
+
+
 def test_the_version_survives_a_power_cut(machine: Machine) -> None:
     assert machine.platter.least()["VERSION"] == b"1\n"
 
