@@ -6,6 +6,7 @@ so that a test can put a disk that fails in between.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections import OrderedDict
 from pathlib import Path
@@ -38,14 +39,23 @@ class OpenFiles:
         if file is not None:
             self.files.move_to_end(path)
             return file
-        self._make_room()
-        file = os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
+        if len(self.files) >= self.limit:
+            self._close_some()
+        file = self._open(path, flags | os.O_CLOEXEC)
         self.files[path] = file
         return file
 
-    def _make_room(self) -> None:
-        if len(self.files) < self.limit:
-            return
+    def _open(self, path: str, flags: int) -> int:
+        """The process may have fewer files to open than the limit says, as when clients have taken them."""
+        try:
+            return os.open(path, flags, FILE_MODE)
+        except OSError as error:
+            if error.errno not in {errno.EMFILE, errno.ENFILE}:
+                raise
+        self._close_some()
+        return os.open(path, flags, FILE_MODE)
+
+    def _close_some(self) -> None:
         for path in [path for path in self.files if path not in self.pinned][: len(self.files) // 8 + 1]:
             self.close(path)
 
