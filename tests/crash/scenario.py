@@ -55,6 +55,7 @@ class Scenario:
             lambda: self.publish(["orders", "invoices", "letters"]),
             self.publish_to_all,
             lambda: self.consume("orders", count=5),
+            lambda: self.commit(["orders", "invoices"]),
             lambda: self.get("invoices", ack=True),
             lambda: self.get("invoices", ack=False),
             lambda: self.delete("letters"),
@@ -145,6 +146,20 @@ class Scenario:
         there = [name for name, state in self.states.items() if state is State.THERE]
         self.client.connection.feed(self.message("amq.fanout", "", there))
         self.go_on()
+
+    def commit(self, names: Iterable[str]) -> None:
+        """In a transaction; what commit-ok promises is the same as what a confirm does."""
+        client = self.machine.connect()
+        client.call(m.TxSelect(), m.TxSelectOk)
+        before = len(self.published)
+        client.connection.feed(b"".join([self.message("", name, [name]) for name in names]))
+        client.send(m.TxCommit())
+        bodies, self.published[before:] = self.published[before:], []
+        self.go_on()
+        (answer,) = client.methods()
+        assert isinstance(answer, m.TxCommitOk)
+        self.confirmed |= set(bodies)
+        self.check_confirmed_is_safe()
 
     def message(self, exchange: str, key: str, names: Iterable[str], *, persistent: bool = True) -> bytes:
         self.numbers += 1
