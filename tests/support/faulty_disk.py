@@ -370,7 +370,10 @@ class FaultyFiles(OpenFiles):
         super().write_whole(path, text)
 
     def sync(self, path: str) -> None:
-        self.faults.check("sync", Path(path).name)
+        error = self.faults.strikes("sync", Path(path).name)
+        if error is not None:
+            self.platter.failed_sync(Path(path))
+            raise error
         self.platter.sync(Path(path))
 
     def sync_all(self, path: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from warren.storage.definitions import Definitions
 from warren.storage.definitions_recovery import Problem, Recovered, recover_definitions
 from warren.storage.disk import RENAME, SYNC, SYNC_DIRECTORY, WRITE, Operation
-from warren.storage.files import FILE_MODE
+from warren.storage.files import FILE_MODE, OpenFiles
 
 
 class DefinitionsFile:
@@ -48,17 +48,20 @@ class DefinitionsFile:
             with self.path.with_suffix(".torn").open("ab") as torn:
                 torn.write(data[recovered.intact_bytes :])
 
-    def save(self) -> None:
-        """At start: write what was found elsewhere, and only then cut a torn tail off, which may be all that
-        tells that there is something to be found.
+    def save(self, files: OpenFiles) -> None:
+        """At start: write all of it again, since some of it may be readable only because a failed sync has
+        left it in memory, and what was found elsewhere; and only then cut a torn tail off, which may be all
+        that tells that there is something to be found.
         """
-        data = b"".join(self.definitions.pending)
-        written = 0
-        while written < len(data):
-            written += os.pwrite(self.file, data[written:], self.size + written)
-        if self.sync:
-            os.fsync(self.file)
-        os.ftruncate(self.file, self.size + len(data))
+        path = str(self.path)
+        data = self.path.read_bytes()[: self.size] + b"".join(self.definitions.pending)
+        try:
+            files.write(path, data, 0)
+            if self.sync:
+                files.sync(path)
+        finally:
+            files.close(path)
+        os.ftruncate(self.file, len(data))
         self.size += len(self.definitions.take_pending())
 
     # --- what the group commit asks ---

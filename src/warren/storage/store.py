@@ -172,7 +172,7 @@ class DiskStore(Store):
 
     def _save_definitions(self) -> None:
         try:
-            self.file.save()
+            self.file.save(self.files)
         except OSError as error:  # a full disk; they are written when it has room again
             self.log.warning("cannot write definitions", file=str(self.file.path), error=str(error))
 

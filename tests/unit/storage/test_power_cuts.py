@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from random import Random
 
 from tests.support.faulty_disk import Tree
 from tests.support.machine import Machine
-from tests.unit.storage.test_rounds import declare, publish
+from tests.unit.storage.test_rounds import confirmed, declare, publish
 from warren.amqp import methods as m
 from warren.storage.directory import DataDirectory
 
@@ -104,6 +105,24 @@ def test_a_deleted_queue_stays_deleted_although_the_definitions_are_torn(machine
         torn.write(b'00000000 {"declare_queue": {"vhost": "/", "na')
     machine.start()
     assert set(machine.queues) == {"two"}
+
+
+def test_definitions_that_a_failed_sync_has_left_in_memory_become_safe_at_the_next_start(
+    machine: Machine,
+) -> None:
+    declare(machine, "one")
+    machine.faults.fail(at=len(machine.faults.done) + 1, error=errno.EIO)
+    machine.connect().send(m.QueueDeclare(queue="two", durable=True, arguments={}))
+    machine.run()
+    assert machine.faults.done[-1] == "sync definitions.log"
+    machine.kill(Random(0))
+    machine.start()
+    client = machine.connect(confirming=True)
+    publish(client, "two")
+    machine.run()
+    assert confirmed(client) == 1
+    cut_power_and_lose_all(machine)
+    assert machine.queues["two"].message_count == 1
 
 
 def test_what_cannot_be_set_aside_hides_nothing(machine: Machine) -> None:
