@@ -129,15 +129,13 @@ def test_whatever_fails_nothing_is_lost_and_all_goes_on_by_itself(error: int, ti
 
 
 def run_and_crash_at_failure(scenario: Scenario) -> None:
-    """See what would be left if it ended just after the failure; but it does not."""
+    """See what would be left if it ended just after the first failure; but it does not."""
     faults = scenario.machine.faults
-    seen = 0
 
     def look_after_failure() -> None:
-        nonlocal seen
-        if faults.failed > seen:
-            seen = faults.failed
-            check_power_cut(scenario, seen)
+        if faults.failed:
+            faults.before = None
+            check_power_cut(scenario, 1)
             check_kill(scenario)
 
     faults.before = look_after_failure
