@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 
@@ -37,8 +36,10 @@ class DefinitionsFile:
         self.definitions = recovered.definitions
         self.deleted = recovered.deleted
         self.size = recovered.intact_bytes
-        with contextlib.suppress(OSError):  # a full disk, which is also what may have torn the file
+        try:
             self._keep(data, recovered)
+        except OSError as error:  # a full disk, which is also what may have torn the file
+            recovered.problems.append(Problem(0, self.size, f"cannot keep a copy of it: {error}", b"", True))
         return recovered.problems
 
     def _keep(self, data: bytes, recovered: Recovered) -> None:

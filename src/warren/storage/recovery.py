@@ -159,9 +159,8 @@ def _segment(path: str, base: int, size: int, problems: Problems) -> Segment | N
         return _indexed(path, base, *entries)
     segment = _scanned(path, base, problems)
     if segment is not None:
-        segment.closed |= Path(
-            path + ".idx"
-        ).exists()  # which is written when nothing follows, right or wrong
+        # an index is written when nothing follows, right or wrong
+        segment.closed |= Path(path + ".idx").exists()
     return segment
 
 
