@@ -345,6 +345,7 @@ class GroupCommit:
         if segment.dropped and segment.flying is None:
             self.housekeeping.remove_now(segment)
             return
+        segment.created = True  # some of the ack file may be there
         self.mark(segment)
         if not self.marks_wait:
             self.marks_wait = True

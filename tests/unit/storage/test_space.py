@@ -75,6 +75,23 @@ def test_marks_of_a_deleted_segment_are_not_written_any_more(machine: Machine) -
     ]
 
 
+def test_a_part_of_an_ack_file_goes_with_its_segment(machine: Machine) -> None:
+    """Though none of its records was ever written."""
+    client, consumer = declare(machine, "one"), machine.connect()
+    consumer.consume("one", no_ack=True)
+    publish(client, "one", body=bytes(2_000))  # keeps the disk busy
+    machine.faults.fail(at=len(machine.faults.done), error=errno.ENOSPC)
+    publish(client, "one", body=bytes(2_000))
+    assert machine.store.commit.marks_wait
+    publish(client, "one", body=bytes(2_000))
+    machine.recover_from_faults()
+    assert segments_on_disk(machine, "one") == [
+        "00000000000000000003.acks",
+        "00000000000000000003.seg",
+        "queue.json",
+    ]
+
+
 def test_what_is_acked_before_its_segment_is_made_does_not_come_back(make_machine: MakeMachine) -> None:
     """A round of several parts: the segment that is deleted waits for its turn."""
     machine = make_machine(open_files_max=2)
