@@ -267,7 +267,8 @@ class GroupCommit:
             self._unpin(flight)
             self.send_part()
         else:
-            self._works()
+            if not self.marks_wait:
+                self._works()
             self._unpin(flight)
             for segment in flight.segments:
                 self._landed(segment)

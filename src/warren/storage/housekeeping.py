@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from warren.storage.recovery import remove_files, write_index
+from warren.storage.recovery import remove_files, remove_tree, write_index
 from warren.storage.segment import Segment
 
 
@@ -33,7 +32,7 @@ class Housekeeping:
             self._try("cannot delete segment", segment.path, lambda: remove_files(segment.path))
 
     def remove_directory(self, path: str) -> None:
-        self._do("cannot delete directory", path, lambda: shutil.rmtree(path, ignore_errors=True))
+        self._do("cannot delete directory", path, lambda: remove_tree(path))
 
     def _do(self, trouble: str, path: str, work: Callable[[], None]) -> None:
         self.thread.submit(self._try, trouble, path, work)

@@ -7,6 +7,7 @@ in a `.torn` file, what cannot be understood stays where it is, and each of it i
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -307,6 +308,12 @@ def remove_files(path: str) -> None:
     """Of a segment in which nothing is alive. The marks go last: alone they do no harm."""
     for suffix in (".idx", ".seg", ".acks"):
         Path(path + suffix).unlink(missing_ok=True)
+
+
+def remove_tree(path: str) -> None:
+    """A directory with all that is in it, if it is there."""
+    if Path(path).exists():
+        shutil.rmtree(path)
 
 
 def _remove_dead(recovered: Recovered) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
@@ -192,7 +191,7 @@ class DiskStore(Store):
                 adopted |= self._adopt(path)
             else:
                 self.log.info("removing what a deleted queue left", directory=str(path))
-                shutil.rmtree(path, ignore_errors=True)
+                self.housekeeping.remove_directory(str(path))
         return adopted
 
     def _adopt(self, path: Path) -> dict[int, tuple[str, str]]:
