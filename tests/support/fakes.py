@@ -43,6 +43,9 @@ class FakeWorld:
     def now(self) -> float:
         return self.time
 
+    def time_ms(self) -> int:
+        return int(self.time * 1000)
+
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.soon.append(callback)
 

@@ -110,7 +110,6 @@ class Machine:
             self.settings,
             self.world,
             self.disk,
-            lambda: int(self.world.now() * 1000),
             self.notes,
             on_trouble=lambda: self.node.raise_alarm("disk"),
             on_round=lambda: self.node.end_turn(),  # noqa: PLW0108 - there is no node yet

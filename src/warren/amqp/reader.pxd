@@ -70,6 +70,7 @@ cdef class FrameReader:
     cpdef int on_method(self, uint16_t number, bytes payload) except -1
     cpdef int on_error(self, uint16_t number, error) except -1
     cpdef int on_greeting(self, bytes greeting) except -1
+    cpdef int on_batch_begin(self) except -1
     cpdef int on_batch_end(self) except -1
     cpdef int on_deferred(self) except -1
     cdef int end_batch(self) except -1

@@ -313,6 +313,10 @@ cdef class FrameReader:
         """A frame of channel `number` could not be dealt with."""
         raise NotImplementedError
 
+    cpdef int on_batch_begin(self) except -1:
+        """What one read brought is about to be dealt with."""
+        raise NotImplementedError
+
     cpdef int on_batch_end(self) except -1:
         """All that one read brought has been dealt with."""
         raise NotImplementedError
@@ -367,6 +371,7 @@ cdef class FrameReader:
             self.rest = None
         self.at = 0
         self.busy = True
+        self.on_batch_begin()
         try:
             if not self.greeted and size >= GREETING_SIZE and not self.closing:
                 self.greeted = True

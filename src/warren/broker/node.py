@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from warren.amqp.errors import AmqpError, CommandInvalid
 from warren.amqp.writer import Output
 from warren.broker.access import User
+from warren.broker.clock import Clock
 from warren.broker.commands import Command, DeclareExchange, DeclareQueue, apply
 from warren.broker.events import AlarmCleared, AlarmRaised, Events, VhostCreated
 from warren.broker.exchange.exchange import Exchange, Router
@@ -30,6 +31,7 @@ class World(Timers, Protocol):
     errors that are nobody's fault but ours.
     """
 
+    def time_ms(self) -> int: ...
     def random_bytes(self, count: int) -> bytes: ...
     def in_thread(self, work: Callable[[], T], done: Callable[[T], None]) -> None: ...
     def report(self, error: Exception) -> None: ...
@@ -64,6 +66,7 @@ class Node:
         self.cluster_name = cluster_name
         self.store = store or Store()
         self.memory = Memory(limits.memory_budget_bytes)
+        self.clock = Clock(world.time_ms)
         self.events = Events(world.report)
         self.vhosts: dict[str, Vhost] = {}
         self.users: dict[str, User] = {}

@@ -63,6 +63,7 @@ cdef inline bint differ_in_body_only(Message one, Message other) noexcept:
         and one.routing_key is other.routing_key
         and one.properties is other.properties
         and one.persistent == other.persistent
+        and one.died == other.died
     )
 
 

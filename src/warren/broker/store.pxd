@@ -8,8 +8,9 @@ cdef class MessageLog:
     cdef public Py_ssize_t unread
     cdef public Py_ssize_t unread_bytes
 
-    cpdef append(self, Message message, uint64_t position, bint taken)
+    cpdef uint64_t append(self, Message message, uint64_t position, bint taken) except? 0
     cpdef uint64_t peek(self) except? 0
+    cpdef Message take_out(self, uint64_t position, uint64_t location)
     cpdef read_on(self, object queue, EntryList ready, Py_ssize_t most, uint64_t before)
     cpdef delivered(self, uint64_t position, uint32_t deliveries)
     cpdef acked(self, uint64_t position)

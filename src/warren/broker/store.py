@@ -6,7 +6,7 @@ whoever answers for it, a confirm or a declare-ok, waits until that round is ove
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from warren.broker.entry_list import EntryList
@@ -19,17 +19,36 @@ if TYPE_CHECKING:
 NOTHING_TO_READ = 2**64 - 1
 
 
+class LogBrowser:
+    """Reads what waits in a log, in order; what is taken by others meanwhile is not seen any more."""
+
+    def next_position(self, above: int) -> int:
+        """Of the first unread message above this position, or NOTHING_TO_READ."""
+        raise NotImplementedError
+
+    def read(self) -> Message:
+        """The message whose position was just given."""
+        raise NotImplementedError
+
+    @property
+    def location(self) -> int:
+        """Where the message lies that was just read."""
+        raise NotImplementedError
+
+
 class MessageLog:
     """The messages of one queue on disk, in order of position. Those `unread` wait there alone; the others
-    the queue holds, or has given to a consumer.
+    the queue holds, or has given to a consumer. `unread_bytes` are those of their bodies.
     """
 
     def __init__(self) -> None:
         self.unread = 0
         self.unread_bytes = 0
 
-    def append(self, message: Message, position: int, taken: bool) -> None:
-        """Add a message. If not `taken`, the queue will read it when its time comes."""
+    def append(self, message: Message, position: int, taken: bool) -> int:
+        """Add a message. If not `taken`, the queue will read it when its time comes. Where it lies: `take_out`
+        asks for that.
+        """
         raise NotImplementedError
 
     def peek(self) -> int:
@@ -38,6 +57,20 @@ class MessageLog:
 
     def read_on(self, queue: Queue, ready: EntryList, most: int, before: int) -> None:
         """Append to `ready` entries of the next unread messages whose positions are below `before`."""
+        raise NotImplementedError
+
+    def take_out(self, position: int, location: int) -> Message | None:
+        """An unread message leaves from the middle, and counts as read from now on. None if it is lost."""
+        raise NotImplementedError
+
+    def browse(self) -> LogBrowser:
+        """A pointer of its own to the unread messages, which takes nothing."""
+        raise NotImplementedError
+
+    def due(self) -> Iterable[tuple[int, int, int]]:
+        """When, position and location of unread messages that are due at a time of their own: they are
+        scheduled, or they expire. For a log that was just opened.
+        """
         raise NotImplementedError
 
     def delivered(self, position: int, deliveries: int) -> None:
@@ -82,8 +115,10 @@ class Store:
         """Whether a definition has changed, whoever changed it, and that is not safe yet."""
         return False
 
-    def open_log(self, vhost: str, queue: str) -> tuple[MessageLog, int] | None:
-        """The log of a durable queue, with what it has from the time before, and the last position there."""
+    def open_log(self, vhost: str, queue: str, part: str = "") -> tuple[MessageLog, int] | None:
+        """The log of a durable queue, with what it has from the time before, and the last position there. A
+        queue may have further ones, each known by the name of its `part`, that go with it.
+        """
         return None
 
     def open_overflow(self) -> MessageLog | None:

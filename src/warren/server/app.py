@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import time
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from types import TracebackType
@@ -142,7 +141,6 @@ class Broker:
             settings,
             self.world,
             self.disk,
-            lambda: int(time.time() * 1000),
             self.log,
             on_trouble=lambda: self.node.raise_alarm("disk"),
             on_round=self._round_is_over,

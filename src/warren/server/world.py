@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
@@ -22,6 +23,9 @@ class LoopWorld:
 
     def now(self) -> float:
         return self.loop.time()
+
+    def time_ms(self) -> int:
+        return time.time_ns() // 1_000_000
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.loop.call_soon(callback)

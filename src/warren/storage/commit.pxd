@@ -4,7 +4,6 @@ from warren.storage.segment cimport Segment
 
 
 cdef class GroupCommit:
-    cdef public uint64_t time_ms
     cdef public Py_ssize_t unsafe_bytes
     cdef public uint64_t written_bytes
     cdef public uint64_t gathering
@@ -18,7 +17,6 @@ cdef class GroupCommit:
     cdef public object flight
     cdef object timers
     cdef object disk
-    cdef object clock
     cdef object housekeeping
     cdef object definitions
     cdef object watcher

@@ -90,7 +90,6 @@ class GroupCommit:
         timers: Timers,
         disk: Disk,
         files: OpenFiles,
-        clock: Callable[[], int],
         housekeeping: Housekeeping,
         definitions: Lines,
         watcher: Watcher,
@@ -100,12 +99,10 @@ class GroupCommit:
         self.timers = timers
         self.disk = disk
         self.files = files
-        self.clock = clock
         self.housekeeping = housekeeping
         self.definitions = definitions
         self.watcher = watcher
         self.sync = sync
-        self.time_ms = 0
         self.unsafe_bytes = 0
         self.written_bytes = 0
         self.gathering = 1
@@ -127,7 +124,6 @@ class GroupCommit:
 
     def gather(self, segment: Segment) -> None:
         """A segment is about to get a record in this round."""
-        self.time_ms = self.clock()
         segment.dirty = True
         if segment.gathered is None:
             segment.gathered = self._buffer()

@@ -9,6 +9,8 @@ cdef enum:
     INDEX_ENTRY_BYTES = 8
     MARK_BYTES = 16
     FLAG_PERSISTENT = 1
+    FLAG_DIED = 2
+    FLAG_SCHEDULED = 4
     POSITIONS_MAX = 1 << 22  # of one segment: a long way between two of its messages means a new one
 
 

@@ -17,9 +17,9 @@ All numbers are little-endian, all records begin at a multiple of 8, and all che
     record     0   crc:uint32                over all that follows, without the padding
                4   length:uint32             from crc to the end of the body, without the padding
                8   position:uint64           each record's is above that of the one before
-              16   time_ms:uint64            when it came, since 1970
+              16   time_ms:uint64            when it came, since 1970; if scheduled, when it is due
               24   properties_length:uint32
-              28   flags:uint32              1 = persistent
+              28   flags:uint32              1 = persistent, 2 = was dead-lettered, 4 = scheduled
               32   exchange:shortstr         a length octet, and so many bytes
                    routing_key:shortstr
                    properties                as in the content header frame: flags, and the values
@@ -127,7 +127,11 @@ cdef void put_record(uint8_t* p, Py_ssize_t size, uint64_t position, uint64_t ti
     head.position = position
     head.time_ms = time_ms
     head.properties_length = <uint32_t>PyBytes_GET_SIZE(message.properties)
-    head.flags = FLAG_PERSISTENT if message.persistent else 0
+    head.flags = (
+        (FLAG_PERSISTENT if message.persistent else 0)
+        | (FLAG_DIED if message.died else 0)
+        | (FLAG_SCHEDULED if message.scheduled else 0)
+    )
     head.crc = crc32c(p + 4, head.length - 4)
 
 
@@ -187,7 +191,10 @@ cdef Message take_message(const uint8_t* p, Message like):
     properties = same_or_new(like.properties if like is not None else None, at, head.properties_length)
     at += head.properties_length
     body = PyBytes_FromStringAndSize(<char*>at, p + head.length - at)
-    return Message(exchange, routing_key, properties, body, head.flags & FLAG_PERSISTENT != 0)
+    return Message(
+        exchange, routing_key, properties, body, head.flags & FLAG_PERSISTENT != 0, head.time_ms,
+        head.flags & FLAG_DIED != 0, head.flags & FLAG_SCHEDULED != 0,
+    )
 
 
 class Record:

@@ -26,7 +26,7 @@ cdef class QueueLog(MessageLog):
     cdef Segment recent
 
     @cython.locals(tail=Segment, size=Py_ssize_t)
-    cpdef append(self, Message message, uint64_t position, bint taken)
+    cpdef uint64_t append(self, Message message, uint64_t position, bint taken) except? 0
     @cython.locals(position=uint64_t)
     cpdef uint64_t peek(self) except? 0
     @cython.locals(position=uint64_t, message=Message, segment=Segment)

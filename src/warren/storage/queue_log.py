@@ -68,13 +68,13 @@ class QueueLog(MessageLog):
 
     # --- on the path of every message ---
 
-    def append(self, message: Message, position: int, taken: bool) -> None:
+    def append(self, message: Message, position: int, taken: bool) -> int:
         tail = self.tail
         if tail is None or tail.is_full(self.segment_bytes, position):
             tail = self.roll(position)
         if not tail.dirty:
             self.commit.gather(tail)
-        size = tail.append(message, position, self.commit.time_ms)
+        size = tail.append(message, position)
         self.commit.unsafe_bytes += size
         if taken:
             self.cursor.skip_to_end(tail)
@@ -82,6 +82,7 @@ class QueueLog(MessageLog):
             tail.unread += 1
             self.unread += 1
             self.unread_bytes += size
+        return tail.end - size
 
     def peek(self) -> int:
         while self.unread:

@@ -45,12 +45,12 @@ cdef class Segment:
         """Whether the next one, with this position, goes to another segment."""
         return self.end >= segment_bytes or position - self.base >= POSITIONS_MAX
 
-    cdef Py_ssize_t append(self, Message message, uint64_t position, uint64_t time_ms) except -1:
+    cdef Py_ssize_t append(self, Message message, uint64_t position) except -1:
         """How many bytes it takes; `gathered` must be there."""
         cdef Py_ssize_t size = record_bytes(message)
         if self.end == 0:
             self.begin()
-        put_record(self.gathered.room(size), size, position, time_ms, message)
+        put_record(self.gathered.room(size), size, position, message.time_ms, message)
         self.end += size
         self.last = position
         self.count += 1

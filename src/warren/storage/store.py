@@ -59,7 +59,6 @@ class DiskStore(Store):
         settings: StorageSettings,
         timers: Timers,
         disk: DiskLike,
-        clock: Callable[[], int],
         log: Log,
         *,
         on_trouble: Callable[[], None],
@@ -81,7 +80,7 @@ class DiskStore(Store):
         self.file = DefinitionsFile(self.directory.definitions, sync=settings.sync)
         self.housekeeping = housekeeping or Housekeeping(log.warning)
         self.commit = GroupCommit(
-            timers, disk, self.files, clock, self.housekeeping, self.file, self, sync=settings.sync
+            timers, disk, self.files, self.housekeeping, self.file, self, sync=settings.sync
         )
         self.recovered: dict[tuple[str, str], Recovered] = {}
         self.overflows = count(1)

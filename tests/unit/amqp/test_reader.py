@@ -65,6 +65,9 @@ class NotedReader(FrameReader):
         self.notes.append(("error", number, type(error)))
         return 0
 
+    def on_batch_begin(self) -> int:
+        return 0
+
     def on_batch_end(self) -> int:
         self.batches += 1
         return 0

@@ -1,8 +1,9 @@
 cimport cython
-from libc.stdint cimport uint16_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
 
 from warren.amqp.reader cimport ContentReader
 from warren.amqp.writer cimport Output
+from warren.broker.clock cimport Clock
 from warren.broker.consumer cimport Consumer
 from warren.broker.deliveries cimport Deliveries
 from warren.broker.entry cimport Entry
@@ -31,6 +32,9 @@ cdef class Channel(ContentReader):
     cdef bint by_properties
     cdef bytes message_properties
     cdef bint persistent
+    cdef Clock clock
+    cdef int64_t expiration_ms
+    cdef uint8_t priority
     cdef bint special
     cdef list extra_keys
     # publisher confirms

@@ -14,6 +14,7 @@ from warren.amqp.errors import NotImplementedByBroker, PreconditionFailed, SoftE
 from warren.amqp.methods import BasicAck, BasicCancel, BasicReturn, ChannelClose, Method
 from warren.amqp.properties import PERSISTENT, decode_properties
 from warren.amqp.reader import EMPTY_PROPERTIES, ContentReader
+from warren.amqp.traits import expiration_of, priority_of
 from warren.broker.consumer import Consumer
 from warren.broker.deliveries import Deliveries
 from warren.broker.entry import Entry
@@ -51,6 +52,9 @@ class Channel(ContentReader):
         self.by_properties = False
         self.message_properties = EMPTY_PROPERTIES
         self.persistent = False
+        self.clock = connection.node.clock
+        self.expiration_ms = -1
+        self.priority = 0
         self.special = False
         self.extra_keys: list[str] = []
         self.confirming = False
@@ -77,6 +81,9 @@ class Channel(ContentReader):
         message.properties = self.message_properties
         message.body = body
         message.persistent = self.persistent
+        message.time_ms = self.clock.time_ms
+        message.expiration_ms = self.expiration_ms
+        message.priority = self.priority
         self.enqueue(message, self.queues, self.mandatory)
         return 0
 
@@ -99,6 +106,8 @@ class Channel(ContentReader):
             self.connection.check_user_id(self.user_id)
         if self.expiration is not None:
             check_expiration(self.expiration)
+        self.expiration_ms = expiration_of(self.properties)
+        self.priority = priority_of(self.properties)
         self.message_properties = self.properties
         self.persistent = self.delivery_mode == PERSISTENT
         self.extra_keys = []
@@ -120,7 +129,9 @@ class Channel(ContentReader):
             exchange = self.vhost.exchanges_by_wire_name[self.exchange]
             key = self.routing_key[1:].decode("utf-8", "surrogateescape")
             queues = self.vhost.walk(exchange, [key, *self.extra_keys], decode_properties(properties))
-        message = Message(self.exchange, self.routing_key, properties, body, self.persistent)
+        message = Message(
+            self.exchange, self.routing_key, properties, body, self.persistent, self.clock.time_ms
+        )
         if self.transaction is not None:
             self.transaction.publish(message, queues, mandatory=self.mandatory)
         else:

@@ -211,6 +211,10 @@ class Connection(FrameReader):
         known = error.method_id if isinstance(error, AmqpError) else None
         return BasicPublish.id if known is None else known
 
+    def on_batch_begin(self) -> int:
+        self.node.clock.refresh()
+        return 0
+
     def on_batch_end(self) -> int:
         channels = self.channels_that_published[:]
         self.channels_that_published.clear()

@@ -1,0 +1,13 @@
+cimport cython
+from libc.stdint cimport uint64_t
+
+cdef uint64_t STEP_BACK_MS_MAX
+
+
+@cython.final
+cdef class Clock:
+    cdef object read
+    cdef readonly uint64_t time_ms
+
+    @cython.locals(time_ms=uint64_t)
+    cpdef uint64_t refresh(self) except? 0
