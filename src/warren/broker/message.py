@@ -9,8 +9,8 @@ from warren.amqp.traits import expiration_of, priority_of
 class Message:
     """The names are short strings as on the wire, length octet included, since so they leave again.
 
-    `time_ms` is when it came, since 1970; of a `scheduled` message, when it is due. `expiration_ms` is its own,
-    or -1. A message that `died` was dead-lettered by this broker, which wrote its x-death header.
+    `time_ms` is when it came, since 1970; of a `scheduled` message, when it is due. `expiration_ms` is its
+    own, or -1. A message that `died` was dead-lettered by this broker, which wrote its x-death header.
     """
 
     __slots__ = (

@@ -20,6 +20,7 @@ cdef class Queue:
     cdef public bint auto_delete
     cdef public object owner
     cdef public dict arguments
+    cdef public object rules
     cdef public set incoming
     cdef public object flow
     cdef public bint holding

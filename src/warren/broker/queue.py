@@ -30,6 +30,7 @@ from warren.broker.flow import QueueFlow
 from warren.broker.memory import Memory
 from warren.broker.message import Message
 from warren.broker.pack import Pack
+from warren.broker.rules import Rules, rules_of
 from warren.broker.store import NOTHING_TO_READ, MessageLog
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Queue:
         self.auto_delete = auto_delete
         self.owner = owner
         self.arguments = arguments or {}
+        self.rules = rules_of(self.arguments)
         self.incoming: set[Binding] = set()
         self.deleted = False
         self.had_consumer = False
@@ -291,6 +293,11 @@ class Queue:
         dropped, self.ready, self.packed = self.ready, EntryList(), Pack(self.memory)
         self._drop(dropped)
         return count
+
+    def set_rules(self, rules: Rules) -> None:
+        """Policies have changed; from now on these hold."""
+        self.rules = rules
+        self.touch()
 
     def restore(self, log: MessageLog, position: int) -> None:
         """Take over what is on disk; positions go on behind this one."""

@@ -46,8 +46,8 @@ class MessageLog:
         self.unread_bytes = 0
 
     def append(self, message: Message, position: int, taken: bool) -> int:
-        """Add a message. If not `taken`, the queue will read it when its time comes. Where it lies: `take_out`
-        asks for that.
+        """Add a message. If not `taken`, the queue will read it when its time comes. Where it lies, for
+        `take_out`.
         """
         raise NotImplementedError
 

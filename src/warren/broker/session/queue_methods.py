@@ -19,11 +19,11 @@ from warren.amqp.methods import (
     QueueUnbind,
     QueueUnbindOk,
 )
-from warren.amqp.table import Table
 from warren.broker import commands
 from warren.broker.access import Permission
 from warren.broker.events import QueuePurged
 from warren.broker.queue import Queue
+from warren.broker.rules import COMPARED_ARGUMENTS, check_arguments, queue_type
 from warren.broker.session.channel import Channel
 from warren.broker.session.names import (
     check_equal,
@@ -36,20 +36,6 @@ from warren.broker.session.names import (
     usable_queue,
 )
 from warren.broker.session.reply_to import PSEUDO_QUEUE
-
-COMPARED_ARGUMENTS = (
-    "x-message-ttl",
-    "x-expires",
-    "x-max-length",
-    "x-max-length-bytes",
-    "x-overflow",
-    "x-dead-letter-exchange",
-    "x-dead-letter-routing-key",
-    "x-max-priority",
-    "x-single-active-consumer",
-    "x-delivery-limit",
-)
-QUEUE_TYPES = ("classic", "quorum")
 
 
 def declare(channel: Channel, method: QueueDeclare) -> None:
@@ -112,22 +98,6 @@ def check_same_queue(channel: Channel, queue: Queue, method: QueueDeclare) -> No
     check_equal(what, "x-queue-type", queue_type(method.arguments), queue_type(queue.arguments))
     for argument in COMPARED_ARGUMENTS:
         check_equal_argument(what, argument, method.arguments, queue.arguments)
-
-
-def check_arguments(what: str, arguments: Table) -> None:
-    if queue_type(arguments) not in QUEUE_TYPES:
-        raise PreconditionFailed(
-            f"invalid arg 'x-queue-type' for {what}: "
-            f"'{queue_type(arguments)}' is none of {', '.join(QUEUE_TYPES)}"
-        )
-    if "x-dead-letter-routing-key" in arguments and "x-dead-letter-exchange" not in arguments:
-        raise PreconditionFailed(
-            f"invalid arg 'x-dead-letter-routing-key' for {what}: routing_key_but_no_dlx_defined"
-        )
-
-
-def queue_type(arguments: Table) -> str:
-    return str(arguments.get("x-queue-type", "classic"))
 
 
 def queue_declared(channel: Channel, method: QueueDeclare, queue: Queue) -> None:

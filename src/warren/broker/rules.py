@@ -1,0 +1,218 @@
+"""What a queue is to do with its messages, as its arguments and the policies for it say.
+
+Each rule is known by the name of its argument, `x-message-ttl`, and in a policy by the same without the `x-`.
+Where more than one says something, the lowest number holds for limits; for the rest the argument comes before
+the operator's policy, and that before the policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from warren.amqp.errors import PreconditionFailed
+from warren.amqp.table import Table, Value
+
+TIME_MS_MAX = 2**32 - 1
+COUNT_MAX = 2**63 - 1
+PRIORITY_MAX = 255
+NAME_BYTES_MAX = 255
+QUORUM_DELIVERY_LIMIT = 20
+RETRY_DELAY_MS_MAX = 24 * 3600 * 1000
+CACHE_SIZE = 10_000
+CACHE_HEADER = "x-deduplication-header"
+QUEUE_TYPES = ("classic", "quorum")
+DROP_HEAD, REJECT, REJECT_TO_DLX = OVERFLOWS = ("drop-head", "reject-publish", "reject-publish-dlx")
+QUEUE_MODES = ("default", "lazy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """None stands for no limit; `consumer_timeout_ms` 0 for no limit, and None for the node's."""
+
+    message_ttl: int | None = None
+    expires: int | None = None
+    max_length: int | None = None
+    max_length_bytes: int | None = None
+    overflow: str = DROP_HEAD
+    dead_letter_exchange: str | None = None
+    dead_letter_routing_key: str | None = None
+    max_priority: int = 0
+    single_active_consumer: bool = False
+    delivery_limit: int | None = None
+    consumer_timeout: int | None = None
+    retry_delay_min: int | None = None
+    retry_delay_max: int = RETRY_DELAY_MS_MAX
+    group_header: str | None = None
+    message_deduplication: bool = False
+    cache_size: int = CACHE_SIZE
+    cache_ttl: int | None = None
+    deduplication_header: str = CACHE_HEADER
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`read` gives the value that holds, or raises ValueError with the reason why it makes no sense. `limit`:
+    the lowest that is said holds.
+    """
+
+    name: str
+    read: Callable[[Value], Any]
+    limit: bool = False
+    in_policies: bool = True
+    in_operator_policies: bool = False
+
+    @property
+    def argument(self) -> str:
+        return "x-" + self.name
+
+    @property
+    def field(self) -> str:
+        return self.name.replace("-", "_")
+
+
+def whole_number(least: int, most: int) -> Callable[[Value], int]:
+    def read(value: Value) -> int:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(f"expected a whole number, not {_kind(value)}")  # noqa: TRY004 - it is the value's
+        if not least <= value <= most:
+            raise ValueError(f"{value} is not within {least} and {most}")
+        return int(value)
+
+    return read
+
+
+def delivery_limit(value: Value) -> int | None:
+    """-1 stands for none."""
+    limit = whole_number(-1, COUNT_MAX)(value)
+    return None if limit < 0 else limit
+
+
+def text(value: Value) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected a string, not {_kind(value)}")  # noqa: TRY004
+    if len(value.encode("utf-8", "surrogateescape")) > NAME_BYTES_MAX:
+        raise ValueError(f"longer than {NAME_BYTES_MAX} bytes")
+    return value
+
+
+def name(value: Value) -> str:
+    if not text(value):
+        raise ValueError("expected a name, not an empty string")
+    return text(value)
+
+
+def truth(value: Value) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"expected a boolean, not {_kind(value)}")  # noqa: TRY004
+    return value
+
+
+def one_of(*known: str) -> Callable[[Value], str]:
+    def read(value: Value) -> str:
+        if text(value) not in known:
+            raise ValueError(f"{value!r} is none of {', '.join(known)}")
+        return text(value)
+
+    return read
+
+
+def _kind(value: Value) -> str:
+    return f"{value!r} ({type(value).__name__})"
+
+
+RULES = (
+    Rule("message-ttl", whole_number(0, TIME_MS_MAX), limit=True, in_operator_policies=True),
+    Rule("expires", whole_number(1, TIME_MS_MAX), limit=True, in_operator_policies=True),
+    Rule("max-length", whole_number(0, COUNT_MAX), limit=True, in_operator_policies=True),
+    Rule("max-length-bytes", whole_number(0, COUNT_MAX), limit=True, in_operator_policies=True),
+    Rule("overflow", one_of(*OVERFLOWS), in_operator_policies=True),
+    Rule("dead-letter-exchange", text),
+    Rule("dead-letter-routing-key", text),
+    Rule("max-priority", whole_number(1, PRIORITY_MAX), in_policies=False),
+    Rule("single-active-consumer", truth, in_policies=False),
+    Rule("delivery-limit", delivery_limit, limit=True, in_operator_policies=True),
+    Rule("consumer-timeout", whole_number(0, TIME_MS_MAX)),
+    Rule("retry-delay-min", whole_number(1, TIME_MS_MAX)),
+    Rule("retry-delay-max", whole_number(1, TIME_MS_MAX)),
+    Rule("group-header", name, in_policies=False),
+    Rule("message-deduplication", truth, in_policies=False),
+    Rule("cache-size", whole_number(1, COUNT_MAX), in_policies=False),
+    Rule("cache-ttl", whole_number(1, TIME_MS_MAX), in_policies=False),
+    Rule("deduplication-header", name, in_policies=False),
+)
+CHECKED_ONLY = (
+    Rule("queue-type", one_of(*QUEUE_TYPES), in_policies=False),
+    Rule("queue-mode", one_of(*QUEUE_MODES)),
+)
+COMPARED_ARGUMENTS = tuple(rule.argument for rule in RULES)
+
+
+def queue_type(arguments: Table) -> str:
+    return str(arguments.get("x-queue-type", "classic"))
+
+
+def check_arguments(what: str, arguments: Table) -> None:
+    """406 if an argument makes no sense, alone or beside the others."""
+    for rule in (*RULES, *CHECKED_ONLY):
+        if rule.argument in arguments:
+            try:
+                rule.read(arguments[rule.argument])
+            except ValueError as error:
+                raise PreconditionFailed(f"invalid arg '{rule.argument}' for {what}: {error}") from None
+    for argument, reason in _conflicts(arguments):
+        raise PreconditionFailed(f"invalid arg '{argument}' for {what}: {reason}")
+
+
+def _conflicts(arguments: Table) -> list[tuple[str, str]]:
+    found = []
+    if "x-dead-letter-routing-key" in arguments and "x-dead-letter-exchange" not in arguments:
+        found.append(("x-dead-letter-routing-key", "routing_key_but_no_dlx_defined"))
+    if "x-retry-delay-max" in arguments:
+        least = arguments.get("x-retry-delay-min")
+        if least is None:
+            found.append(("x-retry-delay-max", "there is no x-retry-delay-min"))
+        elif whole_number(1, TIME_MS_MAX)(arguments["x-retry-delay-max"]) < whole_number(1, TIME_MS_MAX)(
+            least
+        ):
+            found.append(("x-retry-delay-max", f"lower than x-retry-delay-min, {least!r}"))
+    return found
+
+
+def rules_of(
+    arguments: Table,
+    policy: Mapping[str, Value] | None = None,
+    operator_policy: Mapping[str, Value] | None = None,
+) -> Rules:
+    """Those that hold; what is given must have been checked."""
+    values: dict[str, Any] = {}
+    for rule in RULES:
+        said = [
+            source[key] for source, key in _sources(rule, arguments, policy, operator_policy) if key in source
+        ]
+        read = [value for value in map(rule.read, said) if value is not None]
+        if read:
+            values[rule.field] = min(read) if rule.limit else read[0]
+    if queue_type(arguments) == "quorum" and not _says("delivery-limit", arguments, policy, operator_policy):
+        values["delivery_limit"] = QUORUM_DELIVERY_LIMIT
+    return Rules(**values)
+
+
+def _sources(
+    rule: Rule,
+    arguments: Table,
+    policy: Mapping[str, Value] | None,
+    operator_policy: Mapping[str, Value] | None,
+) -> list[tuple[Mapping[str, Value], str]]:
+    """In the order in which they come before each other."""
+    found: list[tuple[Mapping[str, Value], str]] = [(arguments, rule.argument)]
+    if rule.in_operator_policies and operator_policy:
+        found.append((operator_policy, rule.name))
+    if rule.in_policies and policy:
+        found.append((policy, rule.name))
+    return found
+
+
+def _says(name: str, arguments: Table, *policies: Mapping[str, Value] | None) -> bool:
+    return "x-" + name in arguments or any(name in policy for policy in policies if policy)
