@@ -1,0 +1,91 @@
+"""What a selector says, as a tree.
+
+Chains are lists and signs are counted away, so a tree is deep only where its text has parentheses, and these
+are bounded: whoever walks a tree may do so by recursion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from warren.broker.selector.like import Pattern
+
+Constant: TypeAlias = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    value: Constant
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """+ or - before a value."""
+
+    negative: bool
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """`first`, then sign and operand again and again, from left to right; the signs are of one precedence."""
+
+    first: Node
+    rest: tuple[tuple[str, Node], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    sign: str
+    left: Node
+    right: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    operand: Node
+    low: Node
+    high: Node
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    operand: Node
+    choices: tuple[Constant, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    operand: Node
+    pattern: Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    terms: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    terms: tuple[Node, ...]
+
+
+Node: TypeAlias = (
+    Literal | Name | Signed | Arithmetic | Comparison | Between | In | Like | IsNull | Not | And | Or
+)
