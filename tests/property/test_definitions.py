@@ -36,6 +36,17 @@ all_commands: st.SearchStrategy[Command] = st.one_of(
         tags=st.frozensets(names),
     ),
     st.builds(c.DeleteUser, name=names),
+    st.builds(c.SetUserLimits, user=names, max_channels=st.sampled_from([None, 0, 5])),
+    st.builds(c.SetVhostLimits, vhost=vhosts, max_queues=st.sampled_from([None, 0, 5])),
+    st.builds(
+        c.PutPolicy,
+        vhost=vhosts,
+        name=names,
+        pattern=st.just("^a"),
+        definition=st.sampled_from([{"max-length": 1}, {"ha-params": ["n"]}]),
+        operator=st.booleans(),
+    ),
+    st.builds(c.DeletePolicy, vhost=vhosts, name=names, operator=st.booleans()),
     st.builds(c.SetPermissions, user=names, vhost=vhosts, permissions=st.builds(Permissions, names)),
     st.builds(
         c.SetTopicPermissions,
@@ -98,8 +109,14 @@ class Model:
             case c.PutUser(name=name):
                 self.drop(lambda h: isinstance(h, c.PutUser) and h.name == name)
                 self.held.append(command)
-            case c.SetPermissions() | c.SetTopicPermissions():
+            case c.SetPermissions() | c.SetTopicPermissions() | c.SetUserLimits():
                 self.grant(command)
+            case c.SetVhostLimits(vhost=vhost):
+                self.drop(lambda h: isinstance(h, c.SetVhostLimits) and h.vhost == vhost)
+                self.put_in_vhost(command)
+            case c.PutPolicy():
+                self.drop(lambda h: is_policy(h, command))
+                self.put_in_vhost(command)
             case c.DeclareExchange() | c.DeclareQueue():
                 self.declare(command)
             case c.Bind():
@@ -118,7 +135,11 @@ class Model:
         if c.AddVhost(name=name) not in self.held:
             self.held.append(c.AddVhost(name=name))
 
-    def grant(self, command: c.SetPermissions | c.SetTopicPermissions) -> None:
+    def put_in_vhost(self, command: c.SetVhostLimits | c.PutPolicy) -> None:
+        self.make_vhost(command.vhost)
+        self.held.append(command)
+
+    def grant(self, command: c.SetPermissions | c.SetTopicPermissions | c.SetUserLimits) -> None:
         def subject(held: Command) -> object:
             return (type(held), getattr(held, "user", ""), getattr(held, "vhost", ""), exchange(held))
 
@@ -148,6 +169,8 @@ class Model:
             case c.DeleteUser(name=name):
                 self.drop(lambda h: isinstance(h, c.PutUser) and h.name == name)
                 self.drop(lambda h: getattr(h, "user", None) == name)
+            case c.DeletePolicy():
+                self.drop(lambda h: is_policy(h, command))
             case c.DeleteQueue(vhost=vhost, name=name):
                 self.drop(lambda h: isinstance(h, c.DeclareQueue) and (h.vhost, h.name) == (vhost, name))
                 self.drop(lambda h: isinstance(h, c.Bind) and h.vhost == vhost and leads_to(h, name))
@@ -160,6 +183,12 @@ class Model:
 
 def _strings(held: Command) -> dict[str, str]:
     return {name: value for name, value in vars(held).items() if isinstance(value, str)}
+
+
+def is_policy(held: Command, which: c.PutPolicy | c.DeletePolicy) -> bool:
+    if not isinstance(held, c.PutPolicy):
+        return False
+    return (held.vhost, held.name, held.operator) == (which.vhost, which.name, which.operator)
 
 
 def leads_to(held: BindingCommand, queue: str) -> bool:

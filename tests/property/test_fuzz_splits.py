@@ -85,7 +85,7 @@ def standing(broker: FakeBroker) -> object:
     vhost = broker.vhost
     (connection,) = broker.node.connections
     queues = {
-        name: (queue.ready.count, queue.ready.bytes, queue.unacked, queue.position, queue.delivered)
+        name: (queue.message_count, queue.message_bytes, queue.unacked, queue.lane.position, queue.delivered)
         for name, queue in vhost.queues.items()
     }
     channels = {

@@ -16,16 +16,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.support.fakes import FakeWorld
+from tests.support.fakes import FakeWorld, make_node
 from warren.amqp.writer import Output
+from warren.broker.commands import DeclareQueue
 from warren.broker.consumer import Consumer
 from warren.broker.deliveries import Deliveries
 from warren.broker.entry import Entry
-from warren.broker.events import Events, MessageDelivered
-from warren.broker.flow import QueueFlow
-from warren.broker.memory import Memory
+from warren.broker.events import MessageDelivered
 from warren.broker.message import Message
-from warren.broker.queue import Queue
 
 if TYPE_CHECKING:
     from warren.broker.session.channel import Channel
@@ -71,13 +69,11 @@ class QueueMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.errors: list[Exception] = []
-        events = Events(self.errors.append)
-        events.subscribe(MessageDelivered, self.delivered)
-        self.touched: list[Queue] = []
-        self.queue = Queue(
-            "q", "/", events, self.touched, QueueFlow(FakeWorld()), Memory(1 << 30), lambda: None
-        )
-        self.queue.ready_max = 4  # so that many wait packed
+        node = make_node(FakeWorld())
+        node.events.subscribe(MessageDelivered, self.delivered)
+        self.touched = node.touched_queues
+        self.queue = node.make_queue(DeclareQueue(vhost="/", name="q"))
+        self.queue.lane.ready_max = 4  # so that many wait packed
         self.channels = [self.make_channel(limit) for limit in (0, 0, 4)]
         self.members: dict[str, Member] = {}
         self.ready: list[int] = []

@@ -326,7 +326,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def check_space(self, name: str, shelf: Shelf) -> None:
         """A segment is on disk if something in it is alive, or if it is a tail too small to care."""
-        log = self.machine.queues[name].log
+        log = self.machine.queues[name].lane.log
         if not shelf.durable:
             return
         assert isinstance(log, QueueLog)
@@ -335,7 +335,9 @@ class StoreMachine(RuleBasedStateMachine):
         assert all(segment.alive or segment.end < 1_000 for segment in log.segments[-1:])
         kept = {segment.path for segment in log.segments if segment.created}
         allowed = kept | self.orphans | self.not_deleted
-        on_disk = [path for path in Path(log.path).glob("*") if path.suffix in {".seg", ".acks", ".idx"}]
+        on_disk = [
+            path for path in Path(log.path).glob("*") if path.suffix in {".seg", ".acks", ".idx", ".due"}
+        ]
         assert {str(path.with_suffix("")) for path in on_disk} <= allowed
         assert all(Path(path + ".seg").exists() for path in kept)
 

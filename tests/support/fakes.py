@@ -109,6 +109,14 @@ def add_user(node: Node, name: str, permissions: Permissions = EVERYTHING) -> No
     node.execute(commands.SetPermissions(user=name, vhost="/", permissions=permissions))
 
 
+def check_clients(node: Node, world: FakeWorld) -> None:
+    """What the server does every `CHECK_SECONDS`: who is alive, and who holds messages for too long."""
+    for connection in list(node.connections):
+        connection.liveness.check(connection, world.now())
+    node.check_consumers()
+    node.end_turn()
+
+
 class FakeBroker:
     """A node with all that it needs. What it reports as its own mistake is in the world's `errors`."""
 
@@ -133,9 +141,7 @@ class FakeBroker:
         """In the steps in which the server looks who is still alive."""
         for _ in range(round(seconds / CHECK_SECONDS)):
             self.advance(CHECK_SECONDS)
-            for connection in list(self.node.connections):
-                connection.liveness.check(connection, self.world.now())
-            self.node.end_turn()
+            check_clients(self.node, self.world)
             self.world.run()
 
     def stop(self) -> None:

@@ -19,7 +19,7 @@ from tests.support.fakes import EXCHANGE_TYPES, FakeWorld, add_user
 from tests.support.faulty_disk import Faults, FaultyDisk, FaultyFiles, PatientHousekeeping, Platter
 from warren.amqp import methods as m
 from warren.amqp.reader import ReadBuffer
-from warren.broker import commands, queue
+from warren.broker import commands, lane
 from warren.broker.events import Failure
 from warren.broker.message import Message
 from warren.broker.node import Limits, Node
@@ -32,8 +32,8 @@ RETRY_SECONDS = 0.6  # a little more than the storage waits
 ROUNDS_MAX = 1_000
 
 SMALL_LIMITS = (
-    patch.object(queue, "READY_MAX", 3),
-    patch.object(queue, "READ_MAX", 3),
+    patch.object(lane, "READY_MAX", 3),
+    patch.object(lane, "READ_MAX", 3),
     patch.object(queue_log, "DEAD_TAIL_BYTES_MIN", 1_000),
     patch.object(definitions, "DEAD_LINES_MIN", 10),
 )
@@ -99,8 +99,11 @@ class Machine:
         self.boot_id.write_text(f"boot {self.boots}\n")
 
     def start(self) -> None:
-        """As the server does it."""
+        """As the server does it; the time of day goes on from the time before."""
+        previous = getattr(self, "world", None)
         self.world = FakeWorld()
+        if previous is not None:
+            self.world.time = previous.time
         self.notes = Notes()
         self.buffer = ReadBuffer()
         self.disk = FaultyDisk(self.platter, self.faults)

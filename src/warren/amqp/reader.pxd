@@ -55,6 +55,7 @@ cdef class FrameReader:
     cdef public bint suspended
     cdef public bint closing
     cdef public uint64_t received_bytes
+    cdef public Py_ssize_t read_bytes_max
     cdef bytes rest
     cdef Py_ssize_t at
     cdef bint busy

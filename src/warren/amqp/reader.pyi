@@ -40,6 +40,7 @@ class FrameReader:
     suspended: bool
     closing: bool
     received_bytes: int
+    read_bytes_max: int
     deferred_bytes: int
     def __init__(self, buffer: ReadBuffer, *arguments: object, **named: object) -> None: ...
     @property

@@ -25,8 +25,8 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from warren.amqp.errors import ChannelFault, FrameError, PreconditionFailed, SyntaxFault, UnexpectedFrame
-from warren.amqp.table import DEPTH_MAX as PY_DEPTH_MAX
 
+from warren.amqp.traits cimport table_is_sound, value_size
 from warren.amqp.wire cimport (
     BASIC_ACK, BASIC_PUBLISH, CLASS_BASIC, FRAME_BODY, FRAME_END, FRAME_HEAD_SIZE, FRAME_HEADER,
     FRAME_HEARTBEAT, FRAME_METHOD, FRAME_OVERHEAD, get16, get32, get64,
@@ -45,7 +45,6 @@ cdef enum:
     CAPACITY_DEFAULT = 1024 * 1024
     DEFERRED_OVERHEAD = 112   # what keeping a frame takes besides its payload, about
 
-cdef int DEPTH_MAX = PY_DEPTH_MAX
 EMPTY_PROPERTIES = b"\0\0"
 
 
@@ -61,61 +60,6 @@ cdef class ReadBuffer:
 
 cdef inline bint same(bytes known, const uint8_t* p, Py_ssize_t size) noexcept:
     return known is not None and PyBytes_GET_SIZE(known) == size and memcmp(PyBytes_AS_STRING(known), p, size) == 0
-
-
-cdef Py_ssize_t value_size(const uint8_t* p, const uint8_t* end, int depth) noexcept:
-    """How many bytes the field value at `p` takes, its type included; -1 if it is malformed."""
-    cdef uint8_t tag
-    cdef Py_ssize_t size
-    if p >= end or depth > DEPTH_MAX:
-        return -1
-    tag = p[0]
-    if tag == c"t" or tag == c"b" or tag == c"B":
-        size = 2
-    elif tag == c"s" or tag == c"u":
-        size = 3
-    elif tag == c"I" or tag == c"i" or tag == c"f":
-        size = 5
-    elif tag == c"l" or tag == c"L" or tag == c"d" or tag == c"T":
-        size = 9
-    elif tag == c"D":
-        size = 6
-    elif tag == c"V":
-        size = 1
-    elif tag == c"S" or tag == c"x" or tag == c"F" or tag == c"A":
-        if end - p < 5:
-            return -1
-        size = 5 + <Py_ssize_t>get32(p + 1)
-        if size > end - p:
-            return -1
-        if tag == c"F" and not table_is_sound(p + 5, p + size, depth + 1):
-            return -1
-        if tag == c"A" and not array_is_sound(p + 5, p + size, depth + 1):
-            return -1
-    else:
-        return -1
-    return size if size <= end - p else -1
-
-
-cdef bint array_is_sound(const uint8_t* p, const uint8_t* end, int depth) noexcept:
-    cdef Py_ssize_t size
-    while p < end:
-        size = value_size(p, end, depth)
-        if size < 0:
-            return False
-        p += size
-    return True
-
-
-cdef bint table_is_sound(const uint8_t* p, const uint8_t* end, int depth) noexcept:
-    cdef Py_ssize_t size
-    while p < end:
-        p += 1 + p[0]
-        size = value_size(p, end, depth)
-        if size < 0:
-            return False
-        p += size
-    return True
 
 
 cdef bint names_routing_header(const uint8_t* p, const uint8_t* end) noexcept:
@@ -328,12 +272,13 @@ cdef class FrameReader:
     # --- bytes in ---
 
     cpdef object writable_view(self):
-        """Where the next bytes of this connection are to be written."""
-        cdef Py_ssize_t held
-        if self.rest is None:
-            return self.buffer.view
-        held = PyBytes_GET_SIZE(self.rest)
-        return self.buffer.view[held:]
+        """Where the next bytes of this connection are to be written. `read_bytes_max`, if not 0, is how many, but as
+        many again as there are of a frame already: a large one would take too many reads.
+        """
+        cdef Py_ssize_t held = 0 if self.rest is None else PyBytes_GET_SIZE(self.rest)
+        if self.read_bytes_max:
+            return self.buffer.view[held:held + max(held, self.read_bytes_max)]
+        return self.buffer.view[held:] if held else self.buffer.view
 
     cpdef int received(self, Py_ssize_t size) except -1:
         """`size` bytes are at the start of `writable_view()`."""

@@ -178,6 +178,11 @@ def decode_table(data: bytes, at: int = 0) -> tuple[Table, int]:
     return reader.table(1), reader.at
 
 
+def decode_value(raw: bytes) -> Value:
+    """One value that was encoded alone, with its type."""
+    return _Reader(raw, 0, len(raw)).value(1)
+
+
 def encode_table(table: Mapping[str, Value]) -> bytes:
     content = b"".join(encode_name(name) + encode_value(value) for name, value in table.items())
     return LENGTH.pack(len(content)) + content

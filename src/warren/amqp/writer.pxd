@@ -12,6 +12,7 @@ cdef class Output:
     cdef Py_ssize_t chunked_bytes
     cdef list dirty
     cdef bint marked
+    cdef Py_ssize_t turn_bytes_max
     cdef public uint32_t frame_max
     cdef public object owner
     cdef public bint congested

@@ -35,7 +35,7 @@ cdef enum:
 cdef class Output:
     """What one connection has yet to send.
 
-    `congested` is the transport's word that the socket takes no more. Then, and when the turn's share is
+    `congested`: the socket takes no more, or the client is not to be given more for now. Then, and when the turn's share is
     used up, consumers get nothing further, and `starved` remembers that one asked.
     """
 
@@ -45,6 +45,7 @@ cdef class Output:
         self.chunks = []
         self.frame_max = 4096
         self.hint = BLOCK_BYTES_MIN
+        self.turn_bytes_max = TURN_BYTES_MAX
 
     def __dealloc__(self):
         Py_XDECREF(self.block)
@@ -86,9 +87,13 @@ cdef class Output:
         self.size = self.capacity = 0
         return 0
 
+    def limit_turn(self, Py_ssize_t bytes_max):
+        """Give consumers no more than this in a turn, and one message; 0 for the usual."""
+        self.turn_bytes_max = min(bytes_max, TURN_BYTES_MAX) if bytes_max else TURN_BYTES_MAX
+
     cpdef bint has_room(self):
         """Whether a consumer may be given one more message now."""
-        if self.congested or self.size + self.chunked_bytes >= TURN_BYTES_MAX:
+        if self.congested or self.size + self.chunked_bytes >= self.turn_bytes_max:
             self.starved = True
             return False
         return True

@@ -9,6 +9,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from warren.amqp.errors import AccessRefused
+from warren.broker.limits import NO_LIMITS, UserLimits
+from warren.broker.rate import Allowance, allowance
 
 if TYPE_CHECKING:
     from warren.broker.passwords import PasswordHash
@@ -52,11 +54,25 @@ class TopicPermissions:
 
 @dataclass
 class User:
+    """`connections` and `channels` are how many are open now. All of them share `publishing` and `consuming`,
+    which are there if there is a limit.
+    """
+
     name: str
     password: PasswordHash | None
     tags: frozenset[str] = frozenset()
     permissions: dict[str, Permissions] = field(default_factory=dict)
     topic_permissions: dict[tuple[str, str], TopicPermissions] = field(default_factory=dict)
+    limits: UserLimits = NO_LIMITS
+    publishing: Allowance | None = None
+    consuming: Allowance | None = None
+    connections: int = 0
+    channels: int = 0
+
+    def set_limits(self, limits: UserLimits, now: float) -> None:
+        self.limits = limits
+        self.publishing = allowance(limits.max_publish_rate, limits.max_publish_bytes, now)
+        self.consuming = allowance(limits.max_consume_rate, limits.max_consume_bytes, now)
 
 
 class Access:

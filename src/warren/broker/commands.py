@@ -14,8 +14,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from warren.amqp.table import Table
 from warren.broker.access import Permissions, TopicPermissions, User
 from warren.broker.binding import Binding
-from warren.broker.events import UserChanged
+from warren.broker.events import (
+    PolicyChanged,
+    PolicyDeleted,
+    UserChanged,
+    UserLimitsChanged,
+    VhostLimitsChanged,
+)
+from warren.broker.limits import UserLimits, VhostLimits, read_limits
 from warren.broker.passwords import PasswordHash
+from warren.broker.policy import Policy
 
 if TYPE_CHECKING:
     from warren.broker.node import Node
@@ -55,6 +63,48 @@ class SetTopicPermissions:
     vhost: str
     exchange: str
     permissions: TopicPermissions
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetVhostLimits:
+    """For both, None or -1 is no limit, and 0 is none allowed. What is there already stays."""
+
+    vhost: str
+    max_connections: int | None = None
+    max_queues: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetUserLimits:
+    """None or -1 is no limit. Rates are a second's, of all connections of the user: messages, and bytes."""
+
+    user: str
+    max_connections: int | None = None
+    max_channels: int | None = None
+    max_publish_rate: int | None = None
+    max_publish_bytes: int | None = None
+    max_consume_rate: int | None = None
+    max_consume_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PutPolicy:
+    """Make a policy, or change it. An operator's has a name of its own among those."""
+
+    vhost: str
+    name: str
+    pattern: str
+    definition: Table
+    priority: int = 0
+    apply_to: str = "all"
+    operator: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeletePolicy:
+    vhost: str
+    name: str
+    operator: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +163,9 @@ class Unbind(BindingCommand):
 
 
 Command: TypeAlias = (
-    AddVhost | PutUser | DeleteUser | SetPermissions | SetTopicPermissions | DeclareExchange
-    | DeleteExchange | DeclareQueue | DeleteQueue | Bind | Unbind
+    AddVhost | SetVhostLimits | PutPolicy | DeletePolicy | PutUser | DeleteUser | SetUserLimits
+    | SetPermissions | SetTopicPermissions | DeclareExchange | DeleteExchange | DeclareQueue | DeleteQueue
+    | Bind | Unbind
 )  # fmt: skip
 
 
@@ -162,11 +213,62 @@ def _set_topic_permissions(node: Node, command: SetTopicPermissions) -> bool:
     return True
 
 
+def _set_vhost_limits(node: Node, command: SetVhostLimits) -> bool:
+    vhost, limits = node.vhosts[command.vhost], read_limits(VhostLimits, command)
+    if limits == vhost.limits:
+        return False
+    vhost.limits = limits
+    node.events.emit(VhostLimitsChanged(vhost.name))
+    return True
+
+
+def _set_user_limits(node: Node, command: SetUserLimits) -> bool:
+    user, limits = node.users[command.user], read_limits(UserLimits, command)
+    if limits == user.limits:
+        return False
+    user.set_limits(limits, node.world.now())
+    node.rates_changed(user)
+    node.events.emit(UserLimitsChanged(user.name))
+    return True
+
+
+def policy_of(command: PutPolicy) -> Policy:
+    """406 if it makes no sense."""
+    policy = Policy(
+        name=command.name,
+        pattern=command.pattern,
+        definition=command.definition,
+        priority=command.priority,
+        apply_to=command.apply_to,
+        operator=command.operator,
+    )
+    policy.check()
+    return policy
+
+
+def _put_policy(node: Node, command: PutPolicy) -> bool:
+    vhost, policy = node.vhosts[command.vhost], policy_of(command)
+    if not vhost.put_policy(policy):
+        return False
+    node.events.emit(PolicyChanged(vhost.name, policy.name, policy.operator))
+    return True
+
+
+def _delete_policy(node: Node, command: DeletePolicy) -> bool:
+    vhost = node.vhosts[command.vhost]
+    policy = vhost.policies.find(command.name, operator=command.operator)
+    if policy is None:
+        return False
+    vhost.remove_policy(policy)
+    node.events.emit(PolicyDeleted(vhost.name, policy.name, policy.operator))
+    return True
+
+
 def _declare_exchange(node: Node, command: DeclareExchange) -> bool:
     vhost = node.vhosts[command.vhost]
     if command.name in vhost.exchanges:
         return False
-    vhost.add_exchange(node.make_exchange(command))
+    node.add_exchange(command)
     return True
 
 
@@ -216,8 +318,12 @@ def _unbind(node: Node, command: Unbind) -> bool:
 
 _APPLY: dict[type[Command], Callable[[Node, Any], bool]] = {
     AddVhost: _add_vhost,
+    SetVhostLimits: _set_vhost_limits,
+    PutPolicy: _put_policy,
+    DeletePolicy: _delete_policy,
     PutUser: _put_user,
     DeleteUser: _delete_user,
+    SetUserLimits: _set_user_limits,
     SetPermissions: _set_permissions,
     SetTopicPermissions: _set_topic_permissions,
     DeclareExchange: _declare_exchange,

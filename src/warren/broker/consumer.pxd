@@ -20,6 +20,7 @@ cdef class Consumer:
     cdef public Py_ssize_t prefetch_size
     cdef public Py_ssize_t unacked
     cdef public Py_ssize_t unacked_bytes
+    cdef public object view
 
     cpdef bint can_take(self, Py_ssize_t size)
     cpdef uint64_t deliver(self, Entry entry)

@@ -12,10 +12,13 @@ from warren.broker.entry import Entry
 if TYPE_CHECKING:
     from warren.broker.queue import Queue
     from warren.broker.session.channel import Channel
+    from warren.broker.view import View
 
 
 class Consumer:
-    """`prefix` is how each of its deliveries begins: basic.deliver and its tag."""
+    """`prefix` is how each of its deliveries begins: basic.deliver and its tag. `view` is there if it does
+    not get what comes next, but looks for itself.
+    """
 
     def __init__(
         self,
@@ -30,6 +33,7 @@ class Consumer:
         arguments: Table,
         prefetch_count: int,
         prefetch_size: int,
+        view: View | None = None,
     ) -> None:
         self.tag = tag
         self.queue = queue
@@ -44,6 +48,7 @@ class Consumer:
         self.prefetch_size = prefetch_size
         self.unacked = 0
         self.unacked_bytes = 0
+        self.view = view
 
     def can_take(self, size: int) -> bool:
         """Whether a message of this size may be delivered now. One alone may exceed a limit in bytes."""

@@ -11,10 +11,14 @@ move to `old`, a dictionary, so that memory is bounded by what is outstanding.
 
 from __future__ import annotations
 
+from warren.amqp.properties import decode_properties
+from warren.amqp.table import encode_name
+from warren.amqp.traits import add_headers
 from warren.amqp.writer import Output
 from warren.broker.entry import Entry
 
 SLOTS_TO_SPARE = 1024
+DELIVERY_COUNT = encode_name("x-delivery-count")
 
 
 class Deliveries:
@@ -54,7 +58,7 @@ class Deliveries:
             entry.delivery_count > 0,
             message.exchange,
             message.routing_key,
-            message.properties,
+            message.properties if entry.delivery_count == 0 else with_delivery_count(entry),
             message.body,
         )
         self._note(entry, no_ack)
@@ -81,6 +85,10 @@ class Deliveries:
         if delivery_tag > self.delivery_tag:
             return False
         return self.slots[delivery_tag - self.base] is not None
+
+    def entries(self) -> list[Entry]:
+        """All that is outstanding."""
+        return [*self.old.values(), *(entry for entry in self.slots if entry is not None)]
 
     def tags(self) -> list[int]:
         """Every tag outstanding, oldest first."""
@@ -145,3 +153,15 @@ class Deliveries:
         self.base += len(self.slots)
         self.first = 0
         self.slots.clear()
+
+
+def with_delivery_count(entry: Entry) -> bytes:
+    """The properties with a header that says how often the message was delivered before."""
+    properties = entry.message.properties
+    if entry.delivery_count == 0:
+        return properties
+    if DELIVERY_COUNT in properties:  # the publisher's own, maybe: there must not be two
+        decoded = decode_properties(properties)
+        decoded.headers = {k: v for k, v in (decoded.headers or {}).items() if k != "x-delivery-count"}
+        properties = decoded.encode()
+    return add_headers(properties, DELIVERY_COUNT + b"l" + entry.delivery_count.to_bytes(8), False)

@@ -9,6 +9,8 @@ class Entry:
     position: int
     size: int
     delivery_count: int
+    delivered_ms: int
+    group: object
     before: Entry | None
     behind: Entry | None
     def __init__(self, message: Message, queue: Queue, position: int) -> None: ...

@@ -1,4 +1,5 @@
-"""What belongs to one queue about a message: its position there, and how often it was delivered.
+"""What belongs to one queue about a message: its position there, and how often it was delivered. One whose position
+is 0 is only looked at: the message itself stays in the queue.
 
 This is a .pyx for the sake of its memory: a queue may hold millions of entries, which the garbage
 collector must not walk through, and a busy one makes and drops millions a second. Whoever takes an

@@ -16,6 +16,7 @@ cdef class EntryList:
     @cython.locals(entry=Entry)
     cpdef append_new(self, Message message, object queue, uint64_t position, uint32_t delivery_count)
     cpdef append(self, Entry entry)
+    cpdef extend(self, EntryList more)
     @cython.locals(entry=Entry)
     cpdef Entry pop_head(self)
     cpdef remove(self, Entry entry)

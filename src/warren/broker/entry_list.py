@@ -29,11 +29,11 @@ class EntryList:
         self.count = 0
         self.bytes = 0
 
-    def append_new(self, message: Message, queue: Queue, position: int, delivery_count: int) -> None:
+    def append_new(self, message: Message, queue: Queue | None, position: int, delivery_count: int) -> None:
         """Put at the end a new entry; the path of every message, so it is made without a call."""
         entry = Entry.__new__(Entry)
         entry.message = message
-        entry.queue = queue
+        entry.queue = queue  # type: ignore[assignment]  # None where entries are for no queue
         entry.position = position
         entry.size = len(message.body)
         entry.delivery_count = delivery_count
@@ -49,6 +49,23 @@ class EntryList:
         self.tail = entry
         self.count += 1
         self.bytes += entry.size
+
+    def extend(self, more: EntryList) -> None:
+        """Put at the end all entries of another list, whose positions are beyond all others. It is empty
+        then.
+        """
+        if more.head is None:
+            return
+        if self.tail is None:
+            self.head = more.head
+        else:
+            self.tail.behind = more.head
+            more.head.before = self.tail
+        self.tail = more.tail
+        self.count += more.count
+        self.bytes += more.bytes
+        more.head = more.tail = more.recent = None
+        more.count = more.bytes = 0
 
     def pop_head(self) -> Entry:
         """Take out the first entry; there must be one."""

@@ -4,3 +4,4 @@ cdef class Events:
     cdef public bint published
     cdef public bint delivered
     cdef public bint acked
+    cdef public bint died

@@ -1,7 +1,7 @@
 """What happens in a broker, as typed events that anybody may subscribe to.
 
-Events of single messages are made only while somebody wants them: `published`, `delivered` and `acked`
-say so to the path of a message at the price of one test.
+Events of single messages are made only while somebody wants them: `published`, `delivered`, `acked` and, for
+what rules do with them, `died` say so to the path of a message at the price of one test.
 """
 
 from __future__ import annotations
@@ -81,6 +81,30 @@ class UserChanged(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class VhostLimitsChanged(Event):
+    vhost: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserLimitsChanged(Event):
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChanged(Event):
+    vhost: str
+    policy: str
+    operator: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyDeleted(Event):
+    vhost: str
+    policy: str
+    operator: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ExchangeCreated(Event):
     vhost: str
     exchange: str
@@ -153,6 +177,82 @@ class AlarmCleared(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ActiveConsumerChanged(Event):
+    """Of a queue with a single active consumer: who gets its messages from now on, if anybody."""
+
+    vhost: str
+    queue: str
+    consumer_tag: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerTimedOut(Event):
+    """A delivery was not acknowledged in time; its channel was closed."""
+
+    vhost: str
+    queue: str
+    connection: str
+    channel: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueExpired(Event):
+    """Nobody has used it for as long as its x-expires says; it is deleted."""
+
+    vhost: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class MessageDeadLettered(Event):
+    """`exchange` is where it went, or None: then it is gone."""
+
+    vhost: str
+    queue: str
+    message: Message
+    reason: str
+    exchange: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRefused(Event):
+    """The queue is full, and told the publisher so."""
+
+    vhost: str
+    queue: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class MessageDeduplicated(Event):
+    """The same was there before; it was dropped. `place` is the queue's, or exchange's, name."""
+
+    vhost: str
+    place: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class MessageReturns(Event):
+    """A message was requeued, and comes back after a delay."""
+
+    vhost: str
+    queue: str
+    message: Message
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessageScheduled(Event):
+    """A message waits in a delayed exchange, until it is due."""
+
+    vhost: str
+    exchange: str
+    message: Message
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class MessagePublished(Event):
     vhost: str
     message: Message
@@ -176,6 +276,7 @@ class MessageAcked(Event):
     message: Message
 
 
+BY_RULES = (MessageDeadLettered, MessageRefused, MessageDeduplicated, MessageReturns, MessageScheduled)
 E = TypeVar("E", bound=Event)
 
 
@@ -188,6 +289,7 @@ class Events:
         self.published = False
         self.delivered = False
         self.acked = False
+        self.died = False
 
     def subscribe(self, kind: type[E], callback: Callable[[E], None]) -> Callable[[], None]:
         """Call back for every event of this kind (`Event` for all); what is returned ends that."""
@@ -215,3 +317,4 @@ class Events:
         self.published = everything or bool(self.subscribers.get(MessagePublished))
         self.delivered = everything or bool(self.subscribers.get(MessageDelivered))
         self.acked = everything or bool(self.subscribers.get(MessageAcked))
+        self.died = everything or any(self.subscribers.get(kind) for kind in BY_RULES)

@@ -6,18 +6,24 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from warren.amqp.errors import AmqpError, CommandInvalid
+from warren.amqp.errors import AmqpError, CommandInvalid, PreconditionFailed
 from warren.amqp.writer import Output
 from warren.broker.access import User
 from warren.broker.clock import Clock
 from warren.broker.commands import Command, DeclareExchange, DeclareQueue, apply
+from warren.broker.dead_letters import DeadLetters, Handover
 from warren.broker.events import AlarmCleared, AlarmRaised, Events, VhostCreated
+from warren.broker.exchange.delayed import Delayed
 from warren.broker.exchange.exchange import Exchange, Router
-from warren.broker.flow import QueueFlow, Timers
+from warren.broker.flow import Timers
+from warren.broker.internal_queue import make_internal_queue
 from warren.broker.memory import Memory
 from warren.broker.passwords import VerifiedPasswords
 from warren.broker.queue import Queue
+from warren.broker.session.consumer_timeout import check_timeout
 from warren.broker.store import Store
+from warren.broker.surroundings import Surroundings
+from warren.broker.timetable import Timetable
 from warren.broker.vhost import PREDECLARED, Vhost, default_exchange
 
 if TYPE_CHECKING:
@@ -46,6 +52,7 @@ class Limits:
     heartbeat_seconds: int = 60
     message_bytes_max: int = 128 * 1024 * 1024
     memory_budget_bytes: int = 1024 * 1024 * 1024
+    consumer_timeout_ms: int = 1_800_000
     loopback_users: frozenset[str] = frozenset({"guest"})
 
 
@@ -67,6 +74,8 @@ class Node:
         self.store = store or Store()
         self.memory = Memory(limits.memory_budget_bytes)
         self.clock = Clock(world.time_ms)
+        self.timetable = Timetable(world, self.clock, self.end_turn, world.report)
+        self.handover = Handover(self.store)
         self.events = Events(world.report)
         self.vhosts: dict[str, Vhost] = {}
         self.users: dict[str, User] = {}
@@ -99,10 +108,17 @@ class Node:
                 self._open_log(queue)
 
     def _open_log(self, queue: Queue) -> None:
-        if queue.durable and queue.owner is None and queue.log is None:
-            opened = self.store.open_log(queue.vhost, queue.name)
+        if not queue.durable or queue.owner is not None or queue.lane.log is not None:
+            return
+        for lane in queue.lanes:
+            part = f"priority-{lane.level}" if lane.level else ""
+            opened = self.store.open_log(queue.vhost, queue.name, part)
             if opened is not None:
-                queue.restore(*opened)
+                queue.restore(*opened, lane.level)
+        if queue.book is not None and queue.book.seen is not None:
+            opened = self.store.open_log(queue.vhost, queue.name, "seen")
+            if opened is not None:
+                queue.book.seen.restore(*opened, self.store.when_safe, queue.lanes)
 
     # --- a turn ---
 
@@ -130,35 +146,66 @@ class Node:
 
     def add_vhost(self, name: str) -> None:
         vhost = Vhost(name, self.events, self.record)
+        vhost.surroundings = self._surroundings(vhost)
         vhost.add_exchange(default_exchange())
         for exchange, kind in PREDECLARED.items():
             vhost.add_exchange(self.make_exchange(DeclareExchange(vhost=name, name=exchange, type=kind)))
         self.vhosts[name] = vhost
         self.events.emit(VhostCreated(name))
 
+    def _surroundings(self, vhost: Vhost) -> Surroundings:
+        return Surroundings(
+            events=self.events,
+            touched_queues=self.touched_queues,
+            timers=self.world,
+            memory=self.memory,
+            clock=self.clock,
+            timetable=self.timetable,
+            dead_letters=DeadLetters(vhost, self.clock, self.events, self.handover),
+            open_overflow=self.store.open_overflow,
+            when_safe=self.store.when_safe,
+            expire=vhost.expire_queue,
+        )
+
     def make_exchange(self, wanted: DeclareExchange) -> Exchange:
-        router = self.exchange_types.get(wanted.type)
-        if router is None:
-            raise CommandInvalid(f"unknown exchange type '{wanted.type}'")
         return Exchange(
             wanted.name,
             wanted.type,
-            router(wanted.arguments),
+            self._make_router(wanted),
             durable=wanted.durable,
             auto_delete=wanted.auto_delete,
             internal=wanted.internal,
             arguments=wanted.arguments,
         )
 
+    def _make_router(self, wanted: DeclareExchange) -> Router:
+        if wanted.type not in self.exchange_types:
+            raise CommandInvalid(f"unknown exchange type '{wanted.type}'")
+        router = self.exchange_types[wanted.type](wanted.arguments)
+        if isinstance(router, Delayed):
+            if router.inner_type not in self.exchange_types:
+                raise PreconditionFailed(f"unknown exchange type '{router.inner_type}' in x-delayed-type")
+            router.inner = self.exchange_types[router.inner_type](wanted.arguments)
+            router.clock = self.clock
+        return router
+
+    def add_exchange(self, wanted: DeclareExchange) -> None:
+        """With the queues that belong to it."""
+        vhost = self.vhosts[wanted.vhost]
+        exchange = self.make_exchange(wanted)
+        vhost.add_exchange(exchange)
+        for name in exchange.internal_queues():
+            self.execute(DeclareQueue(vhost=vhost.name, name=name, durable=wanted.durable))
+
     def make_queue(self, wanted: DeclareQueue) -> Queue:
+        vhost = self.vhosts[wanted.vhost]
+        internal = make_internal_queue(vhost, wanted.name, durable=wanted.durable)
+        if internal is not None:
+            return internal
         return Queue(
             wanted.name,
             wanted.vhost,
-            self.events,
-            self.touched_queues,
-            QueueFlow(self.world),
-            self.memory,
-            self.store.open_overflow,
+            vhost.surroundings,
             durable=wanted.durable,
             auto_delete=wanted.auto_delete,
             owner=wanted.owner,
@@ -177,6 +224,13 @@ class Node:
         if not self.connections and self.on_last_connection is not None:
             self.on_last_connection()
 
+    def check_consumers(self) -> None:
+        """From time to time: channels that have not acknowledged for too long are closed."""
+        now_ms = self.clock.refresh()
+        for connection in list(self.connections):
+            for channel in connection.open_channels():
+                check_timeout(channel, now_ms, self.limits.consumer_timeout_ms)
+
     # --- users and alarms ---
 
     def permissions_changed(self, user: str, vhost: str) -> None:
@@ -185,6 +239,10 @@ class Node:
                 connection.forget_permissions()
         if vhost in self.vhosts:
             self.vhosts[vhost].version.bump()
+
+    def rates_changed(self, user: User) -> None:
+        for connection in list(self.connections):
+            connection.rates_changed(user)
 
     def close_connections_of(self, user: str, reason: str) -> None:
         for connection in list(self.connections):

@@ -8,8 +8,11 @@ saved: to have the kernel provide it costs more than all else on the way in. The
     record   number:uint32 size:uint32 body     a small body; the rest is as in messages[number]
              number:uint32 0xFFFFFFFF           messages[number] itself, whose body is not small
              0xFFFFFFFF:uint32 0 position:uint64    the next position, where it is not the one before plus one
+             0xFFFFFFFE:uint32 0 time_ms:uint64     when those came that follow; each block begins with this
 
-Most messages differ from the one before in nothing but the body, so that few of `messages` are needed.
+Most messages differ from the one before in nothing but the body, so that few of `messages` are needed. One that
+was taken out from the middle has the highest bit of its number set. A location is a block's number in the upper
+32 bits, and in the lower ones where in the block a record begins.
 """
 
 cimport cython
@@ -27,22 +30,27 @@ from warren.broker.message cimport Message
 cdef enum:
     BLOCK_BYTES = 64 * 1024
     HEAD_BYTES = 8
-    GAP_BYTES = 16
+    NOTE_BYTES = 16
     SMALL_BYTES_MAX = 256
     WHOLE_OVERHEAD_BYTES = 200
 
 cdef uint32_t WHOLE = 0xFFFFFFFF
-cdef uint32_t GAP = 0xFFFFFFFF
+cdef uint32_t POSITION_NOTE = 0xFFFFFFFF
+cdef uint32_t TIME_NOTE = 0xFFFFFFFE
+cdef uint32_t TAKEN_OUT = 0x80000000
+cdef uint64_t NOTHING = 0xFFFFFFFFFFFFFFFF
 
 
 @cython.no_gc
 cdef class Block:
     """What it holds counts as used memory for as long as it is there."""
 
-    def __cinit__(self, Memory memory):
+    def __cinit__(self, Memory memory, uint32_t number, uint64_t base):
         self.data = <uint8_t*>malloc(BLOCK_BYTES)
         if self.data == NULL:
             raise MemoryError
+        self.number = number
+        self.base = base
         self.messages = []
         self.memory = memory
         self.hold(BLOCK_BYTES)
@@ -55,6 +63,17 @@ cdef class Block:
         self.held_bytes += size
         self.memory.used_bytes += size
 
+    cdef void put(self, uint32_t number, uint32_t size) noexcept:
+        cdef uint32_t head[2]
+        head[0], head[1] = number, size
+        memcpy(self.data + self.size, head, HEAD_BYTES)
+        self.size += HEAD_BYTES
+
+    cdef void note(self, uint32_t kind, uint64_t value) noexcept:
+        self.put(kind, 0)
+        memcpy(self.data + self.size, &value, 8)
+        self.size += 8
+
 
 cdef inline bint differ_in_body_only(Message one, Message other) noexcept:
     return (
@@ -64,89 +83,205 @@ cdef inline bint differ_in_body_only(Message one, Message other) noexcept:
         and one.properties is other.properties
         and one.persistent == other.persistent
         and one.died == other.died
+        and one.scheduled == other.scheduled
     )
 
 
+cdef class Place:
+    """Somewhere in the records of a block: what is to be known of the record there."""
+
+    cdef void begin(self, Block block) noexcept:
+        self.block = block
+        self.at = 0
+        if block is not None:
+            self.position = block.base
+            self.settle()
+
+    cdef bint is_at_end(self) noexcept:
+        return self.block is None or self.at >= self.block.size
+
+    cdef void settle(self) noexcept:
+        """Past the notes in front of the next record."""
+        cdef uint32_t head[2]
+        while self.at < self.block.size:
+            memcpy(head, self.block.data + self.at, HEAD_BYTES)
+            if head[0] == POSITION_NOTE:
+                memcpy(&self.position, self.block.data + self.at + HEAD_BYTES, 8)
+            elif head[0] == TIME_NOTE:
+                memcpy(&self.time_ms, self.block.data + self.at + HEAD_BYTES, 8)
+            else:
+                self.number = head[0]
+                self.size = head[1]
+                return
+            self.at += NOTE_BYTES
+
+    cdef void step(self) noexcept:
+        """Behind the record here."""
+        self.at += HEAD_BYTES + (0 if self.size == WHOLE else self.size)
+        self.position += 1
+        self.settle()
+
+    cdef bint is_taken_out(self) noexcept:
+        return self.number & TAKEN_OUT != 0
+
+    cdef void take_out(self) noexcept:
+        self.number |= TAKEN_OUT
+        memcpy(self.block.data + self.at, &self.number, 4)
+
+    cdef Message read(self):
+        cdef Message like = self.block.messages[self.number & ~TAKEN_OUT]
+        if self.size == WHOLE:
+            return like
+        body = PyBytes_FromStringAndSize(<char*>self.block.data + self.at + HEAD_BYTES, self.size)
+        return Message(
+            like.exchange, like.routing_key, like.properties, body, like.persistent, self.time_ms,
+            like.died, like.scheduled,
+        )
+
+
 cdef class Pack:
-    """First in, first out. `next_position` is the first one's."""
+    """First in, first out, as a rule. `next_position` is the first one's."""
 
     def __cinit__(self, Memory memory):
         self.memory = memory
         self.blocks = deque()
+        self.front = Place()
 
-    cdef Block room(self, Py_ssize_t size):
-        """The block that the next `size` bytes go to."""
-        if self.last is None or self.last.size + size > BLOCK_BYTES:
-            self.last = Block(self.memory)
-            if self.first is None:
-                self.first = self.last
-            else:
-                self.blocks.append(self.last)
+    cdef Block room(self, Py_ssize_t size, uint64_t position, uint64_t time_ms):
+        """The block that the next `size` bytes, and notes, go to."""
+        if self.last is None or self.last.size + size + 2 * NOTE_BYTES > BLOCK_BYTES:
+            self.last = Block(self.memory, self.blocks_made, position)
+            self.blocks_made += 1
+            self.last.note(TIME_NOTE, time_ms)
+            self.last_time_ms = time_ms
+            self.last_position = position - 1
+            self.blocks.append(self.last)
+        if position != self.last_position + 1:
+            self.last.note(POSITION_NOTE, position)
+        if time_ms != self.last_time_ms:
+            self.last.note(TIME_NOTE, time_ms)
         return self.last
 
-    cpdef append(self, Message message, uint64_t position):
+    cpdef uint64_t append(self, Message message, uint64_t position) except? 0:
+        """Where it lies, for `take_out`."""
         cdef Py_ssize_t size = PyBytes_GET_SIZE(message.body)
         cdef bint small = size <= SMALL_BYTES_MAX
-        cdef Block block = self.room(HEAD_BYTES + GAP_BYTES + (size if small else 0))
-        if self.count == 0:
-            self.next_position = position
-        elif position != self.last_position + 1:
-            put_head(block, GAP, 0)
-            memcpy(block.data + block.size, &position, 8)
-            block.size += 8
+        cdef Block block = self.room(HEAD_BYTES + (size if small else 0), position, message.time_ms)
+        cdef uint64_t location = <uint64_t>block.number << 32 | block.size
         self.last_position = position
+        self.last_time_ms = message.time_ms
         if not small:
             block.messages.append(message)
             block.template = None
             block.hold(size + WHOLE_OVERHEAD_BYTES)
         elif not differ_in_body_only(block.template, message):
             block.template = Message(
-                message.exchange, message.routing_key, message.properties, b"", message.persistent
+                message.exchange, message.routing_key, message.properties, b"", message.persistent, 0,
+                message.died, message.scheduled,
             )
             block.messages.append(block.template)
-        put_head(block, <uint32_t>(len(block.messages) - 1), <uint32_t>size if small else WHOLE)
+            block.hold(WHOLE_OVERHEAD_BYTES)
+        block.put(<uint32_t>(len(block.messages) - 1), <uint32_t>size if small else WHOLE)
         if small:
             memcpy(block.data + block.size, PyBytes_AS_STRING(message.body), size)
             block.size += <uint32_t>size
         self.count += 1
         self.bytes += size
+        if self.count == 1:
+            self.front.begin(self.blocks[0])
+            self.next_position = position
+        return location
 
     cpdef Message pop(self):
         """The first message; there must be one."""
-        cdef Block block = self.first
-        cdef uint32_t head[2]
-        cdef Message message
-        memcpy(head, block.data + block.at, HEAD_BYTES)
-        block.at += HEAD_BYTES
-        message = block.messages[head[0]]
-        if head[1] != WHOLE:
-            body = PyBytes_FromStringAndSize(<char*>block.data + block.at, head[1])
-            block.at += head[1]
-            message = Message(message.exchange, message.routing_key, message.properties, body, message.persistent)
-        self.count -= 1
-        self.bytes -= PyBytes_GET_SIZE(message.body)
-        if block.at == block.size:
-            self.first = self.blocks.popleft() if self.blocks else None
-            if self.first is None:
-                self.last = None
-        self.step()
+        cdef Message message = self.front.read()
+        self.gone(PyBytes_GET_SIZE(message.body))
+        if self.count:
+            self.front.step()
+            self.move_on()
         return message
 
-    cdef void step(self) noexcept:
-        """On to the next one's position."""
-        cdef Block block = self.first
-        cdef uint32_t head[2]
-        self.next_position += 1
-        if block is None:
-            return
-        memcpy(head, block.data + block.at, HEAD_BYTES)
-        if head[0] == GAP:
-            memcpy(&self.next_position, block.data + block.at + HEAD_BYTES, 8)
-            block.at += GAP_BYTES
+    cdef int move_on(self) except -1:
+        """To the first record that is still there, past blocks that are done with."""
+        while True:
+            if self.front.is_at_end():
+                self.blocks.popleft()
+                self.front.begin(self.blocks[0])
+            elif self.front.is_taken_out():
+                self.front.step()
+            else:
+                self.next_position = self.front.position
+                return 0
+
+    cdef int gone(self, Py_ssize_t size) except -1:
+        """One less; with the last one all memory goes."""
+        self.count -= 1
+        self.bytes -= size
+        if self.count == 0:
+            self.blocks.clear()
+            self.last = None
+            self.front.begin(None)
+        return 0
+
+    cpdef Message take_out(self, uint64_t location):
+        """A message from the middle, which must be there."""
+        cdef Block first = self.blocks[0]
+        cdef Place place = Place()
+        cdef Message message
+        place.begin(self.blocks[<uint32_t>(location >> 32) - first.number])
+        while place.at < <uint32_t>location:
+            place.step()
+        message = place.read()
+        place.take_out()
+        self.gone(PyBytes_GET_SIZE(message.body))
+        if self.count and place.block is self.front.block and place.at == self.front.at:
+            self.front.number = place.number
+            self.move_on()
+        return message
 
 
-cdef inline void put_head(Block block, uint32_t number, uint32_t size) noexcept:
-    cdef uint32_t head[2]
-    head[0], head[1] = number, size
-    memcpy(block.data + block.size, head, HEAD_BYTES)
-    block.size += HEAD_BYTES
+cdef class PackBrowser:
+    """A pointer of its own into a pack, which takes nothing."""
+
+    def __cinit__(self, Pack pack):
+        self.pack = pack
+        self.place = Place()
+
+    cpdef uint64_t next_position(self, uint64_t above) except? 0:
+        """Of the first message above this position; the highest number there is if there is none."""
+        cdef Place place = self.place
+        if self.pack.count == 0:
+            place.begin(None)
+            return NOTHING
+        if place.block is None or place.position < self.pack.next_position:
+            self.place = place = Place()
+            place.block = self.pack.front.block
+            place.at = self.pack.front.at
+            place.position = self.pack.front.position
+            place.time_ms = self.pack.front.time_ms
+            place.settle()
+        while True:
+            if place.is_at_end():
+                if not self.next_block():
+                    return NOTHING
+            else:
+                place.settle()  # it may have been the end, or this one was taken out, when it was looked at
+                if place.position > above and not place.is_taken_out():
+                    return place.position
+                place.step()
+
+    cdef bint next_block(self) except -1:
+        cdef Block first = self.pack.blocks[0]
+        cdef Py_ssize_t index = self.place.block.number - first.number + 1
+        if index >= len(self.pack.blocks):
+            return False
+        self.place.begin(self.pack.blocks[index])
+        return True
+
+    cpdef Message read(self):
+        """The message whose position was just given."""
+        return self.place.read()
+
+    @property
+    def location(self):
+        return <uint64_t>self.place.block.number << 32 | self.place.at

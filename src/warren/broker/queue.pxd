@@ -1,21 +1,19 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
+from warren.broker.clock cimport Clock
 from warren.broker.consumer cimport Consumer, Ring
 from warren.broker.entry cimport Entry
-from warren.broker.entry_list cimport EntryList
 from warren.broker.events cimport Events
-from warren.broker.memory cimport Memory
+from warren.broker.lane cimport Lane
 from warren.broker.message cimport Message
-from warren.broker.pack cimport Pack
-from warren.broker.store cimport MessageLog
-
-cdef Py_ssize_t READY_BYTES_MAX
+from warren.broker.rulebook cimport Rulebook
 
 
 cdef class Queue:
     cdef public str name
     cdef public str vhost
+    cdef public object surroundings
     cdef public bint durable
     cdef public bint auto_delete
     cdef public object owner
@@ -27,39 +25,39 @@ cdef class Queue:
     cdef public bint deleted
     cdef public bint had_consumer
     cdef public Consumer exclusive_consumer
-    cdef public EntryList ready
-    cdef public Py_ssize_t ready_max
-    cdef public MessageLog log
-    cdef public Pack packed
-    cdef public MessageLog overflow
-    cdef Memory memory
-    cdef object open_overflow
     cdef public Py_ssize_t unacked
-    cdef public uint64_t position
     cdef public uint64_t delivered
     cdef public uint64_t delivered_bytes
-    cdef list rings
+    cdef public list lanes
+    cdef public Lane lane
+    cdef public Rulebook book
+    cdef public list rings
+    cdef public list choosy
     cdef list touched_queues
-    cdef bint touched
+    cdef readonly bint touched
+    cdef readonly Clock clock
     cdef Events events
 
-    @cython.locals(waits=bint, log=MessageLog)
-    cpdef bint publish(self, Message message) except? 0
-    cdef bint has_behind(self)
-    @cython.locals(full=bint)
-    cpdef put_behind(self, Message message)
+    @cython.locals(unsafe=bint)
+    cpdef int publish(self, Message message) except -1
     cpdef touch(self)
-    @cython.locals(stored=uint64_t, aside=uint64_t)
-    cpdef read_on(self)
-    @cython.locals(room=Py_ssize_t, position=uint64_t)
-    cpdef unpack(self, uint64_t before)
-    cpdef goes_out(self, Entry entry, bint no_ack)
-    cpdef note_delivered(self, Entry entry)
-    @cython.locals(consumer=Consumer, head=Entry, entry=Entry, delivery_tag=uint64_t)
     cpdef drain(self)
+    @cython.locals(lane=Lane, head=Entry, consumer=Consumer)
+    cpdef drain_lane(self)
+    @cython.locals(delivery_tag=uint64_t)
+    cpdef deliver(self, Entry entry, Consumer consumer)
+    cpdef goes_out(self, Entry entry, bint no_ack)
+    cpdef Lane lane_of(self, Entry entry)
+    cpdef Py_ssize_t level_of(self, Message message)
     @cython.locals(ring=Ring, consumer=Consumer)
     cpdef Consumer next_consumer(self, Py_ssize_t size)
     cpdef settle(self, Entry entry)
+    cpdef forget(self, Entry entry)
     cpdef requeue(self, Entry entry)
+    cpdef bury(self, Entry entry, object reason)
     @cython.locals(entry=Entry)
     cpdef Entry get(self, bint no_ack)
+    @cython.locals(length=Py_ssize_t, lane=Lane)
+    cpdef Py_ssize_t length(self)
+    @cython.locals(total=Py_ssize_t, lane=Lane)
+    cpdef Py_ssize_t body_bytes(self)

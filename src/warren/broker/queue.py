@@ -1,156 +1,133 @@
 """A queue: entries in strict order, and the consumers that take them in turn.
 
-Entries leave the ready list from its head to whoever is next: in rings of equal priority, highest
-first, each ring round robin over those that can take one more. Publishing only marks the queue as
-touched; it is drained at the end of the turn, so that one turn's deliveries leave together.
+Entries leave from the head of a lane to whoever is next: in rings of equal priority, highest first, each ring
+round robin over those that can take one more. Publishing only marks the queue as touched; it is drained at
+the end of the turn, so that one turn's deliveries leave together.
 
-Only the first entries are objects. What waits behind `READY_MAX` of them, or `READY_BYTES_MAX`, is made into
-entries when its time comes:
-
-    ready -> log         on disk, what is persistent in a queue that is durable
-          -> packed      the rest, in memory
-             -> overflow    and on disk, when memory for that is used up
-
-All three are in order of position, and so is what is read from them.
+A queue whose rules ask for more than that has a `Rulebook`, which does it; the others pay one test for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from warren.amqp.errors import AccessRefused
 from warren.amqp.table import Table
 from warren.broker.binding import Binding
 from warren.broker.consumer import Consumer, Ring
+from warren.broker.death import Reason
 from warren.broker.entry import Entry
 from warren.broker.entry_list import EntryList
-from warren.broker.events import Events, MessageDelivered
+from warren.broker.events import MessageDelivered
 from warren.broker.flow import QueueFlow
-from warren.broker.memory import Memory
+from warren.broker.lane import Lane
 from warren.broker.message import Message
-from warren.broker.pack import Pack
+from warren.broker.rulebook import Rulebook
 from warren.broker.rules import Rules, rules_of
-from warren.broker.store import NOTHING_TO_READ, MessageLog
+from warren.broker.store import MessageLog
+from warren.broker.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from warren.broker.session.connection import Connection
 
 DROPPED_A_TURN_MAX = 20_000
-READY_MAX, READY_BYTES_MAX = 10_000, 16 * 1024 * 1024
-READ_MAX = 2_000  # from disk at a time
 
 
 class Queue:
-    """`owner` is the connection that an exclusive queue belongs to; `log` is there if messages may have to
-    survive a restart.
+    """`owner` is the connection that an exclusive queue belongs to. `lanes` are the levels of priority, from
+    the lowest to the highest; `lane` is the lowest, and in most queues the only one.
     """
 
     is_queue = True
+    internal = False  # it belongs to an exchange, and is not for clients
 
     def __init__(
         self,
         name: str,
         vhost: str,
-        events: Events,
-        touched_queues: list[Queue],
-        flow: QueueFlow,
-        memory: Memory,
-        open_overflow: Callable[[], MessageLog | None],
+        surroundings: Surroundings,
         *,
         durable: bool = False,
         auto_delete: bool = False,
         owner: Connection | None = None,
         arguments: Table | None = None,
+        rules: Rules | None = None,
     ) -> None:
         self.name = name
         self.vhost = vhost
-        self.events = events
-        self.touched_queues = touched_queues
+        self.surroundings = surroundings
+        self.events = surroundings.events
+        self.clock = surroundings.clock
+        self.touched_queues = surroundings.touched_queues
         self.touched = False
-        self.flow = flow
+        self.flow = QueueFlow(surroundings.timers)
         self.holding = False
         self.durable = durable
         self.auto_delete = auto_delete
         self.owner = owner
         self.arguments = arguments or {}
-        self.rules = rules_of(self.arguments)
+        self.rules = rules or rules_of(self.arguments)
         self.incoming: set[Binding] = set()
         self.deleted = False
         self.had_consumer = False
         self.exclusive_consumer: Consumer | None = None
-        self.ready = EntryList()
-        self.ready_max = READY_MAX
-        self.log: MessageLog | None = None
-        self.memory = memory
-        self.packed = Pack(memory)
-        self.open_overflow = open_overflow
-        self.overflow: MessageLog | None = None
         self.unacked = 0
-        self.position = 0
         self.delivered = 0
         self.delivered_bytes = 0
         self.rings: list[Ring] = []
+        self.choosy: list[Consumer] = []
+        memory, open_overflow = surroundings.memory, surroundings.open_overflow
+        self.lanes = [Lane(self, memory, open_overflow, n) for n in range(self.rules.max_priority + 1)]
+        self.lane = self.lanes[0]
+        self.book: Rulebook | None = None
+        self.set_rules(self.rules)
 
     # --- on the path of every message ---
 
-    def publish(self, message: Message) -> bool:
-        """Whether the message is on its way to disk, and not safe before it is there."""
-        self.position += 1
-        waits = self.ready.count >= self.ready_max or self.ready.bytes >= READY_BYTES_MAX or self.has_behind()
-        log = self.log if message.persistent else None
-        if log is not None:
-            log.append(message, self.position, not waits)
-        elif waits:
-            self.put_behind(message)
-        if not waits:
-            self.ready.append_new(message, self, self.position, 0)
+    def publish(self, message: Message) -> int:
+        """STORED, ON_ITS_WAY to disk and not safe before it is there, or REFUSED."""
+        if self.book is not None:
+            return self.book.publish(message)
+        if message.expiration_ms >= 0:
+            return self.rulebook().publish(message)
+        unsafe = self.lane.put(message)
         if not self.touched:
             self.touch()
-        return log is not None
-
-    def has_behind(self) -> bool:
-        """Whether anything waits behind the ready entries."""
-        if self.packed.count:
-            return True
-        if self.log is not None and self.log.unread:
-            return True
-        return self.overflow is not None and self.overflow.unread > 0
-
-    def put_behind(self, message: Message) -> None:
-        """Keep a message that need not survive: in memory, or on disk if there is no more room."""
-        full = self.memory.used_bytes >= self.memory.limit_bytes
-        if full and self.overflow is None:
-            self.overflow = self.open_overflow()
-        if self.overflow is not None and (full or self.overflow.unread):
-            self.overflow.append(message, self.position, False)
-        else:
-            self.packed.append(message, self.position)
+        return unsafe
 
     def touch(self) -> None:
         """See to it that the queue is drained at the end of this turn."""
-        if self.rings and not self.touched:
+        if not self.touched and (self.rings or self.book is not None) and not self.deleted:
             self.touched = True
             self.touched_queues.append(self)
 
     def drain(self) -> None:
         """Deliver as much as there are messages, and consumers that can take them."""
         self.touched = False
-        while self.ready.head is not None or self.has_behind():
-            head = self.ready.head
+        if self.book is not None:
+            self.book.drain()
+        else:
+            self.drain_lane()
+        if self.holding:
+            self.flow.relieve(self)
+
+    def drain_lane(self) -> None:
+        lane = self.lane
+        while lane.ready.head is not None or lane.has_behind():
+            head = lane.ready.head
             if head is None:
-                self.read_on()
+                lane.read_on()
                 continue
             consumer = self.next_consumer(head.size)
             if consumer is None:
                 break
-            entry = self.ready.pop_head()
-            self.goes_out(entry, consumer.no_ack)
-            delivery_tag = consumer.deliver(entry)
-            if self.events.delivered:
-                self.tell_delivered(entry, consumer.tag, delivery_tag)
-        if self.holding:
-            self.flow.relieve(self)
+            self.deliver(lane.ready.pop_head(), consumer)
+
+    def deliver(self, entry: Entry, consumer: Consumer) -> None:
+        self.goes_out(entry, consumer.no_ack)
+        delivery_tag = consumer.deliver(entry)
+        if self.events.delivered:
+            self.tell_delivered(entry, consumer.tag, delivery_tag)
 
     def goes_out(self, entry: Entry, no_ack: bool) -> None:
         """Count an entry that is delivered, and have it noted on disk."""
@@ -158,36 +135,17 @@ class Queue:
         self.delivered_bytes += entry.size
         if not no_ack:
             self.unacked += 1
-            self.note_delivered(entry)
-        elif self.log is not None and entry.message.persistent:
-            self.log.acked(entry.position)
+            entry.delivered_ms = self.clock.time_ms
+            self.lane_of(entry).delivered(entry)
+        else:
+            self.lane_of(entry).done(entry)
 
-    def note_delivered(self, entry: Entry) -> None:
-        if self.log is not None and entry.message.persistent:
-            self.log.delivered(entry.position, entry.delivery_count + 1)
+    def lane_of(self, entry: Entry) -> Lane:
+        return self.lane if self.book is None else self.lanes[self.level_of(entry.message)]
 
-    def read_on(self) -> None:
-        """Make entries of the next messages that wait behind; from memory many, from disk some at a time."""
-        stored = NOTHING_TO_READ if self.log is None else self.log.peek()
-        self.unpack(stored)
-        if self.ready.count:
-            return
-        aside = NOTHING_TO_READ
-        if self.packed.count:
-            aside = self.packed.next_position
-        elif self.overflow is not None:
-            aside = self.overflow.peek()
-        if self.log is not None and stored < aside:
-            self.log.read_on(self, self.ready, READ_MAX, aside)
-        elif self.overflow is not None:
-            self.overflow.read_on(self, self.ready, READ_MAX, stored)
-
-    def unpack(self, before: int) -> None:
-        room = self.ready_max
-        while self.packed.count and room > 0 and self.packed.next_position < before:
-            position = self.packed.next_position
-            self.ready.append_new(self.packed.pop(), self, position, 0)
-            room -= 1
+    def level_of(self, message: Message) -> int:
+        """What is above the highest level belongs to that."""
+        return min(message.priority, len(self.lanes) - 1)
 
     def next_consumer(self, size: int) -> Consumer | None:
         for ring in self.rings:
@@ -198,30 +156,79 @@ class Queue:
 
     def settle(self, entry: Entry) -> None:
         """An entry that was out with a client is done with."""
+        if entry.position == 0:
+            return
         self.unacked -= 1
-        if self.log is not None and entry.message.persistent and not self.deleted:
-            self.log.acked(entry.position)
+        if self.book is not None:
+            self.book.settled(entry)
+        self.forget(entry)
+
+    def forget(self, entry: Entry) -> None:
+        """Nothing of it is left here."""
+        if not self.deleted:
+            self.lane_of(entry).done(entry)
 
     def requeue(self, entry: Entry) -> None:
         """An entry that was out with a client returns to its place."""
+        if entry.position == 0:
+            return
         self.unacked -= 1
         if self.deleted:
             return
         entry.delivery_count += 1
-        self.ready.insert(entry)
+        if self.book is not None:
+            self.book.requeue(entry)
+        else:
+            self.lane.put_back(entry)
         self.touch()
+
+    # --- the rest ---
+
+    def reject(self, entry: Entry) -> None:
+        """A client does not want it back in the queue."""
+        if entry.position == 0:
+            return
+        self.unacked -= 1
+        if self.book is not None:
+            self.book.settled(entry)
+        if not self.deleted:
+            self.bury(entry, Reason.REJECTED)
+
+    def bury(self, entry: Entry, reason: Reason) -> None:
+        """An entry that nobody holds leaves, for the dead-letter exchange if there is one."""
+        self.surroundings.dead_letters.bury(self, entry, reason)
 
     def get(self, no_ack: bool) -> Entry | None:
         """The first message for basic.get."""
-        if self.ready.head is None:
-            self.read_on()
-        if self.ready.head is None:
+        self.used()
+        if self.book is not None:
+            return self.book.get(no_ack)
+        if self.lane.first() is None:
             return None
-        entry = self.ready.pop_head()
+        entry = self.lane.pop()
         self.goes_out(entry, no_ack)
         return entry
 
-    # --- the rest ---
+    def used(self) -> None:
+        """Somebody has declared, consumed from or looked into it."""
+        if self.book is not None:
+            self.book.used()
+
+    def rulebook(self) -> Rulebook:
+        if self.book is None:
+            self.book = Rulebook(self)
+        return self.book
+
+    def set_rules(self, rules: Rules) -> None:
+        """From now on these hold, for what is there as well."""
+        self.rules = rules
+        if self.book is not None or rules != Rules(
+            dead_letter_exchange=rules.dead_letter_exchange,
+            dead_letter_routing_key=rules.dead_letter_routing_key,
+            consumer_timeout=rules.consumer_timeout,
+        ):
+            self.rulebook().read(rules)
+            self.touch()
 
     def tell_delivered(self, entry: Entry, consumer_tag: str, delivery_tag: int) -> None:
         redelivered = entry.delivery_count > 0
@@ -229,84 +236,105 @@ class Queue:
             MessageDelivered(self.vhost, self.name, entry.message, consumer_tag, delivery_tag, redelivered)
         )
 
+    def length(self) -> int:
+        length = 0
+        for lane in self.lanes:
+            length += lane.length()
+        return length
+
+    def body_bytes(self) -> int:
+        total = 0
+        for lane in self.lanes:
+            total += lane.body_bytes()
+        return total
+
     @property
     def message_count(self) -> int:
         """How many are ready."""
-        stored = 0 if self.log is None else self.log.unread
-        overflowed = 0 if self.overflow is None else self.overflow.unread
-        return self.ready.count + self.packed.count + stored + overflowed
+        return self.length()
 
     @property
     def message_bytes(self) -> int:
-        stored = 0 if self.log is None else self.log.unread_bytes
-        overflowed = 0 if self.overflow is None else self.overflow.unread_bytes
-        return self.ready.bytes + self.packed.bytes + stored + overflowed
+        return self.body_bytes()
 
     @property
     def consumers(self) -> list[Consumer]:
-        return [consumer for ring in self.rings for consumer in ring.consumers]
+        return [*(consumer for ring in self.rings for consumer in ring.consumers), *self.choosy]
 
     @property
     def is_consumed(self) -> bool:
-        return bool(self.rings)
+        return bool(self.rings or self.choosy)
+
+    @property
+    def active_consumer(self) -> Consumer | None:
+        """Who alone gets messages, if that is the rule: the first of the highest priority."""
+        everybody = sorted(self.consumers, key=lambda consumer: -consumer.priority)
+        return everybody[0] if everybody else None
 
     def add_consumer(self, consumer: Consumer) -> None:
-        if self.exclusive_consumer is not None or (consumer.exclusive and self.rings):
+        if self.exclusive_consumer is not None or (consumer.exclusive and self.is_consumed):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
         if consumer.exclusive:
             self.exclusive_consumer = consumer
+        if consumer.view is not None:
+            self.rulebook()
+            self.choosy.append(consumer)
+            self.choosy.sort(key=lambda consumer: -consumer.priority)
+        else:
+            self._add_to_ring(consumer)
+        self.had_consumer = True
+        self.used()
+        if self.book is not None:
+            self.book.consumers_changed()
+        self.touch()
+
+    def _add_to_ring(self, consumer: Consumer) -> None:
         ring = next((ring for ring in self.rings if ring.priority == consumer.priority), None)
         if ring is None:
             ring = Ring(consumer.priority)
             self.rings.append(ring)
             self.rings.sort(key=lambda ring: -ring.priority)
         ring.consumers.append(consumer)
-        self.had_consumer = True
-        self.touch()
 
     def remove_consumer(self, consumer: Consumer) -> None:
         for ring in self.rings:
             ring.remove(consumer)
         self.rings = [ring for ring in self.rings if ring.consumers]
+        if consumer in self.choosy:
+            self.choosy.remove(consumer)
         if self.exclusive_consumer is consumer:
             self.exclusive_consumer = None
+        if self.book is not None:
+            self.book.consumer_is_gone(consumer)
+            self.touch()
         self.flow.relieve(self)
 
     @property
     def is_abandoned(self) -> bool:
         """An auto-delete queue whose last consumer is gone."""
-        return self.auto_delete and self.had_consumer and not self.rings
+        return self.auto_delete and self.had_consumer and not self.is_consumed
 
     def purge(self) -> int:
         """Drop all that is ready; of very many a part each turn, so that nobody has to wait for it."""
         count = self.message_count
-        if self.log is not None and self.deleted:
-            self.log.delete()
-        elif self.log is not None:
-            self.log.purge()
-            for entry in self.ready:
-                if entry.message.persistent:
-                    self.log.acked(entry.position)
-        if self.overflow is not None:
-            self.overflow.delete()
-            self.overflow = None
-        dropped, self.ready, self.packed = self.ready, EntryList(), Pack(self.memory)
-        self._drop(dropped)
+        if self.book is not None:
+            count += self.book.clear()
+        for lane in self.lanes:
+            self._drop(lane.clear(deleted=self.deleted))
         return count
 
-    def set_rules(self, rules: Rules) -> None:
-        """Policies have changed; from now on these hold."""
-        self.rules = rules
-        self.touch()
-
-    def restore(self, log: MessageLog, position: int) -> None:
+    def restore(self, log: MessageLog, position: int, level: int = 0) -> None:
         """Take over what is on disk; positions go on behind this one."""
-        self.log = log
-        self.position = position
+        self.lanes[level].restore(log, position)
+        if self.book is not None or self.lanes[level].expiry is not None:
+            self.rulebook().restored()
 
     def release_memory(self) -> None:
         """The broker ends: nothing else frees entries, of which the garbage collector knows nothing."""
-        self.ready.drop(self.ready.count)
+        for lane in self.lanes:
+            lane.ready.drop(lane.ready.count)
+        if self.book is not None:
+            self.book.release_memory()
 
     def _drop(self, entries: EntryList) -> None:
         entries.drop(DROPPED_A_TURN_MAX)

@@ -146,6 +146,7 @@ CHECKED_ONLY = (
     Rule("queue-type", one_of(*QUEUE_TYPES), in_policies=False),
     Rule("queue-mode", one_of(*QUEUE_MODES)),
 )
+EXCHANGE_FIELDS = {"message_deduplication", "cache_size", "cache_ttl", "deduplication_header"}
 COMPARED_ARGUMENTS = tuple(rule.argument for rule in RULES)
 
 
@@ -163,6 +164,12 @@ def check_arguments(what: str, arguments: Table) -> None:
                 raise PreconditionFailed(f"invalid arg '{rule.argument}' for {what}: {error}") from None
     for argument, reason in _conflicts(arguments):
         raise PreconditionFailed(f"invalid arg '{argument}' for {what}: {reason}")
+
+
+def check_exchange_arguments(what: str, arguments: Table) -> None:
+    """Of an exchange only what says which messages to drop."""
+    known = {rule.argument for rule in RULES if rule.field in EXCHANGE_FIELDS}
+    check_arguments(what, {name: value for name, value in arguments.items() if name in known})
 
 
 def _conflicts(arguments: Table) -> list[tuple[str, str]]:

@@ -4,6 +4,13 @@ from warren.broker.entry_list cimport EntryList
 from warren.broker.message cimport Message
 
 
+cdef class LogBrowser:
+    cdef public uint64_t location
+
+    cpdef uint64_t next_position(self, uint64_t above) except? 0
+    cpdef Message read(self)
+
+
 cdef class MessageLog:
     cdef public Py_ssize_t unread
     cdef public Py_ssize_t unread_bytes
@@ -11,6 +18,7 @@ cdef class MessageLog:
     cpdef uint64_t append(self, Message message, uint64_t position, bint taken) except? 0
     cpdef uint64_t peek(self) except? 0
     cpdef Message take_out(self, uint64_t position, uint64_t location)
+    cpdef uint32_t deliveries_of(self, uint64_t position) except? 0
     cpdef read_on(self, object queue, EntryList ready, Py_ssize_t most, uint64_t before)
     cpdef delivered(self, uint64_t position, uint32_t deliveries)
     cpdef acked(self, uint64_t position)

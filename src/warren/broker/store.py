@@ -20,7 +20,12 @@ NOTHING_TO_READ = 2**64 - 1
 
 
 class LogBrowser:
-    """Reads what waits in a log, in order; what is taken by others meanwhile is not seen any more."""
+    """Reads what waits in a log, in order; what is taken by others meanwhile is not seen any more. `location`
+    is where the message lies whose position was last given.
+    """
+
+    def __init__(self) -> None:
+        self.location = 0
 
     def next_position(self, above: int) -> int:
         """Of the first unread message above this position, or NOTHING_TO_READ."""
@@ -28,11 +33,6 @@ class LogBrowser:
 
     def read(self) -> Message:
         """The message whose position was just given."""
-        raise NotImplementedError
-
-    @property
-    def location(self) -> int:
-        """Where the message lies that was just read."""
         raise NotImplementedError
 
 
@@ -55,12 +55,18 @@ class MessageLog:
         """The position of the next unread message, or NOTHING_TO_READ."""
         raise NotImplementedError
 
-    def read_on(self, queue: Queue, ready: EntryList, most: int, before: int) -> None:
+    def read_on(self, queue: Queue | None, ready: EntryList, most: int, before: int) -> None:
         """Append to `ready` entries of the next unread messages whose positions are below `before`."""
         raise NotImplementedError
 
     def take_out(self, position: int, location: int) -> Message | None:
-        """An unread message leaves from the middle, and counts as read from now on. None if it is lost."""
+        """An unread message leaves from the middle, and counts as read from now on. None if it is lost, or
+        not unread any more.
+        """
+        raise NotImplementedError
+
+    def deliveries_of(self, position: int) -> int:
+        """How often a message that is alive had been delivered when the log was opened."""
         raise NotImplementedError
 
     def browse(self) -> LogBrowser:
@@ -69,7 +75,7 @@ class MessageLog:
 
     def due(self) -> Iterable[tuple[int, int, int]]:
         """When, position and location of unread messages that are due at a time of their own: they are
-        scheduled, or they expire. For a log that was just opened.
+        scheduled, or they expire. To be asked once, when the log was just opened.
         """
         raise NotImplementedError
 

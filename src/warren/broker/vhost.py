@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from warren.amqp.errors import NotFound
+from warren.amqp.errors import NotFound, PreconditionFailed
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import encode_name
 from warren.broker.binding import Binding, Destination
@@ -17,10 +17,14 @@ from warren.broker.events import (
     ExchangeDeleted,
     QueueCreated,
     QueueDeleted,
+    QueueExpired,
 )
 from warren.broker.exchange.direct import Direct
 from warren.broker.exchange.exchange import ROUTES_CACHED_MAX, Exchange
+from warren.broker.limits import VhostLimits, is_reached
+from warren.broker.policy import Policies, Policy
 from warren.broker.queue import Queue
+from warren.broker.surroundings import Surroundings
 from warren.broker.version import Version
 
 PREDECLARED = {
@@ -50,6 +54,9 @@ class Vhost:
         self.queues: dict[str, Queue] = {}
         self.reply_queues: dict[str, Queue] = {}
         self.connections = 0
+        self.surroundings: Surroundings
+        self.policies = Policies()
+        self.limits = VhostLimits()
 
     # --- exchanges ---
 
@@ -60,6 +67,7 @@ class Vhost:
         return exchange
 
     def add_exchange(self, exchange: Exchange) -> None:
+        self.policies.apply_to_exchange(exchange)
         self.exchanges[exchange.name] = exchange
         self.exchanges_by_wire_name[encode_name(exchange.name)] = exchange
         self._bindings_changed()
@@ -76,6 +84,9 @@ class Vhost:
         del self.exchanges_by_wire_name[encode_name(exchange.name)]
         self._bindings_changed()
         self.record(DeleteExchange(vhost=self.name, name=exchange.name))
+        for name in exchange.internal_queues():
+            if name in self.queues:
+                self.remove_queue(self.queues[name])
         self.events.emit(ExchangeDeleted(self.name, exchange.name))
         return [*exchange.bindings.values(), *exchange.incoming]
 
@@ -87,7 +98,16 @@ class Vhost:
             raise NotFound(f"no queue '{name}' in vhost '{self.name}'")
         return queue
 
+    def check_queue_limit(self, name: str) -> None:
+        """406 if there may be no more queues."""
+        if is_reached(self.limits.max_queues, len(self.queues)):
+            raise PreconditionFailed(
+                f"cannot declare queue '{name}': queue limit in vhost '{self.name}' "
+                f"({self.limits.max_queues}) is reached"
+            )
+
     def add_queue(self, queue: Queue) -> None:
+        self.policies.apply_to_queue(queue)
         self.queues[queue.name] = queue
         self.version.bump()
         self.events.emit(QueueCreated(self.name, queue.name))
@@ -98,6 +118,7 @@ class Vhost:
             return 0
         queue.deleted = True
         self.queues.pop(queue.name, None)
+        self.policies.forget(queue)
         if queue.owner is not None:
             queue.owner.exclusive_queues.pop(queue.name, None)
         for binding in list(queue.incoming):
@@ -109,9 +130,39 @@ class Vhost:
         self.events.emit(QueueDeleted(self.name, queue.name))
         return queue.purge()
 
+    def expire_queue(self, queue: Queue) -> None:
+        """Nobody has used it for too long."""
+        self.events.emit(QueueExpired(self.name, queue.name))
+        self.remove_queue(queue)
+
     def remove_if_abandoned(self, queue: Queue) -> None:
         if queue.is_abandoned:
             self.remove_queue(queue)
+
+    # --- policies ---
+
+    def put_policy(self, policy: Policy) -> bool:
+        """Whether it is another than before."""
+        before = self.policies.find(policy.name, operator=policy.operator)
+        if before == policy:
+            return False
+        self.policies.put(policy)
+        self._apply_policies(policy if before is None else before, policy)
+        return True
+
+    def remove_policy(self, policy: Policy) -> None:
+        self.policies.remove(policy)
+        self._apply_policies(policy, policy)
+
+    def _apply_policies(self, before: Policy, after: Policy) -> None:
+        """To all that either of them is for: for nothing else it can make a difference."""
+        for queue in list(self.queues.values()):
+            if before.is_for_queue(queue) or after.is_for_queue(queue):
+                self.policies.apply_to_queue(queue)
+        for exchange in self.exchanges.values():
+            if before.is_for_exchange(exchange) or after.is_for_exchange(exchange):
+                self.policies.apply_to_exchange(exchange)
+        self._bindings_changed()
 
     # --- bindings ---
 
@@ -206,7 +257,7 @@ class Vhost:
         if exchange.name:
             return exchange.router.route(key, properties)
         queue = self.queues.get(key) or self.reply_queues.get(key)
-        return () if queue is None else (queue,)
+        return () if queue is None or queue.internal else (queue,)
 
 
 def default_exchange() -> Exchange:

@@ -12,7 +12,8 @@ import uvloop
 
 from warren.server import log
 from warren.server.app import Broker, tune_process
-from warren.server.config import Config, ConfigError, load
+from warren.server.config import Config, load
+from warren.server.config_error import ConfigError
 
 USAGE_ERROR = 2
 

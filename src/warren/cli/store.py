@@ -11,12 +11,13 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TypeAlias
 
 from warren.cli.store_text import message_json, message_text, printable, queues_table, summary_json, totals
-from warren.storage.inspect import DataFiles, InspectError, Kind, Problem, read_messages, summarize
+from warren.storage.data_files import DataFiles, InspectError, Kind, Problem, QueueFiles
+from warren.storage.inspect import read_messages, summarize
 from warren.storage.verify import verify
 
 EXIT_DAMAGED, EXIT_ERROR, EXIT_INTERRUPTED = 1, 2, 130
@@ -44,6 +45,7 @@ def _add_cat(commands: Subparsers) -> None:
     add = parser.add_argument
     add("queue", metavar="QUEUE")
     add("--vhost", default="/", help="the queue's (default: %(default)s)")
+    add("--part", metavar="NAME", help="only what is in this part of the queue, such as priority-3")
     add("--limit", type=_whole, metavar="N", help="print so many at most")
     add("--from", type=_whole, default=0, dest="first", metavar="POSITION", help="begin there")
     add("--acked", action="store_true", help="also those that are done with, as far as they are still there")
@@ -94,7 +96,7 @@ def _open(options: argparse.Namespace) -> DataFiles:
 
 def _ls(options: argparse.Namespace) -> int:
     files = _open(options)
-    summaries = [summarize(queue) for queue in files.queues(options.vhost)]
+    summaries = [summarize(log) for log in files.logs(options.vhost)]
     if options.json:
         content = {"queues": [summary_json(summary) for summary in summaries], "totals": totals(summaries)}
         sys.stdout.write(json.dumps(content, indent=2) + "\n")
@@ -114,7 +116,7 @@ def _tell_problems(problems: list[Problem]) -> int:
 
 
 def _cat(options: argparse.Namespace) -> int:
-    queue = _open(options).queue(options.vhost, options.queue)
+    logs = _logs(_open(options).queue(options.vhost, options.queue), options.part)
     problems: list[Problem] = []
 
     def tell(problem: Problem) -> None:
@@ -122,11 +124,21 @@ def _cat(options: argparse.Namespace) -> int:
             _say(str(problem))
         problems.append(problem)
 
-    messages = read_messages(queue, tell, first=options.first, with_acked=options.acked)
+    messages = chain.from_iterable(
+        read_messages(log, tell, first=options.first, with_acked=options.acked) for log in logs
+    )
     write = message_json if options.json else message_text
     for message in islice(messages, options.limit):
         sys.stdout.write(write(message) + "\n")
     return EXIT_ERROR if any(problem.kind is Kind.UNREADABLE for problem in problems) else 0
+
+
+def _logs(queue: QueueFiles, part: str | None) -> list[QueueFiles]:
+    logs = [queue, *queue.parts()]
+    found = [log for log in logs if part in {None, log.part}]
+    if not found:
+        raise InspectError(f"queue '{queue.queue}' has no part '{part}'")
+    return found
 
 
 def _verify(options: argparse.Namespace) -> int:

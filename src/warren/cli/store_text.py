@@ -15,6 +15,7 @@ from unicodedata import east_asian_width
 
 from warren.amqp.errors import SyntaxFault
 from warren.amqp.properties import BasicProperties, decode_properties
+from warren.storage.data_files import QueueFiles
 from warren.storage.inspect import Place, QueueSummary, StoredMessage
 from warren.storage.table_text import Json, table_to_json
 
@@ -24,7 +25,7 @@ PROPERTY_NAMES = [field.name for field in fields(BasicProperties)]
 LINE_BREAKS = "\n\t"
 AGES = (("d", 86_400), ("h", 3_600), ("min", 60))
 SIZES = (("GB", 10**9), ("MB", 10**6), ("KB", 10**3))
-HEADINGS = ("VHOST", "QUEUE", "MESSAGES", "BYTES", "SEGMENTS", "DIRECTORY", "OLDEST", "")
+HEADINGS = ("VHOST", "QUEUE", "PART", "MESSAGES", "BYTES", "SEGMENTS", "DIRECTORY", "OLDEST", "")
 TO_THE_RIGHT = frozenset({"MESSAGES", "BYTES", "SEGMENTS", "DIRECTORY"})
 _encode = json.JSONEncoder(check_circular=False).encode  # made once: faster than json.dumps
 
@@ -34,11 +35,13 @@ _encode = json.JSONEncoder(check_circular=False).encode  # made once: faster tha
 
 def queues_table(summaries: list[QueueSummary], *, now_ms: int) -> list[str]:
     rows = [HEADINGS, *(_row(summary, now_ms) for summary in summaries)]
+    if not any(summary.files.part for summary in summaries):
+        rows = [_without_part(row) for row in rows]
     widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
     sums = totals(summaries)
     in_all = f"{sums['queues']} queues, {sums['messages']} messages"
     return [
-        *(_aligned(row, widths) for row in rows),
+        *(_aligned(row, widths, rows[0]) for row in rows),
         f"{in_all}, {_size(sums['bytes'])} in {sums['segments']} segments",
     ]
 
@@ -48,18 +51,28 @@ def _row(summary: QueueSummary, now_ms: int) -> tuple[str, ...]:
     return (
         printable(files.vhost),
         "?" if files.queue is None else printable(files.queue),
+        files.part,
         str(summary.messages),
         _size(summary.bytes),
         str(len(summary.segments)),
-        files.path.name if files.path.exists() else "-",
+        _directory(files) if files.path.exists() else "-",
         "-" if summary.oldest is None else _time_and_age(summary.oldest.time_ms, now_ms),
         "" if files.defined else "not defined",
     )
 
 
-def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
+def _directory(files: QueueFiles) -> str:
+    return f"{files.path.parent.name}/{files.part}" if files.part else files.path.name
+
+
+def _without_part(row: tuple[str, ...]) -> tuple[str, ...]:
+    at = HEADINGS.index("PART")
+    return (*row[:at], *row[at + 1 :])
+
+
+def _aligned(row: tuple[str, ...], widths: list[int], headings: tuple[str, ...]) -> str:
     cells = []
-    for heading, cell, width in zip(HEADINGS, row, widths, strict=True):
+    for heading, cell, width in zip(headings, row, widths, strict=True):
         blanks = " " * (width - _width(cell))
         cells.append(blanks + cell if heading in TO_THE_RIGHT else cell + blanks)
     return "  ".join(cells).rstrip()
@@ -92,7 +105,7 @@ def _time(time_ms: int) -> str:
 
 def totals(summaries: list[QueueSummary]) -> dict[str, int]:
     return {
-        "queues": len(summaries),
+        "queues": sum(not summary.files.part for summary in summaries),
         "messages": sum(summary.messages for summary in summaries),
         "bytes": sum(summary.bytes for summary in summaries),
         "segments": sum(len(summary.segments) for summary in summaries),
@@ -103,6 +116,7 @@ def summary_json(summary: QueueSummary) -> dict[str, object]:
     return {
         "vhost": summary.files.vhost,
         "queue": summary.files.queue,
+        "part": summary.files.part or None,
         "defined": summary.files.defined,
         "directory": str(summary.files.path) if summary.files.path.exists() else None,
         "messages": summary.messages,
@@ -124,7 +138,7 @@ def _place_json(place: Place | None) -> dict[str, object] | None:
 def message_text(stored: StoredMessage) -> str:
     message = stored.message
     head = [
-        f"--- {stored.position}",
+        f"--- {stored.part} {stored.position}" if stored.part else f"--- {stored.position}",
         _time(stored.time_ms),
         f"exchange {_quoted(message.exchange_name)}",
         f"routing key {_quoted(message.key)}",
@@ -189,6 +203,7 @@ def message_json(stored: StoredMessage) -> str:
     text = _as_text(message.body)
     properties = _properties(message.properties)
     content = {
+        **({"part": stored.part} if stored.part else {}),
         "position": stored.position,
         "time": _time(stored.time_ms),
         "time_ms": stored.time_ms,

@@ -22,6 +22,7 @@ from warren.broker.node import Limits, Node
 from warren.broker.passwords import SALT_BYTES, PasswordHash, hash_password
 from warren.server import arenas
 from warren.server.config import GUEST, Config, UserConfig
+from warren.server.config_error import ConfigError
 from warren.server.disk_space import DiskSpace
 from warren.server.log import get_logger, log_events
 from warren.server.memory import MemoryAlarm, share_in_bytes
@@ -79,7 +80,7 @@ class Broker:
         return self.node.events.subscribe(kind, callback)
 
     def execute(self, command: commands.Command) -> None:
-        """Change vhosts, users, permissions, exchanges, queues or bindings."""
+        """Change vhosts, users, permissions, limits, policies, exchanges, queues or bindings."""
         self.node.execute(command)
         self.node.end_turn()
 
@@ -195,9 +196,22 @@ class Broker:
         is_new = not self.node.users
         for name in self.config.vhosts:
             self.node.execute(commands.AddVhost(name=name))
+        self._make_policies_and_limits()
         for user in self.config.users:
             if is_new or user is not GUEST:
                 await self._make_user(user)
+
+    def _make_policies_and_limits(self) -> None:
+        config = self.config
+        policies = (*config.policies, *config.operator_policies)
+        definitions: tuple[commands.PutPolicy | commands.SetVhostLimits, ...] = (
+            *policies,
+            *config.vhost_limits,
+        )
+        for command in definitions:
+            if command.vhost not in self.node.vhosts:
+                raise ConfigError(f"there is no vhost '{command.vhost}' for a policy or limits")
+            self.node.execute(command)
 
     async def _make_user(self, user: UserConfig) -> None:
         hashed = user.password_hash
@@ -206,6 +220,8 @@ class Broker:
         self.node.execute(commands.PutUser(name=user.name, password=hashed, tags=user.tags))
         for vhost, permissions in user.permissions.items():
             self.node.execute(commands.SetPermissions(user=user.name, vhost=vhost, permissions=permissions))
+        if user.limits is not None:
+            self.node.execute(user.limits)
         for (vhost, exchange), topics in user.topic_permissions.items():
             self.node.execute(
                 commands.SetTopicPermissions(
@@ -235,6 +251,7 @@ class Broker:
         now = self.world.now()
         for connection in list(self.node.connections):
             connection.liveness.check(connection, now)
+        self.node.check_consumers()
         self.node.end_turn()
 
     def _resources_check(self) -> Callable[[], None]:

@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from warren.broker.access import Permissions, TopicPermissions
+from warren.broker.commands import PutPolicy, SetUserLimits, SetVhostLimits
 from warren.broker.passwords import SCRYPT, PasswordHash
+from warren.server.config_definitions import (
+    expect_known,
+    expect_list,
+    policies,
+    user_limits,
+    vhost_limits,
+)
+from warren.server.config_error import ConfigError
 
 ENVIRONMENT_PREFIX = "WARREN_"
 DEFAULT_FILE = Path("warren.toml")
@@ -20,10 +29,6 @@ SYNC_MODES = ("always", "none")
 SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX = 4096, 1024 * 1024 * 1024
 OPEN_FILES_MIN = 16
 LOG_LEVELS = ("debug", "info", "warning", "error")
-
-
-class ConfigError(Exception):
-    """A setting that makes no sense, in one line for the operator."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +41,7 @@ class UserConfig:
     tags: frozenset[str] = frozenset()
     permissions: dict[str, Permissions] = field(default_factory=dict)
     topic_permissions: dict[tuple[str, str], TopicPermissions] = field(default_factory=dict)
+    limits: SetUserLimits | None = None
 
 
 GUEST = UserConfig(
@@ -77,6 +83,9 @@ class Config:
     receive_buffer_bytes: int = 512 * 1024
     vhosts: tuple[str, ...] = ("/",)
     users: tuple[UserConfig, ...] = (GUEST,)
+    policies: tuple[PutPolicy, ...] = ()
+    operator_policies: tuple[PutPolicy, ...] = ()
+    vhost_limits: tuple[SetVhostLimits, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data_dir", Path(self.data_dir))  # an embedding program may give a string
@@ -147,10 +156,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
 
 def _convert(name: str, value: object) -> object:
     """A setting from text or TOML as the type it has."""
-    if name == "users":
-        return tuple(_user(entry) for entry in _list(name, value))
-    if name == "vhosts":
-        return tuple(str(vhost) for vhost in _list(name, value))
+    if name in DEFINITIONS:
+        return DEFINITIONS[name](name, value)
     default = getattr(Config, name)
     kind: Callable[[Any], object] = Path if isinstance(default, Path) else type(default)
     wrong = ConfigError(f"{name} = {value!r}: expected {type(default).__name__}")
@@ -162,12 +169,6 @@ def _convert(name: str, value: object) -> object:
         raise wrong from None
 
 
-def _list(name: str, value: object) -> list[Any]:
-    if not isinstance(value, list):
-        raise ConfigError(f"{name}: expected a list in the configuration file")
-    return value
-
-
 USER_KEYS = {
     "name",
     "password",
@@ -176,6 +177,7 @@ USER_KEYS = {
     "tags",
     "permissions",
     "topic_permissions",
+    "limits",
 }
 
 
@@ -183,8 +185,7 @@ def _user(entry: object) -> UserConfig:
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
         raise ConfigError("users: each needs a name")
     where = f"user '{entry['name']}'"
-    if entry.keys() - USER_KEYS:
-        raise ConfigError(f"{where}: unknown setting {', '.join(sorted(entry.keys() - USER_KEYS))}")
+    expect_known(where, entry, USER_KEYS)
     if not isinstance(entry.get("password", ""), str):
         raise ConfigError(f"{where}: the password must be a string")
     try:
@@ -193,13 +194,23 @@ def _user(entry: object) -> UserConfig:
             name=entry["name"],
             password=entry.get("password"),
             password_hash=PasswordHash(entry.get("hashing_algorithm", SCRYPT), hashed) if hashed else None,
-            tags=frozenset(_list(f"{where}: tags", entry.get("tags", []))),
+            tags=frozenset(expect_list(f"{where}: tags", entry.get("tags", []))),
             permissions={v: Permissions(**p) for v, p in entry.get("permissions", {}).items()},
             topic_permissions={
                 (vhost, exchange): TopicPermissions(**patterns)
                 for vhost, exchanges in entry.get("topic_permissions", {}).items()
                 for exchange, patterns in exchanges.items()
             },
+            limits=user_limits(entry["name"], entry["limits"]) if "limits" in entry else None,
         )
     except (AttributeError, TypeError, ValueError) as error:
         raise ConfigError(f"{where}: {error}") from error
+
+
+DEFINITIONS: dict[str, Callable[[str, object], tuple[object, ...]]] = {
+    "users": lambda name, value: tuple(_user(entry) for entry in expect_list(name, value)),
+    "vhosts": lambda name, value: tuple(str(vhost) for vhost in expect_list(name, value)),
+    "policies": policies,
+    "operator_policies": policies,
+    "vhost_limits": lambda _name, value: vhost_limits(value),
+}

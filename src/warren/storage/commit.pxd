@@ -1,6 +1,7 @@
 from libc.stdint cimport uint64_t
 
 from warren.storage.segment cimport Segment
+from warren.storage.window cimport Window
 
 
 cdef class GroupCommit:
@@ -13,6 +14,7 @@ cdef class GroupCommit:
     cdef public set dead_tails
     cdef public list waiters
     cdef public object files
+    cdef readonly Window window
     cdef public object failure
     cdef public object flight
     cdef object timers

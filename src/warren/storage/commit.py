@@ -23,6 +23,7 @@ from warren.broker.flow import Timers
 from warren.storage.disk import SYNC, SYNC_ALL, SYNC_DIRECTORY, WRITE, Buffer, Operation
 from warren.storage.files import OpenFiles
 from warren.storage.segment import Segment
+from warren.storage.window import Window
 
 if TYPE_CHECKING:
     from warren.storage.queue_log import QueueLog
@@ -83,7 +84,9 @@ class Flight:
 
 
 class GroupCommit:
-    """`failure` is why the round in flight, or the writing of marks, has not succeeded yet."""
+    """`failure` is why the round in flight, or the writing of marks, has not succeeded yet. Through `window`,
+    all logs read single records.
+    """
 
     def __init__(
         self,
@@ -102,6 +105,7 @@ class GroupCommit:
         self.housekeeping = housekeeping
         self.definitions = definitions
         self.watcher = watcher
+        self.window = Window(files)
         self.sync = sync
         self.unsafe_bytes = 0
         self.written_bytes = 0
@@ -213,14 +217,12 @@ class GroupCommit:
         return Operation(WRITE, file=file, data=segment.flying, offset=segment.written)
 
     def _name(self, flight: Flight, segment: Segment) -> None:
-        """The names of its file and directory are new, or nobody knows if they were ever synced."""
-        log, directory = segment.log, os.path.dirname(segment.path)  # noqa: PTH120 - paths are text here
-        assert log is not None, "what is appended to belongs to a log"
-        log.make_directory()
+        """The names of its file and directories are new, or nobody knows if they were ever synced."""
+        assert segment.log is not None, "what is appended to belongs to a log"
+        directory = segment.log.directory
+        directory.make()
         if not segment.volatile:
-            flight.names.add(directory)
-            if not log.named:
-                flight.names.add(os.path.dirname(directory))  # noqa: PTH120
+            flight.names |= directory.unsynced()
 
     def _syncs(self, flight: Flight, writes: list[Operation]) -> list[Operation]:
         """What makes the whole round safe, once its last part is written."""
@@ -290,7 +292,8 @@ class GroupCommit:
         buffer, log = segment.flying, segment.log
         assert buffer is not None, "it was in flight"
         assert log is not None, "it was appended to"
-        segment.named = log.named = True
+        segment.named = True
+        log.directory.are_synced()
         segment.written += len(buffer)
         self.written_bytes += len(buffer)
         segment.flying = None
@@ -355,12 +358,12 @@ class GroupCommit:
             self._works()
 
     def _write_marks_of(self, segment: Segment) -> None:
-        if segment.log is None or segment.log.deleted:
+        if segment.log is None or segment.log.directory.deleted:
             return
         if segment.dropped and not segment.created and segment.flying is None:
             return  # its records were never written, or they are deleted by now
         data = segment.marks_to_write()
-        segment.log.make_directory()
+        segment.log.directory.make()
         self.files.write(segment.path + ".acks", data, segment.marks_written)
         segment.marks_are_written()
 

@@ -1,53 +1,53 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Where a queue is in reading its log: one segment at a time, in chunks, past all that is done with.
+"""Where somebody is in reading a log: one segment at a time, in chunks, past all that is done with or taken out.
 
 What is read from a file is checked. A bad record is reported, set aside and skipped; the next one is found by
 its checksum.
 """
 
-from libc.errno cimport errno as c_errno
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-
-from warren.storage.format import HEADER_BYTES
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from warren.broker.message cimport Message
-from warren.storage.disk cimport Buffer
-from warren.storage.format cimport POSITIONS_MAX, RECORD_BYTES_MIN, RecordHead, find_record, padded, record_length, take_message
+from warren.storage.format cimport HEAD_BYTES, POSITIONS_MAX, RecordHead, find_record, padded, take_message
 from warren.storage.segment cimport Segment
-
-cdef extern from "unistd.h" nogil:
-    Py_ssize_t pread(int file, void* data, size_t size, int64_t offset)
+from warren.storage.window cimport Window
 
 cdef enum:
     CHUNK_BYTES = 256 * 1024
+    NOWHERE = -1
 
 cdef uint64_t NOTHING = 0xFFFFFFFFFFFFFFFF
 cdef uint32_t ACKED = 0xFFFFFFFF
 
 
 cdef class Cursor:
-    """`above` is the position of the record before; `deliveries` and `taken_bytes` are of the one last taken."""
+    """`above` is the position of the record before; `deliveries` are those of the one whose position was asked
+    for. A `window` on the file is there while it is needed; in it, the record at `sound_at` is known to be sound.
+    """
 
     def __init__(self, files, problems):
         self.files = files
         self.problems = problems
+        self.sound_at = NOWHERE
 
     cpdef move(self, Segment segment, Py_ssize_t offset):
+        self.seek(segment, offset, segment.base - 1 if segment is not None else 0)
+
+    cpdef seek(self, Segment segment, Py_ssize_t offset, uint64_t above):
+        if segment is None:
+            self.window = None
         self.segment = segment
         self.offset = offset
-        self.above = segment.base - 1 if segment is not None else 0
-        self.chunk = None
+        self.above = above
+        self.sound_at = NOWHERE
 
     cpdef skip_to_end(self, Segment segment):
         """All that is there has been taken."""
-        if self.segment is not segment:
-            self.segment = segment
-            self.chunk = None
-        self.offset = segment.end
-        self.above = segment.last
+        self.window = None
+        self.seek(segment, segment.end, segment.last)
 
-    cpdef uint64_t position(self) except? 0:
-        """Of the next record in this segment that is not done with."""
+    cpdef uint64_t position(self, uint64_t beyond=0) except? 0:
+        """Of the next unread record in this segment, beyond some position."""
         cdef Py_ssize_t length = 0
         cdef const uint8_t* p
         cdef uint64_t position
@@ -56,19 +56,25 @@ cdef class Cursor:
             if p == NULL:
                 return NOTHING
             position = (<const RecordHead*>p).position
-            self.deliveries = self.segment.fate(position)
-            if self.deliveries != ACKED:
-                return position
+            if position > beyond and not self.segment.is_gone(position):
+                self.deliveries = self.segment.fate(position)
+                if self.deliveries != ACKED:
+                    return position
             self.above = position
             self.offset += length
 
-    cpdef Message take(self):
+    cpdef Message look(self):
         """The message whose position was just asked for."""
+        cdef Py_ssize_t length = 0
+        self.like = take_message(self.record(&length), self.like)
+        return self.like
+
+    cpdef Message take(self):
+        """The same, and go on."""
         cdef Py_ssize_t length = 0
         cdef const uint8_t* p = self.record(&length)
         self.above = (<const RecordHead*>p).position
         self.offset += length
-        self.taken_bytes = length
         self.like = take_message(p, self.like)
         return self.like
 
@@ -77,9 +83,10 @@ cdef class Cursor:
         cdef const uint8_t* p
         cdef Py_ssize_t left = 0
         if self.offset == 0:
-            self.offset = HEADER_BYTES
+            self.offset = HEAD_BYTES
         while self.offset < self.segment.end:
             if self.offset >= self.segment.written:
+                self.window = None
                 p = self.segment.in_memory(self.offset, &left)
                 length[0] = padded((<const RecordHead*>p).length)
                 return p
@@ -90,56 +97,28 @@ cdef class Cursor:
 
     cdef const uint8_t* record_in_file(self, Py_ssize_t* length) except? NULL:
         """NULL if there is none at this offset; then the offset has moved on."""
-        cdef Py_ssize_t known = self.known_length(), tries = 0
-        while known < 0 and tries < 2:  # for its head, and, if it is a large one, for the rest
-            self.load(-known)
-            known = self.known_length()
-            tries += 1
-        if known <= 0:
+        cdef const uint8_t* p
+        if self.window is None:
+            self.window = Window(self.files)
+        elif self.offset == self.sound_at:
+            length[0] = self.sound_length
+            return self.window.chunk.data + (self.offset - self.window.at)
+        p = self.window.record(self.segment, self.offset, self.above, CHUNK_BYTES, self.problems, length)
+        if p == NULL:
             self.find_next()
-            return NULL
-        length[0] = known
-        return self.chunk.data + (self.offset - self.chunk_at)
+        else:
+            self.sound_at, self.sound_length = self.offset, length[0]
+        return p
 
-    cdef Py_ssize_t known_length(self) noexcept:
-        """Of the record here as far as the chunk shows; 0 if it is none, below 0 if more is needed."""
-        cdef Py_ssize_t at = self.offset - self.chunk_at
-        if self.chunk is None or at < 0 or at >= self.chunk.size:
-            return -RECORD_BYTES_MIN
-        return record_length(self.chunk.data + at, self.chunk.size - at, self.above)
-
-    cdef load(self, Py_ssize_t size):
-        """Have at least so many of the file's next bytes in the chunk, if there are."""
-        cdef Py_ssize_t wanted = min(max(size, <Py_ssize_t>CHUNK_BYTES), self.segment.written - self.offset)
-        cdef Py_ssize_t at = 0, got
-        cdef uint8_t* p
-        cdef int file
-        self.chunk = Buffer()
-        self.chunk_at = self.offset
-        try:
-            file = self.files.open(self.segment.path + ".seg")
-            p = self.chunk.room(wanted)
-            while at < wanted:
-                with nogil:
-                    got = pread(file, p + at, wanted - at, self.offset + at)
-                if got < 0:
-                    raise OSError(c_errno, "cannot read", self.segment.path + ".seg")
-                if got == 0:
-                    break
-                at += got
-        except OSError as error:
-            self.segment.damaged = True
-            self.problems.unreadable(self.segment, error)
-        self.chunk.size = at
-
-    cdef find_next(self):
+    cpdef find_next(self):
         """Skip what is no record, up to the next one or to the end of the file."""
         cdef Py_ssize_t found = -1, at
-        self.load(self.segment.written - self.offset)
-        if self.chunk.size:
-            found = find_record(
-                self.chunk.data, 8, self.chunk.size, self.above, self.segment.base + POSITIONS_MAX
-            )
-        at = self.chunk.size if found < 0 else found
-        self.problems.bad_record(self.segment, self.offset, (<char*>self.chunk.data)[:at])
+        if self.window is None:
+            self.window = Window(self.files)
+        self.window.load(self.segment, self.offset, self.segment.written - self.offset, self.problems)
+        chunk = self.window.chunk
+        if chunk.size:
+            found = find_record(chunk.data, 8, chunk.size, self.above, self.segment.base + POSITIONS_MAX)
+        at = chunk.size if found < 0 else found
+        self.problems.bad_record(self.segment, self.offset, (<char*>chunk.data)[:at])
         self.offset = self.segment.written if found < 0 else self.offset + found

@@ -1,10 +1,10 @@
 """What a command is about, as a key, and what that hangs on.
 
     vhost
-      exchange, queue
+      limits, policy, exchange, queue
         binding           hangs on both its ends
     user
-      permissions, topic permissions
+      limits, permissions, topic permissions
 
 What hangs on something goes with it. A key says by itself what it hangs on, so that nothing else has to be
 remembered to find that out. The exchanges that every vhost has are always there and have no keys.
@@ -33,6 +33,26 @@ class VhostKey(NamedTuple):
         return ()
 
 
+class VhostLimitsKey(NamedTuple):
+    vhost: str
+    kind: str = "vhost limits"
+
+    @property
+    def needs(self) -> tuple[Key, ...]:
+        return (VhostKey(self.vhost),)
+
+
+class PolicyKey(NamedTuple):
+    vhost: str
+    name: str
+    operator: bool
+    kind: str = "policy"
+
+    @property
+    def needs(self) -> tuple[Key, ...]:
+        return (VhostKey(self.vhost),)
+
+
 class UserKey(NamedTuple):
     name: str
     kind: str = "user"
@@ -43,6 +63,15 @@ class UserKey(NamedTuple):
 
     def __str__(self) -> str:
         return f"user '{self.name}'"
+
+
+class UserLimitsKey(NamedTuple):
+    user: str
+    kind: str = "user limits"
+
+    @property
+    def needs(self) -> tuple[Key, ...]:
+        return (UserKey(self.user),)
 
 
 class PermissionsKey(NamedTuple):
@@ -116,13 +145,28 @@ class BindingKey(NamedTuple):
 
 
 Key: TypeAlias = Union[  # noqa: UP007 - quoted above, so that one name serves both
-    VhostKey, UserKey, PermissionsKey, TopicPermissionsKey, ExchangeKey, QueueKey, BindingKey
+    VhostKey,
+    VhostLimitsKey,
+    PolicyKey,
+    UserKey,
+    UserLimitsKey,
+    PermissionsKey,
+    TopicPermissionsKey,
+    ExchangeKey,
+    QueueKey,
+    BindingKey,
 ]
-REPLAY_ORDER: tuple[type[Key], ...] = (
-    VhostKey, UserKey, PermissionsKey, TopicPermissionsKey, ExchangeKey, QueueKey, BindingKey
+REPLAY_ORDER: tuple[type[Key], ...] = (  # policies come before what they are for
+    VhostKey, VhostLimitsKey, PolicyKey, UserKey, UserLimitsKey, PermissionsKey, TopicPermissionsKey,
+    ExchangeKey, QueueKey, BindingKey,
 )  # fmt: skip
-REMOVING = frozenset({commands.DeleteUser, commands.DeleteExchange, commands.DeleteQueue, commands.Unbind})
-REPLACING = frozenset({commands.PutUser, commands.SetPermissions, commands.SetTopicPermissions})
+REMOVING = frozenset({
+    commands.DeletePolicy, commands.DeleteUser, commands.DeleteExchange, commands.DeleteQueue, commands.Unbind
+})  # fmt: skip
+REPLACING = frozenset({
+    commands.SetVhostLimits, commands.PutPolicy, commands.PutUser, commands.SetUserLimits,
+    commands.SetPermissions, commands.SetTopicPermissions,
+})  # fmt: skip
 
 
 def key_of(command: Command) -> Key:
@@ -159,8 +203,12 @@ def _binding_key(command: BindingCommand) -> BindingKey:
 
 _KEYS: dict[type[Command], Callable[[Any], Key]] = {
     commands.AddVhost: lambda c: VhostKey(c.name),
+    commands.SetVhostLimits: lambda c: VhostLimitsKey(c.vhost),
+    commands.PutPolicy: lambda c: PolicyKey(c.vhost, c.name, c.operator),
+    commands.DeletePolicy: lambda c: PolicyKey(c.vhost, c.name, c.operator),
     commands.PutUser: lambda c: UserKey(c.name),
     commands.DeleteUser: lambda c: UserKey(c.name),
+    commands.SetUserLimits: lambda c: UserLimitsKey(c.user),
     commands.SetPermissions: lambda c: PermissionsKey(c.user, c.vhost),
     commands.SetTopicPermissions: lambda c: TopicPermissionsKey(c.user, c.vhost, c.exchange),
     commands.DeclareExchange: lambda c: ExchangeKey(c.vhost, c.name),

@@ -4,7 +4,8 @@ lock               held by the process that uses the directory; its number is in
 VERSION            the version of the layout
 running            there while a broker runs; in it, the boot of the machine that it runs on
 definitions.log    vhosts, users, permissions, exchanges, queues, bindings
-queues/17/         the log of one durable queue, and queue.json, which says of which
+queues/17/         the log of one durable queue, and queue.json, which says of which; in directories there,
+                   such as priority-3, further logs of the queue: its parts
 transient/         what memory had no room for; emptied at start
 """
 

@@ -3,10 +3,9 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from warren.broker.message cimport Message
 
 cdef enum:
-    HEAD_BYTES = 32          # of a segment's, an index's and an ack file's header
+    HEAD_BYTES = 32          # of every file's header
     RECORD_HEAD_BYTES = 32
     RECORD_BYTES_MIN = 40    # a record with two empty names, and properties that say nothing
-    INDEX_ENTRY_BYTES = 8
     MARK_BYTES = 16
     FLAG_PERSISTENT = 1
     FLAG_DIED = 2
@@ -25,6 +24,18 @@ cdef struct RecordHead:
     uint64_t time_ms
     uint32_t properties_length
     uint32_t flags
+
+
+cdef struct IndexEntry:
+    uint32_t relative
+    uint32_t offset
+    uint32_t body
+
+
+cdef struct DueEntry:
+    uint32_t relative
+    uint32_t offset
+    uint64_t due_ms
 
 
 cdef struct Mark:

@@ -5,17 +5,17 @@ from warren.broker.message import Message
 
 Data: TypeAlias = bytes | bytearray | memoryview
 
-VERSION: int
 ACKED: int
 HEADER_BYTES: int
 SEGMENT_MAGIC: bytes
 INDEX_MAGIC: bytes
 ACKS_MAGIC: bytes
+DUES_MAGIC: bytes
 
 class UnknownVersion(Exception): ...
 
 def encode_header(magic: bytes, base: int, count: int = 0, end: int = 0, entries: bytes = b"") -> bytes: ...
-def check_header(magic: bytes, data: Data, base: int) -> None: ...
+def check_header(magic: bytes, data: Data, base: int) -> int: ...
 def checksum(data: Data) -> int: ...
 def checksum_by_table(data: Data) -> int: ...
 
@@ -35,8 +35,15 @@ class Scan:
     end: int
     bad: list[tuple[int, int]]
     entries: bytes
+    dues: bytes
     def __init__(
-        self, count: int, last: int | None, end: int, bad: list[tuple[int, int]], entries: bytes
+        self,
+        count: int,
+        last: int | None,
+        end: int,
+        bad: list[tuple[int, int]],
+        entries: bytes,
+        dues: bytes = b"",
     ) -> None: ...
 
 def scan(data: Data, base: int) -> Scan: ...

@@ -6,12 +6,13 @@ A log is a directory of segments. Each is named by the position of its first rec
     00000000000000000001.seg     the records
     00000000000000000001.acks    what became of them, in a queue
     00000000000000000001.idx     where each record begins, once the segment is closed
+    00000000000000000001.due     which of them have a time of their own, if any, beside the index
     00000000000000000001.torn    bytes that were no record, set aside by recovery
 
 All numbers are little-endian, all records begin at a multiple of 8, and all checksums are CRC-32C.
 
     .seg       header { record }*
-    header     magic:8 = "WARREN\\0S"  version:uint32  crc:uint32  base:uint64  zero:8
+    header     magic:8 = "WARREN\\0S"  version:uint32 = 1  crc:uint32  base:uint64  zero:8
                crc is over all but itself
 
     record     0   crc:uint32                over all that follows, without the padding
@@ -26,10 +27,18 @@ All numbers are little-endian, all records begin at a multiple of 8, and all che
                    body                      the rest
                    zeros up to a multiple of 8
 
-    .idx       header { relative:uint32 offset:uint32 }*
-    header     magic:8 = "WARREN\\0I"  version:uint32  crc:uint32  base:uint64  count:uint32  end:uint32
-               crc is over all but itself, the entries included; relative is a record's position less the base;
-               end is where the last record ends, with its padding
+    .idx       header dues:uint32 zero:uint32 { relative:uint32 offset:uint32 body:uint32 }*
+    header     magic:8 = "WARREN\\0I"  version:uint32 = 2  crc:uint32  base:uint64  count:uint32  end:uint32
+               crc is over all but itself, the entries included; relative is a record's position less the base,
+               body the size of its body; end is where the last record ends, with its padding; dues is how many
+               entries the .due file has, which is not there if there are none
+               Version 1 is without dues, zero and body. It is read to look into a log, and written anew by a
+               broker that starts.
+
+    .due       header { relative:uint32 offset:uint32 due_ms:uint64 }*
+    header     magic:8 = "WARREN\\0D"  version:uint32 = 1, the rest as in .idx
+               due_ms is the record's time_ms if it is scheduled; else, if its properties have an expiration,
+               time_ms and that. It is written before the index, and is of no use without it.
 
     .acks      header { mark }*
     header     magic:8 = "WARREN\\0A", the rest as in .seg
@@ -44,15 +53,18 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
+from warren.amqp.traits cimport raw_expiration
 from warren.broker.message cimport Message
 from warren.storage.checksum cimport crc32c, crc32c_by_table
 
-VERSION = 1
 ACKED = 0xFFFFFFFF
 SEGMENT_MAGIC = b"WARREN\0S"
 INDEX_MAGIC = b"WARREN\0I"
 ACKS_MAGIC = b"WARREN\0A"
+DUES_MAGIC = b"WARREN\0D"
 HEADER_BYTES = HEAD_BYTES
+VERSIONS = {SEGMENT_MAGIC: (1,), INDEX_MAGIC: (1, 2), ACKS_MAGIC: (1,), DUES_MAGIC: (1,)}  # the highest is written
+WITH_ENTRIES = (INDEX_MAGIC, DUES_MAGIC)  # the checksum in the header is over the whole file
 
 
 class UnknownVersion(Exception):
@@ -63,27 +75,29 @@ class UnknownVersion(Exception):
 
 
 def encode_header(bytes magic, uint64_t base, uint32_t count=0, uint32_t end=0, bytes entries=b""):
-    """The first bytes of a file of one of the three kinds."""
-    cdef uint32_t version = 1, crc
+    """The first bytes of a file of one of the four kinds, and the entries of one that has some."""
+    cdef uint32_t version = max(VERSIONS[magic]), crc
     cdef bytes rest = base.to_bytes(8, "little") + count.to_bytes(4, "little") + end.to_bytes(4, "little")
     crc = checksum(magic + version.to_bytes(4, "little") + rest + entries)
     return magic + version.to_bytes(4, "little") + crc.to_bytes(4, "little") + rest + entries
 
 
 def check_header(bytes magic, data, uint64_t base):
-    """Raise ValueError if a file does not begin as one of this kind and base does."""
+    """The version of a file; raise ValueError if it does not begin as one of this kind and base does."""
     head = bytes(data[:HEAD_BYTES])
     if len(head) < HEAD_BYTES:
         raise ValueError("the file is shorter than its header")
     if head[:8] != magic:
         raise ValueError("the file does not begin as such a file does")
-    if int.from_bytes(head[8:12], "little") != VERSION:
-        raise UnknownVersion(f"version {int.from_bytes(head[8:12], 'little')} is not known here")
-    entries = bytes(data[HEAD_BYTES:]) if magic == INDEX_MAGIC else b""
+    version = int.from_bytes(head[8:12], "little")
+    if version not in VERSIONS[magic]:
+        raise UnknownVersion(f"version {version} is not known here")
+    entries = bytes(data[HEAD_BYTES:]) if magic in WITH_ENTRIES else b""
     if int.from_bytes(head[12:16], "little") != checksum(head[:12] + head[16:] + entries):
         raise ValueError("the header does not match its checksum")
     if int.from_bytes(head[16:24], "little") != base:
         raise ValueError("the base in the header is not that of the file's name")
+    return version
 
 
 def checksum(const uint8_t[::1] data):
@@ -237,56 +251,97 @@ def records(const uint8_t[::1] data):
 
 class Scan:
     """What a segment holds: how many sound records up to `end`, and the `bad` stretches (offset, size) between
-    them. What is behind `end` is no record.
+    them. What is behind `end` is no record. `entries` are those of its index, `dues` those of its due file.
     """
 
-    __slots__ = ("bad", "count", "end", "entries", "last")
+    __slots__ = ("bad", "count", "dues", "end", "entries", "last")
 
-    def __init__(self, count, last, end, bad, entries):
+    def __init__(self, count, last, end, bad, entries, dues=b""):
         self.count = count
         self.last = last
         self.end = end
         self.bad = bad
         self.entries = entries
+        self.dues = dues
 
 
-cdef Py_ssize_t walk(
-    const uint8_t* data, Py_ssize_t at, Py_ssize_t size, uint64_t base, uint64_t* above, uint32_t* entries, Py_ssize_t* count
-) noexcept nogil:
+cdef struct Notes:
+    uint64_t base
+    uint64_t above  # the position of the record before
+    Py_ssize_t count
+    Py_ssize_t due_count
+    IndexEntry* entries
+    DueEntry* dues
+
+
+cdef Py_ssize_t walk(const uint8_t* data, Py_ssize_t at, Py_ssize_t size, Notes* notes) noexcept nogil:
     """Go from record to record, noting each; where the first one begins that is none."""
     cdef Py_ssize_t length
     while True:
-        length = record_length(data + at, size - at, above[0])
+        length = record_length(data + at, size - at, notes.above)
         if length <= 0:
             return at
-        above[0] = (<const RecordHead*>(data + at)).position
-        entries[2 * count[0]] = <uint32_t>(above[0] - base)
-        entries[2 * count[0] + 1] = <uint32_t>at
-        count[0] += 1
+        notes.above = (<const RecordHead*>(data + at)).position
+        note(data + at, at, notes)
         at += length
 
 
+cdef void note(const uint8_t* p, Py_ssize_t at, Notes* notes) noexcept nogil:
+    cdef const RecordHead* head = <const RecordHead*>p
+    cdef const uint8_t* properties = p + RECORD_HEAD_BYTES
+    cdef IndexEntry* entry = notes.entries + notes.count
+    cdef int64_t expiration_ms
+    properties += 1 + properties[0]
+    properties += 1 + properties[0]
+    entry.relative, entry.offset = <uint32_t>(head.position - notes.base), <uint32_t>at
+    entry.body = <uint32_t>(p + head.length - properties) - head.properties_length
+    notes.count += 1
+    if head.flags & FLAG_SCHEDULED:
+        note_due(entry, head.time_ms, notes)
+    else:
+        expiration_ms = raw_expiration(properties, head.properties_length)
+        if expiration_ms >= 0:
+            note_due(entry, head.time_ms + <uint64_t>expiration_ms, notes)
+
+
+cdef void note_due(const IndexEntry* entry, uint64_t due_ms, Notes* notes) noexcept nogil:
+    cdef DueEntry* due = notes.dues + notes.due_count
+    due.relative, due.offset, due.due_ms = entry.relative, entry.offset, due_ms
+    notes.due_count += 1
+
+
 def scan(const uint8_t[::1] data, uint64_t base):
-    """Walk through a whole segment. `entries` are those of its index."""
-    cdef Py_ssize_t at = HEAD_BYTES, size = data.shape[0], found, count = 0
-    cdef uint64_t above = base - 1
-    cdef uint32_t* entries = <uint32_t*>malloc((size // RECORD_BYTES_MIN + 1) * INDEX_ENTRY_BYTES)
+    """Walk through a whole segment."""
+    cdef Py_ssize_t most = data.shape[0] // RECORD_BYTES_MIN + 1, at
+    cdef Notes notes
     cdef list bad = []
-    if entries == NULL:
-        raise MemoryError
+    notes.base, notes.above, notes.count, notes.due_count = base, base - 1, 0, 0
+    notes.entries = <IndexEntry*>malloc(most * sizeof(IndexEntry))
+    notes.dues = <DueEntry*>malloc(most * sizeof(DueEntry))
     try:
-        while at + RECORD_BYTES_MIN <= size:
-            with nogil:
-                at = walk(&data[0], at, size, base, &above, entries, &count)
-                found = find_record(&data[0], at + 8, size, above, base + POSITIONS_MAX)
-            if found < 0:
-                break
-            bad.append((at, found - at))
-            at = found
-        text = PyBytes_FromStringAndSize(<char*>entries, count * INDEX_ENTRY_BYTES)
+        if notes.entries == NULL or notes.dues == NULL:
+            raise MemoryError
+        at = walk_on(data, &notes, bad)
+        entries = PyBytes_FromStringAndSize(<char*>notes.entries, notes.count * sizeof(IndexEntry))
+        dues = PyBytes_FromStringAndSize(<char*>notes.dues, notes.due_count * sizeof(DueEntry))
     finally:
-        free(entries)
-    return Scan(count, above if count else None, at, bad, text)
+        free(notes.entries)
+        free(notes.dues)
+    return Scan(notes.count, notes.above if notes.count else None, at, bad, entries, dues)
+
+
+cdef Py_ssize_t walk_on(const uint8_t[::1] data, Notes* notes, list bad) except -1:
+    """From one stretch of sound records to the next; where the last one ends."""
+    cdef Py_ssize_t at = HEAD_BYTES, size = data.shape[0], found
+    while at + RECORD_BYTES_MIN <= size:
+        with nogil:
+            at = walk(&data[0], at, size, notes)
+            found = find_record(&data[0], at + 8, size, notes.above, notes.base + POSITIONS_MAX)
+        if found < 0:
+            break
+        bad.append((at, found - at))
+        at = found
+    return at
 
 
 # --- marks ---

@@ -12,13 +12,11 @@ cdef Py_ssize_t READ_BYTES_MAX
 
 
 cdef class QueueLog(MessageLog):
-    cdef public str path
-    cdef public list segments
+    cdef readonly str path
+    cdef readonly object directory
+    cdef readonly list segments
     cdef public bint volatile
-    cdef object describe
-    cdef public bint deleted
-    cdef public bint made
-    cdef public bint named
+    cdef object problems
     cdef Py_ssize_t segment_bytes
     cdef GroupCommit commit
     cdef Cursor cursor
@@ -27,7 +25,7 @@ cdef class QueueLog(MessageLog):
 
     @cython.locals(tail=Segment, size=Py_ssize_t)
     cpdef uint64_t append(self, Message message, uint64_t position, bint taken) except? 0
-    @cython.locals(position=uint64_t)
+    @cython.locals(position=uint64_t, segment=Segment)
     cpdef uint64_t peek(self) except? 0
     @cython.locals(position=uint64_t, message=Message, segment=Segment)
     cpdef read_on(self, object queue, EntryList ready, Py_ssize_t most, uint64_t before)
@@ -35,4 +33,13 @@ cdef class QueueLog(MessageLog):
     cpdef delivered(self, uint64_t position, uint32_t deliveries)
     @cython.locals(segment=Segment)
     cpdef acked(self, uint64_t position)
+    @cython.locals(recent=Segment)
     cpdef Segment find(self, uint64_t position)
+    @cython.locals(segment=Segment, message=Message)
+    cpdef Message take_out(self, uint64_t position, uint64_t location)
+    @cython.locals(segment=Segment)
+    cpdef uint32_t deliveries_of(self, uint64_t position) except? 0
+    @cython.locals(segment=Segment, index=Py_ssize_t)
+    cdef Segment waiting_in(self, uint64_t position)
+    cdef leaves(self, Segment segment, Py_ssize_t body_bytes)
+    cdef all_is_read(self, Segment segment)

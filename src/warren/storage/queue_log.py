@@ -3,62 +3,63 @@
     segments   [ 1 ] [ 2 ] [ 3 ] [ 4 = tail ]
                         ^cursor: what is before it the queue holds, or has sent out
 
-A segment goes when none of its messages is alive, wherever in the list it is. Positions only ever go up.
+What is behind the cursor is unread, but for what was taken out of the middle, which the cursor will skip. A
+segment goes when none of its messages is alive, wherever in the list it is. Positions only ever go up.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable
+import struct
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from warren.broker.entry_list import EntryList
 from warren.broker.message import Message
 from warren.broker.store import NOTHING_TO_READ, MessageLog
+from warren.storage.browser import QueueBrowser
 from warren.storage.commit import GroupCommit
 from warren.storage.cursor import Cursor
-from warren.storage.segment import Segment
+from warren.storage.log_directory import LogDirectory
+from warren.storage.segment import Segment, index_beyond
 
 if TYPE_CHECKING:
     from warren.broker.queue import Queue
-    from warren.storage.cursor import Problems
+    from warren.storage.window import Problems
 
 DEAD_TAIL_BYTES_MIN = 64 * 1024
 READ_BYTES_MAX = 4 * 1024 * 1024
 NAME_DIGITS = 20
-MANIFEST = "queue.json"
+DUE = struct.Struct("<IIQ")  # relative, offset, due_ms
 
 
 class QueueLog(MessageLog):
-    """A `volatile` one holds what memory has no room for: it is gone as soon as it is read. `made`: its
-    directory is there; `named`: a sync covers the name of that.
-    """
+    """A `volatile` one holds what memory has no room for: it is gone as soon as it is read."""
 
     def __init__(
         self,
-        path: str,
+        directory: LogDirectory,
         commit: GroupCommit,
         problems: Problems,
         segment_bytes: int,
         *,
         segments: list[Segment] | None = None,
         volatile: bool = False,
-        describe: Callable[[], str] | None = None,
     ) -> None:
-        self.path = path
+        self.directory = directory
+        self.path = directory.path
         self.commit = commit
+        self.problems = problems
         self.segment_bytes = segment_bytes
         self.volatile = volatile
-        self.describe = describe
-        self.deleted = False
         self.segments = segments or []
         self.tail: Segment | None = None
         self.recent: Segment | None = None
         self.cursor = Cursor(commit.files, problems)
         self.unread = sum(segment.unread for segment in self.segments)
-        self.unread_bytes = sum(s.end * s.unread // max(s.count, 1) for s in self.segments)
-        self.made = bool(self.segments)
-        self.named = False
+        self.unread_bytes = sum(segment.unread_bytes for segment in self.segments)
+        directory.made = bool(self.segments)
+        if directory.parent is not None:
+            directory.parent.parts.append(self)
         for segment in self.segments:
             segment.log = self
         if self.segments:
@@ -76,23 +77,29 @@ class QueueLog(MessageLog):
             self.commit.gather(tail)
         size = tail.append(message, position)
         self.commit.unsafe_bytes += size
-        if taken:
-            self.cursor.skip_to_end(tail)
-        else:
+        if not taken:
             tail.unread += 1
+            tail.unread_bytes += len(message.body)
             self.unread += 1
-            self.unread_bytes += size
+            self.unread_bytes += len(message.body)
+        elif self.unread:
+            tail.take_out(position)
+        else:
+            self.cursor.skip_to_end(tail)
         return tail.end - size
 
     def peek(self) -> int:
         while self.unread:
-            position = self.cursor.position()
-            if position != NOTHING_TO_READ:
-                return position
+            segment = self.cursor.segment
+            assert segment is not None, "there is something unread, so there is a segment"
+            if segment.unread:
+                position = self.cursor.position()
+                if position != NOTHING_TO_READ:
+                    return position
             self.next_segment()
         return NOTHING_TO_READ
 
-    def read_on(self, queue: Queue, ready: EntryList, most: int, before: int) -> None:
+    def read_on(self, queue: Queue | None, ready: EntryList, most: int, before: int) -> None:
         while most > 0 and ready.bytes < READ_BYTES_MAX:
             position = self.peek()
             if position >= before:
@@ -101,14 +108,19 @@ class QueueLog(MessageLog):
             ready.append_new(message, queue, position, self.cursor.deliveries)
             segment = self.cursor.segment
             assert segment is not None, "a message came from it"
-            segment.unread -= 1
-            self.unread -= 1
-            self.unread_bytes -= self.cursor.taken_bytes
+            self.leaves(segment, len(message.body))
             most -= 1
             if self.volatile:
                 self.settle(segment, 1)
-        if not self.unread:
-            self.unread_bytes = 0
+
+    def leaves(self, segment: Segment, body_bytes: int) -> None:
+        """One less is unread."""
+        segment.unread -= 1
+        segment.unread_bytes -= body_bytes
+        self.unread -= 1
+        self.unread_bytes -= body_bytes
+        if segment.unread == 0:
+            self.all_is_read(segment)
 
     def delivered(self, position: int, deliveries: int) -> None:
         segment = self.find(position)
@@ -129,25 +141,62 @@ class QueueLog(MessageLog):
         """The segment that has a message which is alive."""
         recent = self.recent
         if recent is None or position < recent.base or position > recent.last:
-            recent = self.segments[self._index(position) - 1]
+            recent = self.segments[index_beyond(self.segments, position) - 1]
             self.recent = recent
         return recent
 
-    def _index(self, position: int) -> int:
-        """Of the first segment that begins beyond a position."""
-        return bisect_right(self.segments, position, key=lambda segment: segment.base)
+    # --- out of order ---
+
+    def take_out(self, position: int, location: int) -> Message | None:
+        segment = self.waiting_in(position)
+        if segment is None:
+            return None
+        message = self.commit.window.read(segment, location, position, self.problems)
+        segment.take_out(position)
+        if message is None:
+            self._tell_bad(segment, position, location)
+            self.leaves(segment, 0)
+            self.settle(segment, 1)
+            return None
+        self.leaves(segment, len(message.body))
+        if self.volatile:
+            self.settle(segment, 1)
+        return message
+
+    def waiting_in(self, position: int) -> Segment | None:
+        """The segment that has an unread message; None if it is not unread any more."""
+        segment = self.recent
+        if segment is None or position < segment.base or position > segment.last:
+            index = index_beyond(self.segments, position)
+            if index == 0:
+                return None
+            segment = self.segments[index - 1]
+            if position > segment.last:
+                return None
+            self.recent = segment
+        return segment if position > self.cursor.above and segment.waits(position) else None
+
+    def _tell_bad(self, segment: Segment, position: int, offset: int) -> None:
+        """The same that whoever reads on would tell."""
+        finder = Cursor(self.commit.files, self.problems)
+        finder.seek(segment, offset, position - 1)
+        finder.find_next()
+
+    def deliveries_of(self, position: int) -> int:
+        segment = self.find(position)
+        return segment.fate(position)
+
+    def browse(self) -> QueueBrowser:
+        return QueueBrowser(self, self.segments, self.cursor, Cursor(self.commit.files, self.problems))
+
+    def due(self) -> Iterator[tuple[int, int, int]]:
+        for segment in self.segments[:]:
+            dues, segment.dues = segment.dues, b""
+            for relative, offset, due_ms in DUE.iter_unpack(dues):
+                if self.waiting_in(segment.base + relative) is segment:
+                    yield due_ms, segment.base + relative, offset
 
     # --- segments ---
-
-    def make_directory(self) -> None:
-        """See to it that it is there. It says itself which queue it is of, if that is not deleted by now."""
-        if self.made:
-            return
-        files = self.commit.files
-        files.make_directory(self.path)
-        if self.describe is not None and not self.deleted:
-            files.write_whole(f"{self.path}/{MANIFEST}", self.describe())
-        self.made = True
 
     def roll(self, position: int) -> Segment:
         """Close the tail, and begin a new one."""
@@ -156,6 +205,8 @@ class QueueLog(MessageLog):
             closed.closed = True
             if not closed.dirty and closed.flying is None:
                 self.commit.close(closed)
+            if not closed.unread:
+                closed.forget_gone()
             self.drop_if_dead(closed)
         name = str(position).zfill(NAME_DIGITS)
         self.tail = Segment(f"{self.path}/{name}", position, self, volatile=self.volatile)
@@ -170,12 +221,22 @@ class QueueLog(MessageLog):
         assert segment is not None, "there is something unread, so there is a segment"
         lost, segment.unread = segment.unread, 0
         self.unread -= lost
-        index = self._index(segment.base)
-        if index < len(self.segments):
+        self.all_is_read(segment)
+        if self.unread:
+            index = index_beyond(self.segments, segment.base)
+            assert index < len(self.segments), "what is unread is behind the cursor"
             self.cursor.move(self.segments[index], 0)
-        else:
-            self.unread = self.unread_bytes = 0
         self.settle(segment, lost)
+
+    def all_is_read(self, segment: Segment) -> None:
+        """Or lost: the bodies of such messages are only then known to be gone."""
+        self.unread_bytes -= segment.unread_bytes
+        segment.unread_bytes = 0
+        if self.unread == 0 and self.tail is not None:
+            self.cursor.skip_to_end(self.tail)
+            self.tail.forget_gone()
+        if segment is not self.tail:
+            segment.forget_gone()
 
     def settle(self, segment: Segment, count: int) -> None:
         segment.alive -= count
@@ -191,11 +252,11 @@ class QueueLog(MessageLog):
             self.drop(segment)
 
     def drop(self, segment: Segment) -> None:
-        index = self._index(segment.base)
+        index = index_beyond(self.segments, segment.base)
         del self.segments[index - 1]
         if self.recent is segment:
             self.recent = None
-        if self.cursor.segment is segment:  # and at its end, or it would not be dead
+        if self.cursor.segment is segment:  # and behind it nothing is unread there, or it would not be dead
             self.cursor.move(self.segments[index - 1] if index <= len(self.segments) else None, 0)
         self.commit.drop(segment)
 
@@ -208,21 +269,27 @@ class QueueLog(MessageLog):
     def purge(self) -> None:
         for segment in self.segments[:]:
             if segment.unread:
-                first = max(segment.base, self.cursor.above + 1)
-                segment.note_done(first, segment.last - first + 1)
+                segment.note_rest_done(max(segment.base, self.cursor.above + 1))
                 if not segment.marked:
                     self.commit.mark(segment)
-                done, segment.unread = segment.unread, 0
+                done, segment.unread, segment.unread_bytes = segment.unread, 0, 0
+                segment.forget_gone()
                 self.settle(segment, done)
         self.unread = self.unread_bytes = 0
         if self.tail is not None:
             self.cursor.skip_to_end(self.tail)
+            self.tail.forget_gone()
         else:
             self.cursor.move(None, 0)
 
     def delete(self) -> None:
-        self.deleted = True
+        if self.directory.deleted:
+            return
+        self.directory.deleted = True
+        for part in self.directory.parts:
+            part.delete()
         self.unread = self.unread_bytes = 0
         self.cursor.move(None, 0)
-        self.commit.forget(self.segments, self.path)
-        self.segments, self.tail, self.recent = [], None, None
+        self.commit.forget(self.segments[:], self.path)
+        self.segments.clear()
+        self.tail = self.recent = None

@@ -17,22 +17,21 @@ from warren.storage.format import (
     ACKED,
     ACKS_MAGIC,
     HEADER_BYTES,
-    INDEX_MAGIC,
     SEGMENT_MAGIC,
     Scan,
     UnknownVersion,
     check_header,
-    encode_header,
     marks,
     scan,
 )
-from warren.storage.queue_log import MANIFEST, NAME_DIGITS
+from warren.storage.index import Index, decode_dues, decode_index, write_index
+from warren.storage.log_directory import MANIFEST, is_part
+from warren.storage.queue_log import NAME_DIGITS
 from warren.storage.segment import Segment
 
 MARK_BYTES = 16
-INDEX_ENTRY_BYTES = 8
 RELATIVE_MAX = 2**32 - 1  # of a position to its segment's base, as an index can say
-SUFFIXES = ("seg", "acks", "idx", "idx.new", "torn", "acks.torn")
+SUFFIXES = ("seg", "acks", "idx", "idx.new", "due", "torn", "acks.torn")
 
 
 class Problems:
@@ -83,11 +82,14 @@ class Recovered:
     position: int
 
 
-def recover(directory: Path, problems: Problems, *, marks_may_be_lost: bool) -> Recovered:
-    """`marks_may_be_lost`: the machine went down, so that what was written and not synced may be gone."""
-    bases = _bases(directory, problems)
+def recover(
+    directory: Path, problems: Problems, *, marks_may_be_lost: bool, is_of_part: bool = False
+) -> Recovered:
+    """`marks_may_be_lost`: the machine went down, so that what was written and not synced may be gone. In a
+    queue's own directory, those of its parts are left to whoever recovers these.
+    """
     recovered = Recovered([], 0)
-    for base in bases:
+    for base in _bases(directory, problems, is_of_part=is_of_part):
         path = f"{directory}/{str(base).zfill(NAME_DIGITS)}"
         try:
             segment, last = _read(path, base, problems)
@@ -96,13 +98,12 @@ def recover(directory: Path, problems: Problems, *, marks_may_be_lost: bool) -> 
             segment, last = None, _last_possible(base)
         recovered.position = max(recovered.position, last)
         if segment is not None:
-            segment.unread = segment.alive
             if marks_may_be_lost and segment.alive:
                 _assume_delivered(segment, problems)
+            _close_last(recovered, problems)
             recovered.segments.append(segment)
-    for segment in recovered.segments:
-        if segment.closed or segment is not recovered.segments[-1]:
-            _close(segment, problems)
+    if recovered.segments and recovered.segments[-1].closed:
+        _close_last(recovered, problems)
     _remove_dead(recovered)
     return recovered
 
@@ -112,16 +113,21 @@ def _last_possible(base: int) -> int:
     return base + RELATIVE_MAX
 
 
-def _bases(directory: Path, problems: Problems) -> list[int]:
+def _bases(directory: Path, problems: Problems, *, is_of_part: bool) -> list[int]:
     """Of all segments, also of those of which nothing but the acks is left."""
     bases = set()
     for name in sorted(os.listdir(directory)):  # noqa: PTH208 - names are all that is needed
         stem, _, suffix = name.partition(".")
         if stem.isdecimal() and len(stem) == NAME_DIGITS and suffix in SUFFIXES:
             bases.add(int(stem))
-        elif name != MANIFEST:
+        elif is_of_part or not belongs_to_queue(directory, name):
             problems.warn("foreign file", file=f"{directory}/{name}")
     return sorted(bases)
+
+
+def belongs_to_queue(directory: Path, name: str) -> bool:
+    """Whether something in a queue's directory that is no file of its log is what it should be."""
+    return name == MANIFEST or (is_part(name) and not (directory / name).is_file())
 
 
 def _read(path: str, base: int, problems: Problems) -> tuple[Segment | None, int]:
@@ -155,9 +161,9 @@ def _without_records(path: str, base: int, problems: Problems) -> int:
 
 def _segment(path: str, base: int, size: int, problems: Problems) -> Segment | None:
     """None if there is nothing in it that can be understood."""
-    entries = _index(path, base, size, problems)
-    if entries is not None:
-        return _indexed(path, base, *entries)
+    found = _index(path, base, size, problems)
+    if found is not None:
+        return _indexed(path, base, found)
     segment = _scanned(path, base, problems)
     if segment is not None:
         # an index is written when nothing follows, right or wrong
@@ -165,41 +171,48 @@ def _segment(path: str, base: int, size: int, problems: Problems) -> Segment | N
     return segment
 
 
-def _index(path: str, base: int, size: int, problems: Problems) -> tuple[bytes, int] | None:
-    """The entries of a sound index that fits the segment, and where the last record ends."""
+def _index(path: str, base: int, size: int, problems: Problems) -> Scan | None:
+    """What a sound index that fits the segment says, if that is all there is to know."""
     file = Path(path + ".idx")
     if not file.exists():
         return None
     try:
-        data = file.read_bytes()
-        check_header(INDEX_MAGIC, data, base)
+        index = decode_index(file.read_bytes(), base)
     except (OSError, ValueError, UnknownVersion) as error:
         problems.warn("index is not sound", file=str(file), error=str(error))
         return None
-    end = int.from_bytes(data[28:32], "little")
-    if end > size:
+    if index.end > size:
         problems.warn("segment is shorter than its index says", file=path + ".seg")
         return None
-    return data[HEADER_BYTES:], end
+    dues = None if index.without_bodies else _dues(path, base, index, problems)
+    return None if dues is None else index.scan(base, dues)
 
 
-def _indexed(path: str, base: int, entries: bytes, end: int) -> Segment:
+def _dues(path: str, base: int, index: Index, problems: Problems) -> bytes | None:
+    if not index.dues:
+        return b""
+    file = Path(path + ".due")
+    try:
+        return decode_dues(file.read_bytes(), base, index)
+    except (OSError, ValueError, UnknownVersion) as error:
+        problems.warn("due file is not sound", file=str(file), error=str(error))
+        return None
+
+
+def _indexed(path: str, base: int, found: Scan) -> Segment:
     segment = Segment(path, base)
     segment.closed = segment.indexed = True
-    fill(segment, Scan(len(entries) // INDEX_ENTRY_BYTES, last_of(entries, base), end, [], entries))
+    fill(segment, found)
     return segment
-
-
-def last_of(entries: bytes, base: int) -> int | None:
-    return base + int.from_bytes(entries[-8:-4], "little") if entries else None
 
 
 def fill(segment: Segment, found: Scan) -> None:
     segment.created = True
-    segment.count = segment.alive = found.count
+    segment.count = found.count
     segment.last = segment.base - 1 if found.last is None else found.last
     segment.end = segment.written = found.end
-    segment.entries = found.entries
+    segment.entries, segment.dues = found.entries, found.dues
+    segment.count_waiting()
 
 
 def _scanned(path: str, base: int, problems: Problems) -> Segment | None:
@@ -285,28 +298,25 @@ def _assume_delivered(segment: Segment, problems: Problems) -> None:
         segment.marks_are_written()
 
 
-def _close(segment: Segment, problems: Problems) -> None:
-    """Nothing is appended here any more; its index may be missing."""
+def _close_last(recovered: Recovered, problems: Problems) -> None:
+    """Nothing is appended to the last one so far any more; its index may be missing."""
+    if not recovered.segments:
+        return
+    segment = recovered.segments[-1]
     segment.closed = True
     if segment.alive and not segment.indexed:
         segment.indexed = True
+        found = Scan(segment.count, segment.last, segment.end, [], segment.entries, segment.dues)
         try:
-            write_index(segment.path, segment.base)
+            write_index(segment.path, segment.base, found)
         except OSError as error:
             problems.warn("cannot write index", file=segment.path + ".idx", error=str(error))
-
-
-def write_index(path: str, base: int) -> None:
-    """Beside a closed segment; at once or not at all."""
-    found = scan(Path(path + ".seg").read_bytes(), base)
-    made = Path(path + ".idx.new")
-    made.write_bytes(encode_header(INDEX_MAGIC, base, found.count, found.end, found.entries))
-    made.rename(path + ".idx")
+    segment.entries = b""  # of all at once, they would take much memory
 
 
 def remove_files(path: str) -> None:
     """Of a segment in which nothing is alive. The marks go last: alone they do no harm."""
-    for suffix in (".idx", ".seg", ".acks"):
+    for suffix in (".idx", ".due", ".seg", ".acks"):
         Path(path + suffix).unlink(missing_ok=True)
 
 

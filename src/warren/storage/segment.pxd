@@ -13,6 +13,7 @@ cdef class Segment:
     cdef public Py_ssize_t count
     cdef public Py_ssize_t alive
     cdef public Py_ssize_t unread
+    cdef public Py_ssize_t unread_bytes
     cdef public Py_ssize_t end
     cdef public Py_ssize_t written
     cdef public bint closed
@@ -31,8 +32,11 @@ cdef class Segment:
     cdef Buffer marks
     cdef Mark done
     cdef Mark out
-    # what recovery found in the ack file
+    # which of the unread ones were taken out
+    cdef bytearray gone
+    # what recovery found
     cdef public bytes entries
+    cdef public bytes dues
     cdef bytearray fates
 
     cpdef bint is_full(self, Py_ssize_t segment_bytes, uint64_t position)
@@ -42,5 +46,11 @@ cdef class Segment:
     cpdef int note_delivered(self, uint64_t position, uint32_t deliveries) except -1
     cpdef int note_done(self, uint64_t position, uint32_t count) except -1
     cdef const uint8_t* in_memory(self, Py_ssize_t offset, Py_ssize_t* left)
-    cdef Py_ssize_t count_alive(self)
-    cdef uint32_t fate(self, uint64_t position)
+    cdef int take_out(self, uint64_t position) except -1
+    cdef bint is_gone(self, uint64_t position) noexcept
+    cdef bint waits(self, uint64_t position) noexcept
+    cpdef int note_rest_done(self, uint64_t first) except -1
+    cdef uint32_t fate(self, uint64_t position) noexcept
+
+
+cpdef Py_ssize_t index_beyond(list segments, uint64_t position) except -1

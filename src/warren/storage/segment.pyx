@@ -8,6 +8,7 @@
 a sync has covered them, since what a failed sync leaves behind on disk is anybody's guess.
 """
 
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -15,7 +16,9 @@ from warren.storage.format import ACKS_MAGIC, SEGMENT_MAGIC, encode_header
 
 from warren.broker.message cimport Message
 from warren.storage.disk cimport Buffer
-from warren.storage.format cimport HEAD_BYTES, MARK_BYTES, POSITIONS_MAX, Mark, put_record, record_bytes, seal_mark
+from warren.storage.format cimport (
+    HEAD_BYTES, MARK_BYTES, POSITIONS_MAX, IndexEntry, Mark, put_record, record_bytes, seal_mark,
+)
 
 cdef enum:
     FATE_DONE = 0xFFFF      # in `fates`: done with; else the number of deliveries
@@ -25,8 +28,8 @@ cdef uint32_t ACKED = 0xFFFFFFFF
 
 
 cdef class Segment:
-    """`alive` records are not done with, and `unread` of these have not been read on by the queue. Nothing is
-    appended to a `closed` one. What a `damaged` one holds could not all be read, so it is never deleted. A
+    """`alive` records are not done with, and `unread` of these have not been read on by the queue, nor taken
+    out; `unread_bytes` are those of their bodies. Nothing is appended to a `closed` one. What a `damaged` one holds could not all be read, so it is never deleted. A
     `volatile` one is neither synced nor kept over a restart; a `dropped` one is to be deleted, if its files were
     ever `created`; `named`, if a sync of the directory has covered its name.
     """
@@ -38,6 +41,7 @@ cdef class Segment:
         self.last = base - 1
         self.volatile = volatile
         self.end = 0
+        self.entries = self.dues = b""
 
     # --- appending ---
 
@@ -72,6 +76,42 @@ cdef class Segment:
             at -= self.flying.size
         left[0] = self.gathered.size - at
         return self.gathered.data + at
+
+    # --- taken out ---
+
+    cdef int take_out(self, uint64_t position) except -1:
+        """An unread record is to be skipped when its turn comes."""
+        cdef Py_ssize_t at = <Py_ssize_t>(position - self.base) >> 3
+        if self.gone is None:
+            self.gone = bytearray(((self.last - self.base) >> 3) + 1)
+        if at >= len(self.gone):
+            self.gone.extend(bytes(at + 1))
+        (<uint8_t*><char*>self.gone)[at] |= 1 << ((position - self.base) & 7)
+        return 0
+
+    cdef bint is_gone(self, uint64_t position) noexcept:
+        cdef uint64_t relative = position - self.base
+        if self.gone is None or relative >> 3 >= <uint64_t>PyByteArray_GET_SIZE(self.gone):
+            return False
+        return ((<uint8_t*>PyByteArray_AS_STRING(self.gone))[relative >> 3] >> (relative & 7)) & 1
+
+    cdef bint waits(self, uint64_t position) noexcept:
+        """Whether a record is unread, if the queue has not come by in reading on."""
+        return self.unread > 0 and not self.is_gone(position) and self.fate(position) != ACKED
+
+    def forget_gone(self):
+        """Nothing is unread, nor will be."""
+        self.gone = None
+
+    cpdef int note_rest_done(self, uint64_t first) except -1:
+        """All from this position on that was not taken out is done with."""
+        cdef uint64_t position
+        if self.gone is None:
+            return self.note_done(first, <uint32_t>(self.last - first + 1))
+        for position in range(first, self.last + 1):
+            if not self.is_gone(position):
+                self.note_done(position, 1)
+        return 0
 
     # --- marks ---
 
@@ -127,6 +167,7 @@ cdef class Segment:
         cdef uint16_t fate
         cdef uint16_t* fates
         if not found or places == 0:
+            self.count_waiting()
             return
         self.fates = bytearray(places * 2)
         fates = <uint16_t*><char*>self.fates
@@ -136,7 +177,7 @@ cdef class Segment:
             while i < first + <uint64_t>count and i < places:
                 fates[i] = max(fates[i], fate)
                 i += 1
-        self.alive = self.count_alive()
+        self.count_waiting()
 
     def assume_delivered(self):
         """After a power cut marks may be lost: all that is there may have been delivered once, and that is
@@ -151,21 +192,36 @@ cdef class Segment:
             fates[i] = max(fates[i], <uint16_t>1)
         self.mark(&self.out, self.base, <uint32_t>places, 1)
 
-    cdef Py_ssize_t count_alive(self):
-        cdef const uint32_t* entry = <const uint32_t*><const char*>self.entries
-        cdef const uint16_t* fates = <const uint16_t*><char*>self.fates
-        cdef Py_ssize_t i, alive = 0
+    def count_waiting(self):
+        """What is alive is unread, as far as the entries and marks tell."""
+        cdef const IndexEntry* entry = <const IndexEntry*><const char*>self.entries
+        cdef Py_ssize_t i
+        self.alive = self.unread_bytes = 0
         for i in range(self.count):
-            alive += fates[entry[2 * i]] != FATE_DONE
-        return alive
+            if self.fate(self.base + entry[i].relative) != ACKED:
+                self.alive += 1
+                self.unread_bytes += entry[i].body
+        self.unread = self.alive
 
-    cdef uint32_t fate(self, uint64_t position):
+    cdef uint32_t fate(self, uint64_t position) noexcept:
         """How often it was delivered in the time before, or ACKED."""
         cdef uint32_t known = 0
-        if self.fates is not None and position - self.base < <uint64_t>len(self.fates) // 2:
-            known = (<uint16_t*><char*>self.fates)[position - self.base]
+        if self.fates is not None and position - self.base < <uint64_t>PyByteArray_GET_SIZE(self.fates) // 2:
+            known = (<uint16_t*>PyByteArray_AS_STRING(self.fates))[position - self.base]
         return ACKED if known == FATE_DONE else known
 
     def fate_of(self, uint64_t position):
         """The same for whoever looks at the log from outside."""
         return self.fate(position)
+
+
+cpdef Py_ssize_t index_beyond(list segments, uint64_t position) except -1:
+    """Of the first segment that begins beyond a position."""
+    cdef Py_ssize_t low = 0, high = len(segments), middle
+    while low < high:
+        middle = (low + high) >> 1
+        if position < (<Segment?>segments[middle]).base:
+            high = middle
+        else:
+            low = middle + 1
+    return low

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 from warren.broker.commands import Command, DeclareQueue
 from warren.broker.flow import Timers
@@ -21,7 +22,8 @@ from warren.storage.definitions_file import DefinitionsFile
 from warren.storage.directory import BOOT_ID, DataDirectory
 from warren.storage.files import OpenFiles
 from warren.storage.housekeeping import Housekeeping
-from warren.storage.queue_log import MANIFEST, QueueLog
+from warren.storage.log_directory import MANIFEST, LogDirectory, is_part, parts_in
+from warren.storage.queue_log import QueueLog
 from warren.storage.recovery import Problems, Recovered, recover
 
 RECOVERY_THREADS = 4
@@ -82,7 +84,8 @@ class DiskStore(Store):
         self.commit = GroupCommit(
             timers, disk, self.files, self.housekeeping, self.file, self, sync=settings.sync
         )
-        self.recovered: dict[tuple[str, str], Recovered] = {}
+        self.recovered: dict[tuple[str, str, str], Recovered] = {}
+        self.directories: WeakValueDictionary[int, LogDirectory] = WeakValueDictionary()  # of queues
         self.overflows = count(1)
 
     # --- what the model asks ---
@@ -114,26 +117,33 @@ class DiskStore(Store):
         flight = self.commit.flight
         return self.file.has_news() or (flight is not None and bool(flight.lines))
 
-    def open_log(self, vhost: str, queue: str) -> tuple[MessageLog, int] | None:
-        found = self.recovered.pop((vhost, queue), None) or Recovered([], 0)
-        number = self.file.definitions.queue_number(vhost, queue)
-        log = QueueLog(
-            str(self.directory.queues / str(number)),
-            self.commit,
-            self.problems,
-            self.settings.segment_bytes,
-            segments=found.segments,
-            describe=lambda: self._describe(vhost, queue),
-        )
+    def open_log(self, vhost: str, queue: str, part: str = "") -> tuple[MessageLog, int] | None:
+        found = self.recovered.pop((vhost, queue, part), None) or Recovered([], 0)
+        directory = self._log_directory(vhost, queue)
+        if part:
+            assert is_part(part), "another name would not be found again"
+            directory = LogDirectory(f"{directory.path}/{part}", self.files, parent=directory)
+        size = self.settings.segment_bytes
+        log = QueueLog(directory, self.commit, self.problems, size, segments=found.segments)
         return log, found.position
+
+    def _log_directory(self, vhost: str, queue: str) -> LogDirectory:
+        """All logs of a queue share one."""
+        number = self.file.definitions.queue_number(vhost, queue)
+        directory = self.directories.get(number)
+        if directory is None:
+            path = str(self._directory_of(number))
+            directory = LogDirectory(path, self.files, describe=lambda: self._describe(vhost, queue))
+            self.directories[number] = directory
+        return directory
 
     def _describe(self, vhost: str, queue: str) -> str:
         """What a queue's directory says of it."""
         return json.dumps(command_to_json(self.file.definitions.queue(vhost, queue)), indent=2) + "\n"
 
     def open_overflow(self) -> MessageLog:
-        path = self.directory.transient / str(next(self.overflows))
-        return QueueLog(str(path), self.commit, self.problems, self.settings.segment_bytes, volatile=True)
+        directory = LogDirectory(str(self.directory.transient / str(next(self.overflows))), self.files)
+        return QueueLog(directory, self.commit, self.problems, self.settings.segment_bytes, volatile=True)
 
     # --- how the disk does ---
 
@@ -212,17 +222,24 @@ class DiskStore(Store):
     def _recover_queues(self, numbers: dict[int, tuple[str, str]]) -> None:
         present = {number: name for number, name in numbers.items() if self._directory_of(number).is_dir()}
         progress = Progress(len(present), self.log)
-        lost = self.directory.marks_may_be_lost
 
-        def recover_one(number: int) -> Recovered:
-            found = recover(self._directory_of(number), self.problems, marks_may_be_lost=lost)
+        def recover_one(number: int) -> dict[str, Recovered]:
+            found = self._recover_logs(number)
             progress.step()
             return found
 
         with ThreadPoolExecutor(RECOVERY_THREADS, thread_name_prefix="warren-recovery") as threads:
-            for name, found in zip(present.values(), threads.map(recover_one, present), strict=True):
-                self.recovered[name] = found
+            for name, logs in zip(present.values(), threads.map(recover_one, present), strict=True):
+                self.recovered |= {(*name, part): found for part, found in logs.items()}
         progress.end()
+
+    def _recover_logs(self, number: int) -> dict[str, Recovered]:
+        """Of one queue, by part."""
+        path, lost = self._directory_of(number), self.directory.marks_may_be_lost
+        found = {"": recover(path, self.problems, marks_may_be_lost=lost)}
+        for part in parts_in(path):
+            found[part] = recover(path / part, self.problems, marks_may_be_lost=lost, is_of_part=True)
+        return found
 
     def _directory_of(self, number: int) -> Path:
         return self.directory.queues / str(number)

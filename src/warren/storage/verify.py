@@ -1,7 +1,7 @@
 """Checking a data directory: every checksum, and that the files agree with each other.
 
     definitions.log    every line
-    a queue            its name, foreign files, positions that go up from segment to segment
+    a queue            its name, foreign files; in each log, positions that go up from segment to segment
     a segment          see verify_segment.py
 
 What a crash leaves is told apart from damage: the tail of a write that did not finish, marks that were not
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from warren.broker.commands import DeclareQueue
 from warren.storage.command_text import command_from_json
-from warren.storage.inspect import DataFiles, Kind, Problem, QueueFiles, Tell
-from warren.storage.queue_log import MANIFEST
+from warren.storage.data_files import DataFiles, Kind, Problem, QueueFiles, Tell
+from warren.storage.log_directory import MANIFEST
 from warren.storage.verify_segment import SegmentCheck
 
 THREADS = 4
@@ -41,10 +41,11 @@ def verify(files: DataFiles, tell: Tell) -> Checked:
     _check_definitions(files, tell)
     _check_names(files, tell)
     with ThreadPoolExecutor(THREADS, thread_name_prefix="warren-verify") as threads:
-        for queue in files.queues():
-            checked.queues += 1
-            _check_queue(queue, files, tell)
-            _check_segments(queue, threads, checked, tell)
+        for log in files.logs():
+            if not log.part:
+                checked.queues += 1
+                _check_queue(log, files, tell)
+            _check_segments(log, threads, checked, tell)
     return checked
 
 
@@ -75,10 +76,10 @@ def _check_queue(queue: QueueFiles, files: DataFiles, tell: Tell) -> None:
         _check_manifest(queue, tell)
 
 
-def _check_segments(queue: QueueFiles, threads: Executor, checked: Checked, tell: Tell) -> None:
+def _check_segments(log: QueueFiles, threads: Executor, checked: Checked, tell: Tell) -> None:
     """Some at once, so that neither the disk nor the processor waits for the other; told in order."""
     last = 0
-    for check in threads.map(lambda files: SegmentCheck(files).run(), queue.segments(tell)):
+    for check in threads.map(lambda files: SegmentCheck(files).run(), log.segments(tell)):
         if check.exists and check.files.base <= last:
             text = f"begins before position {last} of the one before"
             tell(Problem(Kind.DAMAGE, check.files.name("seg"), text))

@@ -2,6 +2,7 @@
 
 .seg     the header and every record
 .idx     that it says what is in the segment
+.due     the same, of what is due when
 .acks    the header and every mark, and that they are of records that are there
 """
 
@@ -11,12 +12,14 @@ import struct
 from collections.abc import Iterator
 from typing import Self
 
+from warren.storage.data_files import Kind, Problem, SegmentFiles
 from warren.storage.format import HEADER_BYTES, Scan, encode_mark, marks, scan
-from warren.storage.inspect import Kind, Problem, SegmentFiles, read_acks, read_index, read_sound
-from warren.storage.recovery import INDEX_ENTRY_BYTES, MARK_BYTES, leave_undone
+from warren.storage.index import DUE_BYTES, ENTRY_BYTES, Index, last_of, without_bodies
+from warren.storage.inspect import read_acks, read_dues, read_index, read_sound
+from warren.storage.recovery import MARK_BYTES, leave_undone
 
 SET_ASIDE = {"torn": "bytes", "acks.torn": "marks"}
-CHECKED_SUFFIXES = ("seg", "idx", "acks")
+CHECKED_SUFFIXES = ("seg", "idx", "due", "acks")
 MARK = struct.Struct("<III")
 
 
@@ -61,12 +64,14 @@ class SegmentCheck:
             return
         if "idx" in self.files.sizes:
             self.tell(Kind.DAMAGE, "seg", "segment is missing")
+        elif "due" in self.files.sizes:
+            self.tell(Kind.HARMLESS, "due", "of a segment that is gone")
         elif "acks" in self.files.sizes:
             self.tell(Kind.HARMLESS, "acks", "of a segment that is gone, or was never written")
 
     # --- records ---
 
-    def _check_records(self, index: Scan | None) -> None:
+    def _check_records(self, index: Index | None) -> None:
         if self.files.sizes["seg"] == 0:
             self._check_empty()
             return
@@ -78,7 +83,7 @@ class SegmentCheck:
         for offset, size in found.bad:
             self.tell(Kind.DAMAGE, "seg", f"bad record, {size} bytes", offset)
         self._check_end(found, len(data))
-        if index is not None and index.entries != found.entries:
+        if index is not None:
             self._check_index(index, found, len(data))
 
     def _check_empty(self) -> None:
@@ -98,26 +103,26 @@ class SegmentCheck:
             text = f"torn tail, {rest} bytes of a write that did not finish; the next start sets them aside"
             self.tell(Kind.HARMLESS, "seg", text, found.end)
 
-    def _check_index(self, index: Scan, found: Scan, size: int) -> None:
+    def _check_index(self, index: Index, found: Scan, size: int) -> None:
         """Apart from the bad records, which it may have, being older."""
         bad = [*found.bad, (found.end, size - found.end)]
-        sound = [
-            entry
-            for entry in _entries(index.entries)
-            if not any(at <= int.from_bytes(entry[4:], "little") < at + length for at, length in bad)
-        ]
-        if sound != list(_entries(found.entries)):
+        entries = without_bodies(found.entries) if index.without_bodies else found.entries
+        if not _say_the_same(index.entries, entries, ENTRY_BYTES, bad):
             self.tell(Kind.DAMAGE, "idx", "index does not say what is in the segment")
+        dues = None if index.without_bodies else read_dues(self.files, index, self.problems.append)
+        if dues is not None and not _say_the_same(dues, found.dues, DUE_BYTES, bad):
+            self.tell(Kind.DAMAGE, "due", "due file does not say what is in the segment")
 
     # --- marks ---
 
-    def _check_marks(self, index: Scan | None) -> None:
+    def _check_marks(self, index: Index | None) -> None:
         data = read_acks(self.files, self.problems.append)
         found, bad = marks(data, self.files.base)
         if bad:
             self._check_bad_marks(data)
         if self.last is not None and not self.files.live:
-            self._check_last(found, max(self.last, 0 if index is None else index.last or 0))
+            indexed = None if index is None else last_of(index.entries, self.files.base)
+            self._check_last(found, max(self.last, indexed or 0))
 
     def _check_last(self, found: list[tuple[int, int, int]], last: int) -> None:
         """What is delivered and acked may be so before it is written, if the broker is killed in between."""
@@ -138,8 +143,20 @@ class SegmentCheck:
                 self.tell(Kind.HARMLESS, "acks", text, offset)
 
 
-def _entries(data: bytes) -> Iterator[bytes]:
-    return (data[at : at + INDEX_ENTRY_BYTES] for at in range(0, len(data), INDEX_ENTRY_BYTES))
+def _say_the_same(told: bytes, found: bytes, entry_bytes: int, bad: list[tuple[int, int]]) -> bool:
+    """Entries, each with the offset of a record behind four other bytes."""
+    if told == found:
+        return True
+    sound = [
+        entry
+        for entry in _entries(told, entry_bytes)
+        if not any(at <= int.from_bytes(entry[4:8], "little") < at + length for at, length in bad)
+    ]
+    return sound == list(_entries(found, entry_bytes))
+
+
+def _entries(data: bytes, entry_bytes: int) -> Iterator[bytes]:
+    return (data[at : at + entry_bytes] for at in range(0, len(data), entry_bytes))
 
 
 def _bad_marks(data: bytes, base: int) -> list[tuple[int, int]]:

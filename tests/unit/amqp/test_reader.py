@@ -405,3 +405,16 @@ def test_greeting_is_the_first_eight_bytes_whatever_they_are() -> None:
     reader = NotedReader(ReadBuffer())
     reader.feed(b"GET / HT")
     assert reader.notes == [("greeting", b"GET / HT")]
+
+
+def test_reads_can_be_made_small_but_grow_with_the_frame_that_is_there_in_part() -> None:
+    reader = NotedReader(ReadBuffer())
+    whole = len(reader.writable_view())
+    reader.read_bytes_max = 100
+    assert len(reader.writable_view()) == 100
+    reader.feed(PROTOCOL_HEADER + encode_frame(METHOD, 1, bytes(4_000))[:3_000])
+    assert len(reader.writable_view()) == 3_000
+    reader.read_bytes_max = 2 * whole
+    assert len(reader.writable_view()) == whole - 3_000
+    reader.read_bytes_max = 0
+    assert len(reader.writable_view()) == whole - 3_000

@@ -162,6 +162,20 @@ def test_there_is_room_until_the_turns_share_is_used_and_again_when_taken() -> N
     assert output.has_room()
 
 
+def test_turns_share_can_be_made_smaller_and_never_larger() -> None:
+    output = make_output()
+    output.limit_turn(100)
+    output.method(1, bytes(100 - FRAME_OVERHEAD_BYTES - 1))
+    assert output.has_room()
+    output.heartbeat()
+    assert not output.has_room()
+    output.limit_turn(0)
+    assert output.has_room()
+    output.limit_turn(2 * TURN_BYTES)
+    output.content(1, b"\0\0", bytes(TURN_BYTES))
+    assert not output.has_room()
+
+
 def test_large_bodies_count_towards_the_turns_share() -> None:
     output = make_output(131_072)
     output.content(1, b"\0\0", b"x" * TURN_BYTES)

@@ -21,11 +21,23 @@ def topology(node: Node) -> dict[str, object]:
     """All that commands make, in plain values."""
     return {
         "users": {
-            user.name: (user.password, user.tags, dict(user.permissions), dict(user.topic_permissions))
+            user.name: (
+                user.password,
+                user.tags,
+                dict(user.permissions),
+                dict(user.topic_permissions),
+                user.limits,
+            )
             for user in node.users.values()
         },
+        "vhost limits": {vhost.name: vhost.limits for vhost in node.vhosts.values()},
+        "policies": {
+            (vhost.name, policy.name, policy.operator): policy
+            for vhost in node.vhosts.values()
+            for policy in (*vhost.policies.policies.values(), *vhost.policies.operator_policies.values())
+        },
         "exchanges": {
-            (vhost.name, e.name): (e.type, e.durable, e.auto_delete, e.internal, e.arguments)
+            (vhost.name, e.name): (e.type, e.durable, e.auto_delete, e.internal, e.arguments, e.alternate)
             for vhost in node.vhosts.values()
             for e in vhost.exchanges.values()
         },
@@ -36,7 +48,7 @@ def topology(node: Node) -> dict[str, object]:
             for identity in exchange.bindings
         ],
         "queues": {
-            (vhost.name, q.name): (q.durable, q.auto_delete, q.arguments)
+            (vhost.name, q.name): (q.durable, q.auto_delete, q.arguments, q.rules)
             for vhost in node.vhosts.values()
             for q in vhost.queues.values()
         },
@@ -55,6 +67,17 @@ def random_commands(count: int) -> Iterator[Command]:
             c.AddVhost(name=vhost),
             c.PutUser(name=name, password=quick_hash(other), tags=frozenset(key)),
             c.DeleteUser(name=name),
+            c.SetUserLimits(user=name, max_channels=len(key)),
+            c.SetVhostLimits(vhost=vhost, max_queues=len(key) + 5),
+            c.PutPolicy(
+                vhost=vhost,
+                name=name,
+                pattern=other,
+                definition={"max-length": 5} if flag else {"alternate-exchange": other, "expires": 9},
+                priority=len(key),
+                operator=flag,
+            ),
+            c.DeletePolicy(vhost=vhost, name=name, operator=flag),
             c.SetPermissions(user=name, vhost=vhost, permissions=Permissions(write=other)),
             c.SetTopicPermissions(
                 user=name, vhost=vhost, exchange=other, permissions=TopicPermissions(read=other)
@@ -114,6 +137,7 @@ def test_command_carried_out_twice_is_carried_out_once(command: Command) -> None
     "command",
     [
         c.DeleteUser(name="nobody"),
+        c.DeletePolicy(vhost="/", name="nothing"),
         c.DeleteExchange(vhost="/", name="nothing"),
         c.DeleteQueue(vhost="/", name="nothing"),
         c.Unbind(vhost="/", source="amq.direct", destination="amq.fanout", to_queue=False),

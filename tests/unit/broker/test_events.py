@@ -30,7 +30,7 @@ class Scene:
         self.node.events.subscribe(kind, self.seen.append)
 
     def message(self) -> object:
-        entry = self.client.vhost.queues["q"].ready.head
+        entry = self.client.vhost.queues["q"].lane.ready.head
         assert entry is not None
         return entry.message
 
@@ -89,6 +89,32 @@ def change_user(scene: Scene) -> list[Event]:
     scene.node.execute(commands.PutUser(name="new", password=None))
     scene.node.execute(commands.DeleteUser(name="new"))
     return [e.UserChanged("new")] * 2
+
+
+def limit_vhost(scene: Scene) -> list[Event]:
+    scene.node.execute(commands.SetVhostLimits(vhost="/", max_queues=5))
+    scene.node.execute(commands.SetVhostLimits(vhost="/", max_queues=5))
+    return [e.VhostLimitsChanged("/")]
+
+
+def limit_user(scene: Scene) -> list[Event]:
+    scene.node.execute(commands.SetUserLimits(user="guest", max_channels=5))
+    scene.node.execute(commands.SetUserLimits(user="guest", max_channels=5))
+    return [e.UserLimitsChanged("guest")]
+
+
+def put_policy(scene: Scene) -> list[Event]:
+    put = commands.PutPolicy(vhost="/", name="p", pattern="", definition={"expires": 5}, operator=True)
+    scene.node.execute(put)
+    scene.node.execute(put)
+    return [e.PolicyChanged("/", "p", operator=True)]
+
+
+def delete_policy(scene: Scene) -> list[Event]:
+    put_policy(scene)
+    scene.node.execute(commands.DeletePolicy(vhost="/", name="p"))
+    scene.node.execute(commands.DeletePolicy(vhost="/", name="p", operator=True))
+    return [e.PolicyDeleted("/", "p", operator=True)]
 
 
 def declare_exchange(scene: Scene) -> list[Event]:
@@ -184,6 +210,10 @@ ACTIONS: dict[type[Event], Callable[[Scene], list[Event]]] = {
     e.Failure: fail,
     e.VhostCreated: add_vhost,
     e.UserChanged: change_user,
+    e.VhostLimitsChanged: limit_vhost,
+    e.UserLimitsChanged: limit_user,
+    e.PolicyChanged: put_policy,
+    e.PolicyDeleted: delete_policy,
     e.ExchangeCreated: declare_exchange,
     e.ExchangeDeleted: delete_exchange,
     e.QueueCreated: declare_queue,

@@ -285,4 +285,4 @@ def test_published_message_follows_a_binding_made_a_moment_ago() -> None:
     client.publish("amq.direct", "k", b"before")
     client.bind("q", "amq.direct", "k")
     client.publish("amq.direct", "k", b"after")
-    assert queue.ready.count == 1
+    assert queue.message_count == 1

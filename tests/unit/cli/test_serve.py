@@ -102,6 +102,11 @@ def test_config_that_is_not_there_is_one_line_and_exit_2(tmp_path: Path) -> None
     assert "absent.toml" in fail(tmp_path, "--config", "absent.toml")
 
 
+def test_policy_for_a_vhost_that_is_not_there_is_one_line_and_exit_2(tmp_path: Path) -> None:
+    (tmp_path / "warren.toml").write_text("[[policies]]\nvhost = 'v'\nname = 'p'\ndefinition.expires = 1")
+    assert "there is no vhost 'v'" in fail(tmp_path, "--port", "0")
+
+
 def test_data_directory_that_cannot_be_made_is_one_line_and_exit_2(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert "file" in fail(tmp_path, "--port", "0", "--data-dir", "file/below")

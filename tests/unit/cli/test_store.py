@@ -30,8 +30,9 @@ from warren.broker.commands import DeclareQueue
 from warren.broker.message import Message
 from warren.cli.main import main
 from warren.cli.store_text import message_json, message_text, queues_table
+from warren.storage.data_files import DataFiles
 from warren.storage.format import SEGMENT_MAGIC, encode_header, encode_record
-from warren.storage.inspect import DataFiles, StoredMessage, summarize
+from warren.storage.inspect import StoredMessage, summarize
 
 END_SECONDS_MAX = 20
 TIME_MS = 1_700_000_000_000

@@ -6,7 +6,9 @@ import pytest
 
 from tests.support.fakes import quick_hash
 from warren.broker.access import Permissions, TopicPermissions
-from warren.server.config import GUEST, Config, ConfigError, UserConfig, load
+from warren.broker.commands import PutPolicy, SetUserLimits, SetVhostLimits
+from warren.server.config import GUEST, Config, UserConfig, load
+from warren.server.config_error import ConfigError
 
 
 @pytest.fixture(autouse=True)
@@ -103,6 +105,74 @@ hashing_algorithm = "{stored.algorithm}"
     )
 
 
+def test_policies_and_limits_come_from_the_file(elsewhere: Path) -> None:
+    write(
+        elsewhere / "warren.toml",
+        """
+[[policies]]
+name = "ttl"
+pattern = "^tmp"
+apply_to = "queues"
+priority = 5
+definition = { message-ttl = 60000, dead-letter-exchange = "dead" }
+
+[[policies]]
+vhost = "prod"
+name = "all"
+definition.alternate-exchange = "unrouted"
+
+[[operator_policies]]
+name = "cap"
+definition = { max-length = 1000 }
+
+[vhost_limits."/"]
+max_connections = 100
+[vhost_limits.prod]
+max_queues = -1
+
+[[users]]
+name = "me"
+limits = { max_connections = 5, max_channels = 10, max_publish_rate = 100, max_publish_bytes = 1000 }
+
+[[users]]
+name = "you"
+limits = { max_consume_rate = 100, max_consume_bytes = 1000 }
+""",
+    )
+    config = load({}, {})
+    assert config.policies == (
+        PutPolicy(
+            vhost="/",
+            name="ttl",
+            pattern="^tmp",
+            apply_to="queues",
+            priority=5,
+            definition={"message-ttl": 60_000, "dead-letter-exchange": "dead"},
+        ),
+        PutPolicy(vhost="prod", name="all", pattern=".*", definition={"alternate-exchange": "unrouted"}),
+    )
+    assert config.operator_policies == (
+        PutPolicy(
+            vhost="/",
+            name="cap",
+            pattern=".*",
+            apply_to="queues",
+            definition={"max-length": 1000},
+            operator=True,
+        ),
+    )
+    assert config.vhost_limits == (
+        SetVhostLimits(vhost="/", max_connections=100),
+        SetVhostLimits(vhost="prod", max_queues=-1),
+    )
+    assert [user.limits for user in config.users] == [
+        SetUserLimits(
+            user="me", max_connections=5, max_channels=10, max_publish_rate=100, max_publish_bytes=1000
+        ),
+        SetUserLimits(user="you", max_consume_rate=100, max_consume_bytes=1000),
+    ]
+
+
 def test_guest_is_there_unless_users_are_configured(elsewhere: Path) -> None:
     assert load({}, {}).users == (GUEST,)
     write(elsewhere / "warren.toml", "users = []")
@@ -133,6 +203,28 @@ WRONG_FILES = [
     ("[[users]]\nname = 'me'\npermissions.'/' = {write = '['}", "not a regular expression"),
     ("[[users]]\nname = 'me'\npermissions.'/' = {read = '.*', exec = '.*'}", "user 'me'"),
     ("[[users]]\nname = 'me'\npermissions = 1", "user 'me'"),
+    ("[[users]]\nname = 'me'\nlimits = 1", "limits of user 'me': expected a table"),
+    ("[[users]]\nname = 'me'\nlimits.max_queues = 1", "limits of user 'me': unknown setting max_queues"),
+    ("[[users]]\nname = 'me'\nlimits.max_channels = 'x'", "max-channels: expected a whole number, not 'x'"),
+    ("policies = 1", "policies: expected a list"),
+    ("policies = [1]", "policies: each needs a name"),
+    ("[[policies]]\npattern = 'x'", "policies: each needs a name"),
+    ("[[policies]]\nname = 'p'", "policies: 'p': definition: expected a table"),
+    ("[[policies]]\nname = 'p'\ndefinition = {}", "policies: 'p': no policy provided"),
+    ("[[policies]]\nname = 'p'\ndefinition.foo = 1", "'p': foo is not a recognised policy setting"),
+    ("[[policies]]\nname = 'p'\ndefinition.max-length = 'x'", "max-length: expected a whole number"),
+    ("[[policies]]\nname = 'p'\ncolour = 1", "policies: 'p': unknown setting colour"),
+    ("[[policies]]\nname = 'p'\npattern = 1\ndefinition.expires = 1", "'p': pattern: expected a string"),
+    ("[[policies]]\nname = 'p'\npattern = '('\ndefinition.expires = 1", "is no regular expression"),
+    ("[[policies]]\nname = 'p'\npriority = 'x'\ndefinition.expires = 1", "priority: expected a whole"),
+    (
+        "[[operator_policies]]\nname = 'p'\ndefinition.ha-mode = 'all'",
+        "operator_policies: 'p': ha-mode is not",
+    ),
+    ("vhost_limits = 1", "vhost_limits: expected a table"),
+    ("[vhost_limits]\nmax_queues = 1", "vhost_limits of 'max_queues': expected a table"),
+    ("[vhost_limits.'/']\nmax_channels = 1", "vhost_limits of '/': unknown setting max_channels"),
+    ("[vhost_limits.'/']\nmax_queues = -2", "vhost_limits of '/': max-queues: -2 is not within 0"),
 ]
 
 
@@ -156,9 +248,18 @@ def test_environment_that_makes_no_sense_is_an_error(name: str) -> None:
         load({}, {name: "much"})
 
 
-@pytest.mark.parametrize("name", ["WARREN_USERS", "WARREN_VHOSTS"])
-def test_users_and_vhosts_are_not_for_the_environment(name: str) -> None:
-    with pytest.raises(ConfigError, match="list in the configuration file"):
+@pytest.mark.parametrize(
+    "name",
+    [
+        "WARREN_USERS",
+        "WARREN_VHOSTS",
+        "WARREN_POLICIES",
+        "WARREN_OPERATOR_POLICIES",
+        "WARREN_VHOST_LIMITS",
+    ],
+)
+def test_definitions_are_not_for_the_environment(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"(list|table) in the configuration file"):
         load({}, {name: "guest"})
 
 

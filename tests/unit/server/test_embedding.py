@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -17,6 +18,7 @@ import warren
 from tests.support.fakes import quick_hash
 from warren import commands, events
 from warren.broker.access import Permissions
+from warren.server.config import GUEST
 
 T = TypeVar("T")
 Scenario: TypeAlias = Callable[[warren.Broker], Awaitable[None]]
@@ -190,5 +192,47 @@ def test_port_in_use_is_an_error_of_the_system(tmp_path: Path) -> None:
         async with warren.Broker(port=0, data_dir=tmp_path) as first:
             with pytest.raises(OSError, match="in use"):
                 await warren.Broker(port=first.port, data_dir=tmp_path).start()
+
+    on_asyncio(scenario())
+
+
+POLICY = commands.PutPolicy(vhost="/", name="p", pattern="^q", definition={"max-length": 5})
+VHOST_LIMITS = commands.SetVhostLimits(vhost="/", max_queues=1)
+USER_LIMITS = commands.SetUserLimits(user="guest", max_publish_rate=100)
+
+
+def check_policies_and_limits(broker: warren.Broker) -> None:
+    vhost = broker.node.vhosts["/"]
+    assert vhost.queues["q"].rules.max_length == 5
+    assert vhost.policies.names_of(vhost.queues["q"]) == ("p", None)
+    assert vhost.limits.max_queues == 1
+    assert broker.node.users["guest"].publishing is not None
+
+
+def test_policies_and_limits_survive_a_restart(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with warren.Broker(port=0, data_dir=tmp_path) as broker:
+            for command in (POLICY, VHOST_LIMITS, USER_LIMITS):
+                broker.execute(command)
+            broker.execute(commands.DeclareQueue(vhost="/", name="q", durable=True))
+            check_policies_and_limits(broker)
+        async with warren.Broker(port=0, data_dir=tmp_path) as broker:
+            check_policies_and_limits(broker)
+            broker.execute(commands.DeletePolicy(vhost="/", name="p"))
+        async with warren.Broker(port=0, data_dir=tmp_path) as broker:
+            assert broker.node.vhosts["/"].queues["q"].rules.max_length is None
+
+    on_asyncio(scenario())
+
+
+def test_policies_and_limits_of_the_configuration_are_made(tmp_path: Path) -> None:
+    guest = replace(GUEST, limits=USER_LIMITS)
+
+    async def scenario() -> None:
+        async with warren.Broker(
+            port=0, data_dir=tmp_path, policies=(POLICY,), vhost_limits=(VHOST_LIMITS,), users=(guest,)
+        ) as broker:
+            broker.execute(commands.DeclareQueue(vhost="/", name="q"))
+            check_policies_and_limits(broker)
 
     on_asyncio(scenario())

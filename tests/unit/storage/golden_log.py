@@ -1,8 +1,11 @@
-"""What is in tests/golden/log-1, which has one file of each kind: values, and the bytes they have to give."""
+"""What is in tests/golden/log-1, which has one file of each kind of that time, and in log-2: values, and the
+bytes they have to give. In log-2 is the index of version 2, and what it came with: messages that have times.
+"""
 
 from __future__ import annotations
 
 from itertools import accumulate
+from struct import pack
 
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import encode_name
@@ -11,12 +14,13 @@ from warren.storage.format import (
     ACKED,
     ACKS_MAGIC,
     HEADER_BYTES,
-    INDEX_MAGIC,
     SEGMENT_MAGIC,
+    Scan,
     encode_header,
     encode_mark,
     encode_record,
 )
+from warren.storage.index import encode_dues, encode_index
 
 BASE = 2**40 + 7
 TIME_MS = 1_700_000_000_123
@@ -39,11 +43,38 @@ RECORDS = [
 MARKS = [(0, 1, 1), (0, 2, ACKED), (2**22 - 1, 1, 70_000)]
 _ENCODED = [encode_record(BASE + relative, TIME_MS + ms, message) for relative, ms, message in RECORDS]
 OFFSETS = list(accumulate(map(len, _ENCODED), initial=HEADER_BYTES))
-_ENTRIES = b"".join(
-    relative.to_bytes(4, "little") + offset.to_bytes(4, "little")
-    for (relative, _, _), offset in zip(RECORDS, OFFSETS[:-1], strict=True)
-)
 
 SEGMENT = encode_header(SEGMENT_MAGIC, BASE) + b"".join(_ENCODED)
-INDEX = encode_header(INDEX_MAGIC, BASE, len(RECORDS), OFFSETS[-1], _ENTRIES)
 ACKS = encode_header(ACKS_MAGIC, BASE) + b"".join(encode_mark(BASE, *mark) for mark in MARKS)
+
+
+def _timed(body: bytes, expiration: str | None, *, died: bool = False, scheduled: bool = False) -> Message:
+    properties = BasicProperties(delivery_mode=2, headers={"x": 1}, expiration=expiration)
+    return Message(
+        encode_name(""), encode_name("k"), properties.encode(), body, True, TIME_MS, died, scheduled
+    )
+
+
+# position less the base, message, when it is due
+TIMED = [
+    (0, _timed(b"never", None), None),
+    (1, _timed(b"expires at once", "0"), TIME_MS),
+    (4, _timed(b"expires", "3600000", died=True), TIME_MS + 3_600_000),
+    (5, _timed(b"comes, and expires", "60000", scheduled=True), TIME_MS),
+    (6, _timed(b"comes", None, scheduled=True), TIME_MS),
+    (7, _timed(b"not a number", "soon"), None),
+]
+_TIMED_ENCODED = [encode_record(BASE + relative, TIME_MS, message) for relative, message, _ in TIMED]
+TIMED_OFFSETS = list(accumulate(map(len, _TIMED_ENCODED), initial=HEADER_BYTES))
+_PLACED = list(zip(TIMED, TIMED_OFFSETS[:-1], strict=True))
+_FOUND = Scan(
+    len(TIMED),
+    BASE + 7,
+    TIMED_OFFSETS[-1],
+    [],
+    b"".join(pack("<III", relative, at, len(message.body)) for (relative, message, _), at in _PLACED),
+    b"".join(pack("<IIQ", relative, at, due) for (relative, _, due), at in _PLACED if due is not None),
+)
+TIMED_SEGMENT = encode_header(SEGMENT_MAGIC, BASE) + b"".join(_TIMED_ENCODED)
+INDEX_2 = encode_index(_FOUND, BASE)
+DUES = encode_dues(_FOUND, BASE)

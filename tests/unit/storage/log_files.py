@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
@@ -14,11 +15,13 @@ from warren.storage.format import (
     ACKS_MAGIC,
     INDEX_MAGIC,
     SEGMENT_MAGIC,
+    checksum,
     encode_header,
     encode_mark,
     encode_record,
     scan,
 )
+from warren.storage.index import encode_dues, encode_index
 
 TIME_MS = 1_700_000_000_000
 
@@ -40,8 +43,19 @@ def segment(base: int, bodies: Iterable[bytes]) -> bytes:
 
 
 def index(base: int, data: bytes) -> bytes:
+    return encode_index(scan(data, base), base)
+
+
+def index_of_version_1(base: int, data: bytes) -> bytes:
     found = scan(data, base)
-    return encode_header(INDEX_MAGIC, base, found.count, found.end, found.entries)
+    pairs = b"".join(found.entries[at : at + 8] for at in range(0, len(found.entries), 12))
+    head = INDEX_MAGIC + (1).to_bytes(4, "little")
+    rest = struct.pack("<QII", base, found.count, found.end) + pairs
+    return head + checksum(head + rest).to_bytes(4, "little") + rest
+
+
+def dues(base: int, data: bytes) -> bytes:
+    return encode_dues(scan(data, base), base)
 
 
 def acks(base: int, *marks: tuple[int, int, int]) -> bytes:
@@ -57,7 +71,7 @@ def done(position: int, size: int = 1) -> tuple[int, int, int]:
 def offset_of(data: bytes, base: int, position: int) -> int:
     """Where its record begins."""
     entries = memoryview(scan(data, base).entries).cast("I")
-    return dict(zip(entries[::2], entries[1::2], strict=True))[position - base]
+    return dict(zip(entries[::3], entries[1::3], strict=True))[position - base]
 
 
 def damaged(data: bytes, at: int) -> bytes:

@@ -32,6 +32,41 @@ WRITTEN: list[tuple[Command, str]] = [
     (c.PutUser(name="u", password=None), '{"put_user": {"name": "u", "password": null}}'),
     (c.DeleteUser(name="u"), '{"delete_user": {"name": "u"}}'),
     (
+        c.SetUserLimits(user="u", max_connections=0, max_publish_rate=1000),
+        '{"set_user_limits": {"user": "u", "max_connections": 0, "max_publish_rate": 1000}}',
+    ),
+    (c.SetUserLimits(user="u"), '{"set_user_limits": {"user": "u"}}'),
+    (
+        c.SetVhostLimits(vhost="/", max_connections=-1, max_queues=5),
+        '{"set_vhost_limits": {"vhost": "/", "max_connections": -1, "max_queues": 5}}',
+    ),
+    (
+        c.PutPolicy(vhost="/", name="p", pattern="^q", definition={"max-length": 5, "ha-params": ["a"]}),
+        (
+            '{"put_policy": {"vhost": "/", "name": "p", "pattern": "^q", '
+            '"definition": {"max-length": 5, "ha-params": ["a"]}}}'
+        ),
+    ),
+    (
+        c.PutPolicy(
+            vhost="/",
+            name="p",
+            pattern="",
+            definition={"expires": 5},
+            priority=-1,
+            apply_to="queues",
+            operator=True,
+        ),
+        (
+            '{"put_policy": {"vhost": "/", "name": "p", "pattern": "", "definition": {"expires": 5}, '
+            '"priority": -1, "apply_to": "queues", "operator": true}}'
+        ),
+    ),
+    (
+        c.DeletePolicy(vhost="/", name="p", operator=True),
+        '{"delete_policy": {"vhost": "/", "name": "p", "operator": true}}',
+    ),
+    (
         c.SetPermissions(user="u", vhost="/", permissions=Permissions(write="^a")),
         (
             '{"set_permissions": {"user": "u", "vhost": "/", '
@@ -181,6 +216,8 @@ def test_table_comes_back_exactly(arguments: Table) -> None:
         ({"add_vhost": {"name": 5}}, "add_vhost: name: expected str, found int"),
         ({"add_vhost": ["/"]}, "add_vhost: expected dict, found list"),
         ({"declare_queue": {"vhost": "/", "name": "q", "durable": 1}}, "durable: expected bool, found int"),
+        ({"set_vhost_limits": {"vhost": "/", "max_queues": "5"}}, "max_queues: expected int, found str"),
+        ({"put_policy": {"vhost": "/", "name": "p"}}, "put_policy: lacks definition, pattern"),
         ({"put_user": {"name": "u", "password": None, "tags": "x"}}, "tags: expected list, found str"),
         ({"put_user": {"name": "u", "password": {"algorithm": "rot13", "value": ""}}}, "rot13"),
         (

@@ -112,6 +112,49 @@ def test_binding_between_durable_ends_survives(binding: c.Bind) -> None:
     assert reopened(recorded(*ALL, binding)).commands() == [*ALL, binding]
 
 
+POLICY = c.PutPolicy(vhost="/", name="p", pattern="^q", definition={"max-length": 5})
+OPERATOR_POLICY = c.PutPolicy(vhost="/", name="p", pattern="", definition={"expires": 5}, operator=True)
+VHOST_LIMITS = c.SetVhostLimits(vhost="/", max_queues=1)
+USER_LIMITS = c.SetUserLimits(user="u", max_channels=1)
+
+
+def test_policies_and_limits_come_back_and_policies_before_what_they_are_for() -> None:
+    definitions = reopened(
+        recorded(VHOST, QUEUE, EXCHANGE, USER, USER_LIMITS, OPERATOR_POLICY, POLICY, VHOST_LIMITS)
+    )
+    assert definitions.commands() == [
+        VHOST, VHOST_LIMITS, OPERATOR_POLICY, POLICY, USER, USER_LIMITS, EXCHANGE, QUEUE
+    ]  # fmt: skip
+    node = Node(FakeWorld(), Limits(), EXCHANGE_TYPES, "test")
+    node.restore(definitions.commands())
+    queue = node.vhosts["/"].queues["q"]
+    assert (queue.rules.max_length, queue.rules.expires) == (5, 5)
+    assert node.vhosts["/"].limits.max_queues == 1
+    assert node.users["u"].limits.max_channels == 1
+
+
+def test_policies_and_limits_are_replaced_and_the_operators_are_others() -> None:
+    changed = c.PutPolicy(vhost="/", name="p", pattern="^q", definition={"max-length": 6})
+    none = c.SetVhostLimits(vhost="/")
+    definitions = recorded(VHOST, POLICY, OPERATOR_POLICY, VHOST_LIMITS, changed, none)
+    assert not definitions.record(changed)
+    assert reopened(definitions).commands() == [VHOST, none, changed, OPERATOR_POLICY]
+    assert definitions.record(c.DeletePolicy(vhost="/", name="p"))
+    assert not definitions.record(c.DeletePolicy(vhost="/", name="p"))
+    assert definitions.commands() == [VHOST, none, OPERATOR_POLICY]
+
+
+def test_limits_of_a_user_go_with_it() -> None:
+    definitions = recorded(USER, USER_LIMITS, c.DeleteUser(name="u"), USER)
+    assert definitions.commands() == [USER]
+
+
+def test_limits_do_not_keep_queues_from_coming_back() -> None:
+    node = Node(FakeWorld(), Limits(), EXCHANGE_TYPES, "test")
+    node.restore([VHOST, c.SetVhostLimits(vhost="/", max_queues=0), QUEUE])
+    assert "q" in node.vhosts["/"].queues
+
+
 def test_declaring_again_with_other_arguments_changes_nothing_as_in_the_model() -> None:
     definitions = recorded(VHOST, QUEUE)
     assert not definitions.record(c.DeclareQueue(vhost="/", name="q", durable=True, arguments={"x": 1}))

@@ -96,8 +96,8 @@ def test_header_with_a_bit_changed_is_not_sound(magic: bytes, at: int) -> None:
 
 @MAGICS
 def test_header_of_another_version_is_told_apart_from_damage(magic: bytes) -> None:
-    later = magic + (2).to_bytes(4, "little") + header(magic)[12:]
-    with pytest.raises(UnknownVersion, match="version 2"):
+    later = magic + (3).to_bytes(4, "little") + header(magic)[12:]
+    with pytest.raises(UnknownVersion, match="version 3"):
         check_header(magic, later, BASE)
 
 
@@ -162,9 +162,10 @@ def test_any_changed_bit_of_a_record_makes_it_bad_and_only_it() -> None:
 def test_scan_of_a_sound_segment_finds_every_record() -> None:
     found = scan(SEGMENT, BASE)
     assert (found.count, found.last, found.end, found.bad) == (4, BASE + 3, len(SEGMENT), [])
-    entries = struct.unpack("<8I", found.entries)
-    assert entries[::2] == (0, 1, 2, 3)
-    assert list(entries[1::2]) == [r.offset for r in records(SEGMENT)]
+    entries = struct.unpack("<12I", found.entries)
+    assert entries[::3] == (0, 1, 2, 3)
+    assert list(entries[1::3]) == [r.offset for r in records(SEGMENT)]
+    assert list(entries[2::3]) == [len(r.message.body) for r in records(SEGMENT)]
 
 
 def test_scan_of_a_header_alone_finds_nothing() -> None:
@@ -175,7 +176,7 @@ def test_scan_of_a_header_alone_finds_nothing() -> None:
 def test_scan_notes_gaps_between_positions() -> None:
     data = encode_header(SEGMENT_MAGIC, 10) + record(10, b"a") + record(15, b"b")
     found = scan(data, 10)
-    assert (found.count, found.last, struct.unpack("<4I", found.entries)[::2]) == (2, 15, (0, 5))
+    assert (found.count, found.last, struct.unpack("<6I", found.entries)[::3]) == (2, 15, (0, 5))
 
 
 @pytest.mark.parametrize("bad", [[0], [1], [1, 2], [0, 2], [0, 1, 2]])

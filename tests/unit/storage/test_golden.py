@@ -24,7 +24,6 @@ from warren.amqp.table import Table
 from warren.cli.main import main
 from warren.storage.format import (
     ACKS_MAGIC,
-    INDEX_MAGIC,
     SEGMENT_MAGIC,
     check_header,
     checksum_by_table,
@@ -32,24 +31,32 @@ from warren.storage.format import (
     records,
     scan,
 )
+from warren.storage.index import decode_dues, decode_index, without_bodies
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-DATA, LOG = GOLDEN / "data-1", GOLDEN / "log-1"
+DATA = GOLDEN / "data-1"
 
 
-def golden_file(suffix: str) -> bytes:
-    return (LOG / f"{golden_log.BASE:020}.{suffix}").read_bytes()
+def golden_file(suffix: str, log: str = "log-1") -> bytes:
+    return (GOLDEN / log / f"{golden_log.BASE:020}.{suffix}").read_bytes()
 
 
-# --- the three formats ---
+# --- the four formats ---
 
 
 @pytest.mark.parametrize(
-    ("suffix", "made"),
-    [("seg", golden_log.SEGMENT), ("idx", golden_log.INDEX), ("acks", golden_log.ACKS)],
+    ("log", "suffix", "made"),
+    [
+        ("log-1", "seg", golden_log.SEGMENT),
+        ("log-1", "acks", golden_log.ACKS),
+        ("log-2", "seg", golden_log.TIMED_SEGMENT),
+        ("log-2", "idx", golden_log.INDEX_2),
+        ("log-2", "due", golden_log.DUES),
+    ],
+    ids=["segment", "acks", "segment with times", "index", "dues"],
 )
-def test_same_values_still_give_the_same_bytes(suffix: str, made: bytes) -> None:
-    assert made == golden_file(suffix)
+def test_same_values_still_give_the_same_bytes(log: str, suffix: str, made: bytes) -> None:
+    assert made == golden_file(suffix, log)
 
 
 def test_golden_segment_is_read_as_it_was_written() -> None:
@@ -66,12 +73,39 @@ def test_golden_segment_is_read_as_it_was_written() -> None:
         assert read.persistent == written.persistent
 
 
-def test_golden_index_is_that_of_the_golden_segment() -> None:
-    data = golden_file("idx")
-    check_header(INDEX_MAGIC, data, golden_log.BASE)
+def test_golden_index_of_version_1_is_that_of_the_golden_segment() -> None:
+    index = decode_index(golden_file("idx"), golden_log.BASE)
     found = scan(golden_file("seg"), golden_log.BASE)
-    assert struct.unpack_from("<II", data, 24) == (found.count, found.end)
-    assert data[32:] == found.entries
+    assert (index.without_bodies, index.dues) == (True, 0)
+    assert (index.count, index.end, index.entries) == (found.count, found.end, without_bodies(found.entries))
+
+
+def test_golden_index_and_due_file_are_those_of_the_golden_segment() -> None:
+    index = decode_index(golden_file("idx", "log-2"), golden_log.BASE)
+    dues = decode_dues(golden_file("due", "log-2"), golden_log.BASE, index)
+    found = scan(golden_file("seg", "log-2"), golden_log.BASE)
+    assert (index.count, index.end, index.entries) == (found.count, found.end, found.entries)
+    assert (index.without_bodies, dues) == (False, found.dues)
+
+
+def test_golden_index_and_due_file_can_be_read_by_their_description_alone() -> None:
+    data = golden_file("idx", "log-2")
+    magic, version, crc, base, count, end, due_count, zero = struct.unpack_from("<8sIIQIIII", data)
+    assert (magic, version, base, count, zero) == (b"WARREN\0I", 2, golden_log.BASE, len(golden_log.TIMED), 0)
+    assert crc == checksum_by_table(data[:12] + data[16:])
+    assert end == golden_log.TIMED_OFFSETS[-1]
+    assert list(struct.iter_unpack("<III", data[40:])) == [
+        (relative, offset, len(message.body))
+        for (relative, message, _), offset in zip(golden_log.TIMED, golden_log.TIMED_OFFSETS, strict=False)
+    ]
+    data = golden_file("due", "log-2")
+    assert data[:8] + data[16:32] == b"WARREN\0D" + struct.pack("<QII", base, due_count, end)
+    assert checksum_by_table(data[:12] + data[16:]) == int.from_bytes(data[12:16], "little")
+    assert list(struct.iter_unpack("<IIQ", data[32:])) == [
+        (relative, offset, due)
+        for (relative, _, due), offset in zip(golden_log.TIMED, golden_log.TIMED_OFFSETS, strict=False)
+        if due is not None
+    ]
 
 
 def test_golden_ack_file_is_read_as_it_was_written() -> None:

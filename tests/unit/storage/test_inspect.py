@@ -12,19 +12,16 @@ import pytest
 from tests.unit.storage.data_files import FIRST, SECOND, HandMade, with_queue
 from tests.unit.storage.log_files import TIME_MS, LogDirectory, acks, damaged, done, index, offset_of, record
 from warren.broker.commands import DeclareQueue, DeleteQueue
+from warren.storage.data_files import DataFiles, InspectError, Kind, Problem
 from warren.storage.inspect import (
-    DataFiles,
-    InspectError,
-    Kind,
     Place,
-    Problem,
     QueueSummary,
     SegmentSummary,
     read_messages,
     summarize,
 )
 
-LATER = (2).to_bytes(4, "little")  # a version that is not known here
+LATER = (3).to_bytes(4, "little")  # a version that is not known here
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from warren.storage.recovery import RELATIVE_MAX, Problems, Recovered, recover
 
 FIRST = segment(1, [b"one", b"two", b"three"])
 SECOND = segment(4, [b"four", b"five", b"six"])
-LATER = (2).to_bytes(4, "little")  # a version that is not known here
+LATER = (3).to_bytes(4, "little")  # a version that is not known here
 
 
 class Recovery:
@@ -70,7 +70,7 @@ def ready(found: Recovered) -> list[int]:
     for part in found.segments:
         data = Path(part.path + ".seg").read_bytes()
         entries = memoryview(scan(data, part.base).entries).cast("I")
-        alive = [part.base + n for n in entries[::2] if part.fate_of(part.base + n) != ACKED]
+        alive = [part.base + n for n in entries[::3] if part.fate_of(part.base + n) != ACKED]
         assert (part.alive, part.unread) == (len(alive), len(alive))
         positions += alive
     return positions

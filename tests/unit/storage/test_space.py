@@ -19,7 +19,7 @@ from warren.storage.queue_log import QueueLog
 
 def segments_on_disk(machine: Machine, name: str) -> list[str]:
     machine.housekeeping.run()
-    log = machine.queues[name].log
+    log = machine.queues[name].lane.log
     assert isinstance(log, QueueLog)
     return sorted(
         path.name for path in (machine.data / "queues").glob(f"{log.path.rpartition('/')[2]}/*.*s*")

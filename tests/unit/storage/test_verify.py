@@ -13,12 +13,12 @@ import pytest
 from tests.unit.storage.data_files import FIRST, SECOND, HandMade, with_queue
 from tests.unit.storage.log_files import LogDirectory, acks, damaged, done, index, offset_of, record, segment
 from warren.broker.commands import DeclareQueue
-from warren.storage import inspect
+from warren.storage import data_files
+from warren.storage.data_files import DataFiles, Kind, Problem
 from warren.storage.format import HEADER_BYTES, SEGMENT_MAGIC, encode_header
-from warren.storage.inspect import DataFiles, Kind, Problem
 from warren.storage.verify import Checked, verify
 
-LATER = (2).to_bytes(4, "little")  # a version that is not known here
+LATER = (3).to_bytes(4, "little")  # a version that is not known here
 WHOLE_INDEX = index(1, FIRST)
 BAD = offset_of(FIRST, 1, 2)
 
@@ -356,9 +356,9 @@ def test_segment_may_be_written_and_indexed_after_it_was_listed(
     data: HandMade, log: LogDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if its size had been looked at before it was written, and the rest of the directory after that."""
-    listed = inspect._size
+    listed = data_files._size
     is_early = {"00000000000000000001.seg": 0, "00000000000000000004.seg": 40}
-    monkeypatch.setattr(inspect, "_size", lambda entry: is_early.get(entry.name, listed(entry)))
+    monkeypatch.setattr(data_files, "_size", lambda entry: is_early.get(entry.name, listed(entry)))
     assert told(data) == []
 
 

@@ -8,11 +8,22 @@ from typing import TYPE_CHECKING, Protocol
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table
 from warren.broker.binding import Binding, Destination, Identity
+from warren.broker.deduplication import Seen
+from warren.broker.rules import rules_of
 
 if TYPE_CHECKING:
     from warren.broker.queue import Queue
 
 ROUTES_CACHED_MAX = 10_000
+DELAYED_TYPE = "x-delayed-message"
+
+
+def seen_by(arguments: Table) -> Seen | None:
+    """For an exchange that drops what comes again."""
+    rules = rules_of(arguments)
+    if not rules.message_deduplication:
+        return None
+    return Seen(rules.cache_size, rules.cache_ttl, rules.deduplication_header)
 
 
 class Router(Protocol):
@@ -53,14 +64,27 @@ class Exchange:
         self.arguments = arguments or {}
         self.bindings: dict[Identity, Binding] = {}
         self.incoming: set[Binding] = set()  # bindings whose destination this exchange is
+        self.seen = seen_by(self.arguments)
+        self.policy: str | None = None  # the name of the one in force
+        self.policy_alternate: str | None = None
         self.routes: dict[bytes, list[Queue]] = {}
         self.routes_version = 0
         self.routes_by_properties = router.by_properties
 
+    def internal_queues(self) -> list[str]:
+        """The names of the queues that belong to it."""
+        names = []
+        if self.type == DELAYED_TYPE:
+            names.append(f"amq.delayed.{self.name}")
+        if self.seen is not None:
+            names.append(f"amq.dedup.{self.name}")
+        return names
+
     @property
     def alternate(self) -> str | None:
+        """As its arguments say, or else the policy."""
         name = self.arguments.get("alternate-exchange")
-        return name if isinstance(name, str) else None
+        return name if isinstance(name, str) else self.policy_alternate
 
     def add(self, binding: Binding) -> bool:
         """Whether it is new."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from warren.amqp.errors import NotAllowed, PreconditionFailed
+from warren.amqp.errors import NotAllowed, PreconditionFailed, ResourceLocked
 from warren.amqp.methods import (
     BasicAck,
     BasicCancel,
@@ -27,11 +27,14 @@ from warren.amqp.methods import (
 from warren.amqp.table import Table
 from warren.broker.access import Permission
 from warren.broker.consumer import Consumer
+from warren.broker.deliveries import with_delivery_count
 from warren.broker.events import ConsumerStarted
 from warren.broker.queue import Queue
+from warren.broker.selector import SelectorError, compile_selector
 from warren.broker.session.channel import Channel
-from warren.broker.session.names import queue_name, random_name, usable_queue
+from warren.broker.session.names import clients_queue, queue_name, random_name
 from warren.broker.session.reply_to import PSEUDO_QUEUE, open_reply_queue
+from warren.broker.view import View
 
 
 def qos(channel: Channel, method: BasicQos) -> None:
@@ -66,7 +69,7 @@ def find_queue(channel: Channel, method: BasicConsume) -> Queue:
         return open_reply_queue(channel, no_ack=method.no_ack)
     name = queue_name(channel, method.queue)
     channel.connection.access.check(Permission.READ, "queue", name)
-    return usable_queue(channel, name)
+    return clients_queue(channel, name)
 
 
 def make_consumer(channel: Channel, method: BasicConsume, tag: str, priority: int, queue: Queue) -> Consumer:
@@ -81,7 +84,27 @@ def make_consumer(channel: Channel, method: BasicConsume, tag: str, priority: in
         arguments=method.arguments,
         prefetch_count=channel.prefetch_count,
         prefetch_size=channel.prefetch_size,
+        view=make_view(queue, method.arguments),
     )
+
+
+def make_view(queue: Queue, arguments: Table) -> View | None:
+    """For a consumer that browses or selects: its own way through the queue."""
+    browses = arguments.get("x-browse", False)
+    text = arguments.get("x-selector")
+    selects = "x-selector" in arguments
+    if not isinstance(browses, bool):
+        raise PreconditionFailed(f"invalid arg 'x-browse': {browses!r} is not a boolean")
+    if not selects:
+        return View(queue, None, takes=False) if browses else None
+    if not isinstance(text, str):
+        raise PreconditionFailed(f"invalid arg 'x-selector': {text!r} is not a string")
+    if queue.rules.group_header is not None and not browses:
+        raise PreconditionFailed("invalid arg 'x-selector': the queue has groups, which go as a whole")
+    try:
+        return View(queue, compile_selector(text), takes=not browses)
+    except SelectorError as error:
+        raise PreconditionFailed(f"invalid arg 'x-selector': {error}") from None
 
 
 def consumer_priority(arguments: Table) -> int:
@@ -102,7 +125,12 @@ def cancel(channel: Channel, method: BasicCancel) -> None:
 def get(channel: Channel, method: BasicGet) -> None:
     name = queue_name(channel, method.queue)
     channel.connection.access.check(Permission.READ, "queue", name)
-    queue = usable_queue(channel, name)
+    queue = clients_queue(channel, name)
+    if queue.rules.single_active_consumer:
+        raise ResourceLocked(
+            f"cannot obtain access to queue '{name}' in vhost '{queue.vhost}': "
+            "it has a single active consumer, and basic.get is not for that"
+        )
     entry = queue.get(method.no_ack)
     if entry is None:
         channel.reply(BasicGetEmpty())
@@ -120,7 +148,7 @@ def get(channel: Channel, method: BasicGet) -> None:
             message_count=queue.message_count,
         )
     )
-    channel.output.content(channel.number, message.properties, message.body)
+    channel.output.content(channel.number, with_delivery_count(entry), message.body)
 
 
 def ack(channel: Channel, method: BasicAck) -> None:

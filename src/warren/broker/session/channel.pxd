@@ -24,12 +24,13 @@ cdef class Channel(ContentReader):
     cdef public Py_ssize_t prefetch_size
     cdef public object transaction
     cdef public object reply_consumer
-    cdef Events events
+    cdef readonly Events events
     # the route and the properties of the message before, which the next one's probably are
     cdef Version version
     cdef long route_version
     cdef list queues
     cdef bint by_properties
+    cdef object seen
     cdef bytes message_properties
     cdef bint persistent
     cdef Clock clock
@@ -42,15 +43,20 @@ cdef class Channel(ContentReader):
     # since the last batch of frames
     cdef public bint has_published
     cdef public list reached
+    cdef public uint64_t published_total
     cdef uint64_t published_count
     cdef uint64_t confirmed_count
+    cdef object refused
+    cdef public uint64_t look_again_ms
     cdef public bint unsafe
+    cdef bint unsafe_longer
+    cdef uint64_t asked_for
     cdef object awaited
 
     @cython.locals(message=Message)
     cpdef int published(self, bytes body) except -1
     cpdef int acked(self, uint64_t delivery_tag, bint multiple) except -1
-    @cython.locals(queue=Queue)
+    @cython.locals(queue=Queue, result=int, refused=bint)
     cpdef enqueue(self, Message message, list queues, bint mandatory)
     @cython.locals(entry=Entry, taken=list)
     cpdef settle(self, uint64_t delivery_tag, bint multiple)

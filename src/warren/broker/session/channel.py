@@ -11,14 +11,16 @@ from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from warren.amqp.errors import NotImplementedByBroker, PreconditionFailed, SoftError
-from warren.amqp.methods import BasicAck, BasicCancel, BasicReturn, ChannelClose, Method
+from warren.amqp.methods import BasicAck, BasicCancel, BasicNack, BasicReturn, ChannelClose, Method
 from warren.amqp.properties import PERSISTENT, decode_properties
 from warren.amqp.reader import EMPTY_PROPERTIES, ContentReader
 from warren.amqp.traits import expiration_of, priority_of
 from warren.broker.consumer import Consumer
+from warren.broker.dead_letters import AFTER_NEXT, ON_ITS_WAY, REFUSED
+from warren.broker.deduplication import Seen
 from warren.broker.deliveries import Deliveries
 from warren.broker.entry import Entry
-from warren.broker.events import ConsumerCancelled, MessageAcked, MessagePublished
+from warren.broker.events import ConsumerCancelled, MessageAcked, MessageDeduplicated, MessagePublished
 from warren.broker.message import Message
 from warren.broker.queue import Queue
 from warren.broker.session import routing_headers
@@ -50,6 +52,7 @@ class Channel(ContentReader):
         self.route_version = 0
         self.queues: list[Queue] = []
         self.by_properties = False
+        self.seen: Seen | None = None
         self.message_properties = EMPTY_PROPERTIES
         self.persistent = False
         self.clock = connection.node.clock
@@ -60,9 +63,14 @@ class Channel(ContentReader):
         self.confirming = False
         self.has_published = False
         self.reached: list[Queue] = []
+        self.published_total = 0
         self.published_count = 0
         self.confirmed_count = 0
+        self.refused: deque[int] = deque()
         self.unsafe = False
+        self.unsafe_longer = False
+        self.asked_for = 0
+        self.look_again_ms = 0
         self.awaited: deque[tuple[int, int]] = deque()
 
     # --- publishing ---
@@ -93,7 +101,8 @@ class Channel(ContentReader):
             raise NotImplementedByBroker("immediate=true")
         vhost = self.vhost
         exchange = self.connection.check_publish(self.exchange, self.routing_key)
-        self.by_properties = vhost.depends_on_properties(exchange)
+        self.seen = exchange.seen
+        self.by_properties = exchange.seen is not None or vhost.depends_on_properties(exchange)
         self.queues = [] if self.by_properties else vhost.route(exchange, self.routing_key)
         self.route_version = self.version.number
         self.publish_changed = False
@@ -133,19 +142,42 @@ class Channel(ContentReader):
             self.exchange, self.routing_key, properties, body, self.persistent, self.clock.time_ms
         )
         if self.transaction is not None:
-            self.transaction.publish(message, queues, mandatory=self.mandatory)
+            self.transaction.publish(message, queues, self.seen, mandatory=self.mandatory)
         else:
-            self.enqueue(message, queues, self.mandatory)
+            self.enqueue_once(message, queues, self.seen, self.mandatory)
+
+    def enqueue_once(self, message: Message, queues: list[Queue], seen: Seen | None, mandatory: bool) -> None:
+        """The same as `enqueue`, unless the exchange has seen the message before: then nobody gets it."""
+        if seen is None:
+            self.enqueue(message, queues, mandatory)
+        elif not seen.drops(message, self.clock.time_ms):
+            self.unsafe_longer = seen.log is not None
+            self.unsafe = self.unsafe or self.unsafe_longer
+            self.enqueue(message, queues, mandatory)
+        else:
+            if self.events.died:
+                self.events.emit(MessageDeduplicated(self.vhost.name, message.exchange_name, message))
+            self.unsafe = self.unsafe_longer = seen.log is not None
+            self.enqueue(message, [], False)
 
     def enqueue(self, message: Message, queues: list[Queue], mandatory: bool) -> None:
         """Hand the message to its queues. What nobody gets is returned, if that was asked for."""
+        refused = False
+        self.published_total += 1
         for queue in queues:
-            if queue.publish(message):
+            result = queue.publish(message)
+            if result == ON_ITS_WAY:
                 self.unsafe = True
+            elif result == AFTER_NEXT:
+                self.unsafe = self.unsafe_longer = True
+            elif result == REFUSED:
+                refused = True
         if mandatory and not queues:
             self.return_message(message)
         if self.confirming:
             self.published_count += 1
+            if refused:
+                self.refused.append(self.published_count)
         self.reached = queues
         if not self.has_published:
             self.has_published = True
@@ -180,12 +212,19 @@ class Channel(ContentReader):
             self.confirm_up_to(self.published_count)
 
     def await_round(self) -> None:
+        number = self.connection.node.store.gathering + self.unsafe_longer
+        self.unsafe_longer = False
+        if self.awaited and self.awaited[-1][0] >= number:
+            number = self.awaited.pop()[0]
+        self.awaited.append((number, self.published_count))
+        self.ask_for_round()
+
+    def ask_for_round(self) -> None:
+        """To be told when the round is over that gathers now."""
         store = self.connection.node.store
-        if self.awaited and self.awaited[-1][0] == store.gathering:
-            self.awaited.pop()
-        else:
+        if self.asked_for != store.gathering:
+            self.asked_for = store.gathering
             store.when_safe(self.round_is_safe)
-        self.awaited.append((store.gathering, self.published_count))
 
     def round_is_safe(self, number: int) -> None:
         """What was published before this round began is on disk."""
@@ -194,8 +233,19 @@ class Channel(ContentReader):
             safe_count = self.awaited.popleft()[1]
         if safe_count and not self.discarding:
             self.confirm_up_to(safe_count)
+        if self.awaited:
+            self.ask_for_round()
 
     def confirm_up_to(self, count: int) -> None:
+        """Those that a queue has refused are nacked, each for itself."""
+        while self.refused and self.refused[0] <= count:
+            number = self.refused.popleft()
+            self.ack_up_to(number - 1)
+            self.confirmed_count = number
+            self.reply(BasicNack(delivery_tag=number, multiple=False, requeue=False))
+        self.ack_up_to(count)
+
+    def ack_up_to(self, count: int) -> None:
         confirmed = count - self.confirmed_count
         if confirmed:
             self.confirmed_count = count
@@ -263,14 +313,14 @@ class Channel(ContentReader):
         self.give_back(entries, requeue=requeue)
 
     def give_back(self, entries: list[Entry], *, requeue: bool) -> None:
-        """Return entries to their queues, the last first, so that each finds its place at once."""
-        for entry in reversed(entries):
+        """Return entries to their queues, in order."""
+        for entry in entries:
             if entry.consumer is not None:
                 entry.consumer.settled(entry)
             if requeue:
                 entry.queue.requeue(entry)
             else:
-                entry.queue.settle(entry)
+                entry.queue.reject(entry)
                 entry.queue.touch()
         if self.deliveries.prefetch_count or self.deliveries.prefetch_size:
             self.wake_consumers()
@@ -305,7 +355,7 @@ class Channel(ContentReader):
             else:
                 entry.delivery_count += 1
                 consumer.settled(entry)
-                entry.queue.note_delivered(entry)
+                entry.queue.lane_of(entry).delivered(entry)
                 consumer.deliver(entry)
         self.give_back(returning, requeue=True)
 

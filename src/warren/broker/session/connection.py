@@ -39,8 +39,9 @@ from warren.amqp.reader import FrameReader, ReadBuffer
 from warren.amqp.table import Table
 from warren.amqp.writer import Output
 from warren.broker import events
-from warren.broker.access import IMPERSONATOR, Access, Permission
+from warren.broker.access import IMPERSONATOR, Access, Permission, User
 from warren.broker.exchange.exchange import Exchange
+from warren.broker.limits import is_reached
 from warren.broker.session import (
     basic_methods,
     channel_methods,
@@ -51,6 +52,7 @@ from warren.broker.session import (
 from warren.broker.session.channel import Channel
 from warren.broker.session.handshake import PROTOCOL_HEADER
 from warren.broker.session.liveness import Liveness
+from warren.broker.session.meter import Meter
 from warren.broker.session.state import TRANSITIONS, State
 
 if TYPE_CHECKING:
@@ -98,6 +100,9 @@ class Connection(FrameReader):
         self.held_by: QueueFlow | None = None
         self.blocked = False
         self.not_reading_because: set[str] = set()
+        self.not_delivering_because: set[str] = set()
+        self.meter: Meter | None = None
+        self.totals_of_closed = (0, 0)
         self.exclusive_queues: dict[str, Queue] = {}
         self.handling: tuple[int, int] | None = None
         self.close_reason = "client unexpectedly closed the connection"
@@ -169,7 +174,7 @@ class Connection(FrameReader):
         if self.handling == ChannelClose.id:
             channel.reply(ChannelCloseOk())
         if self.handling in {ChannelClose.id, ChannelCloseOk.id}:
-            self.remove_channel(channel.number)
+            self._forget_channel(channel)
 
     def _open_channel(self, number: int, channel: Channel | None) -> None:
         if channel is not None:
@@ -179,14 +184,30 @@ class Connection(FrameReader):
                 f"number of channels opened ({len(self.channels)}) has reached "
                 f"the negotiated channel_max ({self.channel_max})"
             )
+        user = self.access.user
+        if is_reached(user.limits.max_channels, user.channels):
+            raise NotAllowed(
+                f"number of channels opened for user '{user.name}' has reached the maximum allowed "
+                f"user limit of ({user.limits.max_channels})"
+            )
+        user.channels += 1
         self.add_channel(Channel(number, self))
         self.node.events.emit(events.ChannelOpened(self.name, number))
         self.output.method(number, ChannelOpenOk().encode())
 
     def _close_channel(self, channel: Channel, reason: str) -> None:
         channel.release_all()
-        self.remove_channel(channel.number)
+        self._forget_channel(channel)
         self.node.events.emit(events.ChannelClosed(self.name, channel.number, reason))
+
+    def _forget_channel(self, channel: Channel) -> None:
+        published, delivered = self.totals_of_closed
+        self.totals_of_closed = (
+            published + channel.published_total,
+            delivered + channel.deliveries.delivery_tag,
+        )
+        self.remove_channel(channel.number)
+        self.access.user.channels -= 1
 
     def on_error(self, number: int, error: Exception) -> int:
         method_id = self._method_at_fault(error)
@@ -228,6 +249,8 @@ class Connection(FrameReader):
             self._yield_to_consumers(channel.reached)
         if channels and self.node.store.behind and self.state is State.OPEN:
             self._yield_to_disk()
+        if channels and self.meter is not None:
+            self.meter.charge_published()
         return 0
 
     # --- out ---
@@ -247,14 +270,27 @@ class Connection(FrameReader):
                 self.stop_reading("output")
             elif "output" in self.not_reading_because and not self.output.congested:
                 self.node.world.call_soon(self._listen_again)
+            if self.meter is not None:
+                self.meter.charge_sent(sum(map(len, chunks)))
         if self.output.starved and not self.output.congested:
             self.output.starved = False
             self.node.world.call_soon(self._go_on_delivering)
 
     def congestion_changed(self, *, congested: bool) -> None:
         """The socket takes no more, or takes some again."""
-        self.output.congested = congested
-        if not congested:
+        if congested:
+            self.stop_delivering("socket")
+        else:
+            self.start_delivering("socket")
+
+    def stop_delivering(self, reason: str) -> None:
+        self.not_delivering_because.add(reason)
+        self.output.congested = True
+
+    def start_delivering(self, reason: str) -> None:
+        self.not_delivering_because.discard(reason)
+        if not self.not_delivering_because:
+            self.output.congested = False
             self._listen_again()
             self._go_on_delivering()
 
@@ -271,6 +307,15 @@ class Connection(FrameReader):
 
     def open_channels(self) -> list[Channel]:
         return cast("list[Channel]", list(self.channels.values()))
+
+    def published_total(self) -> int:
+        """How many messages, on channels that are closed as well."""
+        return self.totals_of_closed[0] + sum(channel.published_total for channel in self.open_channels())
+
+    def delivered_total(self) -> int:
+        return self.totals_of_closed[1] + sum(
+            channel.deliveries.delivery_tag for channel in self.open_channels()
+        )
 
     # --- reading less, or not at all ---
 
@@ -346,8 +391,18 @@ class Connection(FrameReader):
         self.vhost_name = vhost.name
         self.access = access
         vhost.connections += 1
+        access.user.connections += 1
         self.become(State.OPEN)
+        self.rates_changed(access.user)
         self.node.events.emit(events.ConnectionOpened(self.name, self.user_name, vhost.name))
+
+    def rates_changed(self, user: User) -> None:
+        """They are another for this user, from now on."""
+        if self.state is State.OPEN and self.access.user is user:
+            if self.meter is not None:
+                self.meter.end()
+            if user.publishing is not None or user.consuming is not None:
+                self.meter = Meter(self, user.publishing, user.consuming)
 
     def forget_permissions(self) -> None:
         self.access.forget()
@@ -361,12 +416,18 @@ class Connection(FrameReader):
         exchange = self.vhost.exchanges_by_wire_name.get(exchange_name)
         if exchange is None:
             raise NotFound(f"no exchange '{name}' in vhost '{self.vhost_name}'")
+        if not name and self._is_internal_queue(routing_key):
+            raise AccessRefused("a queue that belongs to an exchange gets its messages from that alone")
         if exchange.internal:
             raise AccessRefused(f"cannot publish to internal exchange '{name}' in vhost '{self.vhost_name}'")
         if exchange.type == "topic":
             key = routing_key[1:].decode("utf-8", "surrogateescape")
             self.access.check_topic(Permission.WRITE, name, key)
         return exchange
+
+    def _is_internal_queue(self, routing_key: bytes) -> bool:
+        queue = self.vhost.queues.get(routing_key[1:].decode("utf-8", "surrogateescape"))
+        return queue is not None and queue.internal
 
     def check_user_id(self, user_id: bytes) -> None:
         claimed = user_id.decode("utf-8", "replace")
@@ -410,14 +471,17 @@ class Connection(FrameReader):
         if self.state is State.CLOSED:
             return
         was_open = bool(self.vhost_name)
+        self.node.clock.refresh()
         self._release_all()
         self.become(State.CLOSED)
+        self.meter = None
         self.closing = True
         self.output.closed = True
         self.output.owner = None
         self.node.connection_ended(self)
         if was_open:
             self.vhost.connections -= 1
+            self.access.user.connections -= 1
             self.node.events.emit(events.ConnectionClosed(self.name, self.close_reason))
         self.node.end_turn()
 
@@ -426,7 +490,7 @@ class Connection(FrameReader):
         self.drop_all_deferred()
         for channel in self.open_channels():
             if channel.discarding:
-                self.remove_channel(channel.number)
+                self._forget_channel(channel)
             else:
                 self._close_channel(channel, self.close_reason)
         for queue in list(self.exclusive_queues.values()):

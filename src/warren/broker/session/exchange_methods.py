@@ -20,6 +20,7 @@ from warren.amqp.methods import (
 from warren.broker import commands
 from warren.broker.access import Permission
 from warren.broker.exchange.exchange import Exchange
+from warren.broker.rules import check_exchange_arguments
 from warren.broker.session.channel import Channel
 from warren.broker.session.names import (
     RESERVED,
@@ -30,6 +31,7 @@ from warren.broker.session.names import (
 )
 
 ALTERNATE = "alternate-exchange"
+COMPARED_ARGUMENTS = (ALTERNATE, "x-delayed-type")
 
 
 def declare(channel: Channel, method: ExchangeDeclare) -> None:
@@ -53,6 +55,7 @@ def declare_exchange(channel: Channel, method: ExchangeDeclare) -> None:
         return
     check_new_name("exchange", name)
     check_alternate(channel, method)
+    check_exchange_arguments(f"exchange '{name}' in vhost '{vhost.name}'", method.arguments)
     channel.connection.node.execute(
         commands.DeclareExchange(
             vhost=vhost.name,
@@ -71,7 +74,8 @@ def check_same_exchange(what: str, exchange: Exchange, method: ExchangeDeclare) 
     check_equal(what, "durable", method.durable, exchange.durable)
     check_equal(what, "auto_delete", method.auto_delete, exchange.auto_delete)
     check_equal(what, "internal", method.internal, exchange.internal)
-    check_equal_argument(what, ALTERNATE, method.arguments, exchange.arguments)
+    for argument in COMPARED_ARGUMENTS:
+        check_equal_argument(what, argument, method.arguments, exchange.arguments)
 
 
 def check_alternate(channel: Channel, method: ExchangeDeclare) -> None:

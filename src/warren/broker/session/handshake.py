@@ -23,8 +23,9 @@ from warren.amqp.methods import (
     Method,
 )
 from warren.amqp.table import Table
-from warren.broker.access import Access
+from warren.broker.access import Access, User
 from warren.broker.events import AuthenticationFailed
+from warren.broker.limits import is_reached
 from warren.broker.passwords import PasswordHash
 from warren.broker.session import sasl
 from warren.broker.session.state import State
@@ -32,6 +33,7 @@ from warren.version import __version__
 
 if TYPE_CHECKING:
     from warren.broker.session.connection import Connection
+    from warren.broker.vhost import Vhost
 
 PROTOCOL_HEADER = b"AMQP\0\0\x09\x01"
 FRAME_BYTES_MIN = 4096
@@ -170,8 +172,23 @@ def open_vhost(connection: Connection, method: ConnectionOpen) -> None:
         raise NotAllowed(f"vhost {name} not found")
     if user is None or name not in user.permissions:
         raise NotAllowed(f"access to vhost '{name}' refused for user '{connection.user_name}'")
+    _check_limits(vhost, user)
     connection.opened(vhost, Access(user, name))
     connection.send(ConnectionOpenOk())
+
+
+def _check_limits(vhost: Vhost, user: User) -> None:
+    limit = vhost.limits.max_connections
+    if is_reached(limit, vhost.connections):
+        raise NotAllowed(
+            f"access to vhost '{vhost.name}' refused for user '{user.name}': "
+            f"connection limit ({limit}) is reached"
+        )
+    limit = user.limits.max_connections
+    if is_reached(limit, user.connections):
+        raise NotAllowed(
+            f"connection refused for user '{user.name}': user connection limit ({limit}) is reached"
+        )
 
 
 def update_secret(connection: Connection, _method: ConnectionUpdateSecret) -> None:

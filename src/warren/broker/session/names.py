@@ -54,6 +54,16 @@ def usable_queue(channel: Channel, name: str) -> Queue:
     return queue
 
 
+def clients_queue(channel: Channel, name: str) -> Queue:
+    """The same, and not one that belongs to an exchange."""
+    queue = usable_queue(channel, name)
+    if queue.internal:
+        raise AccessRefused(
+            f"queue '{queue.name}' in vhost '{queue.vhost}' belongs to an exchange; it can only be purged"
+        )
+    return queue
+
+
 def locked(queue: Queue) -> ResourceLocked:
     return ResourceLocked(
         f"cannot obtain exclusive access to locked queue '{queue.name}' in vhost '{queue.vhost}'. "

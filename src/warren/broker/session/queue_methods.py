@@ -30,6 +30,7 @@ from warren.broker.session.names import (
     check_equal_argument,
     check_new_name,
     check_not_default,
+    clients_queue,
     locked,
     queue_name,
     random_name,
@@ -48,6 +49,7 @@ def declare(channel: Channel, method: QueueDeclare) -> None:
     else:
         queue = declare_queue(channel, method, name or random_name(channel.connection.node.world, "amq.gen-"))
     channel.last_queue = queue.name
+    queue.used()
     queue_declared(channel, method, queue)
 
 
@@ -67,10 +69,11 @@ def declare_queue(channel: Channel, method: QueueDeclare, name: str) -> Queue:
     existing = channel.vhost.queues.get(name)
     if existing is not None:
         check_same_queue(channel, existing, method)
-        return usable_queue(channel, name)
+        return clients_queue(channel, name)
     if method.queue:
         check_new_name("queue", name)
     check_arguments(f"queue '{name}' in vhost '{channel.vhost.name}'", method.arguments)
+    channel.vhost.check_queue_limit(name)
     connection = channel.connection
     connection.node.execute(
         commands.DeclareQueue(
@@ -145,7 +148,7 @@ def change_binding(
 def bind(channel: Channel, method: QueueBind) -> None:
     name = queue_name(channel, method.queue)
     check_binding(channel, method, name)
-    usable_queue(channel, name)
+    clients_queue(channel, name)
     change_binding(channel, commands.Bind, method)
     if not method.no_wait:
         channel.answer(QueueBindOk())
@@ -155,7 +158,7 @@ def unbind(channel: Channel, method: QueueUnbind) -> None:
     name = queue_name(channel, method.queue)
     check_binding(channel, method, name)
     if name in channel.vhost.queues:
-        usable_queue(channel, name)
+        clients_queue(channel, name)
         if method.exchange in channel.vhost.exchanges:
             change_binding(channel, commands.Unbind, method)
     channel.answer(QueueUnbindOk())
@@ -176,7 +179,7 @@ def delete(channel: Channel, method: QueueDelete) -> None:
     channel.connection.access.check(Permission.CONFIGURE, "queue", name)
     count = 0
     if name in channel.vhost.queues:
-        queue = usable_queue(channel, name)
+        queue = clients_queue(channel, name)
         count = queue.message_count
         if method.if_unused and queue.is_consumed:
             raise PreconditionFailed(f"queue '{name}' in vhost '{queue.vhost}' in use")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from warren.broker.deduplication import Seen
 from warren.broker.message import Message
 from warren.broker.queue import Queue
 
@@ -16,11 +17,11 @@ class Transaction:
     """Publishes, and delivery tags with their fate: None for acked, else whether to requeue."""
 
     def __init__(self) -> None:
-        self.publishes: list[tuple[Message, list[Queue], bool]] = []
+        self.publishes: list[tuple[Message, list[Queue], Seen | None, bool]] = []
         self.settled: dict[int, bool | None] = {}
 
-    def publish(self, message: Message, queues: list[Queue], *, mandatory: bool) -> None:
-        self.publishes.append((message, queues, mandatory))
+    def publish(self, message: Message, queues: list[Queue], seen: Seen | None, *, mandatory: bool) -> None:
+        self.publishes.append((message, queues, seen, mandatory))
 
     def ack(self, tags: Iterable[int]) -> None:
         self._settle(tags, None)
@@ -35,9 +36,9 @@ class Transaction:
     def commit(self, channel: Channel) -> None:
         publishes, settled = self.publishes, self.settled
         self.rollback()
-        for message, queues, mandatory in publishes:
+        for message, queues, seen, mandatory in publishes:
             alive = [queue for queue in queues if not queue.deleted]
-            channel.enqueue(message, alive, mandatory)
+            channel.enqueue_once(message, alive, seen, mandatory)
         for tag, fate in settled.items():
             entry = channel.deliveries.take(tag)
             assert entry is not None, "only outstanding tags are noted, and nobody else settles them"

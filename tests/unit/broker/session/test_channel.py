@@ -79,9 +79,9 @@ def test_cancelled_consumers_messages_stay_out_until_settled(client: FakeClient)
     client.consume("q")
     client.send(m.BasicCancel(consumer_tag="c"))
     queue = client.vhost.queues["q"]
-    assert (queue.unacked, queue.ready.count) == (3, 0)
+    assert (queue.unacked, queue.message_count) == (3, 0)
     client.send(m.BasicNack(delivery_tag=2, multiple=True, requeue=True))
-    assert (queue.unacked, queue.ready.count) == (1, 2)
+    assert (queue.unacked, queue.message_count) == (1, 2)
 
 
 def test_messages_given_back_are_delivered_again_in_their_order(client: FakeClient) -> None:
@@ -166,7 +166,7 @@ def test_recover_without_requeue_delivers_nothing_to_a_cancelled_consumer(client
     client.frames()
     client.send(m.BasicRecover(requeue=False))
     assert client.methods() == [m.BasicRecoverOk()]
-    assert client.vhost.queues["q"].ready.count == 1
+    assert client.vhost.queues["q"].message_count == 1
 
 
 def test_recover_with_requeue_returns_all_to_the_queue(client: FakeClient) -> None:

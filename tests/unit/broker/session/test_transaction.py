@@ -32,9 +32,9 @@ def three_delivered(client: FakeClient) -> None:
 def test_publishes_take_effect_at_commit_in_their_order(client: FakeClient) -> None:
     client.publish("", "q", b"1")
     client.publish("", "q", b"2")
-    assert the_queue(client).ready.count == 0
+    assert the_queue(client).message_count == 0
     client.call(m.TxCommit(), m.TxCommitOk)
-    assert the_queue(client).ready.count == 2
+    assert the_queue(client).message_count == 2
     client.consume("q")
     assert client.bodies() == [b"1", b"2"]
 
@@ -43,7 +43,7 @@ def test_rollback_drops_publishes(client: FakeClient) -> None:
     client.publish("", "q", b"1")
     client.call(m.TxRollback(), m.TxRollbackOk)
     client.call(m.TxCommit(), m.TxCommitOk)
-    assert the_queue(client).ready.count == 0
+    assert the_queue(client).message_count == 0
 
 
 def test_acks_take_effect_at_commit(client: FakeClient) -> None:
@@ -59,7 +59,7 @@ def test_rollback_drops_acks_and_requeues_nothing(client: FakeClient) -> None:
     client.send(m.BasicAck(delivery_tag=0, multiple=True))
     client.send(m.TxRollback())
     assert client.methods() == [m.TxRollbackOk()]
-    assert (the_queue(client).unacked, the_queue(client).ready.count) == (3, 0)
+    assert (the_queue(client).unacked, the_queue(client).message_count) == (3, 0)
     client.send(m.BasicAck(delivery_tag=1))
     client.call(m.TxCommit(), m.TxCommitOk)
     assert the_queue(client).unacked == 2
@@ -100,7 +100,7 @@ def test_closing_the_channel_is_a_rollback(client: FakeClient) -> None:
     client.publish("", "q", b"lost")
     client.send(m.BasicAck(delivery_tag=0, multiple=True))
     client.call(m.ChannelClose(reply_code=200), m.ChannelCloseOk)
-    assert (the_queue(client).ready.count, the_queue(client).unacked) == (3, 0)
+    assert (the_queue(client).message_count, the_queue(client).unacked) == (3, 0)
 
 
 def test_mandatory_message_without_a_route_is_returned_at_commit(client: FakeClient) -> None:
@@ -119,7 +119,7 @@ def test_queue_deleted_before_commit_gets_nothing(client: FakeClient) -> None:
     client.call(m.QueueDelete(queue="gone"), m.QueueDeleteOk)
     client.send(m.TxCommit())
     assert [type(content.method) for content in client.contents()] == [m.BasicReturn]
-    assert gone.ready.count == 0
+    assert gone.message_count == 0
 
 
 def test_recover_leaves_what_is_acked_in_the_transaction_alone(client: FakeClient) -> None:

@@ -1,0 +1,101 @@
+"""Messages that die in a queue go on to its dead-letter exchange.
+
+They are not lost on the way: a message that has to survive leaves its old queue's log only when it is on
+disk in the new ones. If the broker ends in between, it is in both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from warren.amqp.table import encode_name
+from warren.broker.clock import Clock
+from warren.broker.death import Death, Letter, Reason, routed_by, write_letter
+from warren.broker.events import Events, MessageDeadLettered
+from warren.broker.message import Message
+from warren.broker.store import Store
+
+if TYPE_CHECKING:
+    from warren.broker.entry import Entry
+    from warren.broker.exchange.exchange import Exchange
+    from warren.broker.queue import Queue
+    from warren.broker.vhost import Vhost
+
+# What a queue says of a message that is published to it: it has it; it is safe when the round that gathers now is
+# over, or only when the one after that is; it does not take it.
+STORED, ON_ITS_WAY, AFTER_NEXT, REFUSED = 0, 1, 2, 3
+
+
+class Handover:
+    """Entries that leave their queue for good once what was written after them is safe."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.gathered: dict[int, list[tuple[Queue, Entry]]] = {}
+
+    def forget_when_safe(self, queue: Queue, entry: Entry) -> None:
+        number = self.store.gathering
+        if number not in self.gathered:
+            self.gathered[number] = []
+            self.store.when_safe(self._safe)
+        self.gathered[number].append((queue, entry))
+
+    def _safe(self, number: int) -> None:
+        for earlier in [known for known in self.gathered if known <= number]:
+            for queue, entry in self.gathered.pop(earlier):
+                queue.forget(entry)
+
+
+class DeadLetters:
+    """Of one vhost."""
+
+    def __init__(self, vhost: Vhost, clock: Clock, events: Events, handover: Handover) -> None:
+        self.vhost = vhost
+        self.clock = clock
+        self.events = events
+        self.handover = handover
+
+    def bury(self, queue: Queue, entry: Entry, reason: Reason) -> None:
+        """An entry, which nobody holds any more, leaves its queue."""
+        if self.send(queue, entry.message, reason):
+            self.handover.forget_when_safe(queue, entry)
+        else:
+            queue.forget(entry)
+
+    def send(self, queue: Queue, message: Message, reason: Reason) -> bool:
+        """Whether it is on its way to disk, and not safe before it is there."""
+        name = queue.rules.dead_letter_exchange
+        exchange = None if name is None else self.vhost.exchanges.get(name)
+        if self.events.died:
+            self.events.emit(MessageDeadLettered(self.vhost.name, queue.name, message, str(reason), name))
+        if exchange is None:
+            return False
+        new_key = queue.rules.dead_letter_routing_key
+        death = Death(queue.name, reason, self.clock.time_ms)
+        letter = write_letter(message, death, drop_copies=new_key is not None)
+        keys = letter.keys if new_key is None else [new_key]
+        letter_message = Message(
+            encode_name(exchange.name),
+            encode_name(keys[0]),
+            letter.properties,
+            message.body,
+            message.persistent,
+            self.clock.time_ms,
+            True,
+        )
+        if exchange.seen is not None and exchange.seen.drops(letter_message, self.clock.time_ms):
+            return False
+        return self._publish(letter_message, self._targets(exchange, keys, letter, reason))
+
+    def _targets(self, exchange: Exchange, keys: list[str], letter: Letter, reason: Reason) -> list[Queue]:
+        if len(keys) == 1 and not self.vhost.depends_on_properties(exchange):
+            targets = self.vhost.route(exchange, encode_name(keys[0]))
+        else:
+            targets = self.vhost.walk(exchange, keys, routed_by(letter.properties))
+        if reason is Reason.REJECTED:
+            return targets
+        return [target for target in targets if not letter.closes_cycle(target.name)]
+
+    def _publish(self, message: Message, targets: list[Queue]) -> bool:
+        results = [target.publish(message) for target in targets]
+        return ON_ITS_WAY in results or AFTER_NEXT in results

@@ -1,0 +1,144 @@
+"""What a dead letter carries: why, where and how often the message died.
+
+    x-death     array of tables, the newest first, one for each queue and reason:
+                count:long reason queue time:timestamp exchange routing-keys:array [original-expiration]
+    x-first-death-queue, -reason, -exchange    of the first death
+    x-last-death-queue, -reason, -exchange     of the latest
+
+Only the broker's own x-death counts: one that a client wrote is dropped when the message dies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from warren.amqp.properties import BasicProperties, decode_properties
+from warren.amqp.table import Int64, Table, Timestamp, Value, encode_table
+from warren.amqp.traits import add_headers
+from warren.broker.message import Message
+
+DEATHS = "x-death"
+COPIES = "CC"
+LENGTH_BYTES = 4
+
+
+class Reason(StrEnum):
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+    MAXLEN = "maxlen"
+    DELIVERY_LIMIT = "delivery_limit"
+
+
+@dataclass(frozen=True)
+class Death:
+    """One death: of a message in a queue."""
+
+    queue: str
+    reason: Reason
+    time_ms: int
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A dead message as it goes on: its properties, all the keys it had, and what it died of, newest
+    first.
+    """
+
+    properties: bytes
+    keys: list[str]
+    deaths: list[tuple[str, str]]
+
+    def closes_cycle(self, queue: str) -> bool:
+        """Whether it has come from this queue before, and no client has rejected it since."""
+        for place, reason in self.deaths:
+            if reason == Reason.REJECTED:
+                return False
+            if place == queue:
+                return True
+        return False
+
+
+def write_letter(message: Message, death: Death, *, drop_copies: bool) -> Letter:
+    """`drop_copies`: it gets a new routing key, and its CC header would lead it elsewhere."""
+    if not message.died and b"x-death" not in message.properties and b"\2CC" not in message.properties:
+        return _first_letter(message, death)
+    properties = decode_properties(message.properties)
+    headers = dict(properties.headers or {})
+    keys = [message.key, *_copies(headers)]
+    deaths = _deaths(headers) if message.died else []
+    deaths = _with(deaths, death, properties.expiration, message, keys)
+    if not message.died:
+        _forget_forged(headers)
+    headers[DEATHS] = list(deaths)
+    _name_deaths(headers, death, message)
+    if drop_copies:
+        headers.pop(COPIES, None)
+    properties.headers, properties.expiration = headers, None
+    return Letter(properties.encode(), keys, [(str(d["queue"]), str(d["reason"])) for d in deaths])
+
+
+def _first_letter(message: Message, death: Death) -> Letter:
+    """The same for a message that has not died yet, as most: what it has stays as it is, in bytes."""
+    headers: Table = {}
+    expiration = str(message.expiration_ms) if message.expiration_ms >= 0 else None
+    headers[DEATHS] = [_new(death, expiration, message, [message.key])]
+    _name_deaths(headers, death, message)
+    fields = encode_table(headers)[LENGTH_BYTES:]
+    properties = add_headers(message.properties, fields, True)
+    return Letter(properties, [message.key], [(death.queue, death.reason)])
+
+
+def _copies(headers: Table) -> list[str]:
+    copies = headers.get(COPIES)
+    return [key for key in copies if isinstance(key, str)] if isinstance(copies, list) else []
+
+
+def _deaths(headers: Table) -> list[Table]:
+    deaths = headers.get(DEATHS)
+    return [death for death in deaths if isinstance(death, dict)] if isinstance(deaths, list) else []
+
+
+def _forget_forged(headers: Table) -> None:
+    for which in ("first", "last"):
+        for what in ("queue", "reason", "exchange"):
+            headers.pop(f"x-{which}-death-{what}", None)
+
+
+def _new(death: Death, expiration: str | None, message: Message, keys: list[str]) -> Table:
+    entry: Table = {
+        "count": Int64(1),
+        "reason": str(death.reason),
+        "queue": death.queue,
+        "time": Timestamp(death.time_ms // 1000),
+        "exchange": message.exchange_name,
+        "routing-keys": list[Value](keys),
+    }
+    if expiration is not None:
+        entry["original-expiration"] = expiration
+    return entry
+
+
+def _with(
+    deaths: list[Table], death: Death, expiration: str | None, message: Message, keys: list[str]
+) -> list[Table]:
+    """This death in front: as a new entry, or the one of its queue and reason, counted once more."""
+    for known in deaths:
+        if (known.get("queue"), known.get("reason")) == (death.queue, str(death.reason)):
+            count = known.get("count")
+            again = {**known, "count": Int64(int(count) + 1 if isinstance(count, int) else 1)}
+            return [again, *(other for other in deaths if other is not known)]
+    return [_new(death, expiration, message, keys), *deaths]
+
+
+def _name_deaths(headers: Table, death: Death, message: Message) -> None:
+    names = {"queue": death.queue, "reason": str(death.reason), "exchange": message.exchange_name}
+    for what, value in names.items():
+        headers.setdefault(f"x-first-death-{what}", value)
+    for what, value in names.items():
+        headers[f"x-last-death-{what}"] = value
+
+
+def routed_by(properties: bytes) -> BasicProperties:
+    """For exchanges that look at more than the key."""
+    return decode_properties(properties)

@@ -1,0 +1,62 @@
+"""x-delayed-message: messages wait until they are due, and are then routed as the type in `x-delayed-type`
+does.
+
+The header `x-delay` says how many milliseconds to wait, `x-deliver-at` until when: a timestamp, or a whole
+number of milliseconds since 1970. A message that waits is in the exchange's own queue. When it leaves, its
+`x-delay` is negative, so that no other such exchange delays it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from warren.amqp.errors import PreconditionFailed
+from warren.amqp.properties import BasicProperties
+from warren.amqp.table import Table, Timestamp
+from warren.broker.binding import Binding, Destination
+from warren.broker.clock import Clock
+from warren.broker.exchange.exchange import DELAYED_TYPE, Router
+
+INNER_TYPE = "x-delayed-type"
+DELAY = "x-delay"
+DELIVER_AT = "x-deliver-at"
+DUE_MS_MAX = 2**63 - 1
+
+
+class Delayed:
+    """`inner` does the routing; `waiting_room` is where messages wait."""
+
+    by_properties = True
+    inner: Router
+    waiting_room: Destination
+    clock: Clock
+
+    def __init__(self, arguments: Table) -> None:
+        inner = arguments.get(INNER_TYPE)
+        if not isinstance(inner, str):
+            raise PreconditionFailed(f"invalid arg '{INNER_TYPE}': the type of an exchange is needed")
+        if inner == DELAYED_TYPE:
+            raise PreconditionFailed(f"invalid arg '{INNER_TYPE}': '{inner}' cannot be in itself")
+        self.inner_type = inner
+
+    def bind(self, binding: Binding) -> None:
+        self.inner.bind(binding)
+
+    def unbind(self, binding: Binding) -> None:
+        self.inner.unbind(binding)
+
+    def route(self, routing_key: str, properties: BasicProperties) -> Iterable[Destination]:
+        if due_ms(properties.headers, self.clock.time_ms) > self.clock.time_ms:
+            return [self.waiting_room]
+        return self.inner.route(routing_key, properties)
+
+
+def due_ms(headers: Table | None, now_ms: int) -> int:
+    """When a message that comes now is to go on."""
+    headers = headers or {}
+    at, delay = headers.get(DELIVER_AT), headers.get(DELAY)
+    if isinstance(at, int) and not isinstance(at, bool):
+        return min(at * 1000 if isinstance(at, Timestamp) else at, DUE_MS_MAX)
+    if isinstance(delay, int) and not isinstance(delay, bool):
+        return min(now_ms + delay, DUE_MS_MAX)
+    return now_ms

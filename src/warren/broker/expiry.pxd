@@ -1,0 +1,24 @@
+cimport cython
+from libc.stdint cimport uint64_t
+
+from warren.broker.due_heap cimport DueHeap
+from warren.broker.entry cimport Entry
+from warren.broker.entry_list cimport EntryList
+from warren.broker.message cimport Message
+
+
+@cython.final
+cdef class Expiry:
+    cdef public DueHeap heap
+    cdef public dict entries
+    cdef public set plucked
+    cdef uint64_t noted
+
+    cpdef note_behind(self, uint64_t due_ms, uint64_t position, uint64_t location)
+    @cython.locals(message=Message)
+    cpdef note_ready(self, Entry entry)
+    @cython.locals(entry=Entry, newest=uint64_t)
+    cpdef note_new(self, EntryList ready)
+    @cython.locals(entry=Entry)
+    cpdef have_become_ready(self, EntryList ready)
+    cpdef forget(self, Entry entry)

@@ -1,0 +1,56 @@
+cimport cython
+from libc.stdint cimport uint64_t
+
+from warren.broker.entry cimport Entry
+from warren.broker.entry_list cimport EntryList
+from warren.broker.expiry cimport Expiry
+from warren.broker.memory cimport Memory
+from warren.broker.message cimport Message
+from warren.broker.pack cimport Pack
+from warren.broker.store cimport MessageLog
+
+cdef Py_ssize_t READY_BYTES_MAX
+
+
+@cython.final
+cdef class Lane:
+    cdef readonly object queue
+    cdef Memory memory
+    cdef object open_overflow
+    cdef public int level
+    cdef public EntryList ready
+    cdef public Py_ssize_t ready_max
+    cdef public MessageLog log
+    cdef public Pack packed
+    cdef public MessageLog overflow
+    cdef public uint64_t position
+    cdef public Expiry expiry
+
+    @cython.locals(waits=bint, log=MessageLog, location=uint64_t)
+    cpdef bint put(self, Message message) except -1
+    @cython.locals(full=bint)
+    cpdef uint64_t put_behind(self, Message message) except? 0
+    cpdef expires(self, Message message, uint64_t location, bint waits)
+    cpdef put_back(self, Entry entry)
+    cpdef bint has_behind(self)
+    cpdef Entry first(self)
+    cpdef Entry pop(self)
+    cpdef remove(self, Entry entry)
+    cpdef bint is_ready(self, Entry entry)
+    @cython.locals(stored=uint64_t, aside=uint64_t, more=EntryList)
+    cpdef read_on(self)
+    cpdef uint64_t next_aside(self) except? 0
+    @cython.locals(room=Py_ssize_t, position=uint64_t)
+    cpdef unpack(self, EntryList more, uint64_t before)
+    @cython.locals(log=MessageLog, message=Message, waits=bint)
+    cpdef Entry take_out(self, uint64_t position, uint64_t location)
+    cpdef Entry pluck(self, uint64_t position, uint64_t location)
+    @cython.locals(expiry=Expiry, entry=Entry, position=uint64_t, location=uint64_t)
+    cpdef Entry take_expired(self, uint64_t now_ms)
+    cpdef uint64_t next_behind(self) except? 0
+    @cython.locals(count=Py_ssize_t)
+    cpdef Py_ssize_t length(self)
+    @cython.locals(count=Py_ssize_t)
+    cpdef Py_ssize_t body_bytes(self)
+    cpdef delivered(self, Entry entry)
+    cpdef done(self, Entry entry)

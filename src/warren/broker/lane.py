@@ -1,0 +1,262 @@
+"""The messages of a queue that wait in one line, strictly ordered by position. A queue with priorities has a
+lane for each level, any other queue has one.
+
+Only the first entries are objects. What waits behind `READY_MAX` of them, or `READY_BYTES_MAX`, is made into
+entries when its time comes:
+
+    ready -> log         on disk, what is persistent in a queue that is durable
+          -> packed      the rest, in memory
+             -> overflow    and on disk, when memory for that is used up
+
+All three are in order of position, and so is what is read from them. What waits there can also be taken out
+from the middle, by its location: what the log or the pack gave, and in the two highest bits which of them it
+was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from warren.broker.entry import Entry
+from warren.broker.entry_list import EntryList
+from warren.broker.expiry import STALE_MAX, Expiry
+from warren.broker.memory import Memory
+from warren.broker.message import Message
+from warren.broker.pack import Pack
+from warren.broker.store import NOTHING_TO_READ, MessageLog
+
+if TYPE_CHECKING:
+    from warren.broker.queue import Queue
+
+READY_MAX, READY_BYTES_MAX = 10_000, 16 * 1024 * 1024
+READ_MAX = 2_000  # from disk at a time
+IN_LOG, IN_PACK, IN_OVERFLOW = 0, 1 << 62, 2 << 62
+LOCATION_MASK = (1 << 62) - 1
+
+
+class Lane:
+    """`log` is there if messages may have to survive a restart; `expiry` once a message came that expires at
+    a time of its own.
+    """
+
+    def __init__(
+        self, queue: Queue, memory: Memory, open_overflow: Callable[[], MessageLog | None], level: int
+    ) -> None:
+        self.queue = queue
+        self.memory = memory
+        self.open_overflow = open_overflow
+        self.level = level
+        self.ready = EntryList()
+        self.ready_max = READY_MAX
+        self.log: MessageLog | None = None
+        self.packed = Pack(memory)
+        self.overflow: MessageLog | None = None
+        self.position = 0
+        self.expiry: Expiry | None = None
+
+    # --- in ---
+
+    def put(self, message: Message) -> bool:
+        """Whether the message is on its way to disk, and not safe before it is there."""
+        self.position += 1
+        waits = self.ready.count >= self.ready_max or self.ready.bytes >= READY_BYTES_MAX or self.has_behind()
+        log = self.log if message.persistent else None
+        location = 0
+        if log is not None:
+            location = log.append(message, self.position, not waits)
+        elif waits:
+            location = self.put_behind(message)
+        if not waits:
+            self.ready.append_new(message, self.queue, self.position, 0)
+        if message.expiration_ms >= 0:
+            self.expires(message, location, waits)
+        return log is not None
+
+    def put_behind(self, message: Message) -> int:
+        """Keep a message that need not survive: in memory, or on disk if there is no more room. Where it
+        lies.
+        """
+        full = self.memory.used_bytes >= self.memory.limit_bytes
+        if full and self.overflow is None:
+            self.overflow = self.open_overflow()
+        if self.overflow is not None and (full or self.overflow.unread):
+            return self.overflow.append(message, self.position, False) | IN_OVERFLOW
+        return self.packed.append(message, self.position) | IN_PACK
+
+    def expires(self, message: Message, location: int, waits: bool) -> None:
+        """It may be gone before its turn comes. If it is ready, that is noted when nobody has taken it."""
+        if self.expiry is None:
+            self.expiry = Expiry()
+        if waits:
+            self.expiry.note_behind(message.time_ms + message.expiration_ms, self.position, location)
+
+    def put_back(self, entry: Entry) -> None:
+        """An entry that was out returns to its place."""
+        self.ready.insert(entry)
+        if entry.message.expiration_ms >= 0:
+            if self.expiry is None:
+                self.expiry = Expiry()
+            self.expiry.note_ready(entry)
+
+    # --- out ---
+
+    def has_behind(self) -> bool:
+        """Whether anything waits behind the ready entries."""
+        if self.packed.count:
+            return True
+        if self.log is not None and self.log.unread:
+            return True
+        return self.overflow is not None and self.overflow.unread > 0
+
+    def first(self) -> Entry | None:
+        """The entry that is next, which stays there."""
+        while self.ready.head is None and self.has_behind():
+            self.read_on()
+        return self.ready.head
+
+    def pop(self) -> Entry:
+        """Take out the entry that is next; there must be one."""
+        entry = self.ready.pop_head()
+        if self.expiry is not None:
+            self.expiry.forget(entry)
+        return entry
+
+    def remove(self, entry: Entry) -> None:
+        """Take out an entry that is ready, from wherever it is."""
+        self.ready.remove(entry)
+        if self.expiry is not None:
+            self.expiry.forget(entry)
+
+    def is_ready(self, entry: Entry) -> bool:
+        """Whether it is in the list, and not taken."""
+        return entry.behind is not None or self.ready.tail is entry
+
+    def read_on(self) -> None:
+        """Make entries of the next messages that wait behind; from memory many, from disk some at a time."""
+        stored = NOTHING_TO_READ if self.log is None else self.log.peek()
+        more = EntryList()
+        self.unpack(more, stored)
+        if not more.count:
+            aside = self.next_aside()
+            if self.log is not None and stored < aside:
+                self.log.read_on(self.queue, more, READ_MAX, aside)
+            elif self.overflow is not None:
+                self.overflow.read_on(self.queue, more, READ_MAX, stored)
+        if self.expiry is not None:
+            self.expiry.have_become_ready(more)
+        self.ready.extend(more)
+
+    def next_aside(self) -> int:
+        """The position of the next one that is not in the log."""
+        if self.packed.count:
+            return self.packed.next_position
+        if self.overflow is not None:
+            return self.overflow.peek()
+        return NOTHING_TO_READ
+
+    def unpack(self, more: EntryList, before: int) -> None:
+        room = self.ready_max
+        while self.packed.count and room > 0 and self.packed.next_position < before:
+            position = self.packed.next_position
+            more.append_new(self.packed.pop(), self.queue, position, 0)
+            room -= 1
+
+    def pluck(self, position: int, location: int) -> Entry | None:
+        """Take out one that waits behind, though it has not expired."""
+        entry = self.take_out(position, location)
+        if entry is not None and entry.message.expiration_ms >= 0 and self.expiry is not None:
+            self.expiry.plucked.add(position)
+        return entry
+
+    def take_out(self, position: int, location: int) -> Entry | None:
+        """One that waits behind; None if it does not, or cannot be read."""
+        if location & IN_PACK:
+            waits = self.packed.count and position >= self.packed.next_position
+            message = self.packed.take_out(location & LOCATION_MASK) if waits else None
+        else:
+            log = self.overflow if location & IN_OVERFLOW else self.log
+            waits = log is not None and log.peek() <= position
+            message = log.take_out(position, location & LOCATION_MASK) if log is not None and waits else None
+        return None if message is None else Entry(message, self.queue, position)
+
+    def take_expired(self, now_ms: int) -> Entry | None:
+        """The next one whose own time is over, or None."""
+        expiry = self.expiry
+        while expiry is not None and expiry.heap.next_due() <= now_ms:
+            expiry.heap.pop()
+            position, location = expiry.heap.position, expiry.heap.location
+            entry = expiry.entries.get(position)
+            if entry is not None:
+                self.remove(entry)
+                return entry
+            if position in expiry.plucked:
+                expiry.plucked.discard(position)
+            elif location or self.next_behind() <= position:
+                entry = self.take_out(position, location)
+                if entry is not None:
+                    return entry
+        return None
+
+    def next_behind(self) -> int:
+        """The position of the first that waits behind."""
+        stored = NOTHING_TO_READ if self.log is None else self.log.peek()
+        return min(stored, self.next_aside())
+
+    def weed(self) -> None:
+        """Forget when messages would have expired that were taken long ago, if these are most."""
+        expiry = self.expiry
+        if expiry is not None and expiry.heap.count > STALE_MAX + 2 * (len(expiry.entries) + self.length()):
+            expiry.weed(self.next_behind())
+
+    # --- what is known of a message that is out ---
+
+    def delivered(self, entry: Entry) -> None:
+        if self.log is not None and entry.message.persistent:
+            self.log.delivered(entry.position, entry.delivery_count + 1)
+
+    def done(self, entry: Entry) -> None:
+        if self.log is not None and entry.message.persistent:
+            self.log.acked(entry.position)
+
+    # --- all of it ---
+
+    def length(self) -> int:
+        """How many are ready, those that wait behind included."""
+        count = self.ready.count + self.packed.count
+        if self.log is not None:
+            count += self.log.unread
+        if self.overflow is not None:
+            count += self.overflow.unread
+        return count
+
+    def body_bytes(self) -> int:
+        count = self.ready.bytes + self.packed.bytes
+        if self.log is not None:
+            count += self.log.unread_bytes
+        if self.overflow is not None:
+            count += self.overflow.unread_bytes
+        return count
+
+    def clear(self, *, deleted: bool) -> EntryList:
+        """Nothing waits here any more. The entries, to be freed a part at a time."""
+        if self.log is not None and deleted:
+            self.log.delete()
+        elif self.log is not None:
+            self.log.purge()
+            for entry in self.ready:
+                self.done(entry)
+        if self.overflow is not None:
+            self.overflow.delete()
+            self.overflow = None
+        dropped, self.ready, self.packed, self.expiry = self.ready, EntryList(), Pack(self.memory), None
+        return dropped
+
+    def restore(self, log: MessageLog, position: int) -> None:
+        """Take over what is on disk; positions go on behind this one."""
+        self.log = log
+        self.position = position
+        for due_ms, due_position, location in log.due():
+            if self.expiry is None:
+                self.expiry = Expiry()
+            self.expiry.note_behind(due_ms, due_position, location)

@@ -1,0 +1,53 @@
+"""How much a vhost may hold, and a user take. None stands for no limit, and so does -1 when one is set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+from warren.amqp.errors import PreconditionFailed
+from warren.broker.rules import COUNT_MAX, whole_number
+
+NO_LIMIT = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class VhostLimits:
+    max_connections: int | None = None
+    max_queues: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserLimits:
+    """Over all connections of the user. Rates are a second's: messages, and bytes on the wire."""
+
+    max_connections: int | None = None
+    max_channels: int | None = None
+    max_publish_rate: int | None = None
+    max_publish_bytes: int | None = None
+    max_consume_rate: int | None = None
+    max_consume_bytes: int | None = None
+
+
+NO_LIMITS = UserLimits()
+RATES = ("max_publish_rate", "max_publish_bytes", "max_consume_rate", "max_consume_bytes")
+
+L = TypeVar("L", VhostLimits, UserLimits)
+
+
+def read_limits(kind: type[L], given: object) -> L:
+    """Those that the attributes of something say; 406 if one makes no sense."""
+    return kind(**{field.name: _read(field.name, getattr(given, field.name)) for field in fields(kind)})
+
+
+def _read(name: str, value: int | None) -> int | None:
+    if value is None or value == NO_LIMIT:
+        return None
+    try:
+        return whole_number(1 if name in RATES else 0, COUNT_MAX)(value)
+    except ValueError as error:
+        raise PreconditionFailed(f"{name.replace('_', '-')}: {error}") from None
+
+
+def is_reached(limit: int | None, count: int) -> bool:
+    return limit is not None and count >= limit

@@ -1,0 +1,177 @@
+"""Policies: what holds for every queue and exchange of a vhost whose name matches, while the policy is there.
+
+Of all that match, the one of the highest priority holds, alone; of equals, the one whose name comes first.
+Beside it an operator's policy may hold, found the same way: it is for queues, and can only lower what their
+arguments and policies allow. How the three become the rules of a queue is in `rules.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from warren.amqp.errors import PreconditionFailed
+from warren.amqp.table import Table, Value
+from warren.broker.access import compile_pattern
+from warren.broker.policy_settings import ALTERNATE_EXCHANGE, check_definition
+from warren.broker.rules import Rules, queue_type, rules_of
+
+if TYPE_CHECKING:
+    from warren.broker.exchange.exchange import Exchange
+    from warren.broker.queue import Queue
+
+ALL, QUEUES, EXCHANGES = "all", "queues", "exchanges"
+QUEUES_OF_TYPE = {"classic_queues": "classic", "quorum_queues": "quorum", "streams": "stream"}
+RULES_CACHED_MAX = 1_000
+APPLY_TO = (ALL, QUEUES, *QUEUES_OF_TYPE, EXCHANGES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    name: str
+    pattern: str
+    definition: Table = field(hash=False)
+    priority: int = 0
+    apply_to: str = ALL
+    operator: bool = False
+
+    def check(self) -> None:
+        """406 if it makes no sense."""
+        for what, value in (("name", self.name), ("pattern", self.pattern)):
+            if not isinstance(value, str):
+                raise PreconditionFailed(f"{what}: expected a string, not {value!r}")
+        try:
+            compile_pattern(self.pattern)
+        except re.error as error:
+            raise PreconditionFailed(f"pattern: '{self.pattern}' is no regular expression: {error}") from None
+        if not isinstance(self.priority, int) or isinstance(self.priority, bool):
+            raise PreconditionFailed(f"priority: expected a whole number, not {self.priority!r}")
+        possible = [kind for kind in APPLY_TO if not (self.operator and kind == EXCHANGES)]
+        if self.apply_to not in possible:
+            raise PreconditionFailed(f"apply-to: {self.apply_to!r} is none of {', '.join(possible)}")
+        check_definition(self.definition, operator=self.operator)
+
+    def is_for_queue(self, queue: Queue) -> bool:
+        if queue.internal:
+            return False
+        if self.apply_to not in {ALL, QUEUES}:
+            wanted = QUEUES_OF_TYPE.get(self.apply_to)
+            if wanted is None or wanted != queue_type(queue.arguments):
+                return False
+        return self._matches(queue.name)
+
+    def is_for_exchange(self, exchange: Exchange) -> bool:
+        """Nothing ever holds for the default exchange."""
+        if self.operator or self.apply_to not in {ALL, EXCHANGES} or not exchange.name:
+            return False
+        return self._matches(exchange.name)
+
+    def _matches(self, name: str) -> bool:
+        return compile_pattern(self.pattern).search(name) is not None
+
+
+class InForce(NamedTuple):
+    """What holds for a queue."""
+
+    policy: Policy | None = None
+    operator_policy: Policy | None = None
+
+
+NOTHING = InForce()
+
+
+class Policies:
+    """Those of one vhost, the ones that come first in front. `of_queues` has what holds for the queues for
+    which anything does, by name.
+    """
+
+    def __init__(self) -> None:
+        self.policies: dict[str, Policy] = {}
+        self.operator_policies: dict[str, Policy] = {}
+        self.of_queues: dict[str, InForce] = {}
+
+    def find(self, name: str, *, operator: bool) -> Policy | None:
+        return self._kind(operator=operator).get(name)
+
+    def put(self, policy: Policy) -> None:
+        kind = self._kind(operator=policy.operator)
+        kind[policy.name] = policy
+        ordered = sorted(kind.values(), key=lambda policy: (-policy.priority, policy.name))
+        kind.clear()
+        kind.update({policy.name: policy for policy in ordered})
+
+    def remove(self, policy: Policy) -> None:
+        del self._kind(operator=policy.operator)[policy.name]
+
+    def _kind(self, *, operator: bool) -> dict[str, Policy]:
+        return self.operator_policies if operator else self.policies
+
+    # --- queues ---
+
+    def in_force(self, queue: Queue) -> InForce:
+        return self.of_queues.get(queue.name, NOTHING)
+
+    def names_of(self, queue: Queue) -> tuple[str | None, str | None]:
+        """Of the policy and the operator's policy that hold for it."""
+        policy, operator_policy = self.in_force(queue)
+        return (
+            None if policy is None else policy.name,
+            None if operator_policy is None else operator_policy.name,
+        )
+
+    def apply_to_queue(self, queue: Queue) -> None:
+        """Find what holds for a queue, new or not; it is only told if that is something else than before."""
+        found = self._find(queue)
+        if found is NOTHING and self.of_queues.pop(queue.name, None) is None:
+            return  # it has what its arguments say, as ever
+        if found is not NOTHING:
+            self.of_queues[queue.name] = found
+        rules = _rules(queue.arguments, found)
+        if rules != queue.rules:
+            queue.set_rules(rules)
+
+    def _find(self, queue: Queue) -> InForce:
+        policy = _first(policy for policy in self.policies.values() if policy.is_for_queue(queue))
+        operators = _first(policy for policy in self.operator_policies.values() if policy.is_for_queue(queue))
+        return NOTHING if policy is None and operators is None else InForce(policy, operators)
+
+    def forget(self, queue: Queue) -> None:
+        """It is deleted."""
+        self.of_queues.pop(queue.name, None)
+
+    # --- exchanges ---
+
+    def apply_to_exchange(self, exchange: Exchange) -> None:
+        found = _first(policy for policy in self.policies.values() if policy.is_for_exchange(exchange))
+        exchange.policy = None if found is None else found.name
+        alternate = None if found is None else found.definition.get(ALTERNATE_EXCHANGE)
+        exchange.policy_alternate = alternate if isinstance(alternate, str) else None
+
+
+def _first(policies: Iterable[Policy]) -> Policy | None:
+    return next(iter(policies), None)
+
+
+def _rules(arguments: Table, found: InForce) -> Rules:
+    """A policy is often for very many queues that have the same arguments."""
+    items = tuple(arguments.items())
+    if all(isinstance(value, int | str) for _, value in items):
+        return _remembered_rules(items, found)
+    return _make_rules(arguments, found)
+
+
+@lru_cache(RULES_CACHED_MAX)
+def _remembered_rules(arguments: tuple[tuple[str, Value], ...], found: InForce) -> Rules:
+    return _make_rules(dict(arguments), found)
+
+
+def _make_rules(arguments: Table, found: InForce) -> Rules:
+    policy, operator_policy = found
+    return rules_of(
+        arguments,
+        None if policy is None else policy.definition,
+        None if operator_policy is None else operator_policy.definition,
+    )

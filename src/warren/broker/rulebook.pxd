@@ -1,0 +1,74 @@
+cimport cython
+from libc.stdint cimport int64_t, uint64_t
+
+from warren.broker.clock cimport Clock
+from warren.broker.consumer cimport Consumer
+from warren.broker.entry cimport Entry
+from warren.broker.events cimport Events
+from warren.broker.expiry cimport Expiry
+from warren.broker.lane cimport Lane
+from warren.broker.message cimport Message
+from warren.broker.queue cimport Queue
+
+
+cdef class Rulebook:
+    cdef Queue queue
+    cdef Clock clock
+    cdef Events events
+    cdef object timetable
+    cdef public object groups
+    cdef public object seen
+    cdef public list returning
+    cdef uint64_t returns
+    cdef object appointment
+    cdef public object lifetime
+    cdef bint draining
+    cdef uint64_t restored_ms
+    cdef public Consumer active
+    cdef int64_t ttl_ms
+    cdef int64_t max_length
+    cdef int64_t max_bytes
+    cdef bint drops_head
+    cdef bint refuses_to_dlx
+    cdef int64_t delivery_limit
+    cdef int64_t retry_min_ms
+    cdef int64_t retry_max_ms
+    cdef bint single_active
+
+    @cython.locals(queue=Queue, unsafe=bint, lane=Lane)
+    cpdef int publish(self, Message message) except -1
+    cpdef int publish_once(self, Message message) except -1
+    @cython.locals(queue=Queue, unsafe=bint)
+    cpdef int put(self, Message message) except -1
+    cpdef int64_t delay_of(self, Entry entry)
+    cpdef bint is_worn(self, Entry entry)
+    cpdef bint leaves(self, Lane lane) except -1
+    cpdef bint is_full(self, Py_ssize_t size) except -1
+    @cython.locals(queue=Queue)
+    cpdef bint is_beyond(self, Py_ssize_t more, Py_ssize_t more_bytes)
+    cpdef requeue(self, Entry entry)
+    cpdef bint waits_anew(self, Entry entry)
+    cpdef put_back(self, Entry entry)
+    cpdef settled(self, Entry entry)
+    cpdef drain(self)
+    @cython.locals(queue=Queue, now_ms=uint64_t, room=Py_ssize_t, lane=Lane)
+    cpdef go_through(self)
+    @cython.locals(queue=Queue, lane=Lane, head=Entry, consumer=Consumer)
+    cpdef drain_lanes(self, uint64_t now_ms)
+    @cython.locals(lanes=list, level=Py_ssize_t, lane=Lane)
+    cpdef Lane first_lane(self)
+    @cython.locals(active=Consumer)
+    cpdef Consumer next_consumer(self, Py_ssize_t size)
+    @cython.locals(queue=Queue, entry=Entry)
+    cpdef Entry get(self, bint no_ack)
+    @cython.locals(lane=Lane)
+    cpdef Entry take_first(self, bint no_ack)
+    cpdef bint is_unfit(self, Entry entry) except -1
+    @cython.locals(ttl_ms=int64_t)
+    cpdef bint is_over(self, Message message, uint64_t now_ms)
+    @cython.locals(queue=Queue, lane=Lane, entry=Entry, head=Entry)
+    cpdef Py_ssize_t expire(self, uint64_t now_ms, Py_ssize_t room) except? -1
+    @cython.locals(lane=Lane)
+    cpdef Py_ssize_t drop_head(self, Py_ssize_t room) except? -1
+    @cython.locals(due_ms=int64_t, lane=Lane, expiry=Expiry, head=Entry)
+    cpdef int64_t next_due(self) except? -1

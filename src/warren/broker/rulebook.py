@@ -1,0 +1,435 @@
+"""What a queue does whose rules ask for more than first in, first out.
+
+A queue gets a rulebook with its first such rule, with the first message that expires, or with the first
+consumer that has a view of its own. Each turn that touches the queue goes through the rules in this order:
+
+    deliver what consumers can take     those with a view of their own, then the others
+    expire what is too old              by the queue's limit at the head, by a message's own wherever it is
+    drop what is too much               from the head
+    be back when something is due
+
+So a message that finds a consumer waiting is delivered though its time, or the queue's length, is 0.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+from warren.broker.consumer import Consumer
+from warren.broker.dead_letters import AFTER_NEXT, ON_ITS_WAY, REFUSED, STORED
+from warren.broker.death import Reason
+from warren.broker.deduplication import Seen
+from warren.broker.entry import Entry
+from warren.broker.events import ActiveConsumerChanged, MessageDeduplicated, MessageRefused, MessageReturns
+from warren.broker.groups import Groups
+from warren.broker.lane import Lane
+from warren.broker.lifetime import Lifetime
+from warren.broker.message import Message
+from warren.broker.rules import DROP_HEAD, REJECT_TO_DLX, Rules
+from warren.broker.timetable import Appointment
+from warren.broker.view import serve_views, view_of
+
+if TYPE_CHECKING:
+    from warren.broker.queue import Queue
+
+NONE = -1
+GONE_A_TURN_MAX = 500
+DOUBLINGS_MAX = 32
+
+
+class Rulebook:
+    """Limits are numbers, and NONE where there is none. `returning` are entries that come back after a
+    delay.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.clock = queue.surroundings.clock
+        self.events = queue.surroundings.events
+        self.timetable = queue.surroundings.timetable
+        self.groups: Groups | None = None
+        self.seen: Seen | None = None
+        self.returning: list[tuple[int, int, Entry]] = []
+        self.returns = 0
+        self.appointment: Appointment | None = None
+        self.lifetime = Lifetime(queue)
+        self.draining = False
+        self.restored_ms = 0
+        self.active: Consumer | None = None
+        self.read(queue.rules)
+
+    def read(self, rules: Rules) -> None:
+        """From now on these hold."""
+        self.ttl_ms = _or_none(rules.message_ttl)
+        self.max_length = _or_none(rules.max_length)
+        self.max_bytes = _or_none(rules.max_length_bytes)
+        self.drops_head = rules.overflow == DROP_HEAD
+        self.refuses_to_dlx = rules.overflow == REJECT_TO_DLX
+        self.delivery_limit = _or_none(rules.delivery_limit)
+        self.retry_min_ms = _or_none(rules.retry_delay_min)
+        self.retry_max_ms = rules.retry_delay_max
+        self.single_active = rules.single_active_consumer
+        if self.groups is None and rules.group_header is not None:
+            self.groups = Groups(rules.group_header, self.queue, self)
+        if self.seen is None and rules.message_deduplication:
+            self.seen = Seen(rules.cache_size, rules.cache_ttl, rules.deduplication_header)
+        self.lifetime.set_limit(_or_none(rules.expires))
+
+    # --- in ---
+
+    def publish(self, message: Message) -> int:
+        queue = self.queue
+        if self.seen is not None and self.seen.concerns(message):
+            return self.publish_once(message)
+        return self.put(message)
+
+    def publish_once(self, message: Message) -> int:
+        """What it answers for one that has come before, holds for that as well."""
+        queue, seen = self.queue, self.seen
+        if seen.has(message, self.clock.time_ms):
+            if self.events.died:
+                self.events.emit(MessageDeduplicated(queue.vhost, queue.name, message))
+            result = STORED
+        else:
+            result = self.put(message)
+            if result != REFUSED:
+                lane = queue.lanes[queue.level_of(message)]
+                place = f"{lane.level} {lane.position}" if result == ON_ITS_WAY else ""
+                seen.note(message, self.clock.time_ms, place)
+        return AFTER_NEXT if seen.log is not None and result != REFUSED else result
+
+    def put(self, message: Message) -> int:
+        queue = self.queue
+        if not self.drops_head and self.is_full(len(message.body)):
+            return self.refuse(message)
+        unsafe = queue.lanes[queue.level_of(message)].put(message)
+        queue.touch()
+        return ON_ITS_WAY if unsafe else STORED
+
+    def is_full(self, size: int) -> bool:
+        """Whether one more of this size is too much: one that a consumer could have at once is not."""
+        if not self.is_beyond(1, size):
+            return False
+        queue = self.queue
+        if queue.touched:
+            self.drain()
+        if not self.is_beyond(1, size):
+            return False
+        return queue.length() > 0 or not self.could_deliver(size)
+
+    def is_beyond(self, more: int, more_bytes: int) -> bool:
+        """Whether so many more would be above a limit."""
+        queue = self.queue
+        if self.max_length >= 0 and queue.length() + more > self.max_length:
+            return True
+        return self.max_bytes >= 0 and queue.body_bytes() + more_bytes > self.max_bytes
+
+    def could_deliver(self, size: int) -> bool:
+        return any(consumer.can_take(size) for ring in self.queue.rings for consumer in ring.consumers)
+
+    def refuse(self, message: Message) -> int:
+        queue = self.queue
+        if self.events.died:
+            self.events.emit(MessageRefused(queue.vhost, queue.name, message))
+        if self.refuses_to_dlx:
+            queue.surroundings.dead_letters.send(queue, message, Reason.MAXLEN)
+        return REFUSED
+
+    def requeue(self, entry: Entry) -> None:
+        """It was out, and was not wanted; it may have been for the last time."""
+        queue = self.queue
+        if 0 <= self.delivery_limit < entry.delivery_count:
+            self.settled(entry)
+            queue.bury(entry, Reason.DELIVERY_LIMIT)
+        elif self.is_over(entry.message, self.clock.time_ms):
+            self.settled(entry)
+            queue.bury(entry, Reason.EXPIRED)
+        elif self.retry_min_ms >= 0:
+            if self.groups is not None:
+                self.groups.delay(entry, 1)
+            self.settled(entry)
+            self.delay(entry)
+        else:
+            self.put_back(entry)
+
+    def delay(self, entry: Entry) -> None:
+        """Let it come back after a time that doubles each time."""
+        delay_ms = self.delay_of(entry)
+        since_ms = self.clock.time_ms if entry.delivered_ms else self.restored_ms
+        self.returns += 1
+        heapq.heappush(self.returning, (since_ms + delay_ms, self.returns, entry))
+        if self.events.died:
+            queue = self.queue
+            self.events.emit(MessageReturns(queue.vhost, queue.name, entry.message, delay_ms))
+        self.queue.touch()
+
+    def delay_of(self, entry: Entry) -> int:
+        doublings = min(max(entry.delivery_count, 1) - 1, DOUBLINGS_MAX)
+        return min(self.retry_min_ms << doublings, self.retry_max_ms)
+
+    def is_worn(self, entry: Entry) -> bool:
+        """Whether it was delivered, and did not come back, so often before the broker ended that it may not be
+        again. Once is not enough: after a power cut that is only a guess.
+        """
+        return entry.delivered_ms == 0 and 0 <= self.delivery_limit < entry.delivery_count > 1
+
+    def waits_anew(self, entry: Entry) -> bool:
+        """Whether it was to come back after a delay when the broker ended. That begins with the start."""
+        if self.retry_min_ms < 0 or entry.delivery_count == 0 or entry.delivered_ms:
+            return False
+        return self.restored_ms + self.delay_of(entry) > self.clock.time_ms
+
+    def is_unfit(self, entry: Entry) -> bool:
+        """Whether an entry that was taken to be delivered is too old, or comes too early; then it goes where
+        it belongs.
+        """
+        if self.is_over(entry.message, self.clock.time_ms):
+            self.queue.bury(entry, Reason.EXPIRED)
+            return True
+        if self.is_worn(entry):
+            self.queue.bury(entry, Reason.DELIVERY_LIMIT)
+            return True
+        if self.waits_anew(entry):
+            if self.groups is not None:
+                self.groups.delay(entry, 1)
+            self.delay(entry)
+            return True
+        return False
+
+    def put_back(self, entry: Entry) -> None:
+        queue = self.queue
+        queue.lane_of(entry).put_back(entry)
+        if self.groups is not None:
+            self.groups.came_back(entry)
+            self.settled(entry)
+        for consumer in queue.choosy:
+            view_of(consumer).came_back(entry)
+
+    def settled(self, entry: Entry) -> None:
+        """It is not out any more."""
+        if self.groups is not None:
+            self.groups.settled(entry)
+
+    # --- a turn ---
+
+    def drain(self) -> None:
+        if self.draining:
+            return  # what it buried has come back to it, by way of another queue
+        self.draining = True
+        try:
+            self.go_through()
+        finally:
+            self.draining = False
+
+    def go_through(self) -> None:
+        queue = self.queue
+        now_ms = self.clock.refresh()
+        self.bring_back(now_ms)
+        if queue.choosy:
+            serve_views(queue, self)
+        if self.groups is not None:
+            self.groups.drain()
+        else:
+            self.drain_lanes(now_ms)
+        room = self.expire(now_ms, GONE_A_TURN_MAX)
+        if self.drops_head and (self.max_length >= 0 or self.max_bytes >= 0):
+            room = self.drop_head(room)
+        for lane in queue.lanes:
+            if lane.expiry is not None:
+                lane.expiry.note_new(lane.ready)
+        self.come_back(now_ms if room <= 0 else self.next_due())
+
+    def drain_lanes(self, now_ms: int) -> None:
+        queue = self.queue
+        if not queue.rings:
+            return
+        while True:
+            lane = self.first_lane()
+            if lane is None:
+                return
+            head = lane.first()
+            if head is None:
+                continue
+            if head.delivery_count > 0 or self.is_over(head.message, now_ms):
+                if self.leaves(lane):
+                    continue
+            consumer = self.next_consumer(head.size)
+            if consumer is None:
+                return
+            queue.deliver(lane.pop(), consumer)
+
+    def leaves(self, lane: Lane) -> bool:
+        """Whether the first entry was not fit to be delivered, and is gone."""
+        entry = lane.pop()
+        if self.is_unfit(entry):
+            return True
+        lane.put_back(entry)
+        return False
+
+    def first_lane(self) -> Lane | None:
+        """Of the highest priority that has something."""
+        lanes = self.queue.lanes
+        level = len(lanes) - 1
+        while level >= 0:
+            lane = lanes[level]
+            if lane.ready.head is not None or lane.has_behind():
+                return lane
+            level -= 1
+        return None
+
+    def next_consumer(self, size: int) -> Consumer | None:
+        if not self.single_active:
+            return self.queue.next_consumer(size)
+        active = self.active
+        return active if active is not None and active.view is None and active.can_take(size) else None
+
+    def may_have(self, consumer: Consumer) -> bool:
+        return consumer in self.queue.choosy and (not self.single_active or consumer is self.active)
+
+    def go_on(self) -> None:
+        """What was too much for one turn goes on in the next."""
+        self.queue.touch()
+        self.timetable.after()
+
+    def get(self, no_ack: bool) -> Entry | None:
+        """The first message for basic.get."""
+        queue = self.queue
+        self.drain()
+        entry = self.take_first(no_ack)
+        while entry is not None and self.is_unfit(entry):
+            entry = self.take_first(no_ack)
+        if entry is not None:
+            queue.goes_out(entry, no_ack)
+        return entry
+
+    def take_first(self, no_ack: bool) -> Entry | None:
+        if self.groups is not None:
+            return self.groups.lend(no_ack=no_ack)
+        lane = self.first_lane()
+        return None if lane is None or lane.first() is None else lane.pop()
+
+    # --- what goes by itself ---
+
+    def is_over(self, message: Message, now_ms: int) -> bool:
+        """Whether it is too old to be delivered. One that must not wait at all can be, in its own turn."""
+        ttl_ms = message.expiration_ms
+        if self.ttl_ms >= 0 and (ttl_ms < 0 or self.ttl_ms < ttl_ms):
+            ttl_ms = self.ttl_ms
+        return ttl_ms > 0 and message.time_ms + ttl_ms <= now_ms
+
+    def expire(self, now_ms: int, room: int) -> int:
+        """Bury what is too old, so many at most; how many more could have been."""
+        queue = self.queue
+        for lane in queue.lanes:
+            entry = lane.take_expired(now_ms) if room > 0 else None
+            while entry is not None:
+                queue.bury(entry, Reason.EXPIRED)
+                room -= 1
+                entry = lane.take_expired(now_ms) if room > 0 else None
+            head = lane.first() if self.ttl_ms >= 0 else None
+            while head is not None and room > 0 and head.message.time_ms + self.ttl_ms <= now_ms:
+                queue.bury(lane.pop(), Reason.EXPIRED)
+                room -= 1
+                head = lane.first()
+        return room
+
+    def drop_head(self, room: int) -> int:
+        """Bury what is above a limit, so many at most; how many more could have been."""
+        while room > 0 and self.is_beyond(0, 0):
+            lane = self.first_lane()
+            if lane is None:
+                break
+            if lane.first() is not None:
+                self.queue.bury(lane.pop(), Reason.MAXLEN)
+                room -= 1
+        return room
+
+    def bring_back(self, now_ms: int) -> None:
+        """Entries whose delay is over are ready again."""
+        while self.returning and self.returning[0][0] <= now_ms:
+            entry = heapq.heappop(self.returning)[2]
+            queue = self.queue
+            queue.lane_of(entry).put_back(entry)
+            if self.groups is not None:
+                self.groups.came_back(entry)
+                self.groups.delay(entry, -1)
+            for consumer in queue.choosy:
+                view_of(consumer).came_back(entry)
+
+    def next_due(self) -> int:
+        """When something has to be done again; NONE for never."""
+        due_ms = self.returning[0][0] if self.returning else NONE
+        for lane in self.queue.lanes:
+            expiry = lane.expiry
+            if expiry is not None and expiry.heap.count:
+                lane.weed()
+                due_ms = _earlier(due_ms, expiry.heap.next_due())
+            head = lane.first() if self.ttl_ms >= 0 else None
+            if head is not None:
+                due_ms = _earlier(due_ms, head.message.time_ms + self.ttl_ms)
+        return due_ms
+
+    def come_back(self, due_ms: int) -> None:
+        """Have the queue drained at that time."""
+        appointment = self.appointment
+        if due_ms == NONE or (appointment is not None and appointment.due_ms <= due_ms):
+            return
+        self.timetable.drop(appointment)
+        self.appointment = self.timetable.at(due_ms, self.is_due)
+
+    def is_due(self) -> None:
+        self.appointment = None
+        self.queue.touch()
+
+    # --- consumers come and go ---
+
+    def consumers_changed(self) -> None:
+        if self.single_active and self.active is not self.queue.active_consumer:
+            queue = self.queue
+            self.active = queue.active_consumer
+            tag = None if self.active is None else self.active.tag
+            self.events.emit(ActiveConsumerChanged(queue.vhost, queue.name, tag))
+
+    def consumer_is_gone(self, consumer: Consumer) -> None:
+        if self.groups is not None:
+            self.groups.consumer_is_gone(consumer)
+        self.consumers_changed()
+        self.used()
+
+    def used(self) -> None:
+        self.lifetime.begin_anew()
+
+    # --- all of it ---
+
+    def clear(self) -> int:
+        """What comes back later goes as well; how many that was."""
+        returning, self.returning = self.returning, []
+        for _, _, entry in returning:
+            self.queue.forget(entry)
+        if self.groups is not None:
+            self.groups.clear()
+        if self.queue.deleted:
+            self.timetable.drop(self.appointment)
+            self.lifetime.end()
+            if self.seen is not None:
+                self.seen.delete()
+        return len(returning)
+
+    def restored(self) -> None:
+        """There are messages from the time before."""
+        self.restored_ms = self.clock.time_ms
+        self.queue.touch()
+
+    def release_memory(self) -> None:
+        self.returning.clear()
+        if self.groups is not None:
+            self.groups.clear()
+
+
+def _or_none(limit: int | None) -> int:
+    return NONE if limit is None else limit
+
+
+def _earlier(due_ms: int, other_ms: int) -> int:
+    return other_ms if due_ms == NONE or other_ms < due_ms else due_ms

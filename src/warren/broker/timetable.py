@@ -1,0 +1,91 @@
+"""What is to happen at a certain time, in milliseconds since 1970, of all queues together.
+
+One timer of the event loop runs, for whatever comes first.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+
+from warren.broker.clock import Clock
+from warren.broker.flow import Timers
+
+WAIT_SECONDS_MAX = 3600.0
+DROPPED_MAX = 1_000
+
+
+class Appointment:
+    __slots__ = ("callback", "due_ms")
+
+    def __init__(self, due_ms: int, callback: Callable[[], None]) -> None:
+        self.due_ms = due_ms
+        self.callback: Callable[[], None] | None = callback
+
+
+class Timetable:
+    """`after` is called when all that was due has happened: a turn has ended."""
+
+    def __init__(
+        self,
+        timers: Timers,
+        clock: Clock,
+        after: Callable[[], None],
+        report: Callable[[Exception], None],
+    ) -> None:
+        self.timers = timers
+        self.clock = clock
+        self.after = after
+        self.report = report
+        self.heap: list[tuple[int, int, Appointment]] = []
+        self.numbers = count()
+        self.timer_due_ms: int | None = None
+        self.dropped = 0
+
+    def at(self, due_ms: int, callback: Callable[[], None]) -> Appointment:
+        appointment = Appointment(due_ms, callback)
+        heapq.heappush(self.heap, (due_ms, next(self.numbers), appointment))
+        self._start_timer()
+        return appointment
+
+    def drop(self, appointment: Appointment | None) -> None:
+        if appointment is not None and appointment.callback is not None:
+            appointment.callback = None
+            self.dropped += 1
+            if self.dropped > DROPPED_MAX + len(self.heap) // 2:
+                self.heap = [item for item in self.heap if item[2].callback is not None]
+                heapq.heapify(self.heap)
+                self.dropped = 0
+
+    def _start_timer(self) -> None:
+        if self.heap and (self.timer_due_ms is None or self.heap[0][0] < self.timer_due_ms):
+            due_ms = self.timer_due_ms = self.heap[0][0]
+            seconds = (due_ms - self.clock.refresh()) / 1000
+            self.timers.call_later(
+                min(max(seconds, 0.0), WAIT_SECONDS_MAX), lambda: self._timer_ended(due_ms)
+            )
+
+    def _timer_ended(self, due_ms: int) -> None:
+        if self.timer_due_ms != due_ms:
+            return  # an earlier one was started since
+        self.timer_due_ms = None
+        now_ms = self.clock.refresh()
+        due = []
+        while self.heap and self.heap[0][0] <= now_ms:
+            due.append(heapq.heappop(self.heap)[2])
+        for appointment in due:
+            self._keep(appointment)
+        self._start_timer()
+        if due:
+            self.after()
+
+    def _keep(self, appointment: Appointment) -> None:
+        callback, appointment.callback = appointment.callback, None
+        if callback is None:
+            self.dropped -= 1
+            return
+        try:
+            callback()
+        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from theirs
+            self.report(error)

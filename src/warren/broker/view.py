@@ -1,0 +1,211 @@
+"""A consumer's own way through a queue: it looks at the messages one after the other, from head to tail and
+on, and takes those that it selects, or none, if it only browses.
+
+Where it is, is the position it has looked at last, in each lane. Ready entries come first, then what waits
+behind them, which is looked at where it lies.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from warren.broker.entry import Entry
+from warren.broker.lane import IN_OVERFLOW, IN_PACK, Lane
+from warren.broker.pack import PackBrowser
+from warren.broker.selector import Selector
+from warren.broker.store import NOTHING_TO_READ, LogBrowser
+
+if TYPE_CHECKING:
+    from warren.broker.consumer import Consumer
+    from warren.broker.queue import Queue
+    from warren.broker.rulebook import Rulebook
+
+LOOKED_AT_MAX = 2_000  # in one turn
+
+
+class View:
+    """`takes`: what it finds leaves the queue. `tired`: there is more to look at, in the next turn."""
+
+    def __init__(self, queue: Queue, selector: Selector | None, *, takes: bool) -> None:
+        self.selector = selector
+        self.takes = takes
+        self.lanes = [LaneView(lane, self) for lane in reversed(queue.lanes)]
+        self.looked_at = 0
+        self.tired = False
+
+    def begin_turn(self) -> None:
+        self.looked_at = 0
+        self.tired = False
+
+    def find(self) -> LaneView | None:
+        """The next message that it wants is `found` there; None if there is none, at least for now."""
+        for lane in self.lanes:
+            lane.find()
+            if lane.found is not None:
+                return lane
+        return None
+
+    def wants(self, entry: Entry) -> bool:
+        self.looked_at += 1
+        return self.selector is None or self.selector.matches(entry.message.decode_properties())
+
+    def is_tired(self) -> bool:
+        if self.looked_at >= LOOKED_AT_MAX:
+            self.tired = True
+        return self.tired
+
+    def came_back(self, entry: Entry) -> None:
+        """An entry is ready again, at its old place: one that takes wants to look at it."""
+        if self.takes:
+            for lane in self.lanes:
+                if lane.lane.level == entry.queue.level_of(entry.message):
+                    lane.go_back(entry.position)
+
+
+class LaneView:
+    """`entry` was looked at last, if it was ready then. `found` is what is wanted next: ready, or, with its
+    `location`, waiting behind.
+    """
+
+    def __init__(self, lane: Lane, view: View) -> None:
+        self.lane = lane
+        self.view = view
+        self.position = 0
+        self.entry: Entry | None = None
+        self.found: Entry | None = None
+        self.is_ready = False
+        self.location = 0
+        self.pack_browser: PackBrowser | None = None
+        self.log_browser: LogBrowser | None = None
+        self.overflow_browser: LogBrowser | None = None
+        self.browsed: tuple[object, object, object] = (None, None, None)
+
+    def find(self) -> None:
+        """Look on, until something is wanted. What was found before and not taken is looked at again."""
+        self.found = None
+        while not self.view.is_tired():
+            entry = self.next_ready()
+            self.is_ready = entry is not None
+            if entry is None:
+                entry = self.next_behind()
+            if entry is None:
+                return
+            if self.view.wants(entry):
+                self.found = entry
+                return
+            self.step(entry)
+
+    def step(self, entry: Entry) -> None:
+        """This one has been dealt with."""
+        self.position = entry.position
+        self.entry = entry if self.is_ready else None
+
+    def go_back(self, position: int) -> None:
+        if position <= self.position:
+            self.position = position - 1
+            self.entry = None
+
+    def next_ready(self) -> Entry | None:
+        ready = self.lane.ready
+        entry = self.entry
+        if entry is not None and (entry.behind is not None or ready.tail is entry):
+            return entry.behind
+        entry = ready.head
+        while entry is not None and entry.position <= self.position:
+            entry = entry.behind
+        return entry
+
+    def next_behind(self) -> Entry | None:
+        if not self.lane.has_behind():
+            return None
+        self.open_browsers()
+        stored = packed = overflowed = NOTHING_TO_READ
+        if self.log_browser is not None:
+            stored = self.log_browser.next_position(self.position)
+        if self.pack_browser is not None:
+            packed = self.pack_browser.next_position(self.position)
+        if self.overflow_browser is not None:
+            overflowed = self.overflow_browser.next_position(self.position)
+        position = min(stored, packed, overflowed)
+        if position == NOTHING_TO_READ:
+            return None
+        if position == packed:
+            return self.made(self.pack_browser, position, IN_PACK)
+        if position == stored:
+            return self.made(self.log_browser, position, 0)
+        return self.made(self.overflow_browser, position, IN_OVERFLOW)
+
+    def made(self, browser: PackBrowser | LogBrowser | None, position: int, where: int) -> Entry:
+        assert browser is not None, "it has just given the position"
+        message = browser.read()
+        self.location = browser.location | where
+        return Entry(message, self.lane.queue, position)
+
+    def open_browsers(self) -> None:
+        """Those of the pack and logs that the lane has now; a purge gives it others."""
+        lane = self.lane
+        have = (lane.packed, lane.log, lane.overflow)
+        if self.browsed != have:
+            self.browsed = have
+            self.pack_browser = PackBrowser(lane.packed)
+            self.log_browser = None if lane.log is None else lane.log.browse()
+            self.overflow_browser = None if lane.overflow is None else lane.overflow.browse()
+
+    def take(self) -> Entry | None:
+        """What was found leaves the lane; None if it could not be had."""
+        entry = self.found
+        assert entry is not None, "something was found"
+        self.found = None
+        if self.is_ready:
+            before = entry.before
+            self.lane.remove(entry)
+            self.position = entry.position
+            self.entry = before
+            return entry
+        self.step(entry)
+        return self.lane.pluck(entry.position, self.location)
+
+    def look(self) -> Entry:
+        """What was found, to be shown: it stays where it is."""
+        entry = self.found
+        assert entry is not None, "something was found"
+        self.found = None
+        self.step(entry)
+        shown = Entry(entry.message, self.lane.queue, 0)
+        shown.delivery_count = entry.delivery_count
+        return shown
+
+
+def view_of(consumer: Consumer) -> View:
+    view: View | None = consumer.view
+    assert view is not None, "it is one of those that choose"
+    return view
+
+
+def serve_views(queue: Queue, book: Rulebook) -> None:
+    """Those who choose get one each in turn, of equal priority, and the higher ones first."""
+    for consumer in queue.choosy:
+        view_of(consumer).begin_turn()
+    for priority in sorted({consumer.priority for consumer in queue.choosy}, reverse=True):
+        equals = [consumer for consumer in queue.choosy if consumer.priority == priority]
+        while equals:
+            equals = [consumer for consumer in equals if _serve(queue, book, consumer)]
+    if any(view_of(consumer).tired for consumer in queue.choosy):
+        queue.surroundings.timers.call_soon(book.go_on)
+
+
+def _serve(queue: Queue, book: Rulebook, consumer: Consumer) -> bool:
+    """Whether it may get another one."""
+    view = view_of(consumer)
+    if not book.may_have(consumer):
+        return False
+    found = view.find()
+    if found is None or found.found is None or not consumer.can_take(found.found.size):
+        return False
+    if not view.takes:
+        consumer.deliver(found.look())
+        return True
+    entry = found.take()
+    if entry is not None and not book.is_unfit(entry):
+        queue.deliver(entry, consumer)
+    return True

@@ -1,0 +1,96 @@
+"""Policies and limits in `warren.toml`, read into the commands that make them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from warren.amqp.errors import PreconditionFailed
+from warren.broker.commands import PutPolicy, SetUserLimits, SetVhostLimits, policy_of
+from warren.broker.limits import UserLimits, VhostLimits, read_limits
+from warren.server.config_error import ConfigError
+
+DEFAULT_VHOST = "/"
+POLICY_KEYS = {"vhost", "name", "pattern", "apply_to", "priority", "definition"}
+
+L = TypeVar("L", VhostLimits, UserLimits)
+
+
+def policies(setting: str, value: object) -> tuple[PutPolicy, ...]:
+    return tuple(_policy(setting, entry) for entry in expect_list(setting, value))
+
+
+def vhost_limits(value: object) -> tuple[SetVhostLimits, ...]:
+    """A table for each vhost, by its name."""
+    limits = expect_table("vhost_limits", value)
+    return tuple(
+        SetVhostLimits(vhost=vhost, **_limits(f"vhost_limits of '{vhost}'", VhostLimits, table))
+        for vhost, table in limits.items()
+    )
+
+
+def user_limits(user: str, value: object) -> SetUserLimits:
+    return SetUserLimits(user=user, **_limits(f"limits of user '{user}'", UserLimits, value))
+
+
+def expect_list(name: str, value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise ConfigError(f"{name}: expected a list in the configuration file")
+    return value
+
+
+def expect_table(name: str, value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{name}: expected a table in the configuration file")
+    return value
+
+
+def expect_known(where: str, given: Iterable[str], known: Iterable[str]) -> None:
+    unknown = set(given).difference(known)
+    if unknown:
+        raise ConfigError(f"{where}: unknown setting {', '.join(sorted(unknown))}")
+
+
+def _policy(setting: str, entry: object) -> PutPolicy:
+    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+        raise ConfigError(f"{setting}: each needs a name")
+    where = f"{setting}: '{entry['name']}'"
+    expect_known(where, entry, POLICY_KEYS)
+    for key in ("pattern", "vhost", "apply_to"):
+        if not isinstance(entry.get(key, ""), str):
+            raise ConfigError(f"{where}: {key}: expected a string")
+    operator = setting == "operator_policies"
+    command = PutPolicy(
+        vhost=entry.get("vhost", DEFAULT_VHOST),
+        name=entry["name"],
+        pattern=entry.get("pattern", ".*"),
+        definition=expect_table(f"{where}: definition", entry.get("definition")),
+        priority=entry.get("priority", 0),
+        apply_to=entry.get("apply_to", "queues" if operator else "all"),
+        operator=operator,
+    )
+    try:
+        policy_of(command)
+    except PreconditionFailed as error:
+        raise ConfigError(f"{where}: {error}") from error
+    return command
+
+
+def _limits(where: str, kind: type[L], value: object) -> dict[str, int]:
+    table = expect_table(where, value)
+    names = [field.name for field in fields(kind)]
+    expect_known(where, table, names)
+    try:
+        read_limits(kind, _Given(names, table))
+    except PreconditionFailed as error:
+        raise ConfigError(f"{where}: {error}") from error
+    return table
+
+
+class _Given:
+    """What a table has, as attributes; what it has not is None."""
+
+    def __init__(self, names: list[str], table: dict[str, int]) -> None:
+        for name in names:
+            setattr(self, name, table.get(name))

@@ -1,0 +1,9 @@
+from warren.broker.message import Message
+from warren.broker.store import LogBrowser, MessageLog
+from warren.storage.cursor import Cursor
+from warren.storage.segment import Segment
+
+class QueueBrowser(LogBrowser):
+    def __init__(self, log: MessageLog, segments: list[Segment], reading: Cursor, cursor: Cursor) -> None: ...
+    def next_position(self, above: int) -> int: ...
+    def read(self) -> Message: ...

@@ -1,0 +1,62 @@
+# cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""A second pointer into a queue's log, which takes nothing: for whoever chooses among the unread messages.
+
+What is unread can only become read, so what it has passed it need not look at again, unless it is asked for
+something before.
+"""
+
+from libc.stdint cimport uint64_t
+
+from warren.broker.message cimport Message
+from warren.broker.store cimport LogBrowser, MessageLog
+from warren.storage.cursor cimport Cursor
+from warren.storage.segment cimport Segment, index_beyond
+
+cdef uint64_t NOTHING = 0xFFFFFFFFFFFFFFFF
+
+
+cdef class QueueBrowser(LogBrowser):
+    """`reading` is where the queue is in reading on: nothing up to there is unread. Between `since` and the
+    place of our own cursor nothing is either.
+    """
+
+    def __init__(self, MessageLog log, list segments, Cursor reading, Cursor cursor):
+        super().__init__()
+        self.log = log
+        self.segments = segments
+        self.reading = reading
+        self.cursor = cursor
+
+    cpdef uint64_t next_position(self, uint64_t above) except? 0:
+        cdef Cursor cursor = self.cursor
+        cdef uint64_t position
+        cdef Py_ssize_t index
+        if self.log.unread == 0:
+            return NOTHING
+        above = max(above, self.reading.above)
+        self.begin(above)
+        while True:
+            position = cursor.position(above) if cursor.segment.unread else NOTHING
+            if position != NOTHING:
+                self.location = cursor.offset
+                return position
+            index = index_beyond(self.segments, cursor.segment.base)
+            if index >= len(self.segments):
+                return NOTHING
+            cursor.move(self.segments[index], 0)
+
+    cdef begin(self, uint64_t above):
+        """Be somewhere from which all that is unread above this position follows, and near it."""
+        cdef Cursor cursor = self.cursor, reading = self.reading
+        cdef Segment segment = cursor.segment
+        if segment is None or segment.dropped or above < self.since or above >= segment.last:
+            segment = self.segments[max(0, index_beyond(self.segments, above + 1) - 1)]
+            if segment is not cursor.segment or above < self.since:
+                cursor.move(segment, 0)
+        if reading.segment is segment and reading.offset > cursor.offset:
+            cursor.seek(segment, reading.offset, reading.above)
+        self.since = above
+
+    cpdef Message read(self):
+        assert not self.cursor.segment.dropped, "its message was unread just now"
+        return self.cursor.look()

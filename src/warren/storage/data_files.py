@@ -1,0 +1,234 @@
+"""Looking into a data directory from outside: with or without a broker on it, and without changing a byte.
+
+    DataFiles           the directory, and its definitions
+      QueueFiles        the directory of one queue, defined or not, or of a part of one
+        SegmentFiles    what is named after one base
+
+A broker that runs writes and deletes while we read, so a file that was listed may be gone, and the last
+record of a tail may be half there: neither is a problem then. What is one goes to whoever is told, in one
+line with file and offset, and reading goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import TypeAlias
+
+from warren.broker.commands import DeclareQueue
+from warren.storage.command_text import command_from_json
+from warren.storage.definitions import Definitions
+from warren.storage.definitions_recovery import Problem as DefinitionProblem
+from warren.storage.definitions_recovery import recover_definitions
+from warren.storage.directory import VERSION
+from warren.storage.log_directory import MANIFEST, parts_in
+from warren.storage.queue_log import NAME_DIGITS
+from warren.storage.recovery import SUFFIXES, belongs_to_queue
+
+LOCKS = Path("/proc/locks")
+
+
+class InspectError(Exception):
+    """It cannot be looked into; in one line for the operator."""
+
+
+class Kind(Enum):
+    DAMAGE = "damage"
+    HARMLESS = "harmless"  # what a crash leaves, and the next start tidies up
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True)
+class Problem:
+    kind: Kind
+    file: str
+    text: str
+    offset: int | None = None
+
+    def __str__(self) -> str:
+        where = self.file if self.offset is None else f"{self.file} at {self.offset}"
+        return f"{where}: {self.text}"
+
+
+Tell: TypeAlias = Callable[[Problem], None]
+
+
+# --- files ---
+
+
+@dataclass(frozen=True)
+class SegmentFiles:
+    """`path` is without a suffix; `sizes` are those of the files that there were, by suffix. The `newest` is
+    the last one of its queue that has any bytes, or comes after it; in a `live` one files come and go.
+    """
+
+    path: str
+    base: int
+    sizes: dict[str, int]
+    newest: bool
+    live: bool
+
+    def name(self, suffix: str) -> str:
+        return f"{self.path}.{suffix}"
+
+    def read(self, suffix: str, tell: Tell) -> bytes | None:
+        """None if it is not there, or not any more, or cannot be read."""
+        if suffix not in self.sizes:
+            return None
+        try:
+            return Path(self.name(suffix)).read_bytes()
+        except OSError as error:
+            if not (self.live and isinstance(error, FileNotFoundError)):
+                tell(Problem(Kind.UNREADABLE, self.name(suffix), error.strerror or str(error)))
+            return None
+
+
+@dataclass(frozen=True)
+class QueueFiles:
+    """Of a queue that is not `defined` the directory says what it is; if it does not, there is no `queue`.
+    One that is defined may have no directory yet. `part` is empty for its own log.
+    """
+
+    vhost: str
+    queue: str | None
+    number: int
+    path: Path
+    defined: bool
+    live: bool
+    part: str = ""
+
+    def parts(self) -> list[QueueFiles]:
+        """The further logs of a queue."""
+        try:
+            names = parts_in(self.path)
+        except OSError:  # that is told when its segments are listed
+            return []
+        return [replace(self, path=self.path / name, part=name) for name in names]
+
+    def segments(self, tell: Tell) -> list[SegmentFiles]:
+        """In order."""
+        found: dict[int, dict[str, int]] = {}
+        for name, size in self._sizes(tell).items():
+            stem, _, suffix = name.partition(".")
+            if stem.isdecimal() and len(stem) == NAME_DIGITS and suffix in SUFFIXES:
+                found.setdefault(int(stem), {})[suffix] = size
+            elif self.part or not belongs_to_queue(self.path, name):
+                tell(Problem(Kind.DAMAGE, f"{self.path}/{name}", "foreign file"))
+        newest = max((base for base, sizes in found.items() if sizes.get("seg")), default=0)
+        return [
+            SegmentFiles(
+                f"{self.path}/{str(base).zfill(NAME_DIGITS)}",
+                base,
+                found[base],
+                newest=base >= newest,
+                live=self.live,
+            )
+            for base in sorted(found)
+        ]
+
+    def _sizes(self, tell: Tell) -> dict[str, int]:
+        try:
+            with os.scandir(self.path) as entries:
+                sizes = {entry.name: _size(entry) for entry in entries}
+            return {name: size for name, size in sizes.items() if size is not None}
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            tell(Problem(Kind.UNREADABLE, str(self.path), error.strerror or str(error)))
+            return {}
+
+
+def _size(entry: os.DirEntry[str]) -> int | None:
+    """None if it is gone by now."""
+    try:
+        return entry.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+class DataFiles:
+    """A data directory. `holder` is the process of the broker that runs on it, if there is one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.queues_path = path / "queues"
+        self.definitions_path = path / "definitions.log"
+        self._check_version()
+        self.holder = _holder(path / "lock")
+        self.definitions_data = self.definitions_path.read_bytes() if self.definitions_path.exists() else b""
+        recovered = recover_definitions(self.definitions_data)
+        self.definitions: Definitions = recovered.definitions
+        self.definition_problems: list[DefinitionProblem] = recovered.problems
+
+    def _check_version(self) -> None:
+        if not self.path.is_dir():
+            raise InspectError(f"{self.path}: no such directory")
+        try:
+            found = (self.path / "VERSION").read_text().strip()
+        except FileNotFoundError:
+            raise InspectError(f"{self.path} is not a data directory: it has no file VERSION") from None
+        if found != str(VERSION):
+            raise InspectError(f"{self.path} has version {found!r} of the layout, expected {VERSION}")
+
+    def logs(self, vhost: str | None = None) -> Iterator[QueueFiles]:
+        """All queues, each with its parts behind it."""
+        for queue in self.queues(vhost):
+            yield queue
+            yield from queue.parts()
+
+    def queues(self, vhost: str | None = None) -> Iterator[QueueFiles]:
+        """Those defined by name, then the directories of others by number; of one vhost, or of all."""
+        names = sorted((key.vhost, key.name, number) for key, number in self.definitions.numbers.items())
+        for of_vhost, name, number in names:
+            if vhost in {None, of_vhost}:
+                yield self._files(of_vhost, name, number, str(number), defined=True)
+        known = set(self.definitions.numbers.values())
+        for number, directory in self._directories():
+            if number not in known:
+                of_vhost, undefined = _described(self.queues_path / directory)
+                if vhost in {None, of_vhost}:
+                    yield self._files(of_vhost, undefined, number, directory, defined=False)
+
+    def queue(self, vhost: str, name: str) -> QueueFiles:
+        for queue in self.queues(vhost):
+            if queue.queue == name:
+                return queue
+        raise InspectError(f"no queue '{name}' in vhost '{vhost}'")
+
+    def _files(
+        self, vhost: str, queue: str | None, number: int, directory: str, *, defined: bool
+    ) -> QueueFiles:
+        path = self.queues_path / directory
+        return QueueFiles(vhost, queue, number, path, defined=defined, live=self.holder is not None)
+
+    def _directories(self) -> list[tuple[int, str]]:
+        if not self.queues_path.exists():
+            return []
+        names = os.listdir(self.queues_path)  # noqa: PTH208 - names are all that is needed
+        return sorted((int(name), name) for name in names if name.isdecimal())
+
+
+def _described(path: Path) -> tuple[str, str | None]:
+    """The vhost and name of a queue, as its directory has them."""
+    try:
+        command = command_from_json(json.loads((path / MANIFEST).read_text()))
+    except (OSError, ValueError):
+        return "", None
+    return (command.vhost, command.name) if isinstance(command, DeclareQueue) else ("", None)
+
+
+def _holder(lock: Path) -> int | None:
+    """The process that has the lock. To try for it might keep a broker from starting: the kernel is asked."""
+    if not lock.exists() or not LOCKS.exists():
+        return None
+    inode = str(lock.stat().st_ino)
+    noted = lock.read_text(errors="replace").strip()
+    for line in LOCKS.read_text().splitlines():
+        _, kind, _, mode, process, file, *_ = line.replace(" -> ", " ").split()
+        if (kind, mode) == ("FLOCK", "WRITE") and (process == noted or file.rpartition(":")[2] == inode):
+            return int(process)
+    return None

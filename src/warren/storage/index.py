@@ -1,0 +1,96 @@
+"""What is written beside a segment once it is closed: the index, and what is due when.
+
+See format.pyx for the bytes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from pathlib import Path
+
+from warren.storage.format import DUES_MAGIC, HEADER_BYTES, INDEX_MAGIC, Scan, check_header, encode_header
+
+ENTRY_BYTES, DUE_BYTES = 12, 16
+ENTRY_FIELDS = 3  # relative, offset, body
+MORE_BYTES = 8  # of an index's header than of others
+
+
+@dataclass(frozen=True)
+class Index:
+    """`dues` is how many the due file has. One `without_bodies` is of version 1: for each, it has 0."""
+
+    count: int
+    end: int
+    dues: int
+    entries: bytes
+    without_bodies: bool
+
+    def scan(self, base: int, dues: bytes = b"") -> Scan:
+        """As reading the whole segment would tell."""
+        return Scan(self.count, last_of(self.entries, base), self.end, [], self.entries, dues)
+
+
+def last_of(entries: bytes, base: int) -> int | None:
+    """The position of the last record."""
+    return base + int.from_bytes(entries[-ENTRY_BYTES:][:4], "little") if entries else None
+
+
+def _number(data: bytes, at: int) -> int:
+    return int.from_bytes(data[at : at + 4], "little")
+
+
+def decode_index(data: bytes, base: int) -> Index:
+    """Raise ValueError or UnknownVersion if it is not sound."""
+    version = check_header(INDEX_MAGIC, data, base)
+    count, end = _number(data, 24), _number(data, 28)
+    if version == 1:
+        return Index(count, end, 0, _widened(data[HEADER_BYTES:]), without_bodies=True)
+    entries = data[HEADER_BYTES + MORE_BYTES :]
+    if len(entries) != count * ENTRY_BYTES:
+        raise ValueError(f"{len(entries)} bytes are not {count} entries")
+    return Index(count, end, _number(data, HEADER_BYTES), entries, without_bodies=False)
+
+
+def _widened(old: bytes) -> bytes:
+    pairs = array("I", old)
+    wide = array("I", bytes(len(pairs) // 2 * ENTRY_BYTES))
+    wide[0::ENTRY_FIELDS], wide[1::ENTRY_FIELDS] = pairs[0::2], pairs[1::2]
+    return wide.tobytes()
+
+
+def without_bodies(entries: bytes) -> bytes:
+    """As an index of version 1 has them."""
+    wide = array("I", entries)
+    wide[2::ENTRY_FIELDS] = array("I", bytes(len(wide) // ENTRY_FIELDS * 4))
+    return wide.tobytes()
+
+
+def decode_dues(data: bytes, base: int, index: Index) -> bytes:
+    """The entries of a due file; raise ValueError or UnknownVersion if it is none of this index."""
+    check_header(DUES_MAGIC, data, base)
+    dues, count, end = data[HEADER_BYTES:], _number(data, 24), _number(data, 28)
+    if (count, end) != (index.dues, index.end) or len(dues) != count * DUE_BYTES:
+        raise ValueError("it is not the one that the index is about")
+    return dues
+
+
+def encode_index(found: Scan, base: int) -> bytes:
+    more = (len(found.dues) // DUE_BYTES).to_bytes(4, "little") + bytes(4)
+    return encode_header(INDEX_MAGIC, base, found.count, found.end, more + found.entries)
+
+
+def encode_dues(found: Scan, base: int) -> bytes:
+    return encode_header(DUES_MAGIC, base, len(found.dues) // DUE_BYTES, found.end, found.dues)
+
+
+def write_index(path: str, base: int, found: Scan) -> None:
+    """At once or not at all: what is due comes first, and does not count without its index."""
+    dues = Path(path + ".due")
+    if found.dues:
+        dues.write_bytes(encode_dues(found, base))
+    else:
+        dues.unlink(missing_ok=True)
+    made = Path(path + ".idx.new")
+    made.write_bytes(encode_index(found, base))
+    made.rename(path + ".idx")

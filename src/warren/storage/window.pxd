@@ -1,0 +1,22 @@
+from libc.stdint cimport uint8_t, uint64_t
+
+from warren.broker.message cimport Message
+from warren.storage.disk cimport Buffer
+from warren.storage.segment cimport Segment
+
+
+cdef class Window:
+    cdef object files
+    cdef Segment segment
+    cdef Buffer chunk
+    cdef Py_ssize_t at
+    cdef Py_ssize_t step
+    cdef Message like
+
+    cdef int load(self, Segment segment, Py_ssize_t offset, Py_ssize_t size, object problems) except -1
+    cdef Py_ssize_t length(self, Segment segment, Py_ssize_t offset, uint64_t above) noexcept
+    cdef const uint8_t* record(
+        self, Segment segment, Py_ssize_t offset, uint64_t above, Py_ssize_t step, object problems, Py_ssize_t* length
+    ) except? NULL
+    cpdef Message read(self, Segment segment, Py_ssize_t offset, uint64_t position, object problems)
+    cdef adapt(self, Segment segment, Py_ssize_t offset)

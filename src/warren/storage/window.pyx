@@ -1,0 +1,109 @@
+# cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""A stretch of a segment's file in memory. What is in a segment's file never changes, so neither does a window
+on it.
+
+Whoever reads on asks for large steps. Single records are read with what surrounds them: the nearer the next
+one is, the more of it, so that a few far apart cost no more than a page each, and many side by side hardly
+more than when read on.
+"""
+
+from libc.errno cimport errno as c_errno
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+from warren.broker.message cimport Message
+from warren.storage.disk cimport Buffer
+from warren.storage.format cimport RECORD_BYTES_MIN, RecordHead, record_length, take_message
+from warren.storage.segment cimport Segment
+
+cdef extern from "unistd.h" nogil:
+    Py_ssize_t pread(int file, void* data, size_t size, int64_t offset)
+
+cdef enum:
+    KEPT_BYTES_MAX = 512 * 1024  # what a large record needed is not kept for the next
+    STEP_BYTES_MIN = 4 * 1024
+    STEP_BYTES_MAX = 64 * 1024
+
+
+cdef class Window:
+    """`at` is the offset at which the `chunk` begins."""
+
+    def __init__(self, files):
+        self.files = files
+        self.step = STEP_BYTES_MIN
+
+    cdef Py_ssize_t length(self, Segment segment, Py_ssize_t offset, uint64_t above) noexcept:
+        """Of the record there as far as can be seen; 0 if it is none, below 0 if more is needed."""
+        cdef Py_ssize_t at = offset - self.at
+        if segment is not self.segment or at < 0 or at >= self.chunk.size:
+            return -RECORD_BYTES_MIN
+        return record_length(self.chunk.data + at, self.chunk.size - at, above)
+
+    cdef const uint8_t* record(
+        self, Segment segment, Py_ssize_t offset, uint64_t above, Py_ssize_t step, object problems, Py_ssize_t* length
+    ) except? NULL:
+        """The sound record at an offset in the file, with a position above this one; NULL if there is none."""
+        cdef Py_ssize_t known = self.length(segment, offset, above), tries = 0
+        while known < 0 and tries < 2:  # for its head, and, if it is a large one, for the rest
+            self.load(segment, offset, max(-known, step), problems)
+            known = self.length(segment, offset, above)
+            tries += 1
+        length[0] = known
+        return self.chunk.data + (offset - self.at) if known > 0 else NULL
+
+    cdef int load(self, Segment segment, Py_ssize_t offset, Py_ssize_t size, object problems) except -1:
+        """Have so many of the file's bytes from an offset on, or as many as there are."""
+        cdef Py_ssize_t wanted = max(0, min(size, segment.written - offset)), got = 0
+        if self.chunk is None or self.chunk.capacity > KEPT_BYTES_MAX:
+            self.chunk = Buffer()
+        self.chunk.size = 0
+        self.segment, self.at = segment, offset
+        try:
+            got = read_file(self.files.open(segment.path + ".seg"), self.chunk.room(wanted), wanted, offset)
+        except OSError as error:
+            segment.damaged = True
+            problems.unreadable(segment, error)
+        self.chunk.size = got
+        return 0
+
+    cpdef Message read(self, Segment segment, Py_ssize_t offset, uint64_t position, object problems):
+        """The message at an offset in the file or in memory; None if it is not there, or not sound."""
+        cdef Py_ssize_t length = 0
+        cdef const uint8_t* p
+        if offset >= segment.end:
+            return None
+        if offset >= segment.written:
+            p = segment.in_memory(offset, &length)
+        else:
+            if self.length(segment, offset, position - 1) < 0:
+                self.adapt(segment, offset)
+            p = self.record(segment, offset, position - 1, self.step, problems, &length)
+        if p == NULL or (<const RecordHead*>p).position != position:
+            return None
+        self.like = take_message(p, self.like)
+        return self.like
+
+    cdef adapt(self, Segment segment, Py_ssize_t offset):
+        """Choose how much to read."""
+        if segment is self.segment and self.at <= offset < self.at + self.chunk.size + STEP_BYTES_MAX:
+            self.step = min(2 * self.step, <Py_ssize_t>STEP_BYTES_MAX)
+        else:
+            self.step = STEP_BYTES_MIN
+
+
+cdef Py_ssize_t read_file(int file, uint8_t* p, Py_ssize_t size, Py_ssize_t offset) except -1:
+    """How many bytes there were. A little is read without letting other threads go on: to come back would take
+    longer.
+    """
+    cdef Py_ssize_t at = 0, got
+    while at < size:
+        if size <= STEP_BYTES_MAX:
+            got = pread(file, p + at, size - at, offset + at)
+        else:
+            with nogil:
+                got = pread(file, p + at, size - at, offset + at)
+        if got < 0:
+            raise OSError(c_errno, "cannot read")
+        if got == 0:
+            break
+        at += got
+    return at

@@ -1,0 +1,275 @@
+"""A queue's log against a list: appended to, read on, taken out of, browsed, acked, purged, and read back.
+
+More examples: LOG_EXAMPLES=2000. A failing example is printed as the steps that lead there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from random import Random
+from unittest.mock import patch
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.support.log_machine import TIME_MS, LogMachine, browse, message, read_on
+from warren.broker.message import Message
+from warren.broker.store import NOTHING_TO_READ, LogBrowser
+from warren.storage import queue_log
+from warren.storage.queue_log import QueueLog
+
+SIZES = st.one_of(st.integers(0, 200), st.sampled_from([0, 0, 700, 5_000]))
+SEEDS = st.integers(0, 2**32)
+MEMORY = Path("/dev/shm")  # noqa: S108 - nothing here needs a disk of its own
+VOLATILE = "volatile"
+
+
+class State(Enum):
+    UNREAD = "unread"
+    TAKEN = "taken"
+    DONE = "done"
+
+
+@dataclass(eq=False)
+class Item:
+    position: int
+    location: int
+    message: Message
+    due_ms: int | None
+    state: State
+    safe: bool = False
+    deliveries: int = 0
+
+
+@dataclass
+class Browsing:
+    browser: LogBrowser
+    position: int = 0
+
+
+class LogTest(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.limits = patch.object(queue_log, "DEAD_TAIL_BYTES_MIN", 300)
+        self.limits.start()
+        self.scratch = Path(tempfile.mkdtemp(prefix="warren-log-", dir=MEMORY if MEMORY.is_dir() else None))
+        self.items: list[Item] = []
+        self.browsings: list[Browsing] = []
+        self.position = 0
+
+    def teardown(self) -> None:
+        self.machine.close()
+        shutil.rmtree(self.scratch)
+        self.limits.stop()
+
+    @initialize(
+        part=st.sampled_from(["", "priority-3", VOLATILE]),
+        segment_bytes=st.sampled_from([200, 500, 3_000]),
+        open_files_max=st.sampled_from([2, 8]),
+    )
+    def begin(self, part: str, segment_bytes: int, open_files_max: int) -> None:
+        self.machine = LogMachine(self.scratch, segment_bytes=segment_bytes, open_files_max=open_files_max)
+        self.part = part
+        self.log = self.open()
+
+    def open(self) -> QueueLog:
+        return self.machine.open_overflow() if self.part == VOLATILE else self.machine.open(self.part)
+
+    # --- the model ---
+
+    def of(self, state: State) -> list[Item]:
+        return [item for item in self.items if item.state is state]
+
+    def first_unread(self, above: int = 0) -> int:
+        positions = (item.position for item in self.of(State.UNREAD) if item.position > above)
+        return next(positions, NOTHING_TO_READ)
+
+    def take(self, item: Item) -> None:
+        item.state = State.DONE if self.part == VOLATILE else State.TAKEN
+
+    # --- messages ---
+
+    @rule(size=SIZES, count=st.integers(1, 5), gap=st.sampled_from([1, 1, 1, 2, 9]), data=st.data())
+    def append(self, size: int, count: int, gap: int, data: st.DataObject) -> None:
+        for _ in range(count):
+            self.position += gap
+            time_ms = TIME_MS + self.position
+            expiration = data.draw(st.sampled_from([None, None, "0", "5000"]))
+            scheduled = data.draw(st.booleans()) and expiration is None
+            taken = self.part != VOLATILE and data.draw(st.booleans())
+            body = b"%d." % self.position + bytes(size)
+            sent = message(body, expiration=expiration, time_ms=time_ms, scheduled=scheduled)
+            location = self.log.append(sent, self.position, taken)
+            due_ms = time_ms + int(expiration or 0) if scheduled or expiration else None
+            state = State.TAKEN if taken else State.UNREAD
+            self.items.append(Item(self.position, location, sent, due_ms, state))
+
+    @rule(most=st.integers(1, 5), data=st.data())
+    def read_on(self, most: int, data: st.DataObject) -> None:
+        before = data.draw(st.sampled_from([NOTHING_TO_READ, self.position // 2 + 1]))
+        expected = [item for item in self.of(State.UNREAD) if item.position < before][:most]
+        self.same(read_on(self.log, most, before), expected)
+        for item in expected:
+            self.take(item)
+
+    @precondition(lambda self: self.of(State.UNREAD))
+    @rule(data=st.data(), count=st.integers(1, 4))
+    def take_out(self, data: st.DataObject, count: int) -> None:
+        for _ in range(min(count, len(self.of(State.UNREAD)))):
+            item = data.draw(st.sampled_from(self.of(State.UNREAD)))
+            found = self.log.take_out(item.position, item.location)
+            assert found is not None
+            self.same([(item.position, found)], [item])
+            if self.part != VOLATILE:
+                assert self.log.deliveries_of(item.position) == item.deliveries
+            self.take(item)
+
+    @precondition(lambda self: any(item.state is not State.UNREAD for item in self.items))
+    @rule(data=st.data())
+    def take_out_what_is_not_unread(self, data: st.DataObject) -> None:
+        item = data.draw(st.sampled_from([item for item in self.items if item.state is not State.UNREAD]))
+        assert self.log.take_out(item.position, item.location) is None
+
+    def same(self, found: list[tuple[int, Message]], expected: list[Item]) -> None:
+        assert [position for position, _ in found] == [item.position for item in expected]
+        for (_, read), item in zip(found, expected, strict=True):
+            assert (read.body, read.properties) == (item.message.body, item.message.properties)
+            assert (read.time_ms, read.scheduled) == (item.message.time_ms, item.message.scheduled)
+
+    @precondition(lambda self: self.of(State.TAKEN))
+    @rule(data=st.data(), count=st.integers(1, 6))
+    def ack(self, data: st.DataObject, count: int) -> None:
+        for _ in range(min(count, len(self.of(State.TAKEN)))):
+            item = data.draw(st.sampled_from(self.of(State.TAKEN)))
+            self.log.acked(item.position)
+            item.state = State.DONE
+        self.machine.store.write_marks()
+
+    @precondition(lambda self: self.of(State.TAKEN))
+    @rule(data=st.data())
+    def deliver(self, data: st.DataObject) -> None:
+        item = data.draw(st.sampled_from(self.of(State.TAKEN)))
+        item.deliveries += 1
+        self.log.delivered(item.position, item.deliveries)
+        self.machine.store.write_marks()
+
+    @rule()
+    def purge(self) -> None:
+        self.log.purge()
+        for item in self.of(State.UNREAD):
+            item.state = State.DONE
+        self.machine.store.write_marks()
+
+    # --- browsing ---
+
+    @precondition(lambda self: len(self.browsings) < 3)
+    @rule()
+    def begin_to_browse(self) -> None:
+        self.browsings.append(Browsing(self.log.browse()))
+
+    @precondition(lambda self: self.browsings)
+    @rule(data=st.data(), steps=st.integers(1, 8), read=st.booleans())
+    def browse_on(self, data: st.DataObject, steps: int, read: bool) -> None:
+        browsing = data.draw(st.sampled_from(self.browsings))
+        for _ in range(steps):
+            position = browsing.browser.next_position(browsing.position)
+            assert position == self.first_unread(browsing.position)
+            if position == NOTHING_TO_READ:
+                return
+            item = next(item for item in self.items if item.position == position)
+            assert browsing.browser.location == item.location
+            if read:
+                self.same([(position, browsing.browser.read())], [item])
+            browsing.position = position
+
+    @precondition(lambda self: self.browsings)
+    @rule(data=st.data())
+    def browse_from(self, data: st.DataObject) -> None:
+        """Anywhere, back or far ahead."""
+        browsing = data.draw(st.sampled_from(self.browsings))
+        browsing.position = data.draw(st.integers(0, self.position + 1))
+
+    # --- the disk ---
+
+    @rule()
+    def finish_round(self) -> None:
+        self.machine.finish_round()
+
+    @rule()
+    def finish_all(self) -> None:
+        """Then all is safe, and nothing is left of segments that were dropped."""
+        self.machine.run()
+        for item in self.items:
+            item.safe = True
+        kept = {segment.path for segment in self.log.segments}
+        assert {str(path.with_suffix("")) for path in Path(self.log.path).glob("0*.*")} <= kept
+
+    @rule()
+    def keep_house(self) -> None:
+        self.machine.housekeeping.run()
+
+    @rule()
+    def tidy(self) -> None:
+        self.machine.store.tidy()
+
+    @precondition(lambda self: self.part != VOLATILE)
+    @rule()
+    def restart(self) -> None:
+        self.machine.restart()
+        self.reopen([item for item in self.items if item.state is not State.DONE])
+
+    @precondition(lambda self: self.part != VOLATILE)
+    @rule(seed=SEEDS)
+    def kill(self, seed: int) -> None:
+        """What was not safe may be there or not."""
+        self.machine.kill(Random(seed))
+        self.machine.start()
+        self.log = self.open()
+        there = {position for position, _ in browse(self.log)}
+        alive = [item for item in self.items if item.state is not State.DONE]
+        assert {item.position for item in alive if item.safe} <= there
+        self.reopen([item for item in alive if item.position in there], is_open=True)
+
+    def reopen(self, expected: list[Item], *, is_open: bool = False) -> None:
+        if not is_open:
+            self.log = self.open()
+        self.items, self.browsings = expected, []
+        for item in expected:
+            item.state, item.safe = State.UNREAD, True
+        dues = [(item.due_ms, item.position, item.location) for item in expected if item.due_ms is not None]
+        assert list(self.log.due()) == dues
+        assert not set(self.machine.told) - {
+            "torn tail",
+            "no record in segment",
+            "segment is empty",
+            "segment's header is not sound",
+            "acks beyond the data",
+            "marks of records that were never written",
+        }
+        self.same(browse(self.log), expected)
+
+    # --- what holds at any time ---
+
+    @invariant()
+    def the_log_counts_as_the_model_does(self) -> None:
+        unread = self.of(State.UNREAD)
+        assert (self.log.unread, self.log.unread_bytes) == (
+            len(unread),
+            sum(len(item.message.body) for item in unread),
+        )
+        assert sum(segment.unread for segment in self.log.segments) == len(unread)
+        assert sum(segment.alive for segment in self.log.segments) == len(unread) + len(self.of(State.TAKEN))
+        assert self.log.peek() == self.first_unread()
+        assert not self.machine.world.errors
+
+
+TestLog = LogTest.TestCase
+TestLog.settings = settings(
+    max_examples=int(os.environ.get("LOG_EXAMPLES", "150")), stateful_step_count=60, deadline=None
+)

@@ -1,0 +1,332 @@
+"""One queue with any of its rules against a model of lists, through restarts and kills.
+
+A worker publishes, gets, consumes, acks and returns; what dies comes to another queue. Time passes in steps of
+100 ms, and all that is due is due in between, so that nothing is ever due at the very time of a step. All is on
+disk before the next step, except in `crash`.
+
+More examples: RULES_EXAMPLES=2000. A failing example is printed as the steps that lead there, and as a blob with
+which Hypothesis repeats it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.rules.model import Copy, Death, ModelConsumer, ModelRules, QueueModel, State
+from tests.rules.stage import TO_DEAD, Client, Keeping, PreparedMessage, Stage, deaths, header
+from tests.support.frames import Content
+from tests.support.machine import small_limits
+from warren.amqp import methods as m
+from warren.amqp.properties import PERSISTENT, TRANSIENT, BasicProperties
+from warren.amqp.table import Table
+
+MEMORY = Path("/dev/shm")  # noqa: S108 - nothing here needs a disk of its own
+SEEDS = st.integers(0, 2**32)
+LONGER_THAN_ANY_MS = 20_000
+NEVER = st.none()
+
+RULES = st.builds(
+    ModelRules,
+    durable=st.booleans(),
+    ttl_ms=NEVER | st.sampled_from([1007, 3007]),
+    length=NEVER | st.integers(0, 6),
+    length_bytes=NEVER | st.integers(0, 30),
+    overflow=st.sampled_from(["drop-head", "drop-head", "reject-publish", "reject-publish-dlx"]),
+    priority=st.sampled_from([0, 0, 1, 3]),
+    delivery_limit=NEVER | st.integers(0, 3),
+    retry_min_ms=NEVER | st.just(1011),
+    retry_max_ms=st.just(3033),
+)
+NUMBERED = b"%06d"
+
+
+def arguments_of(rules: ModelRules) -> Table:
+    said: dict[str, int | str | None] = {
+        "x-message-ttl": rules.ttl_ms,
+        "x-max-length": rules.length,
+        "x-max-length-bytes": rules.length_bytes,
+        "x-overflow": rules.overflow,
+        "x-max-priority": rules.priority or None,
+        "x-delivery-limit": rules.delivery_limit,
+        "x-retry-delay-min": rules.retry_min_ms,
+        "x-retry-delay-max": None if rules.retry_min_ms is None else rules.retry_max_ms,
+    }
+    return {**TO_DEAD, **{name: value for name, value in said.items() if value is not None}}
+
+
+class RulesMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.limits = small_limits()
+        self.limits.__enter__()
+        self.scratch = Path(tempfile.mkdtemp(prefix="warren-rules-", dir=MEMORY if MEMORY.is_dir() else None))
+        self.published = 0
+
+    def teardown(self) -> None:
+        if hasattr(self, "stage"):
+            self.stage.close()
+        shutil.rmtree(self.scratch)
+        self.limits.__exit__(None, None, None)
+
+    @initialize(rules=RULES, memory_bytes=st.sampled_from([1, 1 << 20]))
+    def begin(self, rules: ModelRules, memory_bytes: int) -> None:
+        self.rules = rules
+        keeping = Keeping("any", True, rules.durable, (PERSISTENT,), memory_bytes)
+        self.stage = Stage(self.scratch, keeping)
+        self.start_anew()
+
+    def start_anew(self) -> None:
+        """With both queues empty."""
+        self.stage.client.queue("dead")
+        self.stage.client.queue("q", arguments_of(self.rules))
+        self.model = QueueModel(self.rules, self.now_ms)
+        self.connect()
+
+    def connect(self) -> None:
+        self.worker = self.stage.connect()
+        self.publisher = self.stage.connect(confirming=True)
+        self.out: dict[int, Copy] = {}
+
+    @property
+    def now_ms(self) -> int:
+        return self.stage.world.time_ms()
+
+    # --- publishing ---
+
+    @rule(
+        size=st.sampled_from([6, 6, 7, 15, 40]),
+        persistent=st.booleans(),
+        priority=st.none() | st.integers(0, 5),
+        expiration=st.none() | st.sampled_from([503, 2003, 5003]),
+    )
+    def publish(self, size: int, persistent: bool, priority: int | None, expiration: int | None) -> None:
+        copy, message = self.make_message(size, persistent, priority, expiration)
+        taken = self.model.publish(copy)
+        self.publisher.put_together([message], "q")
+        assert self.publisher.nacked() == ([] if taken else [self.publisher.published])
+        self.look()
+
+    @rule(count=st.integers(4, 9))
+    def publish_some(self, count: int) -> None:
+        for _ in range(count):
+            self.publish(6, True, self.published % 4, None)
+
+    def make_message(
+        self, size: int, persistent: bool, priority: int | None, expiration: int | None
+    ) -> tuple[Copy, PreparedMessage]:
+        self.published += 1
+        copy = Copy(
+            self.published,
+            priority or 0,
+            size,
+            persistent and self.rules.durable,
+            None if expiration is None else self.now_ms + expiration,
+        )
+        properties = BasicProperties(
+            delivery_mode=PERSISTENT if persistent else TRANSIENT,
+            priority=priority,
+            expiration=None if expiration is None else str(expiration),
+        )
+        return copy, PreparedMessage((NUMBERED % copy.number).ljust(size), properties)
+
+    # --- taking ---
+
+    @rule(no_ack=st.booleans())
+    def get(self, no_ack: bool) -> None:
+        expected = self.model.take()
+        content = self.worker.get("q", no_ack=no_ack)
+        assert (content is None) == (expected is None), f"got {content}, not {expected}"
+        if expected is not None and content is not None:
+            self.check_content(content, expected)
+            assert content.method.message_count == len(self.model.ready) - 1
+            self.model.go_out(expected, no_ack=no_ack)
+            if not no_ack:
+                self.out[content.method.delivery_tag] = expected
+        self.look()
+
+    @precondition(lambda self: self.model.consumer is None)
+    @rule(prefetch=st.integers(0, 4), no_ack=st.sampled_from([False, False, True]))
+    def consume(self, prefetch: int, no_ack: bool) -> None:
+        self.model.consumer = ModelConsumer(prefetch, no_ack)
+        self.worker.start("q", prefetch=prefetch, no_ack=no_ack)
+        self.look()
+
+    @precondition(lambda self: self.model.consumer is not None)
+    @rule()
+    def cancel(self) -> None:
+        self.model.consumer = None
+        self.worker.cancel()
+        self.look()
+
+    @precondition(lambda self: self.out)
+    @rule(
+        data=st.data(), multiple=st.booleans(), how=st.sampled_from(["ack", "requeue", "requeue", "reject"])
+    )
+    def settle(self, data: st.DataObject, multiple: bool, how: str) -> None:
+        tag = data.draw(st.sampled_from(sorted(self.out)))
+        for each in [each for each in sorted(self.out) if each == tag or (multiple and each < tag)]:
+            copy = self.out.pop(each)
+            if how == "ack":
+                copy.state = State.DONE
+            elif how == "requeue":
+                self.model.give_back(copy)
+            else:
+                self.model.die(copy, "rejected")
+        self.worker.send(settling(how, tag, multiple=multiple))
+        self.look()
+
+    @rule()
+    def close_channel(self) -> None:
+        self.model.consumer = None
+        for tag in sorted(self.out):
+            self.model.give_back(self.out[tag])
+        self.out.clear()
+        self.worker.reopen()
+        self.look()
+
+    @rule()
+    def purge(self) -> None:
+        self.worker.purge("q", self.model.purge())
+        self.look()
+
+    # --- time and ends ---
+
+    @rule(steps=st.sampled_from([1, 5, 6, 11, 21, 40]))
+    def pass_time(self, steps: int) -> None:
+        self.stage.pass_ms(100 * steps)
+        self.look(self.model.advance(self.now_ms))
+
+    @rule(down_steps=st.sampled_from([0, 10, 50]))
+    def restart(self, down_steps: int) -> None:
+        self.model.lose_clients(cleanly=True)
+        self.model.turn()
+        self.stage.restart(down_ms=100 * down_steps)
+        self.model.advance(self.now_ms - 100 * down_steps)
+        self.come_back()
+
+    @rule(seed=SEEDS)
+    def kill(self, seed: int) -> None:
+        """With nothing under way."""
+        self.model.lose_clients(cleanly=False)
+        self.stage.kill(Random(seed))
+        self.come_back()
+
+    def come_back(self) -> None:
+        if not self.rules.durable:
+            self.start_anew()
+            return
+        self.model.now_ms = self.now_ms
+        kept = {copy.number for copy in self.model.copies if copy.persistent}
+        self.model.deaths = [[death for death in group if death[0] in kept] for group in self.model.deaths]
+        self.model.come_back()
+        self.connect()
+        self.look(in_order=False)
+
+    @precondition(lambda self: self.rules.durable)
+    @rule(seed=SEEDS, power=st.booleans())
+    def crash(self, seed: int, power: bool) -> None:
+        """In the middle of many things; after that, all begins anew."""
+        rng, before = Random(seed), list(self.model.copies)
+        safe = {copy.number for copy in before if copy.state is not State.DONE and copy.persistent}
+        safe -= self.do_things(rng)
+        self.stage.machine.turn()
+        self.stage.machine.disk.work(rng.randint(0, len(self.stage.machine.disk.pending)))
+        client = self.stage.kill(rng, power=power)
+        found = set(self.find_all(client))
+        assert safe <= found, "something is lost"
+        known = {copy.number for copy in before if copy.persistent or copy.state is State.DONE}
+        assert found <= known | set(range(self.first_new, self.published + 1))
+        if not power:
+            assert not found & {copy.number for copy in before if copy.state is State.DONE}
+        for name in ("q", "dead"):
+            client.delete(name)
+        self.start_anew()
+
+    def do_things(self, rng: Random) -> set[int]:
+        """Without waiting for the disk; which were acked."""
+        acked = set()
+        self.first_new = self.published + 1
+        for _ in range(rng.randint(0, 6)):
+            if self.out and rng.random() < 0.5:
+                tag = rng.choice(sorted(self.out))
+                copy = self.out.pop(tag)
+                how = rng.choice(["ack", "requeue", "reject"])
+                if how == "ack":
+                    acked.add(copy.number)
+                self.worker.send_only(settling(how, tag, multiple=False))
+            else:
+                _, message = self.make_message(6, persistent=True, priority=None, expiration=None)
+                self.publisher.publish("", "q", *message)
+        return acked
+
+    def find_all(self, client: Client) -> Iterator[int]:
+        """What is left in both queues, whatever it waits for."""
+        for _ in range(2):
+            yield from (int(body) for name in ("q", "dead") for body in client.drain(name))
+            self.stage.pass_ms(LONGER_THAN_ANY_MS)
+
+    # --- what the clients see ---
+
+    def look(self, delivered: list[Copy] | None = None, *, in_order: bool = True) -> None:
+        """Compare what happened with what should have."""
+        expected = [*(delivered or []), *self.model.turn()]
+        contents = self.worker.deliveries()
+        assert [int(content.body) for content in contents] == [copy.number for copy in expected]
+        for content, copy in zip(contents, expected, strict=True):
+            self.check_content(content, copy)
+            if copy.state is State.OUT:
+                self.out[content.method.delivery_tag] = copy
+        self.check_dead(in_order=in_order)
+        assert not self.stage.world.errors, self.stage.world.errors
+
+    def check_content(self, content: Content[m.BasicGetOk] | Content[m.BasicDeliver], copy: Copy) -> None:
+        assert int(content.body) == copy.number
+        assert len(content.body) == copy.size
+        assert content.method.redelivered is (copy.returned > 0), copy
+        assert header(content, "x-delivery-count") == (copy.returned or None), copy
+
+    def check_dead(self, *, in_order: bool) -> None:
+        found = [
+            (int(each.body), str(deaths(each)[0]["reason"])) for each in self.stage.client.drain_all("dead")
+        ]
+        groups, self.model.deaths = self.model.deaths, []
+        if not in_order:
+            groups = [sorted(death for group in groups for death in group)]
+            found.sort()
+        expected: list[Death] = []
+        for group in groups:
+            there = found[len(expected) : len(expected) + len(group)]
+            expected += there if sorted(there) == sorted(group) else group
+        assert found == expected
+
+    @invariant()
+    def the_queue_counts_as_the_model_does(self) -> None:
+        queue = self.stage.queues["q"]
+        assert queue.message_count == len(self.model.ready)
+        assert queue.message_bytes == sum(copy.size for copy in self.model.ready)
+        assert queue.unacked == len(self.model.those(State.OUT))
+
+
+def settling(how: str, tag: int, *, multiple: bool) -> m.Method:
+    if how == "ack":
+        return m.BasicAck(delivery_tag=tag, multiple=multiple)
+    return m.BasicNack(delivery_tag=tag, multiple=multiple, requeue=how == "requeue")
+
+
+TestRules = RulesMachine.TestCase
+TestRules.settings = settings(
+    max_examples=int(os.environ.get("RULES_EXAMPLES", "100")),
+    stateful_step_count=40,
+    deadline=None,
+    report_multiple_bugs=False,
+    print_blob=True,
+)

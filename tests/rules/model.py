@@ -1,0 +1,218 @@
+"""A queue with rules as plain lists, to compare a real one with.
+
+Messages are ready, out with a client, or waiting to come back. A turn brings back what has waited, delivers, lets
+expire, and drops what is too much, in this order. `deaths` are groups in the order in which they happen; within a
+group the order is not told: what expires at one time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from itertools import chain
+
+
+class State(Enum):
+    READY = auto()
+    OUT = auto()
+    WAITING = auto()
+    DONE = auto()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRules:
+    """None stands for no limit."""
+
+    durable: bool
+    ttl_ms: int | None = None
+    length: int | None = None
+    length_bytes: int | None = None
+    overflow: str = "drop-head"
+    priority: int = 0
+    delivery_limit: int | None = None
+    retry_min_ms: int | None = None
+    retry_max_ms: int = 24 * 3600 * 1000
+
+
+@dataclass(eq=False)
+class Copy:
+    number: int
+    level: int
+    size: int
+    persistent: bool
+    expires_ms: int | None
+    returned: int = 0
+    state: State = State.READY
+    due_ms: int = 0
+    consumer: ModelConsumer | None = None
+
+    def is_over(self, now_ms: int) -> bool:
+        return self.expires_ms is not None and self.expires_ms <= now_ms
+
+
+@dataclass(eq=False)
+class ModelConsumer:
+    prefetch: int
+    no_ack: bool
+
+
+Death = tuple[int, str]
+
+
+@dataclass
+class QueueModel:
+    rules: ModelRules
+    now_ms: int
+    copies: list[Copy] = field(default_factory=list)
+    consumer: ModelConsumer | None = None
+    deaths: list[list[Death]] = field(default_factory=list)
+
+    def those(self, *states: State) -> list[Copy]:
+        """Those that are so, in order."""
+        found = [copy for copy in self.copies if copy.state in states]
+        return sorted(found, key=lambda copy: (-copy.level, copy.number))
+
+    @property
+    def ready(self) -> list[Copy]:
+        return self.those(State.READY)
+
+    # --- what clients do ---
+
+    def publish(self, copy: Copy) -> bool:
+        """Whether it is taken; the time that the queue allows is added."""
+        ttl = self.rules.ttl_ms
+        if ttl is not None:
+            ends = self.now_ms + ttl
+            copy.expires_ms = ends if copy.expires_ms is None else min(ends, copy.expires_ms)
+        copy.level = min(copy.level, self.rules.priority)
+        if self.rules.overflow != "drop-head" and self.is_beyond(copy) and not self.goes_straight_through():
+            if self.rules.overflow == "reject-publish-dlx":
+                self.deaths.append([(copy.number, "maxlen")])
+            return False
+        self.copies.append(copy)
+        return True
+
+    def goes_straight_through(self) -> bool:
+        return not self.ready and self.can_deliver()
+
+    def take(self) -> Copy | None:
+        """For basic.get."""
+        return self.ready[0] if self.ready else None
+
+    def go_out(self, copy: Copy, *, no_ack: bool) -> None:
+        copy.state = State.DONE if no_ack else State.OUT
+
+    def give_back(self, copy: Copy) -> None:
+        copy.returned += 1
+        copy.consumer = None
+        limit = self.rules.delivery_limit
+        if limit is not None and copy.returned > limit:
+            self.die(copy, "delivery_limit")
+        elif copy.is_over(self.now_ms):
+            self.die(copy, "expired")
+        else:
+            self.delay(copy)
+
+    def delay(self, copy: Copy) -> None:
+        rules = self.rules
+        copy.state = State.READY
+        if rules.retry_min_ms is not None:
+            copy.state = State.WAITING
+            wait_ms = min(rules.retry_min_ms * 2 ** (copy.returned - 1), rules.retry_max_ms)
+            copy.due_ms = self.now_ms + wait_ms
+
+    def die(self, copy: Copy, reason: str) -> None:
+        self.die_together([copy], reason)
+
+    def die_together(self, copies: list[Copy], reason: str) -> None:
+        for copy in copies:
+            copy.state = State.DONE
+        if copies:
+            self.deaths.append([(copy.number, reason) for copy in copies])
+
+    def purge(self) -> int:
+        purged = self.those(State.READY, State.WAITING)
+        for copy in purged:
+            copy.state = State.DONE
+        return len(purged)
+
+    # --- what happens by itself ---
+
+    def turn(self) -> list[Copy]:
+        """What is delivered, in order."""
+        for copy in self.those(State.WAITING):
+            if copy.due_ms <= self.now_ms:
+                copy.state = State.READY
+        delivered = list(self.deliver())
+        self.die_together([copy for copy in self.ready if copy.is_over(self.now_ms)], "expired")
+        while self.rules.overflow == "drop-head" and self.is_beyond():
+            self.die(self.ready[0], "maxlen")
+        return delivered
+
+    def deliver(self) -> list[Copy]:
+        delivered = []
+        for copy in self.ready:
+            if copy.is_over(self.now_ms):
+                continue
+            if not self.can_deliver():
+                break
+            assert self.consumer is not None
+            copy.consumer = self.consumer
+            self.go_out(copy, no_ack=self.consumer.no_ack)
+            delivered.append(copy)
+        return delivered
+
+    def can_deliver(self) -> bool:
+        if self.consumer is None:
+            return False
+        held = sum(copy.consumer is self.consumer for copy in self.those(State.OUT))
+        return self.consumer.no_ack or not self.consumer.prefetch or held < self.consumer.prefetch
+
+    def is_beyond(self, *more: Copy) -> bool:
+        copies = [*self.ready, *more]
+        rules = self.rules
+        if rules.length is not None and len(copies) > rules.length:
+            return True
+        return rules.length_bytes is not None and sum(copy.size for copy in copies) > rules.length_bytes
+
+    def advance(self, until_ms: int) -> list[Copy]:
+        """Time passes, and all happens at its time."""
+        delivered = []
+        while True:
+            due = self.next_due()
+            if due is None or due > until_ms:
+                break
+            self.now_ms = max(due, self.now_ms)
+            delivered += self.turn()
+        self.now_ms = until_ms
+        return delivered
+
+    def next_due(self) -> int | None:
+        ready = (copy.expires_ms for copy in self.ready if copy.expires_ms is not None)
+        waiting = (copy.due_ms for copy in self.those(State.WAITING))
+        return min(chain(ready, waiting), default=None)
+
+    # --- the broker ends and comes back ---
+
+    def lose_clients(self, *, cleanly: bool) -> None:
+        """All that is out returns: at once, or when a killed broker finds it so."""
+        self.consumer = None
+        for copy in self.those(State.OUT):
+            if cleanly:
+                self.give_back(copy)
+            else:
+                copy.returned += 1
+                copy.state, copy.consumer = State.READY, None
+
+    def come_back(self) -> None:
+        """Only what is persistent is left; what was returned waits anew, or is over its limit."""
+        limit = self.rules.delivery_limit
+        self.copies = [copy for copy in self.copies if copy.persistent]
+        ended = []
+        for copy in self.those(State.READY, State.WAITING):
+            if limit is not None and copy.returned > limit:
+                ended.append(copy)
+            elif copy.returned and not copy.is_over(self.now_ms):
+                self.delay(copy)
+        for copy in ended:
+            self.die(copy, "delivery_limit")
