@@ -1,11 +1,11 @@
 """One queue with any of its rules against a model of lists, through restarts and kills.
 
-A worker publishes, gets, consumes, acks and returns; what dies comes to another queue. Time passes in steps of
-100 ms, and all that is due is due in between, so that nothing is ever due at the very time of a step. All is on
-disk before the next step, except in `crash`.
+A worker publishes, gets, consumes, acks and returns; what dies comes to another queue. Time passes in steps
+of 100 ms, and all that is due is due in between, so that nothing is ever due at the very time of a step. All
+is on disk before the next step, except in `crash`.
 
-More examples: RULES_EXAMPLES=2000. A failing example is printed as the steps that lead there, and as a blob with
-which Hypothesis repeats it.
+More examples: RULES_EXAMPLES=2000. A failing example is printed as the steps that lead there, and as a blob
+with which Hypothesis repeats it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A queue with rules as plain lists, to compare a real one with.
 
-Messages are ready, out with a client, or waiting to come back. A turn brings back what has waited, delivers, lets
-expire, and drops what is too much, in this order. `deaths` are groups in the order in which they happen; within a
-group the order is not told: what expires at one time.
+Messages are ready, out with a client, or waiting to come back. A turn brings back what has waited, delivers,
+lets expire, and drops what is too much, in this order. `deaths` are groups in the order in which they happen;
+within a group the order is not told: what expires at one time.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from warren.broker.clock import Clock
 from warren.broker.death import Death, Letter, Reason, routed_by, write_letter
 from warren.broker.events import Events, MessageDeadLettered
 from warren.broker.message import Message
+from warren.broker.outcome import AFTER_NEXT, ON_ITS_WAY
 from warren.broker.store import Store
 
 if TYPE_CHECKING:
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
     from warren.broker.exchange.exchange import Exchange
     from warren.broker.queue import Queue
     from warren.broker.vhost import Vhost
-
-# What a queue says of a message that is published to it: it has it; it is safe when the round that gathers now is
-# over, or only when the one after that is; it does not take it.
-STORED, ON_ITS_WAY, AFTER_NEXT, REFUSED = 0, 1, 2, 3
 
 
 class Handover:

@@ -1,10 +1,11 @@
-"""What a queue or an exchange has seen: the values of a header, so that a message that comes again is dropped.
+"""What a queue or an exchange has seen: the values of a header, so that a message that comes again is
+dropped.
 
-Values are kept in the order in which they came, at most so many, each for so long. What has to survive a restart
-is also in a log, as a note for each value: a small message whose body is the value, and whose time is until when
-it counts. A note is written when the message is safe, or a message that is lost could not come again; and the
-message is confirmed when the note is safe. For a message whose note is missing after a crash, its queue's log
-tells: a note says which message it belongs to, `level position` in place of the routing key.
+Values are kept in the order in which they came, at most so many, each for so long. What has to survive a
+restart is also in a log, as a note for each value: a small message whose body is the value, and whose time
+is until when it counts. A note is written when the message is safe, or a message that is lost could not come
+again; and the message is confirmed when the note is safe. For a message whose note is missing after a crash,
+its queue's log tells: a note says which message it belongs to, `level position` in place of the routing key.
 """
 
 from __future__ import annotations

@@ -11,6 +11,5 @@ cdef class Entry:
     cdef public uint32_t size
     cdef public uint32_t delivery_count
     cdef public uint64_t delivered_ms
-    cdef public object group
     cdef public Entry before
     cdef public Entry behind

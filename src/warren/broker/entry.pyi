@@ -10,7 +10,6 @@ class Entry:
     size: int
     delivery_count: int
     delivered_ms: int
-    group: object
     before: Entry | None
     behind: Entry | None
     def __init__(self, message: Message, queue: Queue, position: int) -> None: ...

@@ -78,12 +78,11 @@ class Groups:
 
     def group_of(self, entry: Entry) -> Group:
         """Each message without the header is a group of its own."""
-        if entry.group is None:
-            value = header_of(entry.message.properties, self.header)
-            entry.group = (entry.position, entry.message.priority) if value is None else value
-        group = self.known.get(entry.group)
+        value = header_of(entry.message.properties, self.header)
+        key = (entry.position, entry.message.priority) if value is None else value
+        group = self.known.get(key)
         if group is None:
-            group = self.known[entry.group] = Group(entry.group)
+            group = self.known[key] = Group(key)
         return group
 
     # --- what can go out ---

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from warren.amqp.properties import decode_properties
 from warren.amqp.table import Value
-from warren.broker.dead_letters import AFTER_NEXT, ON_ITS_WAY, STORED
 from warren.broker.deduplication import Seen
 from warren.broker.due_heap import DueHeap
 from warren.broker.entry import Entry
 from warren.broker.events import MessageScheduled
 from warren.broker.exchange.delayed import DELAY, due_ms
 from warren.broker.message import Message
+from warren.broker.outcome import AFTER_NEXT, ON_ITS_WAY, STORED
 from warren.broker.queue import Queue
 from warren.broker.store import MessageLog
 from warren.broker.timetable import Appointment

@@ -10,6 +10,10 @@ from warren.broker.pack cimport Pack
 from warren.broker.store cimport MessageLog
 
 cdef Py_ssize_t READY_BYTES_MAX
+cdef uint64_t IN_PACK
+cdef uint64_t IN_OVERFLOW
+cdef uint64_t LOCATION_MASK
+cdef uint64_t NOTHING_TO_READ
 
 
 @cython.final
@@ -52,5 +56,5 @@ cdef class Lane:
     cpdef Py_ssize_t length(self)
     @cython.locals(count=Py_ssize_t)
     cpdef Py_ssize_t body_bytes(self)
-    cpdef delivered(self, Entry entry)
+    cpdef note_delivered(self, Entry entry)
     cpdef done(self, Entry entry)

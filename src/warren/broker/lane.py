@@ -9,8 +9,7 @@ entries when its time comes:
              -> overflow    and on disk, when memory for that is used up
 
 All three are in order of position, and so is what is read from them. What waits there can also be taken out
-from the middle, by its location: what the log or the pack gave, and in the two highest bits which of them it
-was.
+from the middle, by its location.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING
 from warren.broker.entry import Entry
 from warren.broker.entry_list import EntryList
 from warren.broker.expiry import STALE_MAX, Expiry
+from warren.broker.location import IN_OVERFLOW, IN_PACK, LOCATION_MASK
 from warren.broker.memory import Memory
 from warren.broker.message import Message
 from warren.broker.pack import Pack
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 READY_MAX, READY_BYTES_MAX = 10_000, 16 * 1024 * 1024
 READ_MAX = 2_000  # from disk at a time
-IN_LOG, IN_PACK, IN_OVERFLOW = 0, 1 << 62, 2 << 62
-LOCATION_MASK = (1 << 62) - 1
 
 
 class Lane:
@@ -211,7 +209,7 @@ class Lane:
 
     # --- what is known of a message that is out ---
 
-    def delivered(self, entry: Entry) -> None:
+    def note_delivered(self, entry: Entry) -> None:
         if self.log is not None and entry.message.persistent:
             self.log.delivered(entry.position, entry.delivery_count + 1)
 

@@ -121,7 +121,11 @@ class Queue:
             consumer = self.next_consumer(head.size)
             if consumer is None:
                 break
-            self.deliver(lane.ready.pop_head(), consumer)
+            entry = lane.ready.pop_head()
+            self.goes_out(entry, consumer.no_ack)
+            delivery_tag = consumer.deliver(entry)
+            if self.events.delivered:
+                self.tell_delivered(entry, consumer.tag, delivery_tag)
 
     def deliver(self, entry: Entry, consumer: Consumer) -> None:
         self.goes_out(entry, consumer.no_ack)
@@ -131,17 +135,21 @@ class Queue:
 
     def goes_out(self, entry: Entry, no_ack: bool) -> None:
         """Count an entry that is delivered, and have it noted on disk."""
+        lane = self.lane if self.book is None else self.lane_of(entry)
         self.delivered += 1
         self.delivered_bytes += entry.size
         if not no_ack:
             self.unacked += 1
             entry.delivered_ms = self.clock.time_ms
-            self.lane_of(entry).delivered(entry)
+        if lane.log is None:
+            return
+        if no_ack:
+            lane.done(entry)
         else:
-            self.lane_of(entry).done(entry)
+            lane.note_delivered(entry)
 
     def lane_of(self, entry: Entry) -> Lane:
-        return self.lane if self.book is None else self.lanes[self.level_of(entry.message)]
+        return self.lanes[self.level_of(entry.message)]
 
     def level_of(self, message: Message) -> int:
         """What is above the highest level belongs to that."""
@@ -165,8 +173,9 @@ class Queue:
 
     def forget(self, entry: Entry) -> None:
         """Nothing of it is left here."""
-        if not self.deleted:
-            self.lane_of(entry).done(entry)
+        lane = self.lane if self.book is None else self.lane_of(entry)
+        if lane.log is not None and not self.deleted:
+            lane.done(entry)
 
     def requeue(self, entry: Entry) -> None:
         """An entry that was out with a client returns to its place."""

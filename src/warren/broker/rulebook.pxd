@@ -10,6 +10,13 @@ from warren.broker.lane cimport Lane
 from warren.broker.message cimport Message
 from warren.broker.queue cimport Queue
 
+cdef int STORED
+cdef int ON_ITS_WAY
+cdef int AFTER_NEXT
+cdef int REFUSED
+cdef Py_ssize_t GONE_A_TURN_MAX
+cdef int64_t NONE
+
 
 cdef class Rulebook:
     cdef Queue queue
@@ -18,12 +25,10 @@ cdef class Rulebook:
     cdef object timetable
     cdef public object groups
     cdef public object seen
-    cdef public list returning
-    cdef uint64_t returns
+    cdef public object retry
     cdef object appointment
     cdef public object lifetime
     cdef bint draining
-    cdef uint64_t restored_ms
     cdef public Consumer active
     cdef int64_t ttl_ms
     cdef int64_t max_length
@@ -31,23 +36,20 @@ cdef class Rulebook:
     cdef bint drops_head
     cdef bint refuses_to_dlx
     cdef int64_t delivery_limit
-    cdef int64_t retry_min_ms
-    cdef int64_t retry_max_ms
     cdef bint single_active
 
     @cython.locals(queue=Queue, unsafe=bint, lane=Lane)
     cpdef int publish(self, Message message) except -1
-    cpdef int publish_once(self, Message message) except -1
+    @cython.locals(queue=Queue, lane=Lane, result=int)
+    cpdef int publish_once(self, Message message, object seen) except -1
     @cython.locals(queue=Queue, unsafe=bint)
     cpdef int put(self, Message message) except -1
-    cpdef int64_t delay_of(self, Entry entry)
     cpdef bint is_worn(self, Entry entry)
     cpdef bint leaves(self, Lane lane) except -1
     cpdef bint is_full(self, Py_ssize_t size) except -1
     @cython.locals(queue=Queue)
     cpdef bint is_beyond(self, Py_ssize_t more, Py_ssize_t more_bytes)
     cpdef requeue(self, Entry entry)
-    cpdef bint waits_anew(self, Entry entry)
     cpdef put_back(self, Entry entry)
     cpdef settled(self, Entry entry)
     cpdef drain(self)

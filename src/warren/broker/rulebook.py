@@ -13,11 +13,9 @@ So a message that finds a consumer waiting is delivered though its time, or the 
 
 from __future__ import annotations
 
-import heapq
 from typing import TYPE_CHECKING
 
 from warren.broker.consumer import Consumer
-from warren.broker.dead_letters import AFTER_NEXT, ON_ITS_WAY, REFUSED, STORED
 from warren.broker.death import Reason
 from warren.broker.deduplication import Seen
 from warren.broker.entry import Entry
@@ -26,6 +24,8 @@ from warren.broker.groups import Groups
 from warren.broker.lane import Lane
 from warren.broker.lifetime import Lifetime
 from warren.broker.message import Message
+from warren.broker.outcome import AFTER_NEXT, ON_ITS_WAY, REFUSED, STORED
+from warren.broker.retry import Retry
 from warren.broker.rules import DROP_HEAD, REJECT_TO_DLX, Rules
 from warren.broker.timetable import Appointment
 from warren.broker.view import serve_views, view_of
@@ -35,13 +35,10 @@ if TYPE_CHECKING:
 
 NONE = -1
 GONE_A_TURN_MAX = 500
-DOUBLINGS_MAX = 32
 
 
 class Rulebook:
-    """Limits are numbers, and NONE where there is none. `returning` are entries that come back after a
-    delay.
-    """
+    """Limits are numbers, and NONE where there is none."""
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
@@ -50,12 +47,10 @@ class Rulebook:
         self.timetable = queue.surroundings.timetable
         self.groups: Groups | None = None
         self.seen: Seen | None = None
-        self.returning: list[tuple[int, int, Entry]] = []
-        self.returns = 0
+        self.retry = Retry(self.clock)
         self.appointment: Appointment | None = None
         self.lifetime = Lifetime(queue)
         self.draining = False
-        self.restored_ms = 0
         self.active: Consumer | None = None
         self.read(queue.rules)
 
@@ -67,8 +62,8 @@ class Rulebook:
         self.drops_head = rules.overflow == DROP_HEAD
         self.refuses_to_dlx = rules.overflow == REJECT_TO_DLX
         self.delivery_limit = _or_none(rules.delivery_limit)
-        self.retry_min_ms = _or_none(rules.retry_delay_min)
-        self.retry_max_ms = rules.retry_delay_max
+        self.retry.min_ms = _or_none(rules.retry_delay_min)
+        self.retry.max_ms = rules.retry_delay_max
         self.single_active = rules.single_active_consumer
         if self.groups is None and rules.group_header is not None:
             self.groups = Groups(rules.group_header, self.queue, self)
@@ -79,14 +74,13 @@ class Rulebook:
     # --- in ---
 
     def publish(self, message: Message) -> int:
-        queue = self.queue
         if self.seen is not None and self.seen.concerns(message):
-            return self.publish_once(message)
+            return self.publish_once(message, self.seen)
         return self.put(message)
 
-    def publish_once(self, message: Message) -> int:
+    def publish_once(self, message: Message, seen: Seen) -> int:
         """What it answers for one that has come before, holds for that as well."""
-        queue, seen = self.queue, self.seen
+        queue = self.queue
         if seen.has(message, self.clock.time_ms):
             if self.events.died:
                 self.events.emit(MessageDeduplicated(queue.vhost, queue.name, message))
@@ -145,7 +139,7 @@ class Rulebook:
         elif self.is_over(entry.message, self.clock.time_ms):
             self.settled(entry)
             queue.bury(entry, Reason.EXPIRED)
-        elif self.retry_min_ms >= 0:
+        elif self.retry.is_on:
             if self.groups is not None:
                 self.groups.delay(entry, 1)
             self.settled(entry)
@@ -154,31 +148,17 @@ class Rulebook:
             self.put_back(entry)
 
     def delay(self, entry: Entry) -> None:
-        """Let it come back after a time that doubles each time."""
-        delay_ms = self.delay_of(entry)
-        since_ms = self.clock.time_ms if entry.delivered_ms else self.restored_ms
-        self.returns += 1
-        heapq.heappush(self.returning, (since_ms + delay_ms, self.returns, entry))
+        delay_ms = self.retry.delay(entry)
         if self.events.died:
             queue = self.queue
             self.events.emit(MessageReturns(queue.vhost, queue.name, entry.message, delay_ms))
         self.queue.touch()
 
-    def delay_of(self, entry: Entry) -> int:
-        doublings = min(max(entry.delivery_count, 1) - 1, DOUBLINGS_MAX)
-        return min(self.retry_min_ms << doublings, self.retry_max_ms)
-
     def is_worn(self, entry: Entry) -> bool:
-        """Whether it was delivered, and did not come back, so often before the broker ended that it may not be
-        again. Once is not enough: after a power cut that is only a guess.
+        """Whether it was delivered, and did not come back, so often before the broker ended that it may not
+        be again. Once is not enough: after a power cut that is only a guess.
         """
         return entry.delivered_ms == 0 and 0 <= self.delivery_limit < entry.delivery_count > 1
-
-    def waits_anew(self, entry: Entry) -> bool:
-        """Whether it was to come back after a delay when the broker ended. That begins with the start."""
-        if self.retry_min_ms < 0 or entry.delivery_count == 0 or entry.delivered_ms:
-            return False
-        return self.restored_ms + self.delay_of(entry) > self.clock.time_ms
 
     def is_unfit(self, entry: Entry) -> bool:
         """Whether an entry that was taken to be delivered is too old, or comes too early; then it goes where
@@ -190,7 +170,7 @@ class Rulebook:
         if self.is_worn(entry):
             self.queue.bury(entry, Reason.DELIVERY_LIMIT)
             return True
-        if self.waits_anew(entry):
+        if self.retry.was_waiting(entry):
             if self.groups is not None:
                 self.groups.delay(entry, 1)
             self.delay(entry)
@@ -198,11 +178,15 @@ class Rulebook:
         return False
 
     def put_back(self, entry: Entry) -> None:
+        self.make_ready(entry)
+        self.settled(entry)
+
+    def make_ready(self, entry: Entry) -> None:
+        """At its old place; who has passed that looks there again."""
         queue = self.queue
         queue.lane_of(entry).put_back(entry)
         if self.groups is not None:
             self.groups.came_back(entry)
-            self.settled(entry)
         for consumer in queue.choosy:
             view_of(consumer).came_back(entry)
 
@@ -225,7 +209,8 @@ class Rulebook:
     def go_through(self) -> None:
         queue = self.queue
         now_ms = self.clock.refresh()
-        self.bring_back(now_ms)
+        if self.retry.waiting:
+            self.bring_back(now_ms)
         if queue.choosy:
             serve_views(queue, self)
         if self.groups is not None:
@@ -251,9 +236,8 @@ class Rulebook:
             head = lane.first()
             if head is None:
                 continue
-            if head.delivery_count > 0 or self.is_over(head.message, now_ms):
-                if self.leaves(lane):
-                    continue
+            if (head.delivery_count > 0 or self.is_over(head.message, now_ms)) and self.leaves(lane):
+                continue
             consumer = self.next_consumer(head.size)
             if consumer is None:
                 return
@@ -347,19 +331,14 @@ class Rulebook:
 
     def bring_back(self, now_ms: int) -> None:
         """Entries whose delay is over are ready again."""
-        while self.returning and self.returning[0][0] <= now_ms:
-            entry = heapq.heappop(self.returning)[2]
-            queue = self.queue
-            queue.lane_of(entry).put_back(entry)
+        while (entry := self.retry.take_due(now_ms)) is not None:
+            self.make_ready(entry)
             if self.groups is not None:
-                self.groups.came_back(entry)
                 self.groups.delay(entry, -1)
-            for consumer in queue.choosy:
-                view_of(consumer).came_back(entry)
 
     def next_due(self) -> int:
         """When something has to be done again; NONE for never."""
-        due_ms = self.returning[0][0] if self.returning else NONE
+        due_ms = self.retry.next_due()
         for lane in self.queue.lanes:
             expiry = lane.expiry
             if expiry is not None and expiry.heap.count:
@@ -404,8 +383,8 @@ class Rulebook:
 
     def clear(self) -> int:
         """What comes back later goes as well; how many that was."""
-        returning, self.returning = self.returning, []
-        for _, _, entry in returning:
+        returning = self.retry.take_all()
+        for entry in returning:
             self.queue.forget(entry)
         if self.groups is not None:
             self.groups.clear()
@@ -418,11 +397,11 @@ class Rulebook:
 
     def restored(self) -> None:
         """There are messages from the time before."""
-        self.restored_ms = self.clock.time_ms
+        self.retry.started_ms = self.clock.time_ms
         self.queue.touch()
 
     def release_memory(self) -> None:
-        self.returning.clear()
+        self.retry.take_all()
         if self.groups is not None:
             self.groups.clear()
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from warren.broker.entry import Entry
-from warren.broker.lane import IN_OVERFLOW, IN_PACK, Lane
+from warren.broker.lane import Lane
+from warren.broker.location import IN_LOG, IN_OVERFLOW, IN_PACK
 from warren.broker.pack import PackBrowser
 from warren.broker.selector import Selector
 from warren.broker.store import NOTHING_TO_READ, LogBrowser
@@ -132,7 +133,7 @@ class LaneView:
         if position == packed:
             return self.made(self.pack_browser, position, IN_PACK)
         if position == stored:
-            return self.made(self.log_browser, position, 0)
+            return self.made(self.log_browser, position, IN_LOG)
         return self.made(self.overflow_browser, position, IN_OVERFLOW)
 
     def made(self, browser: PackBrowser | LogBrowser | None, position: int, where: int) -> Entry:

@@ -12,6 +12,10 @@ from warren.broker.message cimport Message
 from warren.broker.queue cimport Queue
 from warren.broker.version cimport Version
 
+cdef int ON_ITS_WAY
+cdef int AFTER_NEXT
+cdef int REFUSED
+
 
 cdef class Channel(ContentReader):
     cdef public object connection

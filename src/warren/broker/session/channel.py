@@ -16,12 +16,12 @@ from warren.amqp.properties import PERSISTENT, decode_properties
 from warren.amqp.reader import EMPTY_PROPERTIES, ContentReader
 from warren.amqp.traits import expiration_of, priority_of
 from warren.broker.consumer import Consumer
-from warren.broker.dead_letters import AFTER_NEXT, ON_ITS_WAY, REFUSED
 from warren.broker.deduplication import Seen
 from warren.broker.deliveries import Deliveries
 from warren.broker.entry import Entry
 from warren.broker.events import ConsumerCancelled, MessageAcked, MessageDeduplicated, MessagePublished
 from warren.broker.message import Message
+from warren.broker.outcome import AFTER_NEXT, ON_ITS_WAY, REFUSED
 from warren.broker.queue import Queue
 from warren.broker.session import routing_headers
 from warren.broker.session.reply_to import REPLY_TO, close_reply_queue, rewrite_reply_to
@@ -355,7 +355,7 @@ class Channel(ContentReader):
             else:
                 entry.delivery_count += 1
                 consumer.settled(entry)
-                entry.queue.lane_of(entry).delivered(entry)
+                entry.queue.lane_of(entry).note_delivered(entry)
                 consumer.deliver(entry)
         self.give_back(returning, requeue=True)
 

@@ -1,0 +1,64 @@
+"""Retry with backoff: a message that a client gives back returns after a delay, which doubles each time.
+
+Meanwhile it is neither ready nor out. A broker that starts does not know when a message was given back, only
+how often: then its delay begins with the start.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from warren.broker.clock import Clock
+from warren.broker.entry import Entry
+
+OFF = -1
+DOUBLINGS_MAX = 32
+
+
+class Retry:
+    """`waiting` is a heap: when, in which order, what. `started_ms` is when the queue was restored."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.min_ms = OFF
+        self.max_ms = 0
+        self.started_ms = 0
+        self.waiting: list[tuple[int, int, Entry]] = []
+        self.number = 0
+
+    @property
+    def is_on(self) -> bool:
+        return self.min_ms >= 0
+
+    def delay_of(self, entry: Entry) -> int:
+        """In milliseconds; what a policy says may be lower than the least."""
+        doublings = min(max(entry.delivery_count, 1) - 1, DOUBLINGS_MAX)
+        return min(self.min_ms << doublings, max(self.max_ms, self.min_ms))
+
+    def was_waiting(self, entry: Entry) -> bool:
+        """Whether an entry from the time before the start still has to wait."""
+        if not self.is_on or entry.delivery_count == 0 or entry.delivered_ms:
+            return False
+        return self.started_ms + self.delay_of(entry) > self.clock.time_ms
+
+    def delay(self, entry: Entry) -> int:
+        """Let it wait; for how long that is."""
+        delay_ms = self.delay_of(entry)
+        since_ms = self.clock.time_ms if entry.delivered_ms else self.started_ms
+        self.number += 1
+        heapq.heappush(self.waiting, (since_ms + delay_ms, self.number, entry))
+        return delay_ms
+
+    def next_due(self) -> int:
+        """When the first one returns; -1 if none does."""
+        return self.waiting[0][0] if self.waiting else -1
+
+    def take_due(self, now_ms: int) -> Entry | None:
+        """The next one whose time has come."""
+        if self.waiting and self.waiting[0][0] <= now_ms:
+            return heapq.heappop(self.waiting)[2]
+        return None
+
+    def take_all(self) -> list[Entry]:
+        waiting, self.waiting = self.waiting, []
+        return [entry for _, _, entry in waiting]
