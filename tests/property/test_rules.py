@@ -79,7 +79,7 @@ class RulesMachine(RuleBasedStateMachine):
 
     @initialize(rules=RULES, memory_bytes=st.sampled_from([1, 1 << 20]))
     def begin(self, rules: ModelRules, memory_bytes: int) -> None:
-        self.rules = rules
+        self.declared = rules
         keeping = Keeping("any", True, rules.durable, (PERSISTENT,), memory_bytes)
         self.stage = Stage(self.scratch, keeping)
         self.start_anew()
@@ -87,8 +87,9 @@ class RulesMachine(RuleBasedStateMachine):
     def start_anew(self) -> None:
         """With both queues empty."""
         self.stage.client.queue("dead")
-        self.stage.client.queue("q", arguments_of(self.rules))
-        self.model = QueueModel(self.rules, self.now_ms)
+        self.stage.client.queue("q", arguments_of(self.declared))
+        self.model = QueueModel(self.declared, self.now_ms)
+        self.persistent: set[int] = set()
         self.connect()
 
     def connect(self) -> None:
@@ -128,9 +129,11 @@ class RulesMachine(RuleBasedStateMachine):
             self.published,
             priority or 0,
             size,
-            persistent and self.rules.durable,
+            persistent and self.declared.durable,
             None if expiration is None else self.now_ms + expiration,
         )
+        if copy.persistent:
+            self.persistent.add(copy.number)
         properties = BasicProperties(
             delivery_mode=PERSISTENT if persistent else TRANSIENT,
             priority=priority,
@@ -221,7 +224,7 @@ class RulesMachine(RuleBasedStateMachine):
         self.come_back()
 
     def come_back(self) -> None:
-        if not self.rules.durable:
+        if not self.declared.durable:
             self.start_anew()
             return
         self.model.now_ms = self.now_ms
@@ -231,22 +234,21 @@ class RulesMachine(RuleBasedStateMachine):
         self.connect()
         self.look(in_order=False)
 
-    @precondition(lambda self: self.rules.durable)
+    @precondition(lambda self: self.declared.durable)
     @rule(seed=SEEDS, power=st.booleans())
     def crash(self, seed: int, power: bool) -> None:
         """In the middle of many things; after that, all begins anew."""
-        rng, before = Random(seed), list(self.model.copies)
-        safe = {copy.number for copy in before if copy.state is not State.DONE and copy.persistent}
-        safe -= self.do_things(rng)
+        rng = Random(seed)
+        safe = {copy.number for copy in self.model.copies if copy.state is not State.DONE and copy.persistent}
+        acked = self.do_things(rng)
+        safe -= acked
         self.stage.machine.turn()
         self.stage.machine.disk.work(rng.randint(0, len(self.stage.machine.disk.pending)))
         client = self.stage.kill(rng, power=power)
         found = set(self.find_all(client))
         assert safe <= found, "something is lost"
-        known = {copy.number for copy in before if copy.persistent or copy.state is State.DONE}
+        known = self.persistent if power else safe | acked  # what was done with may come back with the power
         assert found <= known | set(range(self.first_new, self.published + 1))
-        if not power:
-            assert not found & {copy.number for copy in before if copy.state is State.DONE}
         for name in ("q", "dead"):
             client.delete(name)
         self.start_anew()

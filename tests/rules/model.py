@@ -3,6 +3,9 @@
 Messages are ready, out with a client, or waiting to come back. A turn brings back what has waited, delivers,
 lets expire, and drops what is too much, in this order. `deaths` are groups in the order in which they happen;
 within a group the order is not told: what expires at one time.
+
+What was returned before a restart is ready until somebody could have it. Then it waits for its delay, which
+began with the restart; or it dies, if it was returned too often (but not for one time, which is a guess).
 """
 
 from __future__ import annotations
@@ -44,6 +47,7 @@ class Copy:
     returned: int = 0
     state: State = State.READY
     due_ms: int = 0
+    restored: bool = False
     consumer: ModelConsumer | None = None
 
     def is_over(self, now_ms: int) -> bool:
@@ -66,6 +70,7 @@ class QueueModel:
     copies: list[Copy] = field(default_factory=list)
     consumer: ModelConsumer | None = None
     deaths: list[list[Death]] = field(default_factory=list)
+    restored_ms: int = 0
 
     def those(self, *states: State) -> list[Copy]:
         """Those that are so, in order."""
@@ -97,9 +102,13 @@ class QueueModel:
 
     def take(self) -> Copy | None:
         """For basic.get."""
+        gone: list[Death] = []
+        self.weed(gone)
+        self.deaths.append(gone)
         return self.ready[0] if self.ready else None
 
     def go_out(self, copy: Copy, *, no_ack: bool) -> None:
+        copy.restored = False
         copy.state = State.DONE if no_ack else State.OUT
 
     def give_back(self, copy: Copy) -> None:
@@ -114,21 +123,18 @@ class QueueModel:
             self.delay(copy)
 
     def delay(self, copy: Copy) -> None:
-        rules = self.rules
         copy.state = State.READY
-        if rules.retry_min_ms is not None:
+        if self.rules.retry_min_ms is not None:
             copy.state = State.WAITING
-            wait_ms = min(rules.retry_min_ms * 2 ** (copy.returned - 1), rules.retry_max_ms)
-            copy.due_ms = self.now_ms + wait_ms
+            copy.due_ms = self.now_ms + self.delay_ms(copy)
+
+    def delay_ms(self, copy: Copy) -> int:
+        least = self.rules.retry_min_ms
+        return 0 if least is None else min(least * 2 ** (copy.returned - 1), self.rules.retry_max_ms)
 
     def die(self, copy: Copy, reason: str) -> None:
-        self.die_together([copy], reason)
-
-    def die_together(self, copies: list[Copy], reason: str) -> None:
-        for copy in copies:
-            copy.state = State.DONE
-        if copies:
-            self.deaths.append([(copy.number, reason) for copy in copies])
+        copy.state = State.DONE
+        self.deaths.append([(copy.number, reason)])
 
     def purge(self) -> int:
         purged = self.those(State.READY, State.WAITING)
@@ -143,24 +149,45 @@ class QueueModel:
         for copy in self.those(State.WAITING):
             if copy.due_ms <= self.now_ms:
                 copy.state = State.READY
-        delivered = list(self.deliver())
-        self.die_together([copy for copy in self.ready if copy.is_over(self.now_ms)], "expired")
+        gone: list[Death] = []
+        delivered = self.deliver(gone)
+        for copy in self.ready:
+            if copy.is_over(self.now_ms):
+                self.leave(copy, "expired", gone)
+        self.deaths.append(gone)
         while self.rules.overflow == "drop-head" and self.is_beyond():
             self.die(self.ready[0], "maxlen")
         return delivered
 
-    def deliver(self) -> list[Copy]:
-        delivered = []
-        for copy in self.ready:
-            if copy.is_over(self.now_ms):
-                continue
-            if not self.can_deliver():
+    def leave(self, copy: Copy, reason: str, gone: list[Death]) -> None:
+        copy.state = State.DONE
+        gone.append((copy.number, reason))
+
+    def deliver(self, gone: list[Death]) -> list[Copy]:
+        delivered: list[Copy] = []
+        while self.consumer is not None:
+            self.weed(gone)
+            if not self.ready or not self.can_deliver():
                 break
-            assert self.consumer is not None
+            copy = self.ready[0]
             copy.consumer = self.consumer
             self.go_out(copy, no_ack=self.consumer.no_ack)
             delivered.append(copy)
         return delivered
+
+    def weed(self, gone: list[Death]) -> None:
+        """Until the first that is ready can be delivered."""
+        limit = self.rules.delivery_limit
+        while self.ready:
+            copy = self.ready[0]
+            if copy.is_over(self.now_ms):
+                self.leave(copy, "expired", gone)
+            elif copy.restored and limit is not None and copy.returned > max(limit, 1):
+                self.leave(copy, "delivery_limit", gone)
+            elif copy.restored and copy.returned and self.restored_ms + self.delay_ms(copy) > self.now_ms:
+                copy.state, copy.due_ms = State.WAITING, self.restored_ms + self.delay_ms(copy)
+            else:
+                return
 
     def can_deliver(self) -> bool:
         if self.consumer is None:
@@ -205,14 +232,8 @@ class QueueModel:
                 copy.state, copy.consumer = State.READY, None
 
     def come_back(self) -> None:
-        """Only what is persistent is left; what was returned waits anew, or is over its limit."""
-        limit = self.rules.delivery_limit
+        """Only what is persistent is left."""
+        self.restored_ms = self.now_ms
         self.copies = [copy for copy in self.copies if copy.persistent]
-        ended = []
         for copy in self.those(State.READY, State.WAITING):
-            if limit is not None and copy.returned > limit:
-                ended.append(copy)
-            elif copy.returned and not copy.is_over(self.now_ms):
-                self.delay(copy)
-        for copy in ended:
-            self.die(copy, "delivery_limit")
+            copy.state, copy.restored = State.READY, True

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from itertools import cycle
 from pathlib import Path
 from random import Random
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from tests.support.fake_client import FakeClient
 from tests.support.fakes import FakeWorld, check_clients
@@ -25,8 +25,6 @@ from warren.amqp.table import Table, Value
 from warren.broker.node import Node
 from warren.broker.queue import Queue
 from warren.server.app import CHECK_SECONDS
-
-M = TypeVar("M", bound=m.Method)
 
 MUCH_MEMORY = 1 << 20
 ANSWERS = m.BasicConsumeOk | m.BasicCancelOk | m.BasicQosOk
@@ -333,7 +331,7 @@ class Stage:
         self.machine.close()
 
 
-def deaths(content: Content[M]) -> list[Table]:
+def deaths(content: Content[Any]) -> list[Table]:
     """The x-death header, newest first."""
     found = (content.properties.headers or {}).get("x-death", [])
     assert isinstance(found, list)
@@ -341,12 +339,12 @@ def deaths(content: Content[M]) -> list[Table]:
     return [death for death in found if isinstance(death, dict)]
 
 
-def why(content: Content[M]) -> list[tuple[Value, Value, Value]]:
+def why(content: Content[Any]) -> list[tuple[Value, Value, Value]]:
     """Of each death the queue, the reason and how often, newest first."""
     return [(death["queue"], death["reason"], death["count"]) for death in deaths(content)]
 
 
-def header(content: Content[M], name: str) -> Value:
+def header(content: Content[Any], name: str) -> Value:
     return (content.properties.headers or {}).get(name)
 
 

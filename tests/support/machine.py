@@ -197,6 +197,7 @@ class Machine:
         for connection in list(self.node.connections):
             connection.lost()
         self.recover_from_faults()
+        self.run()  # what was due meanwhile
         assert self.store.commit.is_idle
         self.store.close()
         self._forget()

@@ -196,9 +196,15 @@ def encode_name(name: str) -> bytes:
 
 
 def encode_value(value: Value) -> bytes:
+    encoder = _ENCODER_OF.get(type(value)) or _find_encoder(value)
+    return encoder(value)
+
+
+def _find_encoder(value: Value) -> Callable[[Any], bytes]:
+    """For a type that is not there itself, but whose base is."""
     for kind, encoder in _ENCODERS:
         if isinstance(value, kind):
-            return encoder(value)
+            return encoder
     raise TypeError(f"no field type for {type(value).__name__}")
 
 
@@ -242,3 +248,5 @@ _ENCODERS: tuple[tuple[type, Callable[[Any], bytes]], ...] = (
     (bytearray, lambda v: _encode_bytes(b"x", bytes(v))),
     (Decimal, _encode_decimal),
 )
+_ENCODER_OF = {kind: _find_encoder(kind()) for kind, _ in _ENCODERS if kind is not Sized}
+_ENCODER_OF |= {kind: _find_encoder(kind()) for kind in SIZED.values()}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from warren.amqp.table import encode_name
 from warren.broker.clock import Clock
-from warren.broker.death import Death, Letter, Reason, routed_by, write_letter
+from warren.broker.death import Death, Letter, Reason, write_letter
 from warren.broker.events import Events, MessageDeadLettered
 from warren.broker.message import Message
 from warren.broker.outcome import AFTER_NEXT, ON_ITS_WAY
@@ -72,8 +72,8 @@ class DeadLetters:
         letter = write_letter(message, death, drop_copies=new_key is not None)
         keys = letter.keys if new_key is None else [new_key]
         letter_message = Message(
-            encode_name(exchange.name),
-            encode_name(keys[0]),
+            exchange.wire_name,
+            message.routing_key if new_key is None else encode_name(new_key),
             letter.properties,
             message.body,
             message.persistent,
@@ -82,13 +82,15 @@ class DeadLetters:
         )
         if exchange.seen is not None and exchange.seen.drops(letter_message, self.clock.time_ms):
             return False
-        return self._publish(letter_message, self._targets(exchange, keys, letter, reason))
+        return self._publish(letter_message, self._targets(exchange, letter_message, keys, letter, reason))
 
-    def _targets(self, exchange: Exchange, keys: list[str], letter: Letter, reason: Reason) -> list[Queue]:
+    def _targets(
+        self, exchange: Exchange, message: Message, keys: list[str], letter: Letter, reason: Reason
+    ) -> list[Queue]:
         if len(keys) == 1 and not self.vhost.depends_on_properties(exchange):
-            targets = self.vhost.route(exchange, encode_name(keys[0]))
+            targets = self.vhost.route(exchange, message.routing_key)
         else:
-            targets = self.vhost.walk(exchange, keys, routed_by(letter.properties))
+            targets = self.vhost.walk(exchange, keys, message.decode_properties())
         if reason is Reason.REJECTED:
             return targets
         return [target for target in targets if not letter.closes_cycle(target.name)]

@@ -10,17 +10,20 @@ Only the broker's own x-death counts: one that a client wrote is dropped when th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
+from typing import NamedTuple
 
-from warren.amqp.properties import BasicProperties, decode_properties
-from warren.amqp.table import Int64, Table, Timestamp, Value, encode_table
+from warren.amqp.properties import decode_properties
+from warren.amqp.table import LENGTH, Int64, Table, Timestamp, Value, encode_name, encode_table, encode_value
 from warren.amqp.traits import add_headers
 from warren.broker.message import Message
 
 DEATHS = "x-death"
 COPIES = "CC"
-LENGTH_BYTES = 4
+EXPIRATION = "original-expiration"
+ORIGINAL_EXPIRATION = encode_name(EXPIRATION)
+HEADERS_CACHED_MAX = 1_000
 
 
 class Reason(StrEnum):
@@ -30,8 +33,7 @@ class Reason(StrEnum):
     DELIVERY_LIMIT = "delivery_limit"
 
 
-@dataclass(frozen=True)
-class Death:
+class Death(NamedTuple):
     """One death: of a message in a queue."""
 
     queue: str
@@ -39,8 +41,7 @@ class Death:
     time_ms: int
 
 
-@dataclass(frozen=True)
-class Letter:
+class Letter(NamedTuple):
     """A dead message as it goes on: its properties, all the keys it had, and what it died of, newest
     first.
     """
@@ -71,7 +72,7 @@ def write_letter(message: Message, death: Death, *, drop_copies: bool) -> Letter
     if not message.died:
         _forget_forged(headers)
     headers[DEATHS] = list(deaths)
-    _name_deaths(headers, death, message)
+    _name_deaths(headers, death, message.exchange_name)
     if drop_copies:
         headers.pop(COPIES, None)
     properties.headers, properties.expiration = headers, None
@@ -80,13 +81,26 @@ def write_letter(message: Message, death: Death, *, drop_copies: bool) -> Letter
 
 def _first_letter(message: Message, death: Death) -> Letter:
     """The same for a message that has not died yet, as most: what it has stays as it is, in bytes."""
-    headers: Table = {}
-    expiration = str(message.expiration_ms) if message.expiration_ms >= 0 else None
-    headers[DEATHS] = [_new(death, expiration, message, [message.key])]
-    _name_deaths(headers, death, message)
-    fields = encode_table(headers)[LENGTH_BYTES:]
-    properties = add_headers(message.properties, fields, True)
-    return Letter(properties, [message.key], [(death.queue, death.reason)])
+    key = message.key
+    entry, names = _first_headers(
+        death.queue, death.reason, death.time_ms // 1000, message.exchange_name, key
+    )
+    if message.expiration_ms >= 0:
+        entry += ORIGINAL_EXPIRATION + encode_value(str(message.expiration_ms))
+    table = b"F" + LENGTH.pack(len(entry)) + entry
+    deaths = encode_name(DEATHS) + b"A" + LENGTH.pack(len(table)) + table
+    properties = add_headers(message.properties, deaths + names, True)
+    return Letter(properties, [key], [(death.queue, death.reason)])
+
+
+@lru_cache(HEADERS_CACHED_MAX)
+def _first_headers(queue: str, reason: Reason, seconds: int, exchange: str, key: str) -> tuple[bytes, bytes]:
+    """What many have in common that die together: the entry of x-death, and the other headers, encoded."""
+    death = Death(queue, reason, seconds * 1000)
+    names: Table = {}
+    _name_deaths(names, death, exchange)
+    entry = _new(death, None, exchange, [key])
+    return encode_table(entry)[LENGTH.size :], encode_table(names)[LENGTH.size :]
 
 
 def _copies(headers: Table) -> list[str]:
@@ -105,17 +119,17 @@ def _forget_forged(headers: Table) -> None:
             headers.pop(f"x-{which}-death-{what}", None)
 
 
-def _new(death: Death, expiration: str | None, message: Message, keys: list[str]) -> Table:
+def _new(death: Death, expiration: str | None, exchange: str, keys: list[str]) -> Table:
     entry: Table = {
         "count": Int64(1),
         "reason": str(death.reason),
         "queue": death.queue,
         "time": Timestamp(death.time_ms // 1000),
-        "exchange": message.exchange_name,
+        "exchange": exchange,
         "routing-keys": list[Value](keys),
     }
     if expiration is not None:
-        entry["original-expiration"] = expiration
+        entry[EXPIRATION] = expiration
     return entry
 
 
@@ -128,17 +142,12 @@ def _with(
             count = known.get("count")
             again = {**known, "count": Int64(int(count) + 1 if isinstance(count, int) else 1)}
             return [again, *(other for other in deaths if other is not known)]
-    return [_new(death, expiration, message, keys), *deaths]
+    return [_new(death, expiration, message.exchange_name, keys), *deaths]
 
 
-def _name_deaths(headers: Table, death: Death, message: Message) -> None:
-    names = {"queue": death.queue, "reason": str(death.reason), "exchange": message.exchange_name}
+def _name_deaths(headers: Table, death: Death, exchange: str) -> None:
+    names = {"queue": death.queue, "reason": str(death.reason), "exchange": exchange}
     for what, value in names.items():
         headers.setdefault(f"x-first-death-{what}", value)
     for what, value in names.items():
         headers[f"x-last-death-{what}"] = value
-
-
-def routed_by(properties: bytes) -> BasicProperties:
-    """For exchanges that look at more than the key."""
-    return decode_properties(properties)

@@ -82,7 +82,7 @@ class DelayQueue(Queue):
         room = RELEASED_A_TURN_MAX
         while self.heap.count and room > 0 and self.heap.next_due() <= self.clock.time_ms:
             self.heap.pop()
-            entry = self.lane.take_out(self.heap.position, self.heap.location)
+            entry = self.lane.take_out(self.heap.position, self.heap.location, self.clock.time_ms)
             if entry is not None:
                 self._release(entry)
             room -= 1

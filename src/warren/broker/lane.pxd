@@ -47,8 +47,8 @@ cdef class Lane:
     @cython.locals(room=Py_ssize_t, position=uint64_t)
     cpdef unpack(self, EntryList more, uint64_t before)
     @cython.locals(log=MessageLog, message=Message, waits=bint)
-    cpdef Entry take_out(self, uint64_t position, uint64_t location)
-    cpdef Entry pluck(self, uint64_t position, uint64_t location)
+    cpdef Entry take_out(self, uint64_t position, uint64_t location, uint64_t time_ms)
+    cpdef Entry pluck(self, uint64_t position, uint64_t location, uint64_t time_ms)
     @cython.locals(expiry=Expiry, entry=Entry, position=uint64_t, location=uint64_t)
     cpdef Entry take_expired(self, uint64_t now_ms)
     cpdef uint64_t next_behind(self) except? 0

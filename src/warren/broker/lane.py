@@ -160,18 +160,18 @@ class Lane:
             more.append_new(self.packed.pop(), self.queue, position, 0)
             room -= 1
 
-    def pluck(self, position: int, location: int) -> Entry | None:
+    def pluck(self, position: int, location: int, time_ms: int) -> Entry | None:
         """Take out one that waits behind, though it has not expired."""
-        entry = self.take_out(position, location)
+        entry = self.take_out(position, location, time_ms)
         if entry is not None and entry.message.expiration_ms >= 0 and self.expiry is not None:
             self.expiry.plucked.add(position)
         return entry
 
-    def take_out(self, position: int, location: int) -> Entry | None:
-        """One that waits behind; None if it does not, or cannot be read."""
+    def take_out(self, position: int, location: int, time_ms: int) -> Entry | None:
+        """One that waits behind, and came then; None if it does not, or cannot be read."""
         if location & IN_PACK:
             waits = self.packed.count and position >= self.packed.next_position
-            message = self.packed.take_out(location & LOCATION_MASK) if waits else None
+            message = self.packed.take_out(location & LOCATION_MASK, time_ms) if waits else None
         else:
             log = self.overflow if location & IN_OVERFLOW else self.log
             waits = log is not None and log.peek() <= position
@@ -191,7 +191,7 @@ class Lane:
             if position in expiry.plucked:
                 expiry.plucked.discard(position)
             elif location or self.next_behind() <= position:
-                entry = self.take_out(position, location)
+                entry = self.take_out(position, location, now_ms)
                 if entry is not None:
                     return entry
         return None

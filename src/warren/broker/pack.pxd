@@ -53,7 +53,7 @@ cdef class Pack:
     cpdef Message pop(self)
     cdef int move_on(self) except -1
     cdef int gone(self, Py_ssize_t size) except -1
-    cpdef Message take_out(self, uint64_t location)
+    cpdef Message take_out(self, uint64_t location, uint64_t time_ms)
 
 
 cdef class PackBrowser:

@@ -223,14 +223,15 @@ cdef class Pack:
             self.front.begin(None)
         return 0
 
-    cpdef Message take_out(self, uint64_t location):
-        """A message from the middle, which must be there."""
+    cpdef Message take_out(self, uint64_t location, uint64_t time_ms):
+        """A message from the middle, which must be there. When it came, the caller has to know."""
         cdef Block first = self.blocks[0]
         cdef Place place = Place()
         cdef Message message
-        place.begin(self.blocks[<uint32_t>(location >> 32) - first.number])
-        while place.at < <uint32_t>location:
-            place.step()
+        place.block = self.blocks[<uint32_t>(location >> 32) - first.number]
+        place.at = <uint32_t>location
+        place.settle()
+        place.time_ms = time_ms
         message = place.read()
         place.take_out()
         self.gone(PyBytes_GET_SIZE(message.body))

@@ -205,7 +205,10 @@ class Queue:
 
     def bury(self, entry: Entry, reason: Reason) -> None:
         """An entry that nobody holds leaves, for the dead-letter exchange if there is one."""
-        self.surroundings.dead_letters.bury(self, entry, reason)
+        if self.rules.dead_letter_exchange is None and not self.events.died:
+            self.forget(entry)
+        else:
+            self.surroundings.dead_letters.bury(self, entry, reason)
 
     def get(self, no_ack: bool) -> Entry | None:
         """The first message for basic.get."""

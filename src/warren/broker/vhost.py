@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 
 from warren.amqp.errors import NotFound, PreconditionFailed
 from warren.amqp.properties import BasicProperties
-from warren.amqp.table import encode_name
 from warren.broker.binding import Binding, Destination
 from warren.broker.commands import Command, DeleteExchange, DeleteQueue
 from warren.broker.events import (
@@ -69,7 +68,7 @@ class Vhost:
     def add_exchange(self, exchange: Exchange) -> None:
         self.policies.apply_to_exchange(exchange)
         self.exchanges[exchange.name] = exchange
-        self.exchanges_by_wire_name[encode_name(exchange.name)] = exchange
+        self.exchanges_by_wire_name[exchange.wire_name] = exchange
         self._bindings_changed()
         self.events.emit(ExchangeCreated(self.name, exchange.name, exchange.type))
 
@@ -81,7 +80,7 @@ class Vhost:
         """Take it out; the bindings that have to go with it."""
         if self.exchanges.pop(exchange.name, None) is None:
             return []
-        del self.exchanges_by_wire_name[encode_name(exchange.name)]
+        del self.exchanges_by_wire_name[exchange.wire_name]
         self._bindings_changed()
         self.record(DeleteExchange(vhost=self.name, name=exchange.name))
         for name in exchange.internal_queues():

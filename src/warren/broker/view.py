@@ -164,7 +164,7 @@ class LaneView:
             self.entry = before
             return entry
         self.step(entry)
-        return self.lane.pluck(entry.position, self.location)
+        return self.lane.pluck(entry.position, self.location, entry.message.time_ms)
 
     def look(self) -> Entry:
         """What was found, to be shown: it stays where it is."""

@@ -189,6 +189,7 @@ class Broker:
             heartbeat_seconds=config.heartbeat,
             message_bytes_max=config.max_message_bytes,
             memory_budget_bytes=share_in_bytes(config.memory_budget),
+            consumer_timeout_ms=config.consumer_timeout,
         )
 
     async def _make_definitions(self) -> None:

@@ -58,8 +58,9 @@ class Config:
 
     `memory_watermark` is a share of the memory, or bytes if above 1; beyond it publishers are blocked. So is
     `memory_budget`: what transient messages that wait may take before they go to disk. `disk_free_limit`
-    is how many bytes must be free, or publishers are blocked. `sync` is "always" or "none": whether a
-    confirm means that a message survives a power cut, or only the end of the process.
+    is how many bytes must be free, or publishers are blocked. `consumer_timeout` is after how many
+    milliseconds a channel is closed that has not acknowledged a delivery; 0 is never. `sync` is "always" or
+    "none": whether a confirm means that a message survives a power cut, or only the end of the process.
     `receive_buffer_bytes` is how much the kernel takes from a publisher that is not being read; 0 leaves it
     to the system, which may take megabytes from each.
     """
@@ -77,6 +78,7 @@ class Config:
     memory_watermark: float = 0.4
     memory_budget: float = 0.2
     disk_free_limit: int = 50_000_000
+    consumer_timeout: int = 1_800_000
     sync: str = "always"
     segment_bytes: int = 8 * 1024 * 1024
     open_files_max: int = 1_000
@@ -101,6 +103,7 @@ class Config:
             share = getattr(self, name)
             _check(0 < share < math.inf, name, share, "a share of RAM, or bytes")
         _check(self.disk_free_limit >= 0, "disk_free_limit", self.disk_free_limit, "bytes")
+        _check(self.consumer_timeout >= 0, "consumer_timeout", self.consumer_timeout, "milliseconds, or 0")
         _check(self.sync in SYNC_MODES, "sync", self.sync, " or ".join(SYNC_MODES))
         _check(
             SEGMENT_BYTES_MIN <= self.segment_bytes <= SEGMENT_BYTES_MAX,

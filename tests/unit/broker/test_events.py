@@ -9,6 +9,8 @@ import pytest
 from tests.support.fake_client import FakeClient
 from tests.support.fakes import FakeWorld, make_node
 from warren.amqp import methods as m
+from warren.amqp.properties import BasicProperties
+from warren.amqp.table import Table
 from warren.broker import commands
 from warren.broker import events as e
 from warren.broker.events import Event, Events
@@ -199,6 +201,75 @@ def ack(scene: Scene) -> list[Event]:
     return [e.MessageAcked("/", "q", message)]  # type: ignore[arg-type]
 
 
+# --- what rules do ---
+
+
+def take_over(scene: Scene) -> list[Event]:
+    scene.client.declare("sac", arguments={"x-single-active-consumer": True})
+    scene.client.consume("sac", "first")
+    scene.client.consume("sac", "second")
+    scene.client.send(m.BasicCancel(consumer_tag="first"))
+    scene.client.send(m.BasicCancel(consumer_tag="second"))
+    return [e.ActiveConsumerChanged("/", "sac", tag) for tag in ("first", "second", None)]
+
+
+def time_out(scene: Scene) -> list[Event]:
+    scene.client.consume("q", "tag")
+    scene.world.advance(scene.node.limits.consumer_timeout_ms / 1000)
+    scene.node.check_consumers()
+    return [e.ConsumerTimedOut("/", "q", "client", 1)]
+
+
+def expire_queue(scene: Scene) -> list[Event]:
+    scene.client.declare("short", arguments={"x-expires": 1000})
+    scene.world.advance(1)
+    return [e.QueueExpired("/", "short")]
+
+
+def reject(scene: Scene) -> list[Event]:
+    message = scene.message()
+    scene.client.consume("q", "tag")
+    scene.client.send(m.BasicReject(delivery_tag=1, requeue=False))
+    return [e.MessageDeadLettered("/", "q", message, "rejected", None)]  # type: ignore[arg-type]
+
+
+def refuse(scene: Scene) -> list[Event]:
+    arguments: Table = {"x-max-length": 0, "x-overflow": "reject-publish"}
+    scene.client.declare("full", arguments=arguments)
+    scene.client.publish("", "full", b"2")
+    event = next(event for event in scene.seen if isinstance(event, e.MessageRefused))
+    return [e.MessageRefused("/", "full", event.message)]
+
+
+def deduplicate(scene: Scene) -> list[Event]:
+    scene.client.declare("once", arguments={"x-message-deduplication": True})
+    for _ in range(2):
+        headers: Table = {"x-deduplication-header": 1}
+        scene.client.publish("", "once", b"2", BasicProperties(headers=headers))
+    event = next(event for event in scene.seen if isinstance(event, e.MessageDeduplicated))
+    return [e.MessageDeduplicated("/", "once", event.message)]
+
+
+def give_back(scene: Scene) -> list[Event]:
+    scene.client.declare("again", arguments={"x-retry-delay-min": 250})
+    scene.client.publish("", "again", b"2")
+    scene.client.consume("again", "tag")
+    scene.client.send(m.BasicReject(delivery_tag=1, requeue=True))
+    event = next(event for event in scene.seen if isinstance(event, e.MessageReturns))
+    return [e.MessageReturns("/", "again", event.message, 250)]
+
+
+def schedule(scene: Scene) -> list[Event]:
+    arguments: Table = {"x-delayed-type": "fanout"}
+    scene.client.call(
+        m.ExchangeDeclare(exchange="later", type="x-delayed-message", arguments=arguments),
+        m.ExchangeDeclareOk,
+    )
+    scene.client.publish("later", "", b"2", BasicProperties(headers={"x-delay": 500}))
+    event = next(event for event in scene.seen if isinstance(event, e.MessageScheduled))
+    return [e.MessageScheduled("/", "later", event.message, scene.world.time_ms() + 500)]
+
+
 ACTIONS: dict[type[Event], Callable[[Scene], list[Event]]] = {
     e.ConnectionOpened: connect,
     e.ConnectionClosed: disconnect,
@@ -228,6 +299,14 @@ ACTIONS: dict[type[Event], Callable[[Scene], list[Event]]] = {
     e.MessagePublished: publish,
     e.MessageDelivered: deliver,
     e.MessageAcked: ack,
+    e.ActiveConsumerChanged: take_over,
+    e.ConsumerTimedOut: time_out,
+    e.QueueExpired: expire_queue,
+    e.MessageDeadLettered: reject,
+    e.MessageRefused: refuse,
+    e.MessageDeduplicated: deduplicate,
+    e.MessageReturns: give_back,
+    e.MessageScheduled: schedule,
 }
 
 

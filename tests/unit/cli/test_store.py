@@ -113,6 +113,56 @@ def test_ls_marks_directories_of_queues_that_are_not_defined(data: HandMade) -> 
     ]
 
 
+@pytest.fixture
+def parts(log: LogDirectory) -> None:
+    """Two more logs of the queue."""
+    LogDirectory(log.path / "priority-3").put(2, "seg", segment(2, [b"urgent", b"more"]))
+    LogDirectory(log.path / "seen").put(1, "seg", segment(1, [b"seen"]))
+
+
+@pytest.mark.usefixtures("parts")
+def test_ls_lists_the_parts_of_a_queue_behind_it(store: Store) -> None:
+    lines = [line.split() for line in store.lines("ls")]
+    assert lines[0][:4] == ["VHOST", "QUEUE", "PART", "MESSAGES"]
+    assert [line[1:3] for line in lines[1:4]] == [["q", "4"], ["q", "priority-3"], ["q", "seen"]]
+    assert ["1/priority-3" in line for line in lines[1:4]] == [False, True, False]
+    assert " ".join(lines[4]).startswith("1 queues, 7 messages")
+
+
+@pytest.mark.usefixtures("parts")
+def test_ls_as_json_says_which_part_it_is_of(store: Store) -> None:
+    content = json.loads(store.run("ls", "--json").out)
+    found = [(queue["queue"], queue["part"], queue["messages"]) for queue in content["queues"]]
+    assert found == [("q", None, 4), ("q", "priority-3", 2), ("q", "seen", 1)]
+    assert content["totals"]["queues"] == 1
+
+
+@pytest.mark.usefixtures("parts")
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), [None, None, None, None, "priority-3", "priority-3", "seen"]),
+        (("--part", "priority-3"), ["priority-3", "priority-3"]),
+        (("--part", ""), [None] * 4),
+    ],
+)
+def test_cat_prints_the_messages_of_all_parts_or_of_one(
+    store: Store, arguments: tuple[str, ...], expected: list[str | None]
+) -> None:
+    assert [found.get("part") for found in store.objects(*arguments)] == expected
+
+
+@pytest.mark.usefixtures("parts")
+def test_cat_for_people_says_in_which_part_a_message_is(store: Store) -> None:
+    heads = [line.split()[1] for line in store.lines("cat", "q", "--part", "seen") if line.startswith("---")]
+    assert heads == ["seen"]
+
+
+def test_cat_of_a_part_that_is_not_there_says_so(store: Store) -> None:
+    ended = store.run("cat", "q", "--part", "seen")
+    assert (ended.code, ended.err) == (2, "warren store: queue 'q' has no part 'seen'\n")
+
+
 def test_ls_prints_the_table(store: Store) -> None:
     lines = store.lines("ls")
     assert lines[0].split() == ["VHOST", "QUEUE", "MESSAGES", "BYTES", "SEGMENTS", "DIRECTORY", "OLDEST"]

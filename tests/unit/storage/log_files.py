@@ -42,6 +42,15 @@ def segment(base: int, bodies: Iterable[bytes]) -> bytes:
     return encode_header(SEGMENT_MAGIC, base) + b"".join(parts)
 
 
+def timed_segment(base: int, expirations: Iterable[str | None]) -> bytes:
+    """At successive positions, messages that expire."""
+    parts = [
+        encode_record(position, TIME_MS, message(b"timed", expiration=expiration))
+        for position, expiration in zip(count(base), expirations)
+    ]
+    return encode_header(SEGMENT_MAGIC, base) + b"".join(parts)
+
+
 def index(base: int, data: bytes) -> bytes:
     return encode_index(scan(data, base), base)
 

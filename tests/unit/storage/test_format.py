@@ -1,4 +1,4 @@
-"""The bytes of segments, indexes and ack files, and what is made of bytes that are none."""
+"""The bytes of segments, indexes, due and ack files, and what is made of bytes that are none."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from tests.unit.storage.log_files import (
     acks,
     damaged,
     done,
+    dues,
     index,
     message,
     offset_of,
     record,
     segment,
+    timed_segment,
 )
 from warren.storage.format import (
     ACKED,
     ACKS_MAGIC,
+    DUES_MAGIC,
     HEADER_BYTES,
     INDEX_MAGIC,
     SEGMENT_MAGIC,
@@ -39,6 +42,7 @@ from warren.storage.format import (
 BASE = 7
 BODIES = [b"one", b"two", b"three", b"four"]
 SEGMENT = segment(BASE, BODIES)
+TIMED = timed_segment(BASE, ["100", None])
 
 
 def bodies(data: bytes) -> list[bytes]:
@@ -74,12 +78,15 @@ def test_checksum_by_table_is_the_one_by_instruction() -> None:
 
 
 def header(magic: bytes) -> bytes:
-    return {SEGMENT_MAGIC: SEGMENT, INDEX_MAGIC: index(BASE, SEGMENT), ACKS_MAGIC: acks(BASE, done(BASE))}[
-        magic
-    ]
+    return {
+        SEGMENT_MAGIC: SEGMENT,
+        INDEX_MAGIC: index(BASE, SEGMENT),
+        DUES_MAGIC: dues(BASE, TIMED),
+        ACKS_MAGIC: acks(BASE, done(BASE)),
+    }[magic]
 
 
-MAGICS = pytest.mark.parametrize("magic", [SEGMENT_MAGIC, INDEX_MAGIC, ACKS_MAGIC])
+MAGICS = pytest.mark.parametrize("magic", [SEGMENT_MAGIC, INDEX_MAGIC, DUES_MAGIC, ACKS_MAGIC])
 
 
 @MAGICS
@@ -113,11 +120,12 @@ def test_file_shorter_than_its_header_is_not_sound(magic: bytes) -> None:
         check_header(magic, header(magic)[: HEADER_BYTES - 1], BASE)
 
 
-def test_checksum_of_an_index_is_over_its_entries_too() -> None:
-    whole = index(BASE, SEGMENT)
+@pytest.mark.parametrize("magic", [INDEX_MAGIC, DUES_MAGIC])
+def test_checksum_of_an_index_and_a_due_file_is_over_their_entries_too(magic: bytes) -> None:
+    whole = header(magic)
     for data in (damaged(whole, len(whole) - 1), whole[:-8], whole + bytes(8)):
         with pytest.raises(ValueError, match="checksum"):
-            check_header(INDEX_MAGIC, data, BASE)
+            check_header(magic, data, BASE)
 
 
 # --- records ---

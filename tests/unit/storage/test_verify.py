@@ -11,7 +11,19 @@ from typing import NamedTuple
 import pytest
 
 from tests.unit.storage.data_files import FIRST, SECOND, HandMade, with_queue
-from tests.unit.storage.log_files import LogDirectory, acks, damaged, done, index, offset_of, record, segment
+from tests.unit.storage.log_files import (
+    LogDirectory,
+    acks,
+    damaged,
+    done,
+    dues,
+    index,
+    index_of_version_1,
+    offset_of,
+    record,
+    segment,
+    timed_segment,
+)
 from warren.broker.commands import DeclareQueue
 from warren.storage import data_files
 from warren.storage.data_files import DataFiles, Kind, Problem
@@ -96,6 +108,7 @@ def test_nothing_is_written(data: HandMade, log: LogDirectory) -> None:
         (1, "idx", index(1, FIRST[:BAD]), [Told(Kind.DAMAGE, "1.idx", None)]),
         (1, "idx", index(1, FIRST + record(4, b"")), [Told(Kind.DAMAGE, "1.seg", None)]),
         (1, "idx.new", b"part", [Told(Kind.HARMLESS, "1.idx.new", None)]),
+        (1, "idx", index_of_version_1(1, FIRST[:BAD]), [Told(Kind.DAMAGE, "1.idx", None)]),
     ],
     ids=[
         "record",
@@ -115,6 +128,7 @@ def test_nothing_is_written(data: HandMade, log: LogDirectory) -> None:
         "short index",
         "long index",
         "unfinished index",
+        "index of version 1 that says something else",
     ],
 )
 def test_damage_is_told_with_file_and_offset(
@@ -122,6 +136,52 @@ def test_damage_is_told_with_file_and_offset(
 ) -> None:
     log.put(base, suffix, content)
     assert told(data) == expected
+
+
+def test_index_of_version_1_is_sound(data: HandMade, log: LogDirectory) -> None:
+    log.put(1, "idx", index_of_version_1(1, FIRST))
+    assert told(data) == []
+
+
+# --- what is due ---
+
+TIMED = timed_segment(1, ["100", None, "200"])
+DUES = dues(1, TIMED)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (DUES, []),
+        (DUES[:-1], [Told(Kind.DAMAGE, "1.due", 0)]),
+        (damaged(DUES, 50), [Told(Kind.DAMAGE, "1.due", 0)]),
+        (dues(1, timed_segment(1, ["100", "200"])), [Told(Kind.DAMAGE, "1.due", 0)]),
+        (dues(1, timed_segment(1, ["100", None, "300"])), [Told(Kind.DAMAGE, "1.due", None)]),
+        (None, [Told(Kind.DAMAGE, "1.due", None)]),
+    ],
+    ids=["sound", "cut", "damaged", "of another index", "with another time", "missing"],
+)
+def test_due_file_is_checked_against_the_segment(
+    data: HandMade, log: LogDirectory, content: bytes | None, expected: list[Told]
+) -> None:
+    log.put(1, "seg", TIMED)
+    log.put(1, "idx", index(1, TIMED))
+    if content is not None:
+        log.put(1, "due", content)
+    assert told(data) == expected
+
+
+def test_due_file_may_have_a_record_that_is_bad_by_now(data: HandMade, log: LogDirectory) -> None:
+    at = offset_of(TIMED, 1, 3)
+    log.put(1, "seg", damaged(TIMED, at + 40))
+    log.put(1, "idx", index(1, TIMED))
+    log.put(1, "due", DUES)
+    assert told(data) == [Told(Kind.DAMAGE, "1.seg", at)]
+
+
+def test_due_file_that_outlived_its_segment_is_harmless(data: HandMade, log: LogDirectory) -> None:
+    log.put(7, "due", DUES)
+    assert told(data) == [Told(Kind.HARMLESS, "7.due", None)]
 
 
 def test_torn_tail_says_what_happens_to_it(data: HandMade, log: LogDirectory) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from warren.amqp.properties import BasicProperties
-from warren.amqp.table import Table
+from warren.amqp.table import Table, encode_name
 from warren.broker.binding import Binding, Destination, Identity
 from warren.broker.deduplication import Seen
 from warren.broker.rules import rules_of
@@ -56,6 +56,7 @@ class Exchange:
         arguments: Table | None = None,
     ) -> None:
         self.name = name
+        self.wire_name = encode_name(name)
         self.type = type_name
         self.router = router
         self.durable = durable
