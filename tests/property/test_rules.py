@@ -121,6 +121,25 @@ class RulesMachine(RuleBasedStateMachine):
         for _ in range(count):
             self.publish(6, True, self.published % 4, None)
 
+    @precondition(lambda self: self.declared.overflow == "drop-head")
+    @rule(
+        count=st.integers(2, 9),
+        persistent=st.booleans(),
+        spread=st.booleans(),
+        expiration=st.none() | st.sampled_from([503, 2003]),
+    )
+    def publish_together(self, count: int, persistent: bool, spread: bool, expiration: int | None) -> None:
+        """In one turn."""
+        messages = []
+        for number in range(count):
+            priority = number % 4 if spread else None
+            copy, message = self.make_message(6, persistent, priority, expiration)
+            assert self.model.publish(copy)
+            messages.append(message)
+        self.publisher.put_together(messages, "q")
+        assert self.publisher.nacked() == []
+        self.look()
+
     def make_message(
         self, size: int, persistent: bool, priority: int | None, expiration: int | None
     ) -> tuple[Copy, PreparedMessage]:

@@ -87,8 +87,10 @@ class Client(FakeClient):
     # --- queues ---
 
     def queue(self, name: str, arguments: Table | None = None, *, durable: bool = True) -> Queue:
-        """Durable if the stage is."""
-        return self.declare(name, arguments=arguments, durable=durable and self.stage.keeping.durable)
+        """Durable if the stage is; a quorum queue always is."""
+        is_quorum = (arguments or {}).get("x-queue-type") == "quorum"
+        durable = is_quorum or (durable and self.stage.keeping.durable)
+        return self.declare(name, arguments=arguments, durable=durable)
 
     def count(self, queue: str) -> int:
         """How many a client is told are ready."""

@@ -189,6 +189,16 @@ def test_browser_with_a_selector_sees_what_matches(stage: Stage) -> None:
     assert stage.queues["q"].message_count == 14
 
 
+def test_browser_sees_all_though_one_was_taken_from_the_middle_and_returned(stage: Stage) -> None:
+    client, taker = stage.client, stage.connect()
+    client.queue("q")
+    for number in range(12):
+        client.put("q", b"%d" % number, headers={"n": number})
+    taker.start("q", arguments={"x-selector": "n = 8"})
+    taker.hang_up()
+    assert browser(stage).delivered() == numbers(12)
+
+
 def test_browser_sees_what_is_there_after_a_restart(durable: Stage) -> None:
     durable.client.queue("q")
     durable.client.put("q", *numbers(9))

@@ -309,3 +309,42 @@ def test_message_that_dies_in_two_queues_dies_once_in_each(stage: Stage, first: 
     stage.pass_ms(2001)
     dead = client.drain_all("dead")
     assert [why(content) for content in dead] == [[(first, "expired", 1)], [(second, "expired", 1)]]
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_message_taken_from_the_middle_again_and_again_does_not_expire_while_it_is_out(
+    stage: Stage, times: int
+) -> None:
+    client = stage.client
+    client.queue("dead")
+    client.queue("q", TO_DEAD)
+    for number in range(12):
+        client.put("q", b"%d" % number, headers={"n": number}, expiration=2500)
+    for time in range(times):
+        taker = stage.connect()
+        taker.start("q", arguments={"x-selector": "n = 8"})
+        assert taker.delivered() == [b"8"]
+        if time < times - 1:
+            taker.hang_up()
+    stage.pass_ms(2501)
+    assert sorted(map(int, client.drain("dead"))) == [0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11]
+    taker.ack(1)
+    taker.expect_nothing()
+
+
+@pytest.mark.parametrize("again", ["get", "nobody"])
+def test_message_returned_to_the_middle_expires_there_once(stage: Stage, again: str) -> None:
+    client, taker = stage.client, stage.connect()
+    client.queue("dead")
+    client.queue("q", TO_DEAD)
+    for number in range(12):
+        client.put("q", b"%d" % number, headers={"n": number}, expiration=2500)
+    taker.start("q", arguments={"x-selector": "n = 8"})
+    taker.hang_up()
+    if again == "get":
+        assert [client.take("q").body for _ in range(9)] == numbers(9)
+        stage.pass_ms(2501)
+        assert client.drain("dead") == numbers(3, 9)
+        client.reopen()
+    stage.pass_ms(2501)
+    assert sorted(map(int, client.drain("dead"))) == (list(range(9)) if again == "get" else list(range(12)))

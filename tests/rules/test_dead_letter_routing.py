@@ -138,6 +138,20 @@ def test_dead_letter_that_a_full_queue_refuses_is_gone(stage: Stage) -> None:
     assert client.drain("dead") == [b"0"]
 
 
+def test_dead_letter_that_a_full_queue_sends_on_dies_again(stage: Stage) -> None:
+    client = stage.client
+    client.queue("dead")
+    client.queue("first", {**TO_DEAD, "x-max-length": 1, "x-overflow": "reject-publish-dlx"})
+    client.queue("q", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "first"})
+    client.put("q", *numbers(3))
+    for _ in range(3):
+        reject_next(client)
+    assert client.drain("first") == [b"0"]
+    dead = client.drain_all("dead")
+    assert [content.body for content in dead] == [b"1", b"2"]
+    assert why(dead[0]) == [("first", "maxlen", 1), ("q", "rejected", 1)]
+
+
 # --- cycles ---
 
 

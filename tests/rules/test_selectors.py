@@ -80,6 +80,21 @@ def test_returned_message_goes_to_whom_it_matches_in_its_place(stage: Stage) -> 
     assert (again.body, again.method.redelivered, header(again, "x-delivery-count")) == (b"1", True, 1)
 
 
+@pytest.mark.parametrize("how", ["nack", "hang up"])
+def test_message_taken_from_the_middle_returns_to_its_place_for_all(stage: Stage, how: str) -> None:
+    stage.client.queue("q")
+    put_numbers(stage.client, 12)
+    taker = select(stage, "n IN (4, 8, 10)")
+    assert taker.delivered() == [b"4", b"8", b"10"]
+    if how == "nack":
+        taker.cancel()
+        for tag in (2, 1, 3):
+            taker.requeue(tag)
+    else:
+        taker.hang_up()
+    assert stage.client.drain("q") == numbers(12)
+
+
 def test_what_was_taken_from_the_middle_does_not_come_back_after_a_restart(durable: Stage) -> None:
     durable.client.queue("q")
     put_numbers(durable.client, 20)

@@ -118,11 +118,13 @@ def test_messages_expire_in_the_order_of_their_times(stage: Stage) -> None:
         assert queue.message_count == len(lives) - count
 
 
-def test_messages_that_expire_at_once_die_in_the_order_of_the_queue(stage: Stage) -> None:
+@pytest.mark.parametrize("by", ["queue", "message"])
+def test_messages_of_one_turn_expire_at_once_and_die_in_the_order_of_the_queue(stage: Stage, by: str) -> None:
     client = stage.client
     client.queue("dead")
-    client.queue("q", living(1000))
-    client.put_together([client.message(body) for body in numbers(9)], "q")
+    client.queue("q", living(1000 if by == "queue" else None))
+    expiration = 1000 if by == "message" else None
+    client.put_together([client.message(body, expiration=expiration) for body in numbers(9)], "q")
     stage.pass_ms(1001)
     assert client.drain("dead") == numbers(9)
 
@@ -161,6 +163,17 @@ class TestTtlOfZero:
         taker.ack(2, multiple=True)
         assert taker.delivered() == numbers(2)
         assert stage.client.drain("dead") == numbers(2, 2)
+
+    def test_message_that_is_returned_expires(self, stage: Stage, by: str) -> None:
+        expiration = self.declare(stage, by)
+        taker = stage.connect()
+        taker.start("q")
+        stage.client.put("q", b"m", expiration=expiration)
+        stage.pass_ms(10)
+        taker.requeue(1)
+        assert taker.delivered() == [b"m"]
+        (dead,) = stage.client.drain_all("dead")
+        assert why(dead) == [("q", "expired", 1)]
 
 
 def test_unacked_messages_do_not_expire(stage: Stage) -> None:

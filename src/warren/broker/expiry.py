@@ -14,8 +14,8 @@ STALE_MAX = 10_000
 
 
 class Expiry:
-    """`noted` is the last position that the heap was told; `plucked` are those taken from behind before their
-    time.
+    """`noted` is the last position of those that are, or were, ready that the heap knows of; `plucked` are
+    those taken from behind before their time.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,6 @@ class Expiry:
 
     def note_behind(self, due_ms: int, position: int, location: int) -> None:
         self.heap.push(due_ms, position, location)
-        self.noted = max(self.noted, position)
 
     def note_ready(self, entry: Entry) -> None:
         message = entry.message
@@ -48,6 +47,8 @@ class Expiry:
 
     def have_become_ready(self, ready: EntryList) -> None:
         """They waited behind, so that the heap knows of them."""
+        if ready.tail is not None:
+            self.noted = ready.tail.position
         entry = ready.head
         while entry is not None:
             if entry.message.expiration_ms >= 0:
@@ -61,10 +62,5 @@ class Expiry:
 
     def weed(self, next_behind: int) -> None:
         """Forget what was taken: what is neither ready nor waits at this position or behind it."""
-        self.plucked = {position for position in self.plucked if position >= next_behind}
-        self.heap.keep(
-            lambda position: (
-                position in self.entries or (position >= next_behind and position not in self.plucked)
-            )
-        )
+        self.heap.keep(next_behind, self.entries, self.plucked)
         self.plucked.clear()

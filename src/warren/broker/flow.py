@@ -57,7 +57,7 @@ class QueueFlow:
     def pushes_back(self, queue: Queue) -> bool:
         if queue.message_count <= HIGH_MESSAGES and queue.message_bytes <= HIGH_BYTES:
             return False
-        return queue.is_consumed and self.timers.now() >= self.free_until
+        return queue.is_worked_off and self.timers.now() >= self.free_until
 
     def hold_back(self, publisher: Publisher, queue: Queue) -> None:
         if not self.held:
@@ -69,7 +69,7 @@ class QueueFlow:
 
     def relieve(self, queue: Queue) -> None:
         """If the backlog is low, or nobody is left to work it off, let one go and look again next turn."""
-        if self.held and (is_low(queue) or not queue.is_consumed):
+        if self.held and (is_low(queue) or not queue.is_worked_off):
             self._keeping_up(queue)
             self.held.popleft().let_go()
             if self.held:

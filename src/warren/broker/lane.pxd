@@ -24,6 +24,7 @@ cdef class Lane:
     cdef public int level
     cdef public EntryList ready
     cdef public Py_ssize_t ready_max
+    cdef public EntryList strays
     cdef public MessageLog log
     cdef public Pack packed
     cdef public MessageLog overflow
@@ -41,13 +42,16 @@ cdef class Lane:
     cpdef Entry pop(self)
     cpdef remove(self, Entry entry)
     cpdef bint is_ready(self, Entry entry)
-    @cython.locals(stored=uint64_t, aside=uint64_t, more=EntryList)
+    cpdef bint is_among_strays(self, Entry entry)
+    @cython.locals(stored=uint64_t, aside=uint64_t, stray=uint64_t, more=EntryList)
     cpdef read_on(self)
     cpdef uint64_t next_aside(self) except? 0
     @cython.locals(room=Py_ssize_t, position=uint64_t)
     cpdef unpack(self, EntryList more, uint64_t before)
     @cython.locals(log=MessageLog, message=Message, waits=bint)
     cpdef Entry take_out(self, uint64_t position, uint64_t location, uint64_t time_ms)
+    @cython.locals(entry=Entry)
+    cpdef Entry made(self, Message message, uint64_t position, uint64_t location)
     cpdef Entry pluck(self, uint64_t position, uint64_t location, uint64_t time_ms)
     @cython.locals(expiry=Expiry, entry=Entry, position=uint64_t, location=uint64_t)
     cpdef Entry take_expired(self, uint64_t now_ms)

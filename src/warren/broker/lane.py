@@ -7,9 +7,10 @@ entries when its time comes:
     ready -> log         on disk, what is persistent in a queue that is durable
           -> packed      the rest, in memory
              -> overflow    and on disk, when memory for that is used up
+          -> strays      entries that were taken out from the middle of these, and came back
 
-All three are in order of position, and so is what is read from them. What waits there can also be taken out
-from the middle, by its location.
+All of these are in order of position, and so is what is read from them. What waits there can also be taken
+out from the middle, by its location.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Lane:
         self.level = level
         self.ready = EntryList()
         self.ready_max = READY_MAX
+        self.strays = EntryList()
         self.log: MessageLog | None = None
         self.packed = Pack(memory)
         self.overflow: MessageLog | None = None
@@ -91,7 +93,10 @@ class Lane:
 
     def put_back(self, entry: Entry) -> None:
         """An entry that was out returns to its place."""
-        self.ready.insert(entry)
+        if self.has_behind() and (entry.position > self.next_behind() or self.is_among_strays(entry)):
+            self.strays.insert(entry)
+        else:
+            self.ready.insert(entry)
         if entry.message.expiration_ms >= 0:
             if self.expiry is None:
                 self.expiry = Expiry()
@@ -101,7 +106,7 @@ class Lane:
 
     def has_behind(self) -> bool:
         """Whether anything waits behind the ready entries."""
-        if self.packed.count:
+        if self.packed.count or self.strays.head is not None:
             return True
         if self.log is not None and self.log.unread:
             return True
@@ -121,27 +126,40 @@ class Lane:
         return entry
 
     def remove(self, entry: Entry) -> None:
-        """Take out an entry that is ready, from wherever it is."""
-        self.ready.remove(entry)
+        """Take out an entry, from wherever it is."""
+        if self.is_among_strays(entry):
+            self.strays.remove(entry)
+        else:
+            self.ready.remove(entry)
         if self.expiry is not None:
             self.expiry.forget(entry)
 
     def is_ready(self, entry: Entry) -> bool:
         """Whether it is in the list, and not taken."""
-        return entry.behind is not None or self.ready.tail is entry
+        if self.ready.tail is entry:
+            return True
+        return entry.behind is not None and not self.is_among_strays(entry)
+
+    def is_among_strays(self, entry: Entry) -> bool:
+        """Whether it is there, or that is where it belongs: all strays are behind all that are ready."""
+        return self.strays.head is not None and entry.position >= self.strays.head.position
 
     def read_on(self) -> None:
         """Make entries of the next messages that wait behind; from memory many, from disk some at a time."""
         stored = NOTHING_TO_READ if self.log is None else self.log.peek()
+        stray = NOTHING_TO_READ if self.strays.head is None else self.strays.head.position
         more = EntryList()
-        self.unpack(more, stored)
+        self.unpack(more, min(stored, stray))
         if not more.count:
             aside = self.next_aside()
-            if self.log is not None and stored < aside:
-                self.log.read_on(self.queue, more, READ_MAX, aside)
+            if stray < min(stored, aside):
+                more.append(self.strays.pop_head())
+            elif self.log is not None and stored < aside:
+                self.log.read_on(self.queue, more, READ_MAX, min(aside, stray))
             elif self.overflow is not None:
-                self.overflow.read_on(self.queue, more, READ_MAX, stored)
+                self.overflow.read_on(self.queue, more, READ_MAX, min(stored, stray))
         if self.expiry is not None:
+            self.expiry.note_new(self.ready)
             self.expiry.have_become_ready(more)
         self.ready.extend(more)
 
@@ -174,9 +192,15 @@ class Lane:
             message = self.packed.take_out(location & LOCATION_MASK, time_ms) if waits else None
         else:
             log = self.overflow if location & IN_OVERFLOW else self.log
-            waits = log is not None and log.peek() <= position
-            message = log.take_out(position, location & LOCATION_MASK) if log is not None and waits else None
-        return None if message is None else Entry(message, self.queue, position)
+            message = None if log is None else log.take_out(position, location & LOCATION_MASK)
+        return None if message is None else self.made(message, position, location)
+
+    def made(self, message: Message, position: int, location: int) -> Entry:
+        """An entry of a message that lies there; after a restart it may have been delivered before."""
+        entry = Entry(message, self.queue, position)
+        if self.log is not None and location <= LOCATION_MASK:
+            entry.delivery_count = self.log.deliveries_of(position)
+        return entry
 
     def take_expired(self, now_ms: int) -> Entry | None:
         """The next one whose own time is over, or None."""
@@ -197,7 +221,7 @@ class Lane:
         return None
 
     def next_behind(self) -> int:
-        """The position of the first that waits behind."""
+        """The position of the first that waits behind, strays not counted."""
         stored = NOTHING_TO_READ if self.log is None else self.log.peek()
         return min(stored, self.next_aside())
 
@@ -221,7 +245,7 @@ class Lane:
 
     def length(self) -> int:
         """How many are ready, those that wait behind included."""
-        count = self.ready.count + self.packed.count
+        count = self.ready.count + self.packed.count + self.strays.count
         if self.log is not None:
             count += self.log.unread
         if self.overflow is not None:
@@ -229,7 +253,7 @@ class Lane:
         return count
 
     def body_bytes(self) -> int:
-        count = self.ready.bytes + self.packed.bytes
+        count = self.ready.bytes + self.packed.bytes + self.strays.bytes
         if self.log is not None:
             count += self.log.unread_bytes
         if self.overflow is not None:
@@ -242,13 +266,19 @@ class Lane:
             self.log.delete()
         elif self.log is not None:
             self.log.purge()
-            for entry in self.ready:
+            for entry in (*self.ready, *self.strays):
                 self.done(entry)
         if self.overflow is not None:
             self.overflow.delete()
             self.overflow = None
         dropped, self.ready, self.packed, self.expiry = self.ready, EntryList(), Pack(self.memory), None
+        dropped.extend(self.strays)
         return dropped
+
+    def release_memory(self) -> None:
+        """The broker ends: nothing else frees entries, of which the garbage collector knows nothing."""
+        for entries in (self.ready, self.strays):
+            entries.drop(entries.count)
 
     def restore(self, log: MessageLog, position: int) -> None:
         """Take over what is on disk; positions go on behind this one."""

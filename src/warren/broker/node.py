@@ -106,6 +106,7 @@ class Node:
         for vhost in self.vhosts.values():
             for queue in vhost.queues.values():
                 self._open_log(queue)
+        self.world.call_soon(self.end_turn)  # some of it may have expired meanwhile
 
     def _open_log(self, queue: Queue) -> None:
         if not queue.durable or queue.owner is not None or queue.lane.log is not None:

@@ -26,6 +26,7 @@ from warren.broker.rulebook import Rulebook
 from warren.broker.rules import Rules, rules_of
 from warren.broker.store import MessageLog
 from warren.broker.surroundings import Surroundings
+from warren.broker.view import takes
 
 if TYPE_CHECKING:
     from warren.broker.session.connection import Connection
@@ -278,10 +279,15 @@ class Queue:
         return bool(self.rings or self.choosy)
 
     @property
+    def is_worked_off(self) -> bool:
+        """Whether it has consumers who do not only look."""
+        return bool(self.rings) or any(map(takes, self.choosy))
+
+    @property
     def active_consumer(self) -> Consumer | None:
         """Who alone gets messages, if that is the rule: the first of the highest priority."""
-        everybody = sorted(self.consumers, key=lambda consumer: -consumer.priority)
-        return everybody[0] if everybody else None
+        takers = sorted(filter(takes, self.consumers), key=lambda consumer: -consumer.priority)
+        return takers[0] if takers else None
 
     def add_consumer(self, consumer: Consumer) -> None:
         if self.exclusive_consumer is not None or (consumer.exclusive and self.is_consumed):
@@ -342,9 +348,9 @@ class Queue:
             self.rulebook().restored()
 
     def release_memory(self) -> None:
-        """The broker ends: nothing else frees entries, of which the garbage collector knows nothing."""
+        """The broker ends."""
         for lane in self.lanes:
-            lane.ready.drop(lane.ready.count)
+            lane.release_memory()
         if self.book is not None:
             self.book.release_memory()
 

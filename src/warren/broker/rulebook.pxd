@@ -67,7 +67,10 @@ cdef class Rulebook:
     cpdef Entry take_first(self, bint no_ack)
     cpdef bint is_unfit(self, Entry entry) except -1
     @cython.locals(ttl_ms=int64_t)
+    cpdef int64_t ttl_of(self, Message message)
     cpdef bint is_over(self, Message message, uint64_t now_ms)
+    @cython.locals(ttl_ms=int64_t)
+    cpdef bint is_past(self, Message message, uint64_t now_ms)
     @cython.locals(queue=Queue, lane=Lane, entry=Entry, head=Entry)
     cpdef Py_ssize_t expire(self, uint64_t now_ms, Py_ssize_t room) except? -1
     @cython.locals(lane=Lane)

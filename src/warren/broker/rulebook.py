@@ -28,7 +28,7 @@ from warren.broker.outcome import AFTER_NEXT, ON_ITS_WAY, REFUSED, STORED
 from warren.broker.retry import Retry
 from warren.broker.rules import DROP_HEAD, REJECT_TO_DLX, Rules
 from warren.broker.timetable import Appointment
-from warren.broker.view import serve_views, view_of
+from warren.broker.view import serve_views, takes, view_of
 
 if TYPE_CHECKING:
     from warren.broker.queue import Queue
@@ -136,7 +136,7 @@ class Rulebook:
         if 0 <= self.delivery_limit < entry.delivery_count:
             self.settled(entry)
             queue.bury(entry, Reason.DELIVERY_LIMIT)
-        elif self.is_over(entry.message, self.clock.time_ms):
+        elif self.is_past(entry.message, self.clock.time_ms):
             self.settled(entry)
             queue.bury(entry, Reason.EXPIRED)
         elif self.retry.is_on:
@@ -269,7 +269,9 @@ class Rulebook:
         return active if active is not None and active.view is None and active.can_take(size) else None
 
     def may_have(self, consumer: Consumer) -> bool:
-        return consumer in self.queue.choosy and (not self.single_active or consumer is self.active)
+        if consumer not in self.queue.choosy:
+            return False
+        return not self.single_active or consumer is self.active or not takes(consumer)
 
     def go_on(self) -> None:
         """What was too much for one turn goes on in the next."""
@@ -297,10 +299,19 @@ class Rulebook:
 
     def is_over(self, message: Message, now_ms: int) -> bool:
         """Whether it is too old to be delivered. One that must not wait at all can be, in its own turn."""
+        return self.is_past(message, now_ms) and self.ttl_of(message) != 0
+
+    def is_past(self, message: Message, now_ms: int) -> bool:
+        """Whether its time is over."""
+        ttl_ms = self.ttl_of(message)
+        return ttl_ms >= 0 and message.time_ms + ttl_ms <= now_ms
+
+    def ttl_of(self, message: Message) -> int:
+        """The lower of the queue's and its own; NONE if there is neither."""
         ttl_ms = message.expiration_ms
         if self.ttl_ms >= 0 and (ttl_ms < 0 or self.ttl_ms < ttl_ms):
-            ttl_ms = self.ttl_ms
-        return ttl_ms > 0 and message.time_ms + ttl_ms <= now_ms
+            return self.ttl_ms
+        return ttl_ms
 
     def expire(self, now_ms: int, room: int) -> int:
         """Bury what is too old, so many at most; how many more could have been."""

@@ -99,7 +99,10 @@ class Vhost:
 
     def check_queue_limit(self, name: str) -> None:
         """406 if there may be no more queues."""
-        if is_reached(self.limits.max_queues, len(self.queues)):
+        if self.limits.max_queues is None:
+            return
+        count = sum(not queue.internal for queue in self.queues.values())
+        if is_reached(self.limits.max_queues, count):
             raise PreconditionFailed(
                 f"cannot declare queue '{name}': queue limit in vhost '{self.name}' "
                 f"({self.limits.max_queues}) is reached"

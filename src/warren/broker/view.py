@@ -64,8 +64,8 @@ class View:
 
 
 class LaneView:
-    """`entry` was looked at last, if it was ready then. `found` is what is wanted next: ready, or, with its
-    `location`, waiting behind.
+    """`entry` was looked at last, if it was ready then. `found` is what is wanted next: one that `is_listed`
+    among the entries of the lane, or, with its `location`, waiting behind.
     """
 
     def __init__(self, lane: Lane, view: View) -> None:
@@ -74,7 +74,7 @@ class LaneView:
         self.position = 0
         self.entry: Entry | None = None
         self.found: Entry | None = None
-        self.is_ready = False
+        self.is_listed = False
         self.location = 0
         self.pack_browser: PackBrowser | None = None
         self.log_browser: LogBrowser | None = None
@@ -86,7 +86,7 @@ class LaneView:
         self.found = None
         while not self.view.is_tired():
             entry = self.next_ready()
-            self.is_ready = entry is not None
+            self.is_listed = entry is not None
             if entry is None:
                 entry = self.next_behind()
             if entry is None:
@@ -99,7 +99,7 @@ class LaneView:
     def step(self, entry: Entry) -> None:
         """This one has been dealt with."""
         self.position = entry.position
-        self.entry = entry if self.is_ready else None
+        self.entry = entry if self.lane.is_ready(entry) else None
 
     def go_back(self, position: int) -> None:
         if position <= self.position:
@@ -128,6 +128,10 @@ class LaneView:
         if self.overflow_browser is not None:
             overflowed = self.overflow_browser.next_position(self.position)
         position = min(stored, packed, overflowed)
+        stray = self.next_stray()
+        if stray is not None and stray.position < position:
+            self.is_listed = True
+            return stray
         if position == NOTHING_TO_READ:
             return None
         if position == packed:
@@ -136,11 +140,17 @@ class LaneView:
             return self.made(self.log_browser, position, IN_LOG)
         return self.made(self.overflow_browser, position, IN_OVERFLOW)
 
+    def next_stray(self) -> Entry | None:
+        entry = self.lane.strays.head
+        while entry is not None and entry.position <= self.position:
+            entry = entry.behind
+        return entry
+
     def made(self, browser: PackBrowser | LogBrowser | None, position: int, where: int) -> Entry:
         assert browser is not None, "it has just given the position"
         message = browser.read()
         self.location = browser.location | where
-        return Entry(message, self.lane.queue, position)
+        return self.lane.made(message, position, self.location)
 
     def open_browsers(self) -> None:
         """Those of the pack and logs that the lane has now; a purge gives it others."""
@@ -157,11 +167,10 @@ class LaneView:
         entry = self.found
         assert entry is not None, "something was found"
         self.found = None
-        if self.is_ready:
-            before = entry.before
-            self.lane.remove(entry)
+        if self.is_listed:
             self.position = entry.position
-            self.entry = before
+            self.entry = entry.before if self.lane.is_ready(entry) else None
+            self.lane.remove(entry)
             return entry
         self.step(entry)
         return self.lane.pluck(entry.position, self.location, entry.message.time_ms)
@@ -175,6 +184,12 @@ class LaneView:
         shown = Entry(entry.message, self.lane.queue, 0)
         shown.delivery_count = entry.delivery_count
         return shown
+
+
+def takes(consumer: Consumer) -> bool:
+    """Whether messages leave the queue by it: all but those who browse."""
+    view: View | None = consumer.view
+    return view is None or view.takes
 
 
 def view_of(consumer: Consumer) -> View:

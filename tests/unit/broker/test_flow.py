@@ -48,7 +48,7 @@ class Scene:
         self.numbers = SimpleNamespace(
             message_count=HIGH_MESSAGES + 1,
             message_bytes=0,
-            is_consumed=True,
+            is_worked_off=True,
             holding=False,
             delivered=0,
             delivered_bytes=0,
@@ -79,7 +79,7 @@ def test_queue_pushes_back_above_the_high_mark(count: int, octets: int, pushes: 
 
 def test_queue_that_nobody_consumes_never_pushes_back() -> None:
     scene = Scene()
-    scene.numbers.is_consumed = False
+    scene.numbers.is_worked_off = False
     assert not scene.flow.pushes_back(scene.queue)
 
 
@@ -121,7 +121,7 @@ def test_release_stops_when_the_backlog_is_up_again() -> None:
 def test_publishers_go_when_the_last_consumer_is_gone() -> None:
     scene = Scene()
     scene.hold("a", "b")
-    scene.numbers.is_consumed = False
+    scene.numbers.is_worked_off = False
     scene.flow.relieve(scene.queue)
     scene.world.turn()
     assert scene.gone == ["a", "b"]

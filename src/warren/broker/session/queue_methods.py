@@ -72,8 +72,12 @@ def declare_queue(channel: Channel, method: QueueDeclare, name: str) -> Queue:
         return clients_queue(channel, name)
     if method.queue:
         check_new_name("queue", name)
-    check_arguments(f"queue '{name}' in vhost '{channel.vhost.name}'", method.arguments)
+    what = f"queue '{name}' in vhost '{channel.vhost.name}'"
+    check_arguments(what, method.arguments)
+    if queue_type(method.arguments) == "quorum":
+        check_quorum(what, method)
     channel.vhost.check_queue_limit(name)
+    check_dead_letters(channel, method, name)
     connection = channel.connection
     connection.node.execute(
         commands.DeclareQueue(
@@ -89,6 +93,23 @@ def declare_queue(channel: Channel, method: QueueDeclare, name: str) -> Queue:
     if method.exclusive:
         connection.exclusive_queues[name] = queue
     return queue
+
+
+def check_quorum(what: str, method: QueueDeclare) -> None:
+    """Such a queue is there to stay."""
+    if not method.durable:
+        raise PreconditionFailed(f"invalid property 'non-durable' for {what}")
+    if method.exclusive:
+        raise PreconditionFailed(f"invalid property 'exclusive-owner' for {what}")
+
+
+def check_dead_letters(channel: Channel, method: QueueDeclare, name: str) -> None:
+    """Who has messages go on to an exchange must be allowed to send them there."""
+    exchange = method.arguments.get("x-dead-letter-exchange")
+    if isinstance(exchange, str):
+        access = channel.connection.access
+        access.check(Permission.READ, "queue", name)
+        access.check(Permission.WRITE, "exchange", exchange)
 
 
 def check_same_queue(channel: Channel, queue: Queue, method: QueueDeclare) -> None:
