@@ -63,8 +63,9 @@ class Group:
 
 
 class Groups:
-    """Of one queue. `known` are the groups that are locked or have something waiting; the walk has come to
-    `walked` in each lane, and `last` is the entry there, or the one before it.
+    """Of one queue. `known` are the groups that are locked or have something waiting, `passed_over` the
+    latter, with so many entries as `passed`. The walk has come to `walked` in each lane, and `last` is the
+    entry there, or the one before it.
     """
 
     def __init__(self, header: str, queue: Queue, book: Rulebook) -> None:
@@ -72,6 +73,7 @@ class Groups:
         self.queue = queue
         self.book = book
         self.known: dict[object, Group] = {}
+        self.passed_over: dict[object, Group] = {}
         self.walked: dict[int, int] = {}
         self.last: dict[int, Entry | None] = {}
         self.passed = 0
@@ -89,7 +91,7 @@ class Groups:
 
     def drain(self) -> None:
         """Groups that were passed over first, then on from where the walk has come to."""
-        for group in self._passed_over():
+        for group in list(self.passed_over.values()):
             while not group.is_closed:
                 entry = self._first_waiting(group)
                 if entry is None or not self._offer(entry, group.owner):
@@ -101,7 +103,7 @@ class Groups:
 
     def lend(self, *, no_ack: bool) -> Entry | None:
         """For basic.get: the first message of a group that nobody has, out of its lane."""
-        for group in self._passed_over():
+        for group in list(self.passed_over.values()):
             entry = self._first_waiting(group) if group.is_free else None
             if entry is not None:
                 self._drop_waiting(group)
@@ -120,9 +122,6 @@ class Groups:
             self._goes_out(entry, None)
         return entry
 
-    def _passed_over(self) -> list[Group]:
-        return [group for group in self.known.values() if group.waiting and not group.is_closed]
-
     def _first_waiting(self, group: Group) -> Entry | None:
         """The next entry of a group that was passed over, if it is still there."""
         while group.waiting:
@@ -136,6 +135,8 @@ class Groups:
     def _drop_waiting(self, group: Group) -> None:
         del group.waiting[0]
         self.passed -= 1
+        if not group.waiting:
+            self.passed_over.pop(group.key, None)
 
     def _walk(self, lane: Lane) -> bool:
         """Whether it came to the end: else nobody can take anything."""
@@ -170,7 +171,11 @@ class Groups:
     def _pass_over(self, lane: Lane, entry: Entry, group: Group) -> None:
         self.walked[lane.level] = entry.position
         self.last[lane.level] = entry
+        self._wait(group, entry)
+
+    def _wait(self, group: Group, entry: Entry) -> None:
         group.wait(entry)
+        self.passed_over[group.key] = group
         self.passed += 1
 
     def _offer(self, entry: Entry, owner: Consumer | None) -> bool:
@@ -205,8 +210,7 @@ class Groups:
 
     def came_back(self, entry: Entry) -> None:
         """It is ready again, at its old place, before where the walk has come to."""
-        self.group_of(entry).wait(entry)
-        self.passed += 1
+        self._wait(self.group_of(entry), entry)
 
     def settled(self, entry: Entry) -> None:
         """It is not out any more."""
@@ -237,6 +241,7 @@ class Groups:
             group.delayed = 0
             self.forget_if_idle(group)
         self.passed = 0
+        self.passed_over.clear()
         self.walked.clear()
         self.last.clear()
 

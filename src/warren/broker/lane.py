@@ -214,7 +214,7 @@ class Lane:
                 return entry
             if position in expiry.plucked:
                 expiry.plucked.discard(position)
-            elif location or self.next_behind() <= position:
+            elif location:
                 entry = self.take_out(position, location, now_ms)
                 if entry is not None:
                     return entry

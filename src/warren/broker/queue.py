@@ -105,6 +105,8 @@ class Queue:
     def drain(self) -> None:
         """Deliver as much as there are messages, and consumers that can take them."""
         self.touched = False
+        if self.deleted:
+            return
         if self.book is not None:
             self.book.drain()
         else:

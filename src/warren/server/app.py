@@ -35,6 +35,7 @@ E = TypeVar("E", bound=Event)
 
 CHECK_SECONDS = 0.5
 RESOURCES_CHECK_SECONDS = 1.0
+CONSUMERS_CHECK_SECONDS = 1.0
 STOP_SECONDS_MAX = 5.0
 BACKLOG = 4096
 GC_THRESHOLDS = (50_000, 20, 50)
@@ -105,6 +106,7 @@ class Broker:
             asyncio.create_task(self._repeat(CHECK_SECONDS, self._check_liveness)),
             asyncio.create_task(self._repeat(RESOURCES_CHECK_SECONDS, self._resources_check())),
             asyncio.create_task(self._repeat(RESOURCES_CHECK_SECONDS, self.store.tidy)),
+            asyncio.create_task(self._repeat(CONSUMERS_CHECK_SECONDS, self._check_consumers)),
         ]
         self.log.info("broker started", bind=self.host, port=self.port)
 
@@ -252,6 +254,9 @@ class Broker:
         now = self.world.now()
         for connection in list(self.node.connections):
             connection.liveness.check(connection, now)
+        self.node.end_turn()
+
+    def _check_consumers(self) -> None:
         self.node.check_consumers()
         self.node.end_turn()
 

@@ -10,11 +10,8 @@ from warren.broker.entry cimport Entry
 from warren.broker.events cimport Events
 from warren.broker.message cimport Message
 from warren.broker.queue cimport Queue
+from warren.broker.session.confirms cimport Confirms
 from warren.broker.version cimport Version
-
-cdef int ON_ITS_WAY
-cdef int AFTER_NEXT
-cdef int REFUSED
 
 
 cdef class Channel(ContentReader):
@@ -42,25 +39,17 @@ cdef class Channel(ContentReader):
     cdef uint8_t priority
     cdef bint special
     cdef list extra_keys
-    # publisher confirms
-    cdef public bint confirming
+    cdef public Confirms confirms
     # since the last batch of frames
     cdef public bint has_published
     cdef public list reached
     cdef public uint64_t published_total
-    cdef uint64_t published_count
-    cdef uint64_t confirmed_count
-    cdef object refused
     cdef public uint64_t look_again_ms
-    cdef public bint unsafe
-    cdef bint unsafe_longer
-    cdef uint64_t asked_for
-    cdef object awaited
 
     @cython.locals(message=Message)
     cpdef int published(self, bytes body) except -1
     cpdef int acked(self, uint64_t delivery_tag, bint multiple) except -1
-    @cython.locals(queue=Queue, result=int, refused=bint)
+    @cython.locals(queue=Queue, outcome=int)
     cpdef enqueue(self, Message message, list queues, bint mandatory)
     @cython.locals(entry=Entry, taken=list)
     cpdef settle(self, uint64_t delivery_tag, bint multiple)

@@ -7,11 +7,10 @@ keeps for the next, until the bytes, or the vhost's version, say that something 
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from warren.amqp.errors import NotImplementedByBroker, PreconditionFailed, SoftError
-from warren.amqp.methods import BasicAck, BasicCancel, BasicNack, BasicReturn, ChannelClose, Method
+from warren.amqp.methods import BasicAck, BasicCancel, BasicReturn, ChannelClose, Method
 from warren.amqp.properties import PERSISTENT, decode_properties
 from warren.amqp.reader import EMPTY_PROPERTIES, ContentReader
 from warren.amqp.traits import expiration_of, priority_of
@@ -21,9 +20,11 @@ from warren.broker.deliveries import Deliveries
 from warren.broker.entry import Entry
 from warren.broker.events import ConsumerCancelled, MessageAcked, MessageDeduplicated, MessagePublished
 from warren.broker.message import Message
-from warren.broker.outcome import AFTER_NEXT, ON_ITS_WAY, REFUSED
+from warren.broker.outcome import AFTER_NEXT
 from warren.broker.queue import Queue
 from warren.broker.session import routing_headers
+from warren.broker.session.confirms import Confirms
+from warren.broker.session.publish_rights import check_publish, check_user_id
 from warren.broker.session.reply_to import REPLY_TO, close_reply_queue, rewrite_reply_to
 from warren.broker.session.transaction import Transaction
 
@@ -60,18 +61,11 @@ class Channel(ContentReader):
         self.priority = 0
         self.special = False
         self.extra_keys: list[str] = []
-        self.confirming = False
+        self.confirms = Confirms(connection.output, number, connection.node.store)
         self.has_published = False
         self.reached: list[Queue] = []
         self.published_total = 0
-        self.published_count = 0
-        self.confirmed_count = 0
-        self.refused: deque[int] = deque()
-        self.unsafe = False
-        self.unsafe_longer = False
-        self.asked_for = 0
         self.look_again_ms = 0
-        self.awaited: deque[tuple[int, int]] = deque()
 
     # --- publishing ---
 
@@ -100,7 +94,7 @@ class Channel(ContentReader):
         if self.immediate:
             raise NotImplementedByBroker("immediate=true")
         vhost = self.vhost
-        exchange = self.connection.check_publish(self.exchange, self.routing_key)
+        exchange = check_publish(self.connection, self.exchange, self.routing_key)
         self.seen = exchange.seen
         self.by_properties = exchange.seen is not None or vhost.depends_on_properties(exchange)
         self.queues = [] if self.by_properties else vhost.route(exchange, self.routing_key)
@@ -112,7 +106,7 @@ class Channel(ContentReader):
     def examine(self) -> None:
         """Check the properties, and prepare them for delivery."""
         if self.user_id is not None:
-            self.connection.check_user_id(self.user_id)
+            check_user_id(self.connection, self.user_id)
         if self.expiration is not None:
             check_expiration(self.expiration)
         self.expiration_ms = expiration_of(self.properties)
@@ -150,34 +144,27 @@ class Channel(ContentReader):
         """The same as `enqueue`, unless the exchange has seen the message before: then nobody gets it."""
         if seen is None:
             self.enqueue(message, queues, mandatory)
-        elif not seen.drops(message, self.clock.time_ms):
-            self.unsafe_longer = seen.log is not None
-            self.unsafe = self.unsafe or self.unsafe_longer
+            return
+        if seen.log is not None:
+            self.confirms.note(AFTER_NEXT)
+        if not seen.drops(message, self.clock.time_ms):
             self.enqueue(message, queues, mandatory)
-        else:
-            if self.events.died:
-                self.events.emit(MessageDeduplicated(self.vhost.name, message.exchange_name, message))
-            self.unsafe = self.unsafe_longer = seen.log is not None
-            self.enqueue(message, [], False)
+            return
+        if self.events.died:
+            self.events.emit(MessageDeduplicated(self.vhost.name, message.exchange_name, message))
+        self.enqueue(message, [], False)
 
     def enqueue(self, message: Message, queues: list[Queue], mandatory: bool) -> None:
         """Hand the message to its queues. What nobody gets is returned, if that was asked for."""
-        refused = False
         self.published_total += 1
         for queue in queues:
-            result = queue.publish(message)
-            if result == ON_ITS_WAY:
-                self.unsafe = True
-            elif result == AFTER_NEXT:
-                self.unsafe = self.unsafe_longer = True
-            elif result == REFUSED:
-                refused = True
+            outcome = queue.publish(message)
+            if outcome:
+                self.confirms.note(outcome)
         if mandatory and not queues:
             self.return_message(message)
-        if self.confirming:
-            self.published_count += 1
-            if refused:
-                self.refused.append(self.published_count)
+        if self.confirms.on:
+            self.confirms.published += 1
         self.reached = queues
         if not self.has_published:
             self.has_published = True
@@ -197,66 +184,12 @@ class Channel(ContentReader):
         )
         self.output.content(self.number, message.properties, message.body)
 
-    def send_confirms(self) -> None:
-        """Confirm all that the queues have taken with one ack, or, if some of it is on its way to disk, when
-        that is safe. None overtakes another.
-        """
-        if not self.confirming:
-            self.unsafe = False
-        elif self.unsafe:
-            self.unsafe = False
-            self.await_round()
-        elif self.awaited:
-            self.awaited[-1] = (self.awaited[-1][0], self.published_count)
-        else:
-            self.confirm_up_to(self.published_count)
-
-    def await_round(self) -> None:
-        number = self.connection.node.store.gathering + self.unsafe_longer
-        self.unsafe_longer = False
-        if self.awaited and self.awaited[-1][0] >= number:
-            number = self.awaited.pop()[0]
-        self.awaited.append((number, self.published_count))
-        self.ask_for_round()
-
-    def ask_for_round(self) -> None:
-        """To be told when the round is over that gathers now."""
-        store = self.connection.node.store
-        if self.asked_for != store.gathering:
-            self.asked_for = store.gathering
-            store.when_safe(self.round_is_safe)
-
-    def round_is_safe(self, number: int) -> None:
-        """What was published before this round began is on disk."""
-        safe_count = 0
-        while self.awaited and self.awaited[0][0] <= number:
-            safe_count = self.awaited.popleft()[1]
-        if safe_count and not self.discarding:
-            self.confirm_up_to(safe_count)
-        if self.awaited:
-            self.ask_for_round()
-
-    def confirm_up_to(self, count: int) -> None:
-        """Those that a queue has refused are nacked, each for itself."""
-        while self.refused and self.refused[0] <= count:
-            number = self.refused.popleft()
-            self.ack_up_to(number - 1)
-            self.confirmed_count = number
-            self.reply(BasicNack(delivery_tag=number, multiple=False, requeue=False))
-        self.ack_up_to(count)
-
-    def ack_up_to(self, count: int) -> None:
-        confirmed = count - self.confirmed_count
-        if confirmed:
-            self.confirmed_count = count
-            self.output.confirm(self.number, count, confirmed > 1)
-
     def answer(self, method: Method) -> None:
         """Reply when all that was changed is on disk, by others too: what this one did not have to change may
         be on its way there. What else comes on this channel waits for that.
         """
         node = self.connection.node
-        if not self.unsafe and not node.store.is_saving():
+        if not self.confirms.unsafe and not node.store.is_saving():
             self.reply(method)
             return
         self.wait()
@@ -411,8 +344,7 @@ class Channel(ContentReader):
 
     def release_all(self) -> None:
         """Stop consuming, and give back all that was not acknowledged."""
-        self.send_confirms()
-        self.awaited.clear()
+        self.confirms.end()
         consumers = list(self.consumers.values())
         self.deliveries.active = False
         for consumer in consumers:

@@ -33,13 +33,13 @@ def flow(channel: Channel, method: ChannelFlow) -> None:
 def confirm_select(channel: Channel, method: ConfirmSelect) -> None:
     if channel.transaction is not None:
         raise PreconditionFailed("cannot switch from tx to confirm mode")
-    channel.confirming = True
+    channel.confirms.on = True
     if not method.no_wait:
         channel.reply(ConfirmSelectOk())
 
 
 def tx_select(channel: Channel, _method: TxSelect) -> None:
-    if channel.confirming:
+    if channel.confirms.on:
         raise PreconditionFailed("cannot switch from confirm to tx mode")
     if channel.transaction is None:
         channel.transaction = Transaction()

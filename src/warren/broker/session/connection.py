@@ -10,15 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 from warren.amqp.errors import (
-    AccessRefused,
     AmqpError,
     ChannelFault,
     CommandInvalid,
     ConnectionForced,
     InternalError,
     NotAllowed,
-    NotFound,
-    PreconditionFailed,
     SoftError,
 )
 from warren.amqp.methods import (
@@ -28,10 +25,8 @@ from warren.amqp.methods import (
     ChannelCloseOk,
     ChannelOpen,
     ChannelOpenOk,
-    ConnectionBlocked,
     ConnectionClose,
     ConnectionCloseOk,
-    ConnectionUnblocked,
     Method,
     decode_method,
 )
@@ -39,8 +34,7 @@ from warren.amqp.reader import FrameReader, ReadBuffer
 from warren.amqp.table import Table
 from warren.amqp.writer import Output
 from warren.broker import events
-from warren.broker.access import IMPERSONATOR, Access, Permission, User
-from warren.broker.exchange.exchange import Exchange
+from warren.broker.access import Access, User
 from warren.broker.limits import is_reached
 from warren.broker.session import (
     basic_methods,
@@ -49,6 +43,7 @@ from warren.broker.session import (
     handshake,
     queue_methods,
 )
+from warren.broker.session.alarm import follow_alarm
 from warren.broker.session.channel import Channel
 from warren.broker.session.handshake import PROTOCOL_HEADER
 from warren.broker.session.liveness import Liveness
@@ -241,7 +236,7 @@ class Connection(FrameReader):
         self.channels_that_published.clear()
         for channel in channels:
             channel.has_published = False
-            channel.send_confirms()
+            channel.confirms.end_batch()
         if channels:
             self.node.store.begin_round()  # the disk works while consumers are served
         self.node.end_turn()
@@ -363,22 +358,7 @@ class Connection(FrameReader):
         self.start_reading("flow")
 
     def alarm_changed(self) -> None:
-        """While there is an alarm, a connection that publishes is blocked."""
-        if self.state is not State.OPEN:
-            return
-        if self.node.alarms and self.is_publisher and not self.blocked:
-            self.blocked = True
-            reason = "low on " + ", ".join(sorted(self.node.alarms))
-            if self.has_capability("connection.blocked"):
-                self.send(ConnectionBlocked(reason=reason))
-            self.stop_reading("alarm")
-            self.node.events.emit(events.ConnectionBlocked(self.name, reason))
-        elif self.blocked and not self.node.alarms:
-            self.blocked = False
-            if self.has_capability("connection.blocked"):
-                self.send(ConnectionUnblocked())
-            self.start_reading("alarm")
-            self.node.events.emit(events.ConnectionUnblocked(self.name))
+        follow_alarm(self)
 
     # --- what the client may do ---
 
@@ -408,33 +388,6 @@ class Connection(FrameReader):
         self.access.forget()
         for channel in self.open_channels():
             channel.properties_changed = True
-
-    def check_publish(self, exchange_name: bytes, routing_key: bytes) -> Exchange:
-        """The exchange to publish to, if it exists and this user may."""
-        name = exchange_name[1:].decode("utf-8", "surrogateescape")
-        self.access.check(Permission.WRITE, "exchange", name)
-        exchange = self.vhost.exchanges_by_wire_name.get(exchange_name)
-        if exchange is None:
-            raise NotFound(f"no exchange '{name}' in vhost '{self.vhost_name}'")
-        if not name and self._is_internal_queue(routing_key):
-            raise AccessRefused("a queue that belongs to an exchange gets its messages from that alone")
-        if exchange.internal:
-            raise AccessRefused(f"cannot publish to internal exchange '{name}' in vhost '{self.vhost_name}'")
-        if exchange.type == "topic":
-            key = routing_key[1:].decode("utf-8", "surrogateescape")
-            self.access.check_topic(Permission.WRITE, name, key)
-        return exchange
-
-    def _is_internal_queue(self, routing_key: bytes) -> bool:
-        queue = self.vhost.queues.get(routing_key[1:].decode("utf-8", "surrogateescape"))
-        return queue is not None and queue.internal
-
-    def check_user_id(self, user_id: bytes) -> None:
-        claimed = user_id.decode("utf-8", "replace")
-        if claimed != self.user_name and IMPERSONATOR not in self.access.user.tags:
-            raise PreconditionFailed(
-                f"user_id property set to '{claimed}' but authenticated user was '{self.user_name}'"
-            )
 
     # --- the end ---
 

@@ -1,0 +1,28 @@
+cimport cython
+from libc.stdint cimport uint16_t, uint64_t
+
+from warren.amqp.writer cimport Output
+
+cdef int STORED
+cdef int AFTER_NEXT
+cdef int REFUSED
+
+
+@cython.final
+cdef class Confirms:
+    cdef Output output
+    cdef uint16_t channel
+    cdef object store
+    cdef public bint on
+    cdef public uint64_t published
+    cdef uint64_t confirmed
+    cdef object refused
+    cdef public bint unsafe
+    cdef public bint unsafe_longer
+    cdef uint64_t asked_for
+    cdef object awaited
+
+    cpdef note(self, int outcome)
+    cpdef end_batch(self)
+    @cython.locals(confirmed=uint64_t)
+    cpdef _ack_up_to(self, uint64_t count)
