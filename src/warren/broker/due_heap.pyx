@@ -47,14 +47,13 @@ cdef class DueHeap:
             self.resize(self.capacity // 2)
         return 0
 
-    def keep(self, uint64_t least, dict known, set gone):
-        """Only those whose positions are known, or at least this high and not among those that are gone."""
+    def keep(self, uint64_t least, dict known):
+        """Only those whose positions are at least this high, or known."""
         cdef Py_ssize_t i, kept = 0
         cdef uint64_t position
-        cdef bint some_are_gone = len(gone) > 0
         for i in range(self.count):
             position = self.items[i].position
-            if (position >= least and not (some_are_gone and position in gone)) or position in known:
+            if position >= least or position in known:
                 self.items[kept] = self.items[i]
                 kept += 1
         self.count = kept

@@ -11,7 +11,6 @@ from warren.broker.message cimport Message
 cdef class Expiry:
     cdef public DueHeap heap
     cdef public dict entries
-    cdef public set plucked
     cdef uint64_t noted
 
     cpdef note_behind(self, uint64_t due_ms, uint64_t position, uint64_t location)

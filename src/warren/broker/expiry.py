@@ -14,14 +14,11 @@ STALE_MAX = 10_000
 
 
 class Expiry:
-    """`noted` is the last position of those that are, or were, ready that the heap knows of; `plucked` are
-    those taken from behind before their time.
-    """
+    """`noted` is the last position of those that are, or were, ready that the heap knows of."""
 
     def __init__(self) -> None:
         self.heap = DueHeap()
         self.entries: dict[int, Entry] = {}
-        self.plucked: set[int] = set()
         self.noted = 0
 
     def note_behind(self, due_ms: int, position: int, location: int) -> None:
@@ -62,5 +59,4 @@ class Expiry:
 
     def weed(self, next_behind: int) -> None:
         """Forget what was taken: what is neither ready nor waits at this position or behind it."""
-        self.heap.keep(next_behind, self.entries, self.plucked)
-        self.plucked.clear()
+        self.heap.keep(next_behind, self.entries)

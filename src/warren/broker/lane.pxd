@@ -52,7 +52,6 @@ cdef class Lane:
     cpdef Entry take_out(self, uint64_t position, uint64_t location, uint64_t time_ms)
     @cython.locals(entry=Entry)
     cpdef Entry made(self, Message message, uint64_t position, uint64_t location)
-    cpdef Entry pluck(self, uint64_t position, uint64_t location, uint64_t time_ms)
     @cython.locals(expiry=Expiry, entry=Entry, position=uint64_t, location=uint64_t)
     cpdef Entry take_expired(self, uint64_t now_ms)
     cpdef uint64_t next_behind(self) except? 0

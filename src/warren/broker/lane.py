@@ -178,15 +178,8 @@ class Lane:
             more.append_new(self.packed.pop(), self.queue, position, 0)
             room -= 1
 
-    def pluck(self, position: int, location: int, time_ms: int) -> Entry | None:
-        """Take out one that waits behind, though it has not expired."""
-        entry = self.take_out(position, location, time_ms)
-        if entry is not None and entry.message.expiration_ms >= 0 and self.expiry is not None:
-            self.expiry.plucked.add(position)
-        return entry
-
     def take_out(self, position: int, location: int, time_ms: int) -> Entry | None:
-        """One that waits behind, and came then; None if it does not, or cannot be read."""
+        """One that waits behind, and came then; None if it does not any more, or cannot be read."""
         if location & IN_PACK:
             waits = self.packed.count and position >= self.packed.next_position
             message = self.packed.take_out(location & LOCATION_MASK, time_ms) if waits else None
@@ -212,12 +205,9 @@ class Lane:
             if entry is not None:
                 self.remove(entry)
                 return entry
-            if position in expiry.plucked:
-                expiry.plucked.discard(position)
-            elif location:
-                entry = self.take_out(position, location, now_ms)
-                if entry is not None:
-                    return entry
+            entry = self.take_out(position, location, now_ms) if location else None
+            if entry is not None:
+                return entry
         return None
 
     def next_behind(self) -> int:

@@ -224,13 +224,17 @@ cdef class Pack:
         return 0
 
     cpdef Message take_out(self, uint64_t location, uint64_t time_ms):
-        """A message from the middle, which must be there. When it came, the caller has to know."""
+        """A message from the middle; None if it has been taken out before. Its place must still be there. When it
+        came, the caller has to know.
+        """
         cdef Block first = self.blocks[0]
         cdef Place place = Place()
         cdef Message message
         place.block = self.blocks[<uint32_t>(location >> 32) - first.number]
         place.at = <uint32_t>location
         place.settle()
+        if place.is_taken_out():
+            return None
         place.time_ms = time_ms
         message = place.read()
         place.take_out()

@@ -173,7 +173,7 @@ class LaneView:
             self.lane.remove(entry)
             return entry
         self.step(entry)
-        return self.lane.pluck(entry.position, self.location, entry.message.time_ms)
+        return self.lane.take_out(entry.position, self.location, entry.message.time_ms)
 
     def look(self) -> Entry:
         """What was found, to be shown: it stays where it is."""

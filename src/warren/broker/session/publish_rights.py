@@ -9,6 +9,7 @@ from warren.broker.access import IMPERSONATOR, Permission
 from warren.broker.exchange.exchange import Exchange
 
 if TYPE_CHECKING:
+    from warren.broker.queue import Queue
     from warren.broker.session.connection import Connection
 
 
