@@ -78,12 +78,20 @@ class Message:
             came_by = f"{method.exchange!r} with key {method.routing_key!r}"
             exchange, key, _ = self.route
             yield f"published to {exchange!r} with key {key!r}, but came by {came_by}"
-        if delivery.properties != self.properties:
+        if without_count(delivery.properties) != without_count(self.properties):
             yield f"published with {self.properties}, but came with {delivery.properties}"
         if len(body) != self.body_size:
             yield f"published with {self.body_size} bytes, but came with {len(body)}: {body[:40]!r}…"
         elif zlib.crc32(body) != self.body_checksum:
             yield f"its {len(body)} bytes are not those published: {body[:40]!r}…"
+
+
+def without_count(properties: BasicProperties) -> BasicProperties:
+    """Without the header by which the broker says how often the message was delivered before."""
+    headers = {
+        name: value for name, value in (properties.headers or {}).items() if name != "x-delivery-count"
+    }
+    return replace(properties, headers=headers or None)
 
 
 def make_message(

@@ -146,7 +146,7 @@ CHECKED_ONLY = (
     Rule("queue-type", one_of(*QUEUE_TYPES), in_policies=False),
     Rule("queue-mode", one_of(*QUEUE_MODES)),
 )
-EXCHANGE_FIELDS = {"message_deduplication", "cache_size", "cache_ttl", "deduplication_header"}
+EXCHANGE_ARGUMENTS = {"x-message-deduplication", "x-cache-size", "x-cache-ttl", "x-deduplication-header"}
 COMPARED_ARGUMENTS = tuple(rule.argument for rule in RULES)
 
 
@@ -167,9 +167,16 @@ def check_arguments(what: str, arguments: Table) -> None:
 
 
 def check_exchange_arguments(what: str, arguments: Table) -> None:
-    """Of an exchange only what says which messages to drop."""
-    known = {rule.argument for rule in RULES if rule.field in EXCHANGE_FIELDS}
-    check_arguments(what, {name: value for name, value in arguments.items() if name in known})
+    check_arguments(what, _of_exchange(arguments))
+
+
+def exchange_rules_of(arguments: Table) -> Rules:
+    return rules_of(_of_exchange(arguments))
+
+
+def _of_exchange(arguments: Table) -> Table:
+    """What counts for an exchange: only what says which messages to drop."""
+    return {name: value for name, value in arguments.items() if name in EXCHANGE_ARGUMENTS}
 
 
 def _conflicts(arguments: Table) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table, encode_name
 from warren.broker.binding import Binding, Destination, Identity
 from warren.broker.deduplication import Seen
-from warren.broker.rules import rules_of
+from warren.broker.rules import exchange_rules_of
 
 if TYPE_CHECKING:
     from warren.broker.queue import Queue
@@ -20,7 +20,7 @@ DELAYED_TYPE = "x-delayed-message"
 
 def seen_by(arguments: Table) -> Seen | None:
     """For an exchange that drops what comes again."""
-    rules = rules_of(arguments)
+    rules = exchange_rules_of(arguments)
     if not rules.message_deduplication:
         return None
     return Seen(rules.cache_size, rules.cache_ttl, rules.deduplication_header)
