@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import threading
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import kombu.pools
@@ -17,53 +11,9 @@ import pytest
 from celery import chain, group
 
 from tests.clients import celery_tasks as tasks
+from tests.clients.celery_worker import Worker
 from tests.clients.conftest import WAIT_SECONDS_MAX
 from tests.support.process import Address
-
-ROOT = Path(__file__).parents[2]
-START_SECONDS_MAX = 60
-
-
-class Worker:
-    """A `celery worker` process with one child; it is up when it says so in its log."""
-
-    def __init__(self, broker: Address, queue: str) -> None:
-        self.queue = queue
-        self.name = f"worker@{queue}"
-        self.log: list[str] = []
-        self.ready = threading.Event()
-        command = [sys.executable, "-m", "celery", "-A", "tests.clients.celery_tasks", "worker"]
-        self.process = subprocess.Popen(
-            [*command, "--concurrency=1", "--loglevel=INFO", "--queues", queue, "--hostname", self.name],
-            cwd=ROOT,
-            env={**os.environ, "CELERY_BROKER_URL": broker.url(), "CLIENT_TESTS_QUEUE": queue},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        self.reader = threading.Thread(target=self.read_log)
-        self.reader.start()
-        if not self.ready.wait(START_SECONDS_MAX):
-            self.stop()
-            pytest.fail("".join(["the worker did not start:\n", *self.log]))
-
-    def read_log(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.log.append(line)
-            if line.rstrip().endswith("ready."):
-                self.ready.set()
-
-    def stop(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            return self.process.wait(WAIT_SECONDS_MAX)
-        finally:
-            self.process.kill()
-            self.process.wait()
-            self.reader.join()
-            assert self.process.stdout is not None
-            self.process.stdout.close()
 
 
 @pytest.fixture(scope="module")

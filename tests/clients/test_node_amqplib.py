@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from tests.clients.conftest import CAPABILITIES, WAIT_SECONDS_MAX
+from tests.clients.conftest import CAPABILITIES
+from tests.clients.node_client import Scenario, scenarios
 from tests.support.process import Address
-
-SCRIPTS = Path(__file__).parent / "node"
-
-Scenario = Callable[[str, str], Any]
 
 
 @pytest.fixture
 def scenario(broker: Address, name: str) -> Scenario:
-    def run(file: str, scenario: str) -> Any:
-        command = ["node", str(SCRIPTS / "run.js"), broker.url(), name, file, scenario]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_SECONDS_MAX, check=False)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    return run
+    return scenarios(broker, name)
 
 
 def test_server_properties_list_the_capabilities_clients_look_for(scenario: Scenario) -> None:

@@ -6,6 +6,7 @@ disk in the new ones. If the broker ends in between, it is in both.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from warren.amqp.table import encode_name
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from warren.broker.exchange.exchange import Exchange
     from warren.broker.queue import Queue
     from warren.broker.vhost import Vhost
+
+NAMES_CACHED_MAX = 1_000
 
 
 class Handover:
@@ -51,6 +54,8 @@ class DeadLetters:
         self.clock = clock
         self.events = events
         self.handover = handover
+        self.last_route: tuple[int, Exchange, bytes] | None = None
+        self.last_targets: list[Queue] = []
 
     def bury(self, queue: Queue, entry: Entry, reason: Reason) -> None:
         """An entry, which nobody holds any more, leaves its queue."""
@@ -73,7 +78,7 @@ class DeadLetters:
         keys = letter.keys if new_key is None else [new_key]
         letter_message = Message(
             exchange.wire_name,
-            message.routing_key if new_key is None else encode_name(new_key),
+            message.routing_key if new_key is None else _wire(new_key),
             letter.properties,
             message.body,
             message.persistent,
@@ -87,14 +92,26 @@ class DeadLetters:
     def _targets(
         self, exchange: Exchange, message: Message, keys: list[str], letter: Letter, reason: Reason
     ) -> list[Queue]:
-        if len(keys) == 1 and not self.vhost.depends_on_properties(exchange):
-            targets = self.vhost.route(exchange, message.routing_key)
-        else:
+        if len(keys) > 1 or self.vhost.depends_on_properties(exchange):
             targets = self.vhost.walk(exchange, keys, message.decode_properties())
+        else:
+            targets = self._route(exchange, message.routing_key)
         if reason is Reason.REJECTED:
             return targets
         return [target for target in targets if not letter.closes_cycle(target.name)]
 
+    def _route(self, exchange: Exchange, routing_key: bytes) -> list[Queue]:
+        """Many that die together go the same way."""
+        known = (self.vhost.version.number, exchange, routing_key)
+        if known != self.last_route:
+            self.last_route, self.last_targets = known, self.vhost.route(exchange, routing_key)
+        return self.last_targets
+
     def _publish(self, message: Message, targets: list[Queue]) -> bool:
         results = [target.publish(message) for target in targets]
         return ON_ITS_WAY in results or AFTER_NEXT in results
+
+
+@lru_cache(NAMES_CACHED_MAX)
+def _wire(name: str) -> bytes:
+    return encode_name(name)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from warren.broker.vhost import Vhost
 
 DELAYED, SEEN = "amq.delayed.", "amq.dedup."
-RELEASED_A_TURN_MAX = 500
+RELEASED_A_TURN_MAX = 200
 
 
 class DelayQueue(Queue):

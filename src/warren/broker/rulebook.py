@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from warren.broker.queue import Queue
 
 NONE = -1
-GONE_A_TURN_MAX = 500
+GONE_A_TURN_MAX = 200
 
 
 class Rulebook:

@@ -14,7 +14,7 @@ from typing import Any
 from warren.amqp.errors import PreconditionFailed
 from warren.amqp.table import Table, Value
 
-TIME_MS_MAX = 2**32 - 1
+TIME_MS_MAX = 100 * 365 * 24 * 3600 * 1000  # a hundred years
 COUNT_MAX = 2**63 - 1
 PRIORITY_MAX = 255
 NAME_BYTES_MAX = 255

@@ -22,6 +22,7 @@ from warren.broker.events import ConsumerCancelled, MessageAcked, MessageDedupli
 from warren.broker.message import Message
 from warren.broker.outcome import AFTER_NEXT
 from warren.broker.queue import Queue
+from warren.broker.rules import TIME_MS_MAX
 from warren.broker.session import routing_headers
 from warren.broker.session.confirms import Confirms
 from warren.broker.session.publish_rights import check_publish, check_user_id
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from warren.broker.session.connection import Connection
 
 NO_ROUTE = 312
-EXPIRATION_MS_MAX = 2**32 - 1
 
 
 class Channel(ContentReader):
@@ -362,5 +362,5 @@ def unknown_delivery_tag(delivery_tag: int) -> PreconditionFailed:
 
 def check_expiration(value: bytes) -> None:
     text = value.decode("utf-8", "replace")
-    if not value.isdigit() or int(value) > EXPIRATION_MS_MAX:
+    if not value.isdigit() or int(value) > TIME_MS_MAX:
         raise PreconditionFailed(f"invalid expiration '{text}': expected a whole number of milliseconds")
