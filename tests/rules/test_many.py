@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.rules.stage import TO_DEAD, Client, Stage, numbers
+from tests.support.fakes import FakeBroker
+from tests.support.frames import published
 from warren.amqp import methods as m
 from warren.amqp.table import Table
+from warren.broker.groups import PASSED_A_TURN_MAX
 
 MANY = 2_200  # more than is looked at in one turn
 
@@ -111,3 +114,25 @@ def test_many_delayed_messages_come_in_order(stage: Stage) -> None:
     stage.pass_ms(1001)
     taker.start("q", no_ack=True)
     assert taker.delivered() == numbers(MANY)
+
+
+def test_free_group_is_found_behind_more_of_another_than_are_passed_over_in_one_turn(plain: Stage) -> None:
+    client, first, second = plain.client, plain.connect(prefetch=1), plain.connect()
+    client.queue("q", {"x-group-header": "group"})
+    held = [client.message(b"a", headers={"group": "a"}) for _ in range(3 * PASSED_A_TURN_MAX)]
+    client.put_together([*held, client.message(b"b", headers={"group": "b"})], "q")
+    first.start("q")
+    second.start("q")
+    assert (first.delivered(), second.delivered()) == ([b"a"], [b"b"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "left"), [({"x-max-length": 7}, 7), ({"x-message-ttl": 0}, 0)], ids=str
+)
+def test_limit_holds_at_the_end_of_the_turn_however_much_came_in_it(arguments: Table, left: int) -> None:
+    broker = FakeBroker()
+    client = broker.connect().open()
+    queue = client.declare("q", arguments=arguments)
+    client.connection.feed(published("", "q", b"x") * 5_000)  # and the event loop does not go on
+    assert queue.message_count == left
+    broker.stop()

@@ -220,6 +220,14 @@ class Machine:
         self.boot()
 
     def _forget(self) -> None:
+        """Let go of all entries: what they are a part of, the garbage collector would never find."""
+        for connection in self.node.connections:
+            for channel in connection.open_channels():
+                channel.deliveries.take_up_to(channel.deliveries.delivery_tag)
+                for consumer in channel.consumers.values():
+                    if consumer.view is not None:
+                        consumer.view.end()
+        self.node.handover.gathered.clear()
         for each in self.queues.values():
             each.release_memory()
         self.world.soon.clear()

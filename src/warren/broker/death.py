@@ -62,7 +62,7 @@ class Letter(NamedTuple):
 
 def write_letter(message: Message, death: Death, *, drop_copies: bool) -> Letter:
     """`drop_copies`: it gets a new routing key, and its CC header would lead it elsewhere."""
-    if not message.died and b"x-death" not in message.properties and b"\2CC" not in message.properties:
+    if not message.died and b"-death" not in message.properties and b"\2CC" not in message.properties:
         return _first_letter(message, death)
     properties = decode_properties(message.properties)
     headers = dict(properties.headers or {})

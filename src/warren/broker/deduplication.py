@@ -146,6 +146,7 @@ class Seen:
                 level, _, place = note.message.key.partition(" ")
                 if place:
                     noted[int(level)] = max(noted.get(int(level), 0), int(place))
+        self._forget(0)  # after a power cut there may be notes of what had been forgotten
         for lane in lanes:
             self._look_into(lane, noted.get(lane.level, 0))
 

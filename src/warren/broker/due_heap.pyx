@@ -48,17 +48,19 @@ cdef class DueHeap:
         return 0
 
     def keep(self, uint64_t least, dict known):
-        """Only those whose positions are at least this high, or known."""
+        """Only those whose positions are at least this high, and not known."""
         cdef Py_ssize_t i, kept = 0
         cdef uint64_t position
         for i in range(self.count):
             position = self.items[i].position
-            if position >= least or position in known:
+            if position >= least and position not in known:
                 self.items[kept] = self.items[i]
                 kept += 1
         self.count = kept
         for i in range(kept // 2 - 1, -1, -1):
             self.sink(i, self.items[i])
+        if self.capacity > CAPACITY_MIN and kept < self.capacity // 4:
+            self.resize(max(<Py_ssize_t>CAPACITY_MIN, kept * 2))
 
     def clear(self):
         self.count = 0

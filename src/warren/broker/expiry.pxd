@@ -12,6 +12,7 @@ cdef class Expiry:
     cdef public DueHeap heap
     cdef public dict entries
     cdef uint64_t noted
+    cdef readonly Py_ssize_t weeded
 
     cpdef note_behind(self, uint64_t due_ms, uint64_t position, uint64_t location)
     @cython.locals(message=Message)

@@ -14,12 +14,15 @@ STALE_MAX = 10_000
 
 
 class Expiry:
-    """`noted` is the last position of those that are, or were, ready that the heap knows of."""
+    """`noted` is the last position of those that are, or were, ready that the heap knows of; `weeded` how
+    much was left when it was weeded last.
+    """
 
     def __init__(self) -> None:
         self.heap = DueHeap()
         self.entries: dict[int, Entry] = {}
         self.noted = 0
+        self.weeded = 0
 
     def note_behind(self, due_ms: int, position: int, location: int) -> None:
         self.heap.push(due_ms, position, location)
@@ -58,5 +61,10 @@ class Expiry:
             self.entries.pop(entry.position, None)
 
     def weed(self, next_behind: int) -> None:
-        """Forget what was taken: what is neither ready nor waits at this position or behind it."""
+        """Forget what was taken: what is neither ready nor waits at this position or behind it. Each that is
+        ready is noted once, however often it came back.
+        """
         self.heap.keep(next_behind, self.entries)
+        for entry in self.entries.values():
+            self.heap.push(entry.message.time_ms + entry.message.expiration_ms, entry.position, 0)
+        self.weeded = self.heap.count

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from warren.broker.rulebook import Rulebook
 
 AHEAD_MAX = 100_000  # entries that may be passed over; beyond that even others wait
+PASSED_A_TURN_MAX = 5_000
 
 
 class Group:
@@ -97,30 +98,34 @@ class Groups:
                 if entry is None or not self._offer(entry, group.owner):
                     break
                 self._drop_waiting(group)
+        stop = self.passed + PASSED_A_TURN_MAX
         for lane in reversed(self.queue.lanes):
-            if not self._walk(lane):
+            if not self._walk(lane, stop):
                 return
 
-    def lend(self, *, no_ack: bool) -> Entry | None:
+    def take_free(self) -> Entry | None:
         """For basic.get: the first message of a group that nobody has, out of its lane."""
         for group in list(self.passed_over.values()):
             entry = self._first_waiting(group) if group.is_free else None
             if entry is not None:
                 self._drop_waiting(group)
-                return self._lend(entry, no_ack=no_ack)
+                return self._take_of(group, entry)
         for lane in reversed(self.queue.lanes):
             while (entry := self._next_unseen(lane)) is not None:
                 group = self.group_of(entry)
                 if group.is_free and not group.waiting:
-                    return self._lend(entry, no_ack=no_ack)
+                    return self._take_of(group, entry)
                 self._pass_over(lane, entry, group)
         return None
 
-    def _lend(self, entry: Entry, *, no_ack: bool) -> Entry:
+    def _take_of(self, group: Group, entry: Entry) -> Entry:
         self._take(entry)
-        if not no_ack:
-            self._goes_out(entry, None)
+        self.forget_if_idle(group)
         return entry
+
+    def lend(self, entry: Entry) -> None:
+        """It goes out with basic.get, whose client gets no more of its group until it is settled."""
+        self._goes_out(entry, None)
 
     def _first_waiting(self, group: Group) -> Entry | None:
         """The next entry of a group that was passed over, if it is still there."""
@@ -138,12 +143,16 @@ class Groups:
         if not group.waiting:
             self.passed_over.pop(group.key, None)
 
-    def _walk(self, lane: Lane) -> bool:
-        """Whether it came to the end: else nobody can take anything."""
+    def _walk(self, lane: Lane, stop: int) -> bool:
+        """Whether it came to the end: else nobody can take anything, or it is enough for this turn."""
         while (entry := self._next_unseen(lane)) is not None:
+            if self.passed >= stop:
+                self.book.go_on_soon()
+                return False
             group = self.group_of(entry)
             blocked = group.is_closed or bool(group.waiting)
             if not blocked and self._offer(entry, group.owner):
+                self.forget_if_idle(group)
                 continue
             if not blocked and group.owner is None:
                 self.forget_if_idle(group)
@@ -180,14 +189,24 @@ class Groups:
 
     def _offer(self, entry: Entry, owner: Consumer | None) -> bool:
         """Deliver it to the one who has its group, or to the next who can take it; whether it is gone."""
-        consumer = self.book.next_consumer(entry.size) if owner is None else owner
-        if consumer is None or not consumer.can_take(entry.size):
+        book = self.book
+        if book.is_unfit(entry):
+            return self._send_away(entry)
+        consumer = book.next_consumer(entry.size) if owner is None else owner
+        if consumer is None or not consumer.can_take(entry.size) or not book.is_active(consumer):
             return False
         self._take(entry)
-        if not self.book.is_unfit(entry):
-            if not consumer.no_ack:
-                self._goes_out(entry, consumer)
-            self.queue.deliver(entry, consumer)
+        if not consumer.no_ack:
+            self._goes_out(entry, consumer)
+        self.queue.deliver(entry, consumer)
+        return True
+
+    def _send_away(self, entry: Entry) -> bool:
+        """Whether there was room for that."""
+        if self.book.room <= 0:
+            return False
+        self._take(entry)
+        self.book.send_away(entry)
         return True
 
     def _take(self, entry: Entry) -> None:

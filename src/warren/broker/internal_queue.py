@@ -16,7 +16,7 @@ from warren.broker.deduplication import Seen
 from warren.broker.due_heap import DueHeap
 from warren.broker.entry import Entry
 from warren.broker.events import MessageScheduled
-from warren.broker.exchange.delayed import DELAY, due_ms
+from warren.broker.exchange.delayed import DELAY, due_ms, negative
 from warren.broker.message import Message
 from warren.broker.outcome import AFTER_NEXT, ON_ITS_WAY, STORED
 from warren.broker.queue import Queue
@@ -80,13 +80,15 @@ class DelayQueue(Queue):
     def _is_due(self) -> None:
         self.appointment = None
         room = RELEASED_A_TURN_MAX
-        while self.heap.count and room > 0 and self.heap.next_due() <= self.clock.time_ms:
-            self.heap.pop()
-            entry = self.lane.take_out(self.heap.position, self.heap.location, self.clock.time_ms)
-            if entry is not None:
-                self._release(entry)
-            room -= 1
-        self._come_back()
+        try:
+            while self.heap.count and room > 0 and self.heap.next_due() <= self.clock.time_ms:
+                self.heap.pop()
+                entry = self.lane.take_out(self.heap.position, self.heap.location, self.clock.time_ms)
+                if entry is not None:
+                    self._release(entry)
+                room -= 1
+        finally:
+            self._come_back()  # whatever happened to one, the others have their time
 
     def _release(self, entry: Entry) -> None:
         """On to where it was to go; it leaves for good when it is safe there."""
@@ -95,7 +97,7 @@ class DelayQueue(Queue):
         headers = dict(properties.headers or {})
         delay = headers.get(DELAY)
         if isinstance(delay, int):
-            headers[DELAY] = type(delay)(-abs(delay))
+            headers[DELAY] = negative(delay)
             properties.headers = headers
         copies = headers.get("CC")
         keys = [message.key, *(key for key in _list(copies) if isinstance(key, str))]

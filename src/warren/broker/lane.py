@@ -218,7 +218,9 @@ class Lane:
     def weed(self) -> None:
         """Forget when messages would have expired that were taken long ago, if these are most."""
         expiry = self.expiry
-        if expiry is not None and expiry.heap.count > STALE_MAX + 2 * (len(expiry.entries) + self.length()):
+        if expiry is None or expiry.heap.count <= STALE_MAX + 2 * expiry.weeded:
+            return
+        if expiry.heap.count > STALE_MAX + 2 * (len(expiry.entries) + self.length()):
             expiry.weed(self.next_behind())
 
     # --- what is known of a message that is out ---

@@ -129,7 +129,10 @@ class Node:
             queues = self.touched_queues[:]
             self.touched_queues.clear()
             for queue in queues:
-                queue.drain()
+                try:
+                    queue.drain()
+                except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from their turn
+                    self.world.report(error)
 
     def end_turn(self) -> None:
         """Deliver what can be delivered, and send what there is to send."""

@@ -180,7 +180,7 @@ cdef class Pack:
                 message.died, message.scheduled,
             )
             block.messages.append(block.template)
-            block.hold(WHOLE_OVERHEAD_BYTES)
+            block.hold(WHOLE_OVERHEAD_BYTES + PyBytes_GET_SIZE(message.properties))
         block.put(<uint32_t>(len(block.messages) - 1), <uint32_t>size if small else WHOLE)
         if small:
             memcpy(block.data + block.size, PyBytes_AS_STRING(message.body), size)

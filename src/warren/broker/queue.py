@@ -26,7 +26,7 @@ from warren.broker.rulebook import Rulebook
 from warren.broker.rules import Rules, rules_of
 from warren.broker.store import MessageLog
 from warren.broker.surroundings import Surroundings
-from warren.broker.view import takes
+from warren.broker.view import takes, view_of
 
 if TYPE_CHECKING:
     from warren.broker.session.connection import Connection
@@ -285,12 +285,6 @@ class Queue:
         """Whether it has consumers who do not only look."""
         return bool(self.rings) or any(map(takes, self.choosy))
 
-    @property
-    def active_consumer(self) -> Consumer | None:
-        """Who alone gets messages, if that is the rule: the first of the highest priority."""
-        takers = sorted(filter(takes, self.consumers), key=lambda consumer: -consumer.priority)
-        return takers[0] if takers else None
-
     def add_consumer(self, consumer: Consumer) -> None:
         if self.exclusive_consumer is not None or (consumer.exclusive and self.is_consumed):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
@@ -322,6 +316,7 @@ class Queue:
         self.rings = [ring for ring in self.rings if ring.consumers]
         if consumer in self.choosy:
             self.choosy.remove(consumer)
+            view_of(consumer).end()
         if self.exclusive_consumer is consumer:
             self.exclusive_consumer = None
         if self.book is not None:
@@ -339,6 +334,8 @@ class Queue:
         count = self.message_count
         if self.book is not None:
             count += self.book.clear()
+        for consumer in self.choosy:
+            view_of(consumer).was_purged()
         for lane in self.lanes:
             self._drop(lane.clear(deleted=self.deleted))
         return count

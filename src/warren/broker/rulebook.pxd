@@ -20,7 +20,7 @@ cdef int64_t NONE
 
 cdef class Rulebook:
     cdef Queue queue
-    cdef Clock clock
+    cdef readonly Clock clock
     cdef Events events
     cdef object timetable
     cdef public object groups
@@ -29,7 +29,11 @@ cdef class Rulebook:
     cdef object appointment
     cdef public object lifetime
     cdef bint draining
+    cdef Py_ssize_t arrived
+    cdef readonly Py_ssize_t room
+    cdef bint going_on
     cdef public Consumer active
+    cdef list line
     cdef int64_t ttl_ms
     cdef int64_t max_length
     cdef int64_t max_bytes
@@ -45,7 +49,6 @@ cdef class Rulebook:
     @cython.locals(queue=Queue, unsafe=bint)
     cpdef int put(self, Message message) except -1
     cpdef bint is_worn(self, Entry entry)
-    cpdef bint leaves(self, Lane lane) except -1
     cpdef bint is_full(self, Py_ssize_t size) except -1
     @cython.locals(queue=Queue)
     cpdef bint is_beyond(self, Py_ssize_t more, Py_ssize_t more_bytes)
@@ -53,7 +56,7 @@ cdef class Rulebook:
     cpdef put_back(self, Entry entry)
     cpdef settled(self, Entry entry)
     cpdef drain(self)
-    @cython.locals(queue=Queue, now_ms=uint64_t, room=Py_ssize_t, lane=Lane)
+    @cython.locals(queue=Queue, now_ms=uint64_t, lane=Lane)
     cpdef go_through(self)
     @cython.locals(queue=Queue, lane=Lane, head=Entry, consumer=Consumer)
     cpdef drain_lanes(self, uint64_t now_ms)
@@ -64,16 +67,17 @@ cdef class Rulebook:
     @cython.locals(queue=Queue, entry=Entry)
     cpdef Entry get(self, bint no_ack)
     @cython.locals(lane=Lane)
-    cpdef Entry take_first(self, bint no_ack)
+    cpdef Entry take_first(self)
     cpdef bint is_unfit(self, Entry entry) except -1
+    cpdef send_away(self, Entry entry)
     @cython.locals(ttl_ms=int64_t)
     cpdef int64_t ttl_of(self, Message message)
     cpdef bint is_over(self, Message message, uint64_t now_ms)
     @cython.locals(ttl_ms=int64_t)
     cpdef bint is_past(self, Message message, uint64_t now_ms)
     @cython.locals(queue=Queue, lane=Lane, entry=Entry, head=Entry)
-    cpdef Py_ssize_t expire(self, uint64_t now_ms, Py_ssize_t room) except? -1
+    cpdef expire(self, uint64_t now_ms)
     @cython.locals(lane=Lane)
-    cpdef Py_ssize_t drop_head(self, Py_ssize_t room) except? -1
+    cpdef drop_head(self)
     @cython.locals(due_ms=int64_t, lane=Lane, expiry=Expiry, head=Entry)
     cpdef int64_t next_due(self) except? -1

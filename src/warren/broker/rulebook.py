@@ -35,10 +35,13 @@ if TYPE_CHECKING:
 
 NONE = -1
 GONE_A_TURN_MAX = 200
+RETURNED_A_TURN_MAX = 2_000
 
 
 class Rulebook:
-    """Limits are numbers, and NONE where there is none."""
+    """Limits are numbers, and NONE where there is none. `room` is how many more may go by themselves in this
+    turn; `line` are the consumers in the order in which they came, if one alone is `active`.
+    """
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
@@ -51,7 +54,11 @@ class Rulebook:
         self.appointment: Appointment | None = None
         self.lifetime = Lifetime(queue)
         self.draining = False
+        self.room = 0
+        self.arrived = 0
+        self.going_on = False
         self.active: Consumer | None = None
+        self.line: list[Consumer] = []
         self.read(queue.rules)
 
     def read(self, rules: Rules) -> None:
@@ -98,6 +105,7 @@ class Rulebook:
         if not self.drops_head and self.is_full(len(message.body)):
             return self.refuse(message)
         unsafe = queue.lanes[queue.level_of(message)].put(message)
+        self.arrived += 1
         queue.touch()
         return ON_ITS_WAY if unsafe else STORED
 
@@ -161,21 +169,22 @@ class Rulebook:
         return entry.delivered_ms == 0 and 0 <= self.delivery_limit < entry.delivery_count > 1
 
     def is_unfit(self, entry: Entry) -> bool:
-        """Whether an entry that was taken to be delivered is too old, or comes too early; then it goes where
-        it belongs.
-        """
+        """Whether an entry that could be delivered is too old, or comes too early."""
+        if self.is_over(entry.message, self.clock.time_ms):
+            return True
+        return entry.delivery_count > 0 and (self.is_worn(entry) or self.retry.was_waiting(entry))
+
+    def send_away(self, entry: Entry) -> None:
+        """An unfit entry, which was taken out, goes where it belongs."""
+        self.room -= 1
         if self.is_over(entry.message, self.clock.time_ms):
             self.queue.bury(entry, Reason.EXPIRED)
-            return True
-        if self.is_worn(entry):
+        elif self.is_worn(entry):
             self.queue.bury(entry, Reason.DELIVERY_LIMIT)
-            return True
-        if self.retry.was_waiting(entry):
+        else:
             if self.groups is not None:
                 self.groups.delay(entry, 1)
             self.delay(entry)
-            return True
-        return False
 
     def put_back(self, entry: Entry) -> None:
         self.make_ready(entry)
@@ -209,6 +218,8 @@ class Rulebook:
     def go_through(self) -> None:
         queue = self.queue
         now_ms = self.clock.refresh()
+        self.room = GONE_A_TURN_MAX + self.arrived  # or more might come than go, and limits would not hold
+        self.arrived = 0
         if self.retry.waiting:
             self.bring_back(now_ms)
         if queue.choosy:
@@ -217,13 +228,13 @@ class Rulebook:
             self.groups.drain()
         else:
             self.drain_lanes(now_ms)
-        room = self.expire(now_ms, GONE_A_TURN_MAX)
+        self.expire(now_ms)
         if self.drops_head and (self.max_length >= 0 or self.max_bytes >= 0):
-            room = self.drop_head(room)
+            self.drop_head()
         for lane in queue.lanes:
             if lane.expiry is not None:
                 lane.expiry.note_new(lane.ready)
-        self.come_back(now_ms if room <= 0 else self.next_due())
+        self.come_back(now_ms if self.room <= 0 else self.next_due())
 
     def drain_lanes(self, now_ms: int) -> None:
         queue = self.queue
@@ -236,20 +247,15 @@ class Rulebook:
             head = lane.first()
             if head is None:
                 continue
-            if (head.delivery_count > 0 or self.is_over(head.message, now_ms)) and self.leaves(lane):
+            if (head.delivery_count > 0 or self.is_over(head.message, now_ms)) and self.is_unfit(head):
+                if self.room <= 0:
+                    return
+                self.send_away(lane.pop())
                 continue
             consumer = self.next_consumer(head.size)
             if consumer is None:
                 return
             queue.deliver(lane.pop(), consumer)
-
-    def leaves(self, lane: Lane) -> bool:
-        """Whether the first entry was not fit to be delivered, and is gone."""
-        entry = lane.pop()
-        if self.is_unfit(entry):
-            return True
-        lane.put_back(entry)
-        return False
 
     def first_lane(self) -> Lane | None:
         """Of the highest priority that has something."""
@@ -269,12 +275,21 @@ class Rulebook:
         return active if active is not None and active.view is None and active.can_take(size) else None
 
     def may_have(self, consumer: Consumer) -> bool:
-        if consumer not in self.queue.choosy:
-            return False
-        return not self.single_active or consumer is self.active or not takes(consumer)
+        """Whether one that chooses, and is still there, may get something."""
+        return consumer in self.queue.choosy and (self.is_active(consumer) or not takes(consumer))
+
+    def is_active(self, consumer: Consumer) -> bool:
+        """Whether it may get messages at all, or waits for another to go."""
+        return not self.single_active or consumer is self.active
+
+    def go_on_soon(self) -> None:
+        """What was too much for one turn goes on in the next."""
+        if not self.going_on:
+            self.going_on = True
+            self.queue.surroundings.timers.call_soon(self.go_on)
 
     def go_on(self) -> None:
-        """What was too much for one turn goes on in the next."""
+        self.going_on = False
         self.queue.touch()
         self.timetable.after()
 
@@ -282,16 +297,19 @@ class Rulebook:
         """The first message for basic.get."""
         queue = self.queue
         self.drain()
-        entry = self.take_first(no_ack)
+        entry = self.take_first()
         while entry is not None and self.is_unfit(entry):
-            entry = self.take_first(no_ack)
+            self.send_away(entry)
+            entry = self.take_first()
         if entry is not None:
+            if self.groups is not None and not no_ack:
+                self.groups.lend(entry)
             queue.goes_out(entry, no_ack)
         return entry
 
-    def take_first(self, no_ack: bool) -> Entry | None:
+    def take_first(self) -> Entry | None:
         if self.groups is not None:
-            return self.groups.lend(no_ack=no_ack)
+            return self.groups.take_free()
         lane = self.first_lane()
         return None if lane is None or lane.first() is None else lane.pop()
 
@@ -313,36 +331,37 @@ class Rulebook:
             return self.ttl_ms
         return ttl_ms
 
-    def expire(self, now_ms: int, room: int) -> int:
-        """Bury what is too old, so many at most; how many more could have been."""
+    def expire(self, now_ms: int) -> None:
+        """Bury what is too old, as far as there is room."""
         queue = self.queue
         for lane in queue.lanes:
-            entry = lane.take_expired(now_ms) if room > 0 else None
+            entry = lane.take_expired(now_ms) if self.room > 0 else None
             while entry is not None:
+                self.room -= 1
                 queue.bury(entry, Reason.EXPIRED)
-                room -= 1
-                entry = lane.take_expired(now_ms) if room > 0 else None
+                entry = lane.take_expired(now_ms) if self.room > 0 else None
             head = lane.first() if self.ttl_ms >= 0 else None
-            while head is not None and room > 0 and head.message.time_ms + self.ttl_ms <= now_ms:
+            while head is not None and self.room > 0 and head.message.time_ms + self.ttl_ms <= now_ms:
+                self.room -= 1
                 queue.bury(lane.pop(), Reason.EXPIRED)
-                room -= 1
                 head = lane.first()
-        return room
 
-    def drop_head(self, room: int) -> int:
-        """Bury what is above a limit, so many at most; how many more could have been."""
-        while room > 0 and self.is_beyond(0, 0):
+    def drop_head(self) -> None:
+        """Bury what is above a limit, as far as there is room."""
+        while self.room > 0 and self.is_beyond(0, 0):
             lane = self.first_lane()
             if lane is None:
-                break
+                return
             if lane.first() is not None:
+                self.room -= 1
                 self.queue.bury(lane.pop(), Reason.MAXLEN)
-                room -= 1
-        return room
 
     def bring_back(self, now_ms: int) -> None:
-        """Entries whose delay is over are ready again."""
-        while (entry := self.retry.take_due(now_ms)) is not None:
+        """Entries whose delay is over are ready again; of very many, some each turn."""
+        for _ in range(RETURNED_A_TURN_MAX):
+            entry = self.retry.take_due(now_ms)
+            if entry is None:
+                return
             self.make_ready(entry)
             if self.groups is not None:
                 self.groups.delay(entry, -1)
@@ -375,10 +394,17 @@ class Rulebook:
     # --- consumers come and go ---
 
     def consumers_changed(self) -> None:
-        if self.single_active and self.active is not self.queue.active_consumer:
-            queue = self.queue
-            self.active = queue.active_consumer
-            tag = None if self.active is None else self.active.tag
+        """The active one is the first that came, of the highest priority."""
+        if not self.single_active:
+            return
+        queue = self.queue
+        present = list(filter(takes, queue.consumers))
+        self.line = [consumer for consumer in self.line if consumer in present]
+        self.line += [consumer for consumer in present if consumer not in self.line]
+        active = max(self.line, key=lambda consumer: consumer.priority, default=None)
+        if active is not self.active:
+            self.active = active
+            tag = None if active is None else active.tag
             self.events.emit(ActiveConsumerChanged(queue.vhost, queue.name, tag))
 
     def consumer_is_gone(self, consumer: Consumer) -> None:

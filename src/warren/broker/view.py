@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from warren.broker.queue import Queue
     from warren.broker.rulebook import Rulebook
 
-LOOKED_AT_MAX = 2_000  # in one turn
+LOOKED_AT_MAX, LOOKED_AT_MIN = 2_000, 20  # in one turn, by all together and by each
 
 
 class View:
@@ -31,11 +31,12 @@ class View:
         self.selector = selector
         self.takes = takes
         self.lanes = [LaneView(lane, self) for lane in reversed(queue.lanes)]
-        self.looked_at = 0
+        self.left = 0
         self.tired = False
 
-    def begin_turn(self) -> None:
-        self.looked_at = 0
+    def begin_turn(self, most: int) -> None:
+        """In which it looks at so many at most."""
+        self.left = most
         self.tired = False
 
     def find(self) -> LaneView | None:
@@ -47,11 +48,11 @@ class View:
         return None
 
     def wants(self, entry: Entry) -> bool:
-        self.looked_at += 1
+        self.left -= 1
         return self.selector is None or self.selector.matches(entry.message.decode_properties())
 
     def is_tired(self) -> bool:
-        if self.looked_at >= LOOKED_AT_MAX:
+        if self.left <= 0:
             self.tired = True
         return self.tired
 
@@ -61,6 +62,15 @@ class View:
             for lane in self.lanes:
                 if lane.lane.level == entry.queue.level_of(entry.message):
                     lane.go_back(entry.position)
+
+    def was_purged(self) -> None:
+        """What it has looked at last is in no list any more."""
+        for lane in self.lanes:
+            lane.entry = lane.found = None
+
+    def end(self) -> None:
+        """Let go of all that it had in its hands."""
+        self.lanes.clear()
 
 
 class LaneView:
@@ -111,6 +121,8 @@ class LaneView:
         entry = self.entry
         if entry is not None and (entry.behind is not None or ready.tail is entry):
             return entry.behind
+        if ready.tail is None or ready.tail.position <= self.position:
+            return None
         entry = ready.head
         while entry is not None and entry.position <= self.position:
             entry = entry.behind
@@ -141,7 +153,10 @@ class LaneView:
         return self.made(self.overflow_browser, position, IN_OVERFLOW)
 
     def next_stray(self) -> Entry | None:
-        entry = self.lane.strays.head
+        strays = self.lane.strays
+        if strays.tail is None or strays.tail.position <= self.position:
+            return None
+        entry = strays.head
         while entry is not None and entry.position <= self.position:
             entry = entry.behind
         return entry
@@ -200,14 +215,15 @@ def view_of(consumer: Consumer) -> View:
 
 def serve_views(queue: Queue, book: Rulebook) -> None:
     """Those who choose get one each in turn, of equal priority, and the higher ones first."""
+    most = max(LOOKED_AT_MAX // len(queue.choosy), LOOKED_AT_MIN)
     for consumer in queue.choosy:
-        view_of(consumer).begin_turn()
+        view_of(consumer).begin_turn(most)
     for priority in sorted({consumer.priority for consumer in queue.choosy}, reverse=True):
         equals = [consumer for consumer in queue.choosy if consumer.priority == priority]
         while equals:
             equals = [consumer for consumer in equals if _serve(queue, book, consumer)]
     if any(view_of(consumer).tired for consumer in queue.choosy):
-        queue.surroundings.timers.call_soon(book.go_on)
+        book.go_on_soon()
 
 
 def _serve(queue: Queue, book: Rulebook, consumer: Consumer) -> bool:
@@ -219,9 +235,14 @@ def _serve(queue: Queue, book: Rulebook, consumer: Consumer) -> bool:
     if found is None or found.found is None or not consumer.can_take(found.found.size):
         return False
     if not view.takes:
-        consumer.deliver(found.look())
+        shown = found.look()
+        if not book.is_over(shown.message, book.clock.time_ms):
+            consumer.deliver(shown)
         return True
+    is_unfit = book.is_unfit(found.found)
+    if is_unfit and book.room <= 0:
+        return False
     entry = found.take()
-    if entry is not None and not book.is_unfit(entry):
-        queue.deliver(entry, consumer)
+    if entry is not None:
+        book.send_away(entry) if is_unfit else queue.deliver(entry, consumer)
     return True

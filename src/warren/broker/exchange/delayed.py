@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from warren.amqp.errors import PreconditionFailed
 from warren.amqp.properties import BasicProperties
-from warren.amqp.table import Table, Timestamp
+from warren.amqp.table import INT64_MIN, Int8, Int16, Int64, OldInt64, Table, Timestamp
 from warren.broker.binding import Binding, Destination
 from warren.broker.clock import Clock
 from warren.broker.exchange.exchange import DELAYED_TYPE, Router
@@ -21,6 +21,7 @@ INNER_TYPE = "x-delayed-type"
 DELAY = "x-delay"
 DELIVER_AT = "x-deliver-at"
 DUE_MS_MAX = 2**63 - 1
+SIGNED = (Int8, Int16, Int64, OldInt64)
 
 
 class Delayed:
@@ -60,3 +61,9 @@ def due_ms(headers: Table | None, now_ms: int) -> int:
     if isinstance(delay, int) and not isinstance(delay, bool):
         return min(now_ms + delay, DUE_MS_MAX)
     return now_ms
+
+
+def negative(delay: int) -> int:
+    """What says that the delay is over; of its own type if that can be negative."""
+    value = max(-abs(delay), INT64_MIN)
+    return type(delay)(value) if isinstance(delay, SIGNED) else value

@@ -147,8 +147,11 @@ class Channel(ContentReader):
             return
         if seen.log is not None:
             self.confirms.note(AFTER_NEXT)
-        if not seen.drops(message, self.clock.time_ms):
+        if not seen.has(message, self.clock.time_ms):
+            refused = self.confirms.refusals
             self.enqueue(message, queues, mandatory)
+            if refused == self.confirms.refusals:  # else it may come again, and has to
+                seen.note(message, self.clock.time_ms)
             return
         if self.events.died:
             self.events.emit(MessageDeduplicated(self.vhost.name, message.exchange_name, message))

@@ -16,6 +16,7 @@ cdef class Confirms:
     cdef public bint on
     cdef public uint64_t published
     cdef uint64_t confirmed
+    cdef public uint64_t refusals
     cdef object refused
     cdef public bint unsafe
     cdef public bint unsafe_longer

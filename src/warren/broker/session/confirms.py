@@ -27,6 +27,7 @@ class Confirms:
         self.on = False
         self.published = 0
         self.confirmed = 0
+        self.refusals = 0
         self.refused: deque[int] = deque()
         self.unsafe = False
         self.unsafe_longer = False
@@ -36,6 +37,7 @@ class Confirms:
     def note(self, outcome: int) -> None:
         """What a queue said of the message that is published next, if it was not that it has it."""
         if outcome == REFUSED:
+            self.refusals += 1
             if self.on and (not self.refused or self.refused[-1] != self.published + 1):
                 self.refused.append(self.published + 1)
         elif outcome != STORED:
