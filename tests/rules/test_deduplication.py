@@ -273,3 +273,17 @@ def test_messages_without_the_header_pass_an_exchange(plain: Stage) -> None:
     client.bind("q", "x")
     client.put("", b"m", b"m", exchange="x")
     assert client.drain("q") == [b"m", b"m"]
+
+
+def test_transaction_is_committed_when_what_it_published_is_noted(durable: Stage) -> None:
+    client = durable.client
+    client.queue("q", ONCE)
+    client.call(m.TxSelect(), m.TxSelectOk)
+    client.publish("", "q", *client.message(b"m", headers={HEADER: "a"}))
+    client.send_only(m.TxCommit())
+    rounds = 0
+    while not client.methods():
+        assert durable.machine.finish_round()
+        rounds += 1
+    assert rounds >= 2
+    assert client.drain("q") == [b"m"]

@@ -243,3 +243,13 @@ def test_refused_message_is_not_on_disk(durable: Stage) -> None:
     durable.client.queue("q", longest(2, "reject-publish", dead=False))
     durable.client.put("q", *numbers(5))
     assert durable.restart().drain("q") == numbers(2)
+
+
+def test_waiting_consumer_that_is_not_the_active_one_makes_no_room(plain: Stage) -> None:
+    client, active, waiting = plain.connect(confirming=True), plain.connect(prefetch=1), plain.connect()
+    client.queue("q", {"x-max-length": 0, "x-overflow": "reject-publish", "x-single-active-consumer": True})
+    active.start("q")
+    waiting.start("q")
+    client.put("q", *numbers(2))
+    assert client.nacked() == [2]
+    assert (active.delivered(), waiting.delivered()) == ([b"0"], [])

@@ -128,7 +128,8 @@ class Rulebook:
         return self.max_bytes >= 0 and queue.body_bytes() + more_bytes > self.max_bytes
 
     def could_deliver(self, size: int) -> bool:
-        return any(consumer.can_take(size) for ring in self.queue.rings for consumer in ring.consumers)
+        takers = (consumer for ring in self.queue.rings for consumer in ring.consumers)
+        return any(self.is_active(consumer) and consumer.can_take(size) for consumer in takers)
 
     def refuse(self, message: Message) -> int:
         queue = self.queue

@@ -196,10 +196,16 @@ class Channel(ContentReader):
             self.reply(method)
             return
         self.wait()
-        node.store.when_safe(lambda _number: self.answer_now(method))
+        longer = self.confirms.unsafe_longer
+        node.store.when_safe(lambda _number: self.answer_now(method, longer))
 
-    def answer_now(self, method: Method) -> None:
-        if self.waiting and not self.discarding:
+    def answer_now(self, method: Method, longer: bool) -> None:
+        """Or after one round more."""
+        if not self.waiting or self.discarding:
+            return
+        if longer:
+            self.connection.node.store.when_safe(lambda _number: self.answer_now(method, False))
+        else:
             self.reply(method)
             self.go_on()
 
