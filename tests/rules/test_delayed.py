@@ -345,3 +345,17 @@ def test_delay_header_of_a_dead_letter_counts(stage: Stage) -> None:
     stage.pass_ms(2)
     (content,) = client.drain_all("q")
     assert header(content, "x-delay") == -1000
+
+
+@pytest.mark.parametrize("header_name", ["CC", "BCC"])
+def test_further_keys_count_when_the_message_is_due(stage: Stage, header_name: str) -> None:
+    client = stage.client
+    declare(client, "direct")
+    client.queue("other")
+    client.bind("other", "x", "copy")
+    client.put("key", b"m", exchange="x", headers={"x-delay": 100, header_name: ["copy"]})
+    stage.pass_ms(101)
+    for queue in ("q", "other"):
+        (content,) = client.drain_all(queue)
+        assert ("BCC" in (content.properties.headers or {})) is False
+        assert content.body == b"m"

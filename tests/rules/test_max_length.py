@@ -253,3 +253,13 @@ def test_waiting_consumer_that_is_not_the_active_one_makes_no_room(plain: Stage)
     client.put("q", *numbers(2))
     assert client.nacked() == [2]
     assert (active.delivered(), waiting.delivered()) == ([b"0"], [])
+
+
+def test_selecting_consumer_makes_room_for_what_it_wants(plain: Stage) -> None:
+    client, taker = plain.connect(confirming=True), plain.connect()
+    client.queue("q", longest(0, "reject-publish", dead=False))
+    taker.start("q", arguments={"x-selector": "n = 1"})
+    for number in (0, 1):
+        client.put("q", b"%d" % number, headers={"n": number})
+    assert client.nacked() == [1]
+    assert taker.delivered() == [b"1"]

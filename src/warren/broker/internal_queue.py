@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from warren.amqp.properties import decode_properties
-from warren.amqp.table import Value
 from warren.broker.deduplication import Seen
 from warren.broker.due_heap import DueHeap
 from warren.broker.entry import Entry
@@ -20,6 +19,7 @@ from warren.broker.exchange.delayed import DELAY, due_ms, negative
 from warren.broker.message import Message
 from warren.broker.outcome import AFTER_NEXT, ON_ITS_WAY, STORED
 from warren.broker.queue import Queue
+from warren.broker.session import routing_headers
 from warren.broker.store import MessageLog
 from warren.broker.timetable import Appointment
 
@@ -93,14 +93,13 @@ class DelayQueue(Queue):
     def _release(self, entry: Entry) -> None:
         """On to where it was to go; it leaves for good when it is safe there."""
         message = entry.message
-        properties = decode_properties(message.properties)
+        more_keys, raw = routing_headers.take(message.properties)
+        properties = decode_properties(raw)
         headers = dict(properties.headers or {})
         delay = headers.get(DELAY)
         if isinstance(delay, int):
             headers[DELAY] = negative(delay)
             properties.headers = headers
-        copies = headers.get("CC")
-        keys = [message.key, *(key for key in _list(copies) if isinstance(key, str))]
         released = Message(
             message.exchange,
             message.routing_key,
@@ -110,7 +109,10 @@ class DelayQueue(Queue):
             self.clock.time_ms,
             message.died,
         )
-        results = [queue.publish(released) for queue in self.home.walk(self.exchange, keys, properties)]
+        results = [
+            queue.publish(released)
+            for queue in self.home.walk(self.exchange, [message.key, *more_keys], properties)
+        ]
         if ON_ITS_WAY in results or AFTER_NEXT in results:
             self.surroundings.dead_letters.handover.forget_when_safe(self, entry)
         else:
@@ -174,7 +176,3 @@ def _seen_queue(vhost: Vhost, exchange: Exchange, **named: Any) -> Queue:
 
 
 _KINDS: dict[str, Callable[..., Queue]] = {DELAYED: _delay_queue, SEEN: _seen_queue}
-
-
-def _list(value: Value) -> list[Value]:
-    return value if isinstance(value, list) else []

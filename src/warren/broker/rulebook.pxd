@@ -49,7 +49,8 @@ cdef class Rulebook:
     @cython.locals(queue=Queue, unsafe=bint)
     cpdef int put(self, Message message) except -1
     cpdef bint is_worn(self, Entry entry)
-    cpdef bint is_full(self, Py_ssize_t size) except -1
+    @cython.locals(size=Py_ssize_t, queue=Queue)
+    cpdef bint is_full(self, Message message) except -1
     @cython.locals(queue=Queue)
     cpdef bint is_beyond(self, Py_ssize_t more, Py_ssize_t more_bytes)
     cpdef requeue(self, Entry entry)

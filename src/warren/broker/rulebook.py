@@ -28,7 +28,7 @@ from warren.broker.outcome import AFTER_NEXT, ON_ITS_WAY, REFUSED, STORED
 from warren.broker.retry import Retry
 from warren.broker.rules import DROP_HEAD, REJECT_TO_DLX, Rules
 from warren.broker.timetable import Appointment
-from warren.broker.view import serve_views, takes, view_of
+from warren.broker.view import serve_views, takes, view_of, would_take
 
 if TYPE_CHECKING:
     from warren.broker.queue import Queue
@@ -102,15 +102,16 @@ class Rulebook:
 
     def put(self, message: Message) -> int:
         queue = self.queue
-        if not self.drops_head and self.is_full(len(message.body)):
+        if not self.drops_head and self.is_full(message):
             return self.refuse(message)
         unsafe = queue.lanes[queue.level_of(message)].put(message)
         self.arrived += 1
         queue.touch()
         return ON_ITS_WAY if unsafe else STORED
 
-    def is_full(self, size: int) -> bool:
-        """Whether one more of this size is too much: one that a consumer could have at once is not."""
+    def is_full(self, message: Message) -> bool:
+        """Whether one more is too much: one that a consumer could have at once is not."""
+        size = len(message.body)
         if not self.is_beyond(1, size):
             return False
         queue = self.queue
@@ -118,7 +119,7 @@ class Rulebook:
             self.drain()
         if not self.is_beyond(1, size):
             return False
-        return queue.length() > 0 or not self.could_deliver(size)
+        return queue.length() > 0 or not self.could_deliver(message, size)
 
     def is_beyond(self, more: int, more_bytes: int) -> bool:
         """Whether so many more would be above a limit."""
@@ -127,9 +128,11 @@ class Rulebook:
             return True
         return self.max_bytes >= 0 and queue.body_bytes() + more_bytes > self.max_bytes
 
-    def could_deliver(self, size: int) -> bool:
-        takers = (consumer for ring in self.queue.rings for consumer in ring.consumers)
-        return any(self.is_active(consumer) and consumer.can_take(size) for consumer in takers)
+    def could_deliver(self, message: Message, size: int) -> bool:
+        return any(
+            self.is_active(consumer) and consumer.can_take(size) and would_take(consumer, message)
+            for consumer in self.queue.consumers
+        )
 
     def refuse(self, message: Message) -> int:
         queue = self.queue

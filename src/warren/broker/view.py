@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from warren.broker.entry import Entry
 from warren.broker.lane import Lane
 from warren.broker.location import IN_LOG, IN_OVERFLOW, IN_PACK
+from warren.broker.message import Message
 from warren.broker.pack import PackBrowser
 from warren.broker.selector import Selector
 from warren.broker.store import NOTHING_TO_READ, LogBrowser
@@ -49,7 +50,10 @@ class View:
 
     def wants(self, entry: Entry) -> bool:
         self.left -= 1
-        return self.selector is None or self.selector.matches(entry.message.decode_properties())
+        return self.matches(entry.message)
+
+    def matches(self, message: Message) -> bool:
+        return self.selector is None or self.selector.matches(message.decode_properties())
 
     def is_tired(self) -> bool:
         if self.left <= 0:
@@ -205,6 +209,12 @@ def takes(consumer: Consumer) -> bool:
     """Whether messages leave the queue by it: all but those who browse."""
     view: View | None = consumer.view
     return view is None or view.takes
+
+
+def would_take(consumer: Consumer, message: Message) -> bool:
+    """Whether it would take this one if it were there."""
+    view: View | None = consumer.view
+    return view is None or (view.takes and view.matches(message))
 
 
 def view_of(consumer: Consumer) -> View:

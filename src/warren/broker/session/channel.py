@@ -125,13 +125,15 @@ class Channel(ContentReader):
     def publish_special(self, body: bytes) -> None:
         """A message whose route depends on its properties, that asks for a reply, or waits for tx.commit."""
         properties = self.message_properties
-        if self.reply_to == REPLY_TO:
-            properties = rewrite_reply_to(properties, self.reply_consumer)
         queues = self.queues
         if self.by_properties or self.extra_keys:
             exchange = self.vhost.exchanges_by_wire_name[self.exchange]
             key = self.routing_key[1:].decode("utf-8", "surrogateescape")
             queues = self.vhost.walk(exchange, [key, *self.extra_keys], decode_properties(properties))
+            if len(queues) == 1 and queues[0].internal:
+                properties = self.properties  # it is routed later, and needs all its keys then
+        if self.reply_to == REPLY_TO:
+            properties = rewrite_reply_to(properties, self.reply_consumer)
         message = Message(
             self.exchange, self.routing_key, properties, body, self.persistent, self.clock.time_ms
         )
