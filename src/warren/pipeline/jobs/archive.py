@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
+from warren.pipeline.errors import UsageError
 from warren.pipeline.jobs import inputs
 from warren.pipeline.jobs.columns import utc_date
 from warren.pipeline.jobs.extent import extents, tell_extents
@@ -96,6 +97,12 @@ def write_snapshot(messages: DataFrame, to: str, name: str) -> None:
     """A snapshot of this name is replaced, queue by queue and day by day."""
     named = dated(messages).withColumn("snapshot", sf.lit(name))
     overwrite_partitions(named, to, SNAPSHOT_PARTITIONS)
+
+
+def check(options: argparse.Namespace) -> None:
+    inputs.check(options)
+    if options.reference and not options.url:
+        raise UsageError("--reference is told to a broker: it needs --url, not --path")
 
 
 def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:

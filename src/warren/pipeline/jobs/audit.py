@@ -142,6 +142,10 @@ def by_range(verdicts: DataFrame, size: int = RANGE) -> DataFrame:
     )
 
 
+def check(options: argparse.Namespace) -> None:
+    inputs.check(options)
+
+
 def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:
     result = Result(title="Audit")
     source = inputs.source_of(options)

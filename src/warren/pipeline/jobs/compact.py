@@ -18,7 +18,7 @@ import argparse
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
-from warren.pipeline.errors import PipelineError
+from warren.pipeline.errors import UsageError
 from warren.pipeline.jobs import inputs
 from warren.pipeline.jobs.extent import extents, tell_extents
 from warren.pipeline.jobs.numbers import positive
@@ -74,7 +74,7 @@ def key_column(key: str) -> Column:
 
 
 def latest_per(messages: DataFrame, key: str) -> DataFrame:
-    """Of each queue the last message of each key. Those without the key are all kept: nothing replaces them."""
+    """Of each queue the last message of each key. Those without the key stay: nothing replaces them."""
     alone = sf.when(sf.col("_key").isNull(), sf.col("offset"))
     of_key = Window.partitionBy("vhost", "queue", "_key", alone).orderBy(sf.col("offset").desc())
     ranked = messages.withColumn("_key", key_column(key)).withColumn("_rank", sf.row_number().over(of_key))
@@ -118,11 +118,14 @@ def files_of(messages: DataFrame) -> DataFrame:
     )
 
 
-def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:
+def check(options: argparse.Namespace) -> None:
     if options.to.rstrip("/") == options.archive.rstrip("/"):
-        raise PipelineError("--to must be another directory than --archive: an archive is not changed")
+        raise UsageError("--to must be another directory than --archive: an archive is not changed")
     if options.latest_per and (options.since or options.until or options.from_offset or options.to_offset):
-        raise PipelineError("--latest-per looks at whole queues: leave out --since, --until and the offsets")
+        raise UsageError("--latest-per looks at whole queues: leave out --since, --until and the offsets")
+
+
+def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:
     messages = inputs.select(read_archive(spark, options.archive), inputs.slice_of(options))
     with progress.step("looking at the archive"):
         read, before = collect(extents(messages)), collect(files_of(messages))

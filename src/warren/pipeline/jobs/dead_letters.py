@@ -28,7 +28,13 @@ from warren.pipeline.report.result import Bars, Result, Value
 
 ABOUT = "say what died where and of what, which messages go in circles, and how long they lived"
 LOOPS_FROM = 3
-EXAMPLES = 10
+CAUSE_COLUMNS = (
+    "vhost", "died in", "reason", "published to", "messages", "deaths", "most", "first died", "last came"
+)  # fmt: skip
+LOOP_COLUMNS = ("vhost", "queue", "reason", "messages", "deaths", "most", "worst message")
+LIFE_COLUMNS = ("vhost", "died in", "reason", "messages", "least", "p50", "p95", "p99", "most")
+Rows: TypeAlias = list[list[Value]]
+
 LETTER = (
     "vhost", "queue", "offset", "timestamp", "exchange", "routing_key", "message_id", "x_death", "life_ms"
 )  # fmt: skip
@@ -149,6 +155,10 @@ def write_days(entries: DataFrame, to: str) -> None:
     overwrite_partitions(causes(entries, "day").coalesce(1), to, ["day"])
 
 
+def check(options: argparse.Namespace) -> None:
+    inputs.check(options)
+
+
 def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:
     messages = inputs.read(spark, inputs.source_of(options), body=False).drop("body").persist()
     try:  # read once: a queue that is read twice has changed in between
@@ -189,30 +199,15 @@ def _result(messages: DataFrame, options: argparse.Namespace, progress: Progress
     return result
 
 
-Rows: TypeAlias = list[list[Value]]
-
-
 def _tell(result: Result, options: argparse.Namespace, found: Rows, circles: Rows, lives: Rows) -> None:
-    columns = (
-        "vhost",
-        "died in",
-        "reason",
-        "published to",
-        "messages",
-        "deaths",
-        "most",
-        "first died",
-        "last came",
-    )
-    result.tables.append(top("Causes", columns, found))
-    columns = ("vhost", "queue", "reason", "messages", "deaths", "most", "worst message")
-    result.tables.append(top(f"Loops: more than {options.loops} deaths in one queue", columns, circles))
-    columns = ("vhost", "died in", "reason", "messages", "least", "p50", "p95", "p99", "most")
+    more = f"more than {options.loops} deaths in one queue"
     note = (
         f"From publishing (header {options.time_header}, or the message's own expiration) to the dead letter."
     )
-    result.tables.append(top("Time to death, in ms", columns, lives, note=note))
-    labels = [f"{row[1]}, {row[2]}" for row in found]
-    result.plots.append(
-        Bars("Deaths by queue and reason", labels, [float(whole(row[5])) for row in found], "deaths")
-    )
+    result.tables += [
+        top("Causes", CAUSE_COLUMNS, found),
+        top(f"Loops: {more}", LOOP_COLUMNS, circles),
+        top("Time to death, in ms", LIFE_COLUMNS, lives, note=note),
+    ]
+    labels, values = [f"{row[1]}, {row[2]}" for row in found], [float(whole(row[5])) for row in found]
+    result.plots.append(Bars("Deaths by queue and reason", labels, values, "deaths"))

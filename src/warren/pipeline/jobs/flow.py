@@ -7,7 +7,7 @@ Once over a slice, or on and on as messages come. In the second case a window is
 changes, until the watermark has passed it:
 
     <to>/day=2026-03-01/part-….parquet             a slice: days are replaced whole
-    <to>/day=2026-03-01/batch=17/part-….parquet    on and on: what batch 17 had to say about windows of that day
+    <to>/day=2026-03-01/batch=17/part-….parquet    on and on: what batch 17 had to say of that day
 
 A batch that is repeated writes the same under the same number, and of each window the highest batch counts
 (`current`), so that every message counts once.
@@ -17,24 +17,23 @@ from __future__ import annotations
 
 import argparse
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
-from warren.pipeline.errors import PipelineError
+from warren.pipeline.errors import PipelineError, UsageError
 from warren.pipeline.jobs import inputs
-from warren.pipeline.jobs.columns import PERCENTILES, TIME_HEADER, percentiles, since_published_ms, utc_date
+from warren.pipeline.jobs.columns import TIME_HEADER
 from warren.pipeline.jobs.flow_report import report_slice, report_stream
 from warren.pipeline.jobs.numbers import positive, span
 from warren.pipeline.jobs.queries import follow, stop_on_signals
 from warren.pipeline.jobs.tables import check_checkpoint, exists, overwrite_partitions
+from warren.pipeline.jobs.windows import WINDOW, current, measured, windows
 from warren.pipeline.report.progress import Progress
 from warren.pipeline.report.result import Result
 
 ABOUT = "measure rates, bytes, sizes and latencies by queue and routing key, in windows of time"
-WINDOW = "1 minute"
 WATERMARK = "10 minutes"
-KEYS = ("vhost", "queue", "routing_key")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,66 +58,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a batch so often (default: %(default)s)",
     )
     add("--checkpoint", metavar="DIR", help="how far it got is kept there (default: _checkpoint in --to)")
-
-
-def measured(messages: DataFrame, *, time_header: str = TIME_HEADER) -> DataFrame:
-    """Of each message only what is measured."""
-    return messages.select(
-        *KEYS,
-        "offset",
-        "timestamp",
-        sf.coalesce(sf.octet_length("body"), sf.lit(0)).cast("long").alias("bytes"),
-        since_published_ms(sf.col("timestamp"), time_header).alias("latency_ms"),
-    )
-
-
-def figures() -> list[Column]:
-    """What is said of any group of measured messages."""
-    return [
-        sf.count("*").alias("messages"),
-        sf.sum("bytes").alias("bytes"),
-        percentiles(sf.col("bytes")).alias("size"),
-        sf.max("bytes").alias("size_max"),
-        sf.count("latency_ms").alias("timed"),
-        percentiles(sf.col("latency_ms")).alias("latency"),
-        sf.max("latency_ms").alias("latency_max_ms"),
-        sf.min("offset").alias("first_offset"),
-        sf.max("offset").alias("last_offset"),
-    ]
-
-
-def spread(groups: DataFrame) -> DataFrame:
-    """The arrays of percentiles as columns of their own."""
-    for index, percent in enumerate(PERCENTILES):
-        name = f"p{percent * 100:.0f}"
-        groups = groups.withColumn(f"size_{name}", sf.col("size")[index])
-        groups = groups.withColumn(f"latency_{name}_ms", sf.col("latency")[index])
-    return groups.drop("size", "latency")
-
-
-def windows(sizes: DataFrame, window: str = WINDOW) -> DataFrame:
-    """A row for each window, queue and routing key. Of a stream, give it a watermark first."""
-    grouped = sizes.groupBy(sf.window("timestamp", window).alias("w"), *KEYS).agg(*figures())
-    length_s = sf.unix_seconds(sf.col("w.end")) - sf.unix_seconds(sf.col("w.start"))
-    named = grouped.select(
-        sf.col("w.start").alias("start"),
-        sf.col("w.end").alias("end"),
-        *(sf.col(name) for name in grouped.columns if name != "w"),
-        (sf.col("messages") / length_s).alias("messages_a_second"),
-        utc_date(sf.col("w.start")).alias("day"),
-    )
-    return spread(named)
-
-
-def totals(sizes: DataFrame, *by: str) -> DataFrame:
-    return spread(sizes.groupBy(*by).agg(*figures())).orderBy(sf.desc("messages"), *by)
-
-
-def current(written: DataFrame) -> DataFrame:
-    """Of what a stream wrote, the latest of each window."""
-    newest = Window.partitionBy("start", "end", *KEYS).orderBy(sf.col("batch").desc())
-    ranked = written.withColumn("_rank", sf.row_number().over(newest))
-    return ranked.filter(sf.col("_rank") == 1).drop("_rank", "batch")
 
 
 def start(
@@ -149,6 +88,15 @@ def start(
     return writer.start()
 
 
+def check(options: argparse.Namespace) -> None:
+    inputs.check(options)
+    if options.follow or options.once:
+        if options.archive or not options.to:
+            raise UsageError("--follow and --once read streams, with --path or --url, and need --to")
+        if options.to_offset or options.until:
+            raise UsageError("--follow and --once have no end: leave out --to-offset and --until")
+
+
 def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:
     source = inputs.source_of(options)
     if options.follow or options.once:
@@ -156,7 +104,7 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) ->
     sizes = measured(inputs.read(spark, source), time_header=options.time_header).persist()
     try:  # read once: a queue that is read twice has changed in between
         table = windows(sizes, options.window)
-        result = report_slice(sizes, totals, table, options, progress)
+        result = report_slice(sizes, table, options, progress)
         if options.to:
             _refuse_stream_windows(spark, options.to)
             with progress.step("writing"):
@@ -175,10 +123,6 @@ def _refuse_stream_windows(spark: SparkSession, to: str) -> None:
 def _run_stream(
     spark: SparkSession, source: inputs.Source, options: argparse.Namespace, progress: Progress
 ) -> Result:
-    if source.archive is not None or not options.to:
-        raise PipelineError("--follow and --once read streams, with --path or --url, and need --to")
-    if options.to_offset or options.until:
-        raise PipelineError("--follow and --once have no end: leave out --to-offset and --until")
     sizes = measured(inputs.read_stream(spark, source), time_header=options.time_header)
     with stop_on_signals() as stop:
         summary = follow(_start(sizes, options), progress, stop)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
@@ -12,6 +11,7 @@ from warren.pipeline.jobs.extent import extents, tell_extents
 from warren.pipeline.jobs.queries import Summary
 from warren.pipeline.jobs.rows import collect, top, whole
 from warren.pipeline.jobs.timeline import STEPS_MAX, lines_by_time, window_for
+from warren.pipeline.jobs.windows import totals
 from warren.pipeline.report.progress import Progress
 from warren.pipeline.report.result import Histogram, Plot, Result, Table, Value
 from warren.pipeline.report.words import byte_size
@@ -29,7 +29,6 @@ KEYS_SHOWN_MAX = 30
 
 def report_slice(
     sizes: DataFrame,
-    totals: Callable[..., DataFrame],
     windows: DataFrame,
     options: argparse.Namespace,
     progress: Progress,
@@ -39,8 +38,8 @@ def report_slice(
         extent = collect(extents(sizes))
         tell_extents(result, extent)
     with progress.step("totals"):
-        result.tables.append(_group_table(totals, sizes, "By queue", "vhost", "queue"))
-        keys = _group_table(totals, sizes, "By queue and routing key", "vhost", "queue", "routing_key")
+        result.tables.append(_group_table(sizes, "By queue", "vhost", "queue"))
+        keys = _group_table(sizes, "By queue and routing key", "vhost", "queue", "routing_key")
         result.tables.append(keys)
     with progress.step("windows"):
         result.numbers["bytes"] = byte_size(sum(whole(row[3]) for row in result.tables[1].rows))
@@ -58,7 +57,7 @@ def report_slice(
     return result
 
 
-def _group_table(totals: Callable[..., DataFrame], sizes: DataFrame, name: str, *by: str) -> Table:
+def _group_table(sizes: DataFrame, name: str, *by: str) -> Table:
     rows = collect(totals(sizes, *by).select(*by, *SIZES, *LATENCIES, *OFFSETS))
     headings = [column.replace("_", " ") for column in by]
     return top(name, [*headings, *HEADINGS], rows, most=KEYS_SHOWN_MAX)
@@ -82,7 +81,7 @@ def _rates(sizes: DataFrame, window: str) -> list[Plot]:
 
 
 def _histogram(sizes: DataFrame, column: str, title: str, unit: str) -> list[Plot]:
-    """Between the lowest and the 99th percentile in equal steps: what is beyond would make all else a spike."""
+    """In equal steps up to the 99th percentile: what is beyond would make all else a spike."""
     value = sf.col(column)
     known = sizes.filter(value.isNotNull())
     bounds = known.agg(sf.min(value), sf.percentile_approx(value, 0.99), sf.count("*")).collect()[0]

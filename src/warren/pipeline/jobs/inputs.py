@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from warren.pipeline.errors import PipelineError
+from warren.pipeline.errors import UsageError
 from warren.pipeline.jobs.tables import read_archive
 
 FORMAT = "warren"
@@ -98,13 +98,13 @@ def source_of(options: argparse.Namespace) -> Source:
     archive = getattr(options, "archive", None)
     chosen = slice_of(options)
     if archive is None and not chosen.queues and chosen.pattern is None:
-        raise PipelineError("which queues? Name them with --queue, or give a --pattern")
+        raise UsageError("which queues? Name them with --queue, or give a --pattern")
     return Source(archive=archive, access={} if archive else access_of(options), slice=chosen)
 
 
 def slice_of(options: argparse.Namespace) -> Slice:
     if options.queue and options.pattern is not None:
-        raise PipelineError("--queue and --pattern exclude each other")
+        raise UsageError("--queue and --pattern exclude each other")
     return Slice(
         vhost=options.vhost,
         queues=tuple(options.queue),
@@ -114,6 +114,13 @@ def slice_of(options: argparse.Namespace) -> Slice:
         since_ms=options.since,
         until_ms=getattr(options, "until", None),
     )
+
+
+def check(options: argparse.Namespace) -> None:
+    """What can be wrong with these options and is known without Spark."""
+    source = source_of(options)
+    if source.archive is None:
+        reader_options(source, headers=True, body=True)
 
 
 def access_of(options: argparse.Namespace) -> dict[str, str]:
@@ -127,7 +134,7 @@ def _checked_pattern(pattern: str | None) -> str | None:
     try:
         re.compile(pattern or "")
     except re.error as error:
-        raise PipelineError(f"--pattern {pattern} is no regular expression: {error}") from error
+        raise UsageError(f"--pattern {pattern} is no regular expression: {error}") from error
     return pattern
 
 
@@ -156,8 +163,6 @@ def read_stream(
     if batch_offsets_max is not None:
         options["maxOffsetsPerTrigger"] = str(batch_offsets_max)
     if reference is not None:
-        if "url" not in source.access:
-            raise PipelineError("--reference is told to a broker: it needs --url, not --path")
         options["reference"] = reference
     return spark.readStream.format(FORMAT).options(**options).load()
 
@@ -189,7 +194,7 @@ def _offsets(option: str, text: str | None, chosen: Slice) -> str | None:
         return text
     if text.isdecimal():
         if not chosen.queues:
-            raise PipelineError(
+            raise UsageError(
                 f"{option} {text} needs --queue; with --pattern give JSON with a number for each"
             )
         return json.dumps(dict.fromkeys(chosen.queues, int(text)))
@@ -201,9 +206,9 @@ def parse_offsets(option: str, text: str) -> dict[str, int]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise PipelineError(f"{option} is neither earliest, latest, a number nor JSON: {error}") from error
+        raise UsageError(f"{option} is neither earliest, latest, a number nor JSON: {error}") from error
     if not isinstance(found, dict) or not all(type(offset) is int for offset in found.values()):
-        raise PipelineError(f"{option} must be a JSON object of whole numbers, such as '{{\"orders\": 42}}'")
+        raise UsageError(f"{option} must be a JSON object of whole numbers, such as '{{\"orders\": 42}}'")
     return found
 
 

@@ -55,7 +55,7 @@ class StillWorld:
 
 
 class Routes:
-    """The ways through one topology. `route` gives the names of queues, or None if there is no such exchange."""
+    """The ways through one topology."""
 
     def __init__(self, definitions: str, *, name: str) -> None:
         self.name = name
@@ -154,7 +154,9 @@ class Routes:
         headers: Mapping[str, str] | None = None,
         **properties: str | None,
     ) -> list[str] | None:
-        """`headers` have values in JSON, as in tables of messages; `properties` are others by name."""
+        """The names of the queues, or None if there is no such exchange. `headers` have values in JSON, as in
+        tables of messages; `properties` are others by name.
+        """
         vhost = self.node.vhosts.get(vhost_name)
         exchange = vhost.exchanges.get(exchange_name) if vhost else None
         if vhost is None or exchange is None:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from warren.pipeline.errors import PipelineError
+from warren.pipeline.errors import UsageError
 from warren.pipeline.jobs import inputs
 from warren.pipeline.jobs.extent import extents, tell_extents
 from warren.pipeline.jobs.routing import Routes
@@ -29,12 +29,17 @@ from warren.pipeline.report.result import Bars, Result, Value
 
 ABOUT = "say who would have got recorded messages by another topology"
 ROUTED_BY = (
-    "vhost", "queue", "offset", "timestamp", "exchange", "routing_key", "message_id", "correlation_id", "headers"
+    "vhost", "queue", "offset", "timestamp", "exchange", "routing_key", "message_id", "correlation_id",
+    "headers",
 )  # fmt: skip
+KEPT = ("vhost", "queue", "offset", "exchange", "routing_key", "message_id")
 IDENTITY = ("vhost", "exchange", "routing_key", "identity")
-ROUTED_SCHEMA = """vhost string, queue string, offset long, exchange string, routing_key string, message_id string,
-would array<string>, did array<string>"""
-EXAMPLES = 3
+ROUTED_SCHEMA = """vhost string, queue string, offset long, exchange string, routing_key string,
+message_id string, would array<string>, did array<string>"""
+QUEUE_COLUMNS = ("vhost", "queue", "got", "would have got", "same", "lost", "gained")
+CHANGE_COLUMNS = (
+    "vhost", "exchange", "routing key", "lost by", "gained by", "messages", "example in", "offset"
+)  # fmt: skip
 DIFFERENCES_SHOWN_MAX = 30
 DID_NAME, WOULD_NAME = "--against", "--topology"
 
@@ -72,9 +77,6 @@ def _router(topology: str, against: str | None) -> Callable[[Batches], Batches]:
             yield pa.RecordBatch.from_arrays([*kept, *lists], names=[*KEPT, "would", "did"])
 
     return route
-
-
-KEPT = ("vhost", "queue", "offset", "exchange", "routing_key", "message_id")
 
 
 def _destinations(routes: Routes, batch: pa.RecordBatch) -> list[list[str] | None]:
@@ -136,7 +138,8 @@ def differences(messages: DataFrame) -> DataFrame:
             sf.min(sf.struct("read_from", "offset")).alias("example"),
         )
         .select(
-            "vhost", "exchange", "routing_key", "lost", "gained", "messages", "example.read_from", "example.offset"
+            "vhost", "exchange", "routing_key", "lost", "gained", "messages", "example.read_from",
+            "example.offset",
         )
         .orderBy(sf.desc("messages"), "vhost", "exchange", "routing_key", sf.col("lost").cast("string"))
     )  # fmt: skip
@@ -154,9 +157,16 @@ def outcomes(messages: DataFrame) -> DataFrame:
     return messages.groupBy(outcome.alias("outcome")).count()
 
 
+def check(options: argparse.Namespace) -> None:
+    inputs.check(options)
+    read_topology(options.topology, WOULD_NAME)
+    if options.against:
+        read_topology(options.against, DID_NAME)
+
+
 def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:
-    topology = _read(options.topology, WOULD_NAME)
-    against = _read(options.against, DID_NAME) if options.against else None
+    topology = read_topology(options.topology, WOULD_NAME)
+    against = read_topology(options.against, DID_NAME) if options.against else None
     result = Result(title=f"What if: {options.topology}")
     messages = inputs.read(spark, inputs.source_of(options), body=False).select(*ROUTED_BY).persist()
     ways = per_message(routed(messages, topology, against)).persist()
@@ -180,12 +190,12 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) ->
     return result
 
 
-def _read(path: str, option: str) -> str:
+def read_topology(path: str, option: str) -> str:
     """Checked here too: what is wrong with it should be said before Spark starts to work."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise PipelineError(
+        raise UsageError(
             f"cannot read {option} {path}: {getattr(error, 'strerror', None) or error}"
         ) from error
     Routes(text, name=f"{option} {path}")
@@ -197,10 +207,8 @@ def _tell(result: Result, found: dict[str, Value], queues: Rows, changes: Rows) 
         result.numbers[f"messages that would go {outcome}".replace("go no such", "find no such")] = (
             found.get(outcome) or 0
         )
-    columns = ("vhost", "queue", "got", "would have got", "same", "lost", "gained")
-    result.tables.append(top("By queue", columns, queues))
-    columns = ("vhost", "exchange", "routing key", "lost by", "gained by", "messages", "example in", "offset")
-    result.tables.append(top("What would change", columns, changes, most=DIFFERENCES_SHOWN_MAX))
+    result.tables.append(top("By queue", QUEUE_COLUMNS, queues))
+    result.tables.append(top("What would change", CHANGE_COLUMNS, changes, most=DIFFERENCES_SHOWN_MAX))
     for title, place in (("lost", 5), ("gained", 6)):
         rows = [row for row in queues if row[place]]
         if rows:

@@ -38,7 +38,8 @@ def _text(text: str) -> str:
 def _section(result: Result, index: int) -> str:
     notes = "".join(f'<p class="note">{_text(note)}</p>' for note in result.notes)
     return (
-        f'<section id="r{index}" aria-labelledby="r{index}-title"><h2 id="r{index}-title">{_text(result.title)}</h2>'
+        f'<section id="r{index}" aria-labelledby="r{index}-title">'
+        f'<h2 id="r{index}-title">{_text(result.title)}</h2>'
         f"{_numbers(result)}{notes}"
         + "".join(_figure(plot) for plot in result.plots)
         + "".join(_table(table) for table in result.tables)

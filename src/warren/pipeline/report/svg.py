@@ -104,7 +104,7 @@ def _time_axis(plot: Lines) -> list[str]:
 
 
 def _line(plot: Lines, line: Series, xs: Sequence[float], highest: float, colour: str) -> list[str]:
-    """Pieces, since a line is not drawn across what is not known; a dot where a piece is one point, or few."""
+    """In pieces, since no line is drawn across what is not known, and with dots if they are few."""
     parts, piece = [], list[str]()
     known = sum(value is not None for value in line.values)
     for at, x, value in zip(plot.times, xs, line.values, strict=True):
@@ -141,7 +141,8 @@ def _bars(plot: Bars) -> str:
         parts.append(
             f'<text class="label" x="{LABEL_WIDTH - 8}" y="{middle}" text-anchor="end">{_text(_cut(label))}'
             f"<title>{whole}</title></text>"
-            f'<rect class="s0 bar" x="{LABEL_WIDTH}" y="{y}" width="{length:.1f}" height="{BAR_HEIGHT}" rx="3">'
+            f'<rect class="s0 bar" x="{LABEL_WIDTH}" y="{y}" width="{length:.1f}" height="{BAR_HEIGHT}" '
+            'rx="3">'
             f"<title>{whole}</title></rect>"
             f'<text class="axis" x="{LABEL_WIDTH + length + 6:.1f}" y="{middle}">{short(value)}</text>'
         )

@@ -1,4 +1,4 @@
-"""A result as text for a terminal: figures, then tables whose columns are aligned and no wider than need be."""
+"""A result as text for a terminal: figures, then tables with columns no wider than need be."""
 
 from __future__ import annotations
 
