@@ -30,7 +30,12 @@ from warren.pipeline.jobs.extent import extents, tell_extents
 from warren.pipeline.jobs.numbers import positive
 from warren.pipeline.jobs.queries import Summary, follow, stop_on_signals
 from warren.pipeline.jobs.rows import collect
-from warren.pipeline.jobs.tables import ARCHIVE_PARTITIONS, check_checkpoint, overwrite_partitions
+from warren.pipeline.jobs.tables import (
+    ARCHIVE_PARTITIONS,
+    check_checkpoint,
+    has_sink_log,
+    overwrite_partitions,
+)
 from warren.pipeline.report.progress import Progress
 from warren.pipeline.report.result import Result
 
@@ -79,8 +84,9 @@ def start(
     compression: str = "snappy",
 ) -> StreamingQuery:
     """The query that archives a stream of messages; it is running when this returns."""
+    spark = messages.sparkSession
     checkpoint = checkpoint or f"{to.rstrip('/')}/_checkpoint"
-    check_checkpoint(messages.sparkSession, to, checkpoint)
+    check_checkpoint(spark, to, checkpoint, written=has_sink_log(spark, to))
     writer = (
         dated(messages).writeStream.format("parquet").queryName("archive").partitionBy(*ARCHIVE_PARTITIONS)
     )

@@ -27,7 +27,7 @@ from warren.pipeline.jobs.columns import TIME_HEADER
 from warren.pipeline.jobs.flow_report import report_slice, report_stream
 from warren.pipeline.jobs.numbers import positive, span
 from warren.pipeline.jobs.queries import follow, stop_on_signals
-from warren.pipeline.jobs.tables import check_checkpoint, exists, overwrite_partitions
+from warren.pipeline.jobs.tables import check_checkpoint, has_table, overwrite_partitions
 from warren.pipeline.jobs.windows import WINDOW, current, measured, windows
 from warren.pipeline.report.progress import Progress
 from warren.pipeline.report.result import Result
@@ -71,8 +71,9 @@ def start(
     every_seconds: int = 10,
 ) -> StreamingQuery:
     """The query that keeps a table of windows up to date; it is running when this returns."""
+    spark = sizes.sparkSession
     checkpoint = checkpoint or f"{to.rstrip('/')}/_checkpoint"
-    check_checkpoint(sizes.sparkSession, to, checkpoint, sign="_SUCCESS")
+    check_checkpoint(spark, to, checkpoint, written=has_table(spark, to))
 
     def write(changed: DataFrame, batch: int) -> None:
         overwrite_partitions(changed.withColumn("batch", sf.lit(batch)), to, ["day", "batch"])
@@ -116,7 +117,7 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) ->
 
 
 def _refuse_stream_windows(spark: SparkSession, to: str) -> None:
-    if exists(spark, f"{to.rstrip('/')}/_SUCCESS") and "batch" in spark.read.parquet(to).columns:
+    if has_table(spark, to) and "batch" in spark.read.parquet(to).columns:
         raise PipelineError(f"--to {to} is kept up to date with --follow or --once: choose another directory")
 
 
@@ -126,7 +127,7 @@ def _run_stream(
     sizes = measured(inputs.read_stream(spark, source), time_header=options.time_header)
     with stop_on_signals() as stop:
         summary = follow(_start(sizes, options), progress, stop)
-    if not exists(spark, f"{options.to.rstrip('/')}/_SUCCESS"):
+    if not has_table(spark, options.to):
         return report_stream(None, summary, options, progress)
     return report_stream(current(spark.read.parquet(options.to)), summary, options, progress)
 

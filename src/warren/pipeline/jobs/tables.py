@@ -16,6 +16,7 @@ from warren.pipeline.errors import PipelineError
 
 ARCHIVE_PARTITIONS = ("vhost", "queue", "date")
 SINK_LOG = "_spark_metadata"
+NOTHING_THERE = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")
 ARCHIVE_SCHEMA = """
 offset long, timestamp timestamp, exchange string, routing_key string, message_id string,
 correlation_id string, content_type string, content_encoding string, type string, app_id string,
@@ -38,7 +39,7 @@ def exists(spark: SparkSession, path: str) -> bool:
     try:
         spark.read.format("binaryFile").load(path).schema  # noqa: B018 - what it is does not matter
     except AnalysisException as error:
-        if error.getCondition() in {"PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"}:
+        if error.getCondition() in NOTHING_THERE:
             return False
         raise
     return True
@@ -54,25 +55,39 @@ def overwrite_partitions(frame: DataFrame, path: str, by: Sequence[str], *, rows
 
 
 def refuse_stream_table(spark: SparkSession, path: str) -> None:
-    if exists(spark, f"{path.rstrip('/')}/{SINK_LOG}"):
+    if has_sink_log(spark, path):
         raise PipelineError(
             f"--to {path} is an archive that a stream is written to: choose another directory"
         )
 
 
-def check_checkpoint(spark: SparkSession, to: str, checkpoint: str, *, sign: str = SINK_LOG) -> None:
+def has_table(spark: SparkSession, path: str) -> bool:
+    """Whether there are Parquet files in the directory."""
+    try:
+        spark.read.parquet(path).schema  # noqa: B018 - what it is does not matter
+    except AnalysisException as error:
+        if error.getCondition() in NOTHING_THERE:
+            return False
+        raise
+    return True
+
+
+def has_sink_log(spark: SparkSession, path: str) -> bool:
+    """Whether Spark's file sink has written to the directory."""
+    return exists(spark, f"{path.rstrip('/')}/{SINK_LOG}")
+
+
+def check_checkpoint(spark: SparkSession, to: str, checkpoint: str, *, written: bool) -> None:
     """What a stream has written and how far it got must stay together. With a new checkpoint Spark counts its
-    batches from 0 again, and takes those that are in the table for the same. `sign` is in a table that was
-    written to.
+    batches from 0 again, and takes those that are in the table for the same. `written`: there are some.
     """
-    has_rows = exists(spark, f"{to.rstrip('/')}/{sign}")
     has_progress = exists(spark, f"{checkpoint.rstrip('/')}/commits/0")
-    if has_rows and not exists(spark, f"{checkpoint.rstrip('/')}/offsets"):
+    if written and not exists(spark, f"{checkpoint.rstrip('/')}/offsets"):
         raise PipelineError(
             f"{to} was written with another checkpoint than {checkpoint}: name that one with --checkpoint, "
             "or choose a new directory with --to"
         )
-    if has_progress and not has_rows:
+    if has_progress and not written:
         raise PipelineError(
             f"the checkpoint {checkpoint} belongs to another directory than {to}: give --to and --checkpoint "
             "as they were"
