@@ -16,6 +16,7 @@ from warren.amqp.errors import AmqpError
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table, encode_name
 from warren.broker import commands
+from warren.broker.exchange.delayed import DELAY, DELIVER_AT
 from warren.broker.exchange.exchange import Exchange, Router
 from warren.broker.node import Limits, Node
 from warren.broker.queue import Queue
@@ -26,7 +27,7 @@ T = TypeVar("T")
 
 COPIES = "CC"
 ALTERNATE = "alternate-exchange"
-BUILT_IN = ("", "amq.")
+DELAYING = (DELAY, DELIVER_AT)
 
 
 class StillWorld:
@@ -215,7 +216,8 @@ def _table(value: object) -> Table:
 
 
 def _decoded(headers: Mapping[str, str] | None) -> Table:
-    return {name: json.loads(text) for name, text in (headers or {}).items()}
+    """Less what delays a message: it is asked where it goes, not when."""
+    return {name: json.loads(text) for name, text in (headers or {}).items() if name not in DELAYING}
 
 
 def _copies(headers: Mapping[str, str] | None) -> list[str]:

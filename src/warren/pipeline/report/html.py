@@ -6,12 +6,15 @@ It can be read with a keyboard and a screen reader, printed, and looked at in li
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 from html import escape
 
 from warren.pipeline.report.result import Lines, Plot, Result, Table, Value
 from warren.pipeline.report.style import STYLE
 from warren.pipeline.report.svg import SERIES_MAX, as_svg
 from warren.pipeline.report.words import in_words, is_number, printable
+
+LONG_TEXT = 12
 
 
 def as_html(results: Sequence[Result], *, title: str, made: str) -> str:
@@ -72,7 +75,14 @@ def _legend(plot: Plot) -> str:
 
 
 def _table(table: Table) -> str:
-    head = "".join(f'<th scope="col">{_text(column)}</th>' for column in table.columns)
+    kinds = [
+        _kind(next((row[i] for row in table.rows if row[i] is not None), None))
+        for i in range(len(table.columns))
+    ]
+    head = "".join(
+        f'<th scope="col" class="{kind}">{_text(column)}</th>'
+        for kind, column in zip(kinds, table.columns, strict=True)
+    )
     body = "".join(f"<tr>{''.join(_cell(value) for value in row)}</tr>" for row in table.rows)
     body = body or f'<tr><td colspan="{len(table.columns)}">none</td></tr>'
     more = f"and {table.rows_left_out:,} more. " if table.rows_left_out else ""
@@ -85,5 +95,13 @@ def _table(table: Table) -> str:
 
 
 def _cell(value: Value) -> str:
-    kind = ' class="number"' if is_number(value) else ""
-    return f"<td{kind}>{_text(in_words(value))}</td>"
+    return f'<td class="{_kind(value)}">{_text(in_words(value))}</td>'
+
+
+def _kind(value: Value) -> str:
+    """How a column of such values is set."""
+    if is_number(value):
+        return "number"
+    if isinstance(value, date):
+        return "time"
+    return "text" if isinstance(value, str) and len(value) >= LONG_TEXT else "short"

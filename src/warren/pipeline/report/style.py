@@ -29,7 +29,8 @@ dd { margin: 0; font-size: 1.15rem; font-weight: 600; font-variant-numeric: tabu
   overflow-wrap: anywhere; }
 figure { margin: 1rem 0; padding: .85rem 1rem; background: var(--card); border-radius: .5rem; }
 figcaption, caption { font-weight: 600; text-align: left; padding-bottom: .4rem; }
-svg { display: block; width: 100%; height: auto; }
+figure { overflow-x: auto; }
+svg { display: block; width: 100%; min-width: 32rem; height: auto; }
 svg text { font: 12px system-ui, sans-serif; fill: var(--ink); }
 svg .axis { fill: var(--quiet); font-variant-numeric: tabular-nums; }
 svg .grid { stroke: var(--rule); stroke-width: 1; }
@@ -44,11 +45,12 @@ svg .bar, svg .dot { fill: currentColor; }
 .s4 { color: var(--s4); } .s5 { color: var(--s5); } .s6 { color: var(--s6); } .s7 { color: var(--s7); }
 .scroll { overflow-x: auto; margin-top: 1.25rem; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; }
-th, td { padding: .3rem .75rem .3rem 0; border-bottom: 1px solid var(--rule); text-align: left;
+th, td { padding: .3rem 1rem .3rem 0; border-bottom: 1px solid var(--rule); text-align: left;
   vertical-align: top; }
 th { color: var(--quiet); font-weight: 600; white-space: nowrap; }
-td { overflow-wrap: anywhere; min-width: 4rem; }
-.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-th:has(+ th), td { padding-right: 1rem; }
+td { overflow-wrap: anywhere; min-width: 3rem; }
+.text { min-width: 7rem; }
+.time { white-space: nowrap; }
+th.number, .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 @media print { body { max-width: none; padding: 0; } figure, dl div { break-inside: avoid; } }
 """

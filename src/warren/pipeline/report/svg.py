@@ -16,7 +16,7 @@ from warren.pipeline.report.result import Bars, Histogram, Lines, Plot, Series
 from warren.pipeline.report.words import moment, number, printable
 
 WIDTH, HEIGHT = 720, 260
-LEFT, RIGHT, TOP, BOTTOM = 64, 16, 14, 34
+LEFT, RIGHT, TOP, BOTTOM = 64, 16, 26, 34
 SERIES_MAX = 8
 BARS_MAX = 20
 BAR_HEIGHT, BAR_GAP = 20, 8
@@ -57,7 +57,7 @@ def _value_axis(marks: Sequence[float], unit: str) -> list[str]:
             f'<text class="axis" x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{short(mark)}</text>'
         )
     if unit:
-        parts.append(f'<text class="axis" x="{LEFT}" y="{TOP - 3}">{_text(unit)}</text>')
+        parts.append(f'<text class="axis" x="{LEFT}" y="{TOP - 10}">{_text(unit)}</text>')
     return parts
 
 
