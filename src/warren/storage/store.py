@@ -23,6 +23,7 @@ from warren.storage.directory import BOOT_ID, DataDirectory
 from warren.storage.files import OpenFiles
 from warren.storage.housekeeping import Housekeeping
 from warren.storage.log_directory import MANIFEST, LogDirectory, is_part, parts_in
+from warren.storage.log_listing import LogListing
 from warren.storage.queue_log import QueueLog
 from warren.storage.recovery import Problems, Recovered, recover
 
@@ -87,6 +88,7 @@ class DiskStore(Store):
         self.recovered: dict[tuple[str, str, str], Recovered] = {}
         self.directories: WeakValueDictionary[int, LogDirectory] = WeakValueDictionary()  # of queues
         self.overflows = count(1)
+        self.listing = LogListing()
 
     # --- what the model asks ---
 
