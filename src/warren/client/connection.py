@@ -93,9 +93,7 @@ class Connection:
             while view:
                 readable, writable = self._wait(timeout_s, writing=True)
                 if not readable and not writable:
-                    raise ClientError(
-                        f"the broker at {self._address} took nothing for {timeout_s:.0f} seconds"
-                    )
+                    raise ClientError(f"the broker at {self._address} took nothing for {timeout_s} seconds")
                 if readable:
                     self._take()
                 if writable:
@@ -104,7 +102,7 @@ class Connection:
     def receive(self, timeout_s: float) -> None:
         """Wait until something arrives, and take it in."""
         if not self._wait(timeout_s, writing=False)[0]:
-            raise ClientError(f"the broker at {self._address} did not answer within {timeout_s:.0f} seconds")
+            raise ClientError(f"the broker at {self._address} did not answer within {timeout_s} seconds")
         self._take()
 
     def poll(self, timeout_s: float = 0.0) -> None:

@@ -152,7 +152,10 @@ class RowEncoder:
 
     def _header_tables(self, batch: pa.RecordBatch, ids: list[str]) -> list[Piece] | None:
         column = self._column(batch, "headers")
-        rows = [None] * batch.num_rows if column is None else self._headers.encode(column)
+        try:
+            rows = [None] * batch.num_rows if column is None else self._headers.encode(column)
+        except ValueError as error:
+            raise PipelineError(f"column headers: {error}") from error
         if self._options.deduplicate:
             marks = [deduplication_field(name.encode()) for name in ids]
             return [as_table((fields or b"") + mark) for fields, mark in zip(rows, marks, strict=True)]
