@@ -82,7 +82,7 @@ class Publisher:
         return self._pace.window - unconfirmed if self._pace.window else UNLIMITED
 
     def _wait_s(self, now_s: float, *, more: bool) -> float:
-        if self.link.pending or self._room() <= 0 or self.sent == self._pace.total:
+        if self.link.pending or self._room() <= 0 or 0 < self._pace.total <= self.sent:
             return math.inf
         if more or not self._pace.rate:
             return 0.0
