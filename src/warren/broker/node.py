@@ -21,8 +21,10 @@ from warren.broker.lane import part_of
 from warren.broker.memory import Memory
 from warren.broker.passwords import VerifiedPasswords
 from warren.broker.queue import Queue
+from warren.broker.rules import STREAM, queue_type
 from warren.broker.session.consumer_timeout import check_timeout
 from warren.broker.store import Store
+from warren.broker.stream import Stream
 from warren.broker.surroundings import Surroundings
 from warren.broker.timetable import Timetable
 from warren.broker.vhost import PREDECLARED, Vhost, default_exchange
@@ -110,6 +112,10 @@ class Node:
         self.world.call_soon(self.end_turn)  # some of it may have expired meanwhile
 
     def _open_log(self, queue: Queue) -> None:
+        if isinstance(queue, Stream):
+            if queue.log is None:
+                queue.open(*self.store.open_stream(queue.vhost, queue.name))
+            return
         if not queue.durable or queue.owner is not None or queue.lane.log is not None:
             return
         for lane in queue.lanes:
@@ -206,7 +212,12 @@ class Node:
         internal = make_internal_queue(vhost, wanted.name, durable=wanted.durable)
         if internal is not None:
             return internal
-        return Queue(
+        kind = Queue
+        if queue_type(wanted.arguments) == STREAM:
+            if not self.store.keeps_streams:
+                raise PreconditionFailed("a stream needs a broker with a data directory")
+            kind = Stream
+        return kind(
             wanted.name,
             wanted.vhost,
             vhost.surroundings,

@@ -171,6 +171,7 @@ class Broker:
             path=config.data_dir,
             sync=config.sync == "always",
             segment_bytes=config.segment_bytes,
+            stream_segment_bytes=config.stream_segment_bytes,
             open_files_max=config.open_files_max,
         )
         return DiskStore(

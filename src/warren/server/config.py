@@ -94,6 +94,7 @@ class Config:
     consumer_timeout: int = 1_800_000
     sync: str = "always"
     segment_bytes: int = 8 * 1024 * 1024
+    stream_segment_bytes: int = 32 * 1024 * 1024
     open_files_max: int = 1_000
     receive_buffer_bytes: int = 512 * 1024
     events_stream: bool = False
@@ -125,12 +126,14 @@ class Config:
         _check(self.disk_free_limit >= 0, "disk_free_limit", self.disk_free_limit, "bytes")
         _check(self.consumer_timeout >= 0, "consumer_timeout", self.consumer_timeout, "milliseconds, or 0")
         _check(self.sync in SYNC_MODES, "sync", self.sync, " or ".join(SYNC_MODES))
-        _check(
-            SEGMENT_BYTES_MIN <= self.segment_bytes <= SEGMENT_BYTES_MAX,
-            "segment_bytes",
-            self.segment_bytes,
-            f"{SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}",
-        )
+        for name in ("segment_bytes", "stream_segment_bytes"):
+            size = getattr(self, name)
+            _check(
+                SEGMENT_BYTES_MIN <= size <= SEGMENT_BYTES_MAX,
+                name,
+                size,
+                f"{SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}",
+            )
         _check(
             self.open_files_max >= OPEN_FILES_MIN,
             "open_files_max",
