@@ -285,11 +285,15 @@ class Queue:
         """Whether it has consumers who do not only look."""
         return bool(self.rings) or any(map(takes, self.choosy))
 
-    def add_consumer(self, consumer: Consumer) -> None:
+    def admit(self, consumer: Consumer) -> None:
+        """403 if another one, or this one, wants to be alone."""
         if self.exclusive_consumer is not None or (consumer.exclusive and self.is_consumed):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
         if consumer.exclusive:
             self.exclusive_consumer = consumer
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        self.admit(consumer)
         if consumer.view is not None:
             self.rulebook()
             self.choosy.append(consumer)

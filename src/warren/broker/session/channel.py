@@ -235,10 +235,10 @@ class Channel(ContentReader):
     def release(self, entry: Entry) -> None:
         """An entry is acked: its queue forgets it, and its consumer may get another."""
         queue = entry.queue
+        queue.settle(entry)
         if entry.consumer is not None:
             consumer = entry.consumer
             consumer.settled(entry)
-        queue.settle(entry)
         queue.touch()
         if self.events.acked:
             self.events.emit(MessageAcked(queue.vhost, queue.name, entry.message))
@@ -259,12 +259,13 @@ class Channel(ContentReader):
     def give_back(self, entries: list[Entry], *, requeue: bool) -> None:
         """Return entries to their queues, in order."""
         for entry in entries:
+            if not requeue:
+                entry.queue.reject(entry)
             if entry.consumer is not None:
                 entry.consumer.settled(entry)
             if requeue:
                 entry.queue.requeue(entry)
             else:
-                entry.queue.reject(entry)
                 entry.queue.touch()
         if self.deliveries.prefetch_count or self.deliveries.prefetch_size:
             self.wake_consumers()
