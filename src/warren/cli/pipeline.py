@@ -137,7 +137,7 @@ def _run(parser: argparse.ArgumentParser, job: Job, options: argparse.Namespace)
         _fail("interrupted")
         return EXIT_INTERRUPTED
     except Exception as error:  # noqa: BLE001 - Spark raises anything, and nobody wants to see Java's stack
-        return _fail(in_one_line(error))
+        return _fail(_placed(in_one_line(error), options))
     return 0 if result.ok else EXIT_FAILURE
 
 
@@ -174,7 +174,8 @@ def _check(job: Job, options: argparse.Namespace) -> None:
 def _text(result: Result) -> str:
     from warren.pipeline.report.text import as_text  # noqa: PLC0415
 
-    return as_text(result, width=min(shutil.get_terminal_size().columns, WIDTH_MAX))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_MAX
+    return as_text(result, width=min(width, WIDTH_MAX))
 
 
 def _write_page(result: Result, options: argparse.Namespace) -> None:
@@ -186,6 +187,12 @@ def _write_page(result: Result, options: argparse.Namespace) -> None:
         options.html.write_text(as_html([result], title=result.title, made=made), encoding="utf-8")
     except OSError as error:
         raise PipelineError(f"cannot write --html {options.html}: {error.strerror}") from error
+
+
+def _placed(line: str, options: argparse.Namespace) -> str:
+    """Spark names the file that it could not write, and not the option that led there."""
+    to = getattr(options, "to", None)
+    return f"--to {to}: {line}" if isinstance(to, str) and to in line and "--to" not in line else line
 
 
 def _fail(reason: str) -> int:

@@ -26,6 +26,8 @@ OPTIONS = {
     "startingTimestamp": "--since",
     "endingTimestamp": "--until",
     "maxOffsetsPerTrigger": "--batch",
+    "options user and password": "options --user and --password",
+    "read it in batch": "read it in batch (archive --snapshot, flow without --follow and --once)",
     "option path": "option --path",
     "option url": "option --url",
     "option user": "option --user",

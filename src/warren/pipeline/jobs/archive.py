@@ -16,7 +16,6 @@ Queues that are not streams change under the reader, so they are archived as sna
 from __future__ import annotations
 
 import argparse
-import threading
 from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +27,7 @@ from warren.pipeline.jobs import inputs
 from warren.pipeline.jobs.columns import utc_date
 from warren.pipeline.jobs.extent import extents, tell_extents
 from warren.pipeline.jobs.numbers import positive
-from warren.pipeline.jobs.queries import Summary, follow, stop_on_signals
+from warren.pipeline.jobs.queries import follow, stop_on_signals
 from warren.pipeline.jobs.rows import collect
 from warren.pipeline.jobs.tables import (
     ARCHIVE_PARTITIONS,
@@ -116,8 +115,9 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) ->
     if options.snapshot is not None:
         return _snapshot(spark, source, options, progress)
     messages = inputs.read_stream(spark, source, batch_offsets_max=options.batch, reference=options.reference)
+    initial = inputs.initial_offsets(source)
     with stop_on_signals() as stop:
-        summary = _archive(messages, options, progress, stop)
+        summary = follow(_start(messages, options), progress, stop, initial)
     result = Result(title=f"Archive in {options.to}")
     result.numbers |= {
         "messages read": summary.rows,
@@ -131,10 +131,8 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) ->
     return result
 
 
-def _archive(
-    messages: DataFrame, options: argparse.Namespace, progress: Progress, stop: threading.Event
-) -> Summary:
-    query = start(
+def _start(messages: DataFrame, options: argparse.Namespace) -> StreamingQuery:
+    return start(
         messages,
         options.to,
         checkpoint=options.checkpoint,
@@ -142,7 +140,6 @@ def _archive(
         every_seconds=options.every,
         compression=options.compression,
     )
-    return follow(query, progress, stop)
 
 
 def _snapshot(

@@ -125,8 +125,9 @@ def _run_stream(
     spark: SparkSession, source: inputs.Source, options: argparse.Namespace, progress: Progress
 ) -> Result:
     sizes = measured(inputs.read_stream(spark, source), time_header=options.time_header)
+    initial = inputs.initial_offsets(source)
     with stop_on_signals() as stop:
-        summary = follow(_start(sizes, options), progress, stop)
+        summary = follow(_start(sizes, options), progress, stop, initial)
     if not has_table(spark, options.to):
         return report_stream(None, summary, options, progress)
     return report_stream(current(spark.read.parquet(options.to)), summary, options, progress)

@@ -18,6 +18,9 @@ from pyspark.sql import functions as sf
 
 from warren.pipeline.errors import UsageError
 from warren.pipeline.jobs.tables import read_archive
+from warren.pipeline.segments.errors import ReadError
+from warren.pipeline.source.options import parse_options
+from warren.pipeline.source.streaming import StreamReader
 
 FORMAT = "warren"
 EDGES = ("earliest", "latest")
@@ -168,17 +171,32 @@ def read_stream(
     batch_offsets_max: int | None = None,
     reference: str | None = None,
 ) -> DataFrame:
-    """The messages as they come, from the first on unless it is said where; `reference` is the name under
-    which the broker shows how far this got.
-    """
-    options = reader_options(source, headers=headers, body=body)
-    if "startingTimestamp" not in options:
-        options.setdefault("startingOffsets", "earliest")
+    """The messages as they come; `reference` is the name under which the broker shows how far this got."""
+    options = stream_options(source, headers=headers, body=body)
     if batch_offsets_max is not None:
         options["maxOffsetsPerTrigger"] = str(batch_offsets_max)
     if reference is not None:
         options["reference"] = reference
     return spark.readStream.format(FORMAT).options(**options).load()
+
+
+def stream_options(source: Source, *, headers: bool, body: bool) -> dict[str, str]:
+    """From the first message on, unless it is said where."""
+    options = reader_options(source, headers=headers, body=body)
+    if "startingTimestamp" not in options:
+        options.setdefault("startingOffsets", "earliest")
+    return options
+
+
+def initial_offsets(source: Source) -> dict[str, int]:
+    """Where a query begins that has no checkpoint yet, which Spark does not tell. Nothing, if this machine
+    does not get at the streams though Spark does.
+    """
+    options = parse_options(stream_options(source, headers=False, body=False), streaming=True)
+    try:
+        return StreamReader(options).initialOffset()
+    except ReadError:
+        return {}
 
 
 def reader_options(source: Source, *, headers: bool, body: bool) -> dict[str, str]:

@@ -5,23 +5,28 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from warren.pipeline.report.progress import Progress
-from warren.pipeline.report.result import Table
+from warren.pipeline.report.result import Table, Value
 
 POLL_SECONDS = 1
 
 
 @dataclass
 class Summary:
-    """What a query has done in this run. Offsets are those of the source, by queue."""
+    """What a query has done in this run. Offsets are those of the source, by queue: `first` of those that
+    were read, and the `next` to read. Of its first batch ever, Spark does not say where it began: that is
+    `initial`.
+    """
 
+    initial: Mapping[str, int] = field(default_factory=dict)
     batches: int = 0
     rows: int = 0
     rows_late: int = 0
@@ -33,35 +38,39 @@ class Summary:
     def take_in(self, query: StreamingQuery) -> None:
         """Spark keeps the last hundred batches; it is asked more often than it makes these."""
         for progress in query.recentProgress:
-            if progress.batchId in self.seen or not progress.sources:
-                continue
-            self.seen.add(progress.batchId)
-            source = progress.sources[0]
-            for queue, offset in offsets_of(source.startOffset).items():
-                self.first.setdefault(queue, offset)
-            self.next.update(offsets_of(source.endOffset))
-            self.batches += progress.numInputRows > 0
-            self.rows += progress.numInputRows
-            self.rows_late += sum(state.numRowsDroppedByWatermark for state in progress.stateOperators)
-            self.rows_a_second = progress.processedRowsPerSecond
+            if progress.batchId not in self.seen and progress.sources:
+                self.seen.add(progress.batchId)
+                self._add(progress)
+
+    def _add(self, progress: StreamingQueryProgress) -> None:
+        source = progress.sources[0]
+        begin = self.initial if source.startOffset in {None, "null"} else offsets_of(source.startOffset)
+        self.first = {**begin, **self.first}
+        self.next.update(offsets_of(source.endOffset))
+        self.batches += progress.numInputRows > 0
+        self.rows += progress.numInputRows
+        self.rows_late += sum(state.numRowsDroppedByWatermark for state in progress.stateOperators)
+        self.rows_a_second = progress.processedRowsPerSecond
 
     def __str__(self) -> str:
         return f"{self.rows:,} messages in {self.batches:,} batches, {self.rows_a_second:,.0f} a second"
 
     @property
-    def missing(self) -> int:
+    def missing(self) -> int | None:
         """Offsets in the range without a message: lost to damage, or to retention if that was allowed."""
-        span = sum(offset - self.first.get(queue, 0) for queue, offset in self.next.items())
-        return max(0, span - self.rows)
+        if not self.next.keys() <= self.first.keys():
+            return None
+        return max(0, sum(offset - self.first[queue] for queue, offset in self.next.items()) - self.rows)
 
     def table(self) -> Table:
-        rows = [
-            (queue, offset - self.first.get(queue, 0), self.first.get(queue, 0), offset - 1)
-            if offset > self.first.get(queue, 0)
-            else (queue, 0, None, None)
-            for queue, offset in sorted(self.next.items())
-        ]
+        rows = [self._row(queue, offset) for queue, offset in sorted(self.next.items())]
         return Table("Read", ("queue", "offsets", "first offset", "last offset"), rows)
+
+    def _row(self, queue: str, end: int) -> tuple[Value, ...]:
+        first = self.first.get(queue)
+        if first is None:
+            return queue, None, None, end - 1
+        return (queue, end - first, first, end - 1) if end > first else (queue, 0, None, None)
 
 
 def offsets_of(text: str | None) -> dict[str, int]:
@@ -75,9 +84,14 @@ def offsets_of(text: str | None) -> dict[str, int]:
     return {str(queue): offset for queue, offset in found.items() if isinstance(offset, int)}
 
 
-def follow(query: StreamingQuery, progress: Progress, stop: threading.Event) -> Summary:
+def follow(
+    query: StreamingQuery,
+    progress: Progress,
+    stop: threading.Event,
+    initial: Mapping[str, int] | None = None,
+) -> Summary:
     """Until the query is done, fails (which raises), or `stop` is set."""
-    summary = Summary()
+    summary = Summary(initial or {})
     with progress.step(query.name or "running", lambda: str(summary)):
         try:
             while not query.awaitTermination(POLL_SECONDS):

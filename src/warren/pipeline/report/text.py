@@ -34,8 +34,9 @@ def _table(table: Table, width: int) -> Iterator[str]:
     yield f"\n{printable(table.name)}\n"
     if table.rows:
         cells = [[in_words(value) for value in row] for row in table.rows]
-        widths = fit(_natural_widths(table.columns, cells), width)
-        right = [all(is_number(row[i]) or row[i] is None for row in table.rows) for i in range(len(widths))]
+        rigid = [not any(isinstance(row[i], str) for row in table.rows) for i in range(len(table.columns))]
+        right = [all(is_number(row[i]) or row[i] is None for row in table.rows) for i in range(len(rigid))]
+        widths = _widths(table.columns, cells, rigid, width)
         yield _line(table.columns, widths, right)
         yield _line(["-" * w for w in widths], widths, right)
         for row in cells:
@@ -48,15 +49,26 @@ def _table(table: Table, width: int) -> Iterator[str]:
         yield f"{GAP}{table.note}\n"
 
 
-def _natural_widths(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
-    return [max(len(column), *(len(row[i]) for row in cells)) for i, column in enumerate(columns)]
+def _widths(
+    columns: Sequence[str], cells: Sequence[Sequence[str]], rigid: Sequence[bool], total: int
+) -> list[int]:
+    """Of numbers and times nothing is cut off but the heading."""
+    contents = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    natural = [max(len(column), content) for column, content in zip(columns, contents, strict=True)]
+    least = [
+        content if is_rigid else CELL_WIDTH_MIN for content, is_rigid in zip(contents, rigid, strict=True)
+    ]
+    return fit(natural, least, total)
 
 
-def fit(widths: Sequence[int], total: int) -> list[int]:
-    """The widest columns give way first, and none below a width at which something can be read."""
+def fit(widths: Sequence[int], least: Sequence[int], total: int) -> list[int]:
+    """The widest columns give way first, and none below its least width."""
     fitted = list(widths)
-    while sum(fitted) + len(GAP) * len(fitted) > total and max(fitted) > CELL_WIDTH_MIN:
-        fitted[fitted.index(max(fitted))] -= 1
+    while sum(fitted) + len(GAP) * len(fitted) > total:
+        can_give = [i for i, width in enumerate(fitted) if width > least[i]]
+        if not can_give:
+            break
+        fitted[max(can_give, key=lambda i: fitted[i])] -= 1
     return fitted
 
 

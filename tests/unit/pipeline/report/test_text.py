@@ -44,8 +44,20 @@ def test_no_line_is_wider_than_the_terminal() -> None:
 
 
 def test_columns_give_way_only_to_a_readable_width() -> None:
-    assert fit([100, 5, 100], 40) == [14, 5, 15]
-    assert fit([20, 20], 5) == [8, 8]
+    assert fit([100, 5, 100], [8, 8, 8], 40) == [14, 5, 15]
+    assert fit([20, 20], [8, 8], 5) == [8, 8]
+
+
+def test_numbers_and_times_are_never_cut() -> None:
+    """A number without its last digits is another number; only the heading gives way."""
+    came = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
+    table = Table("Read", ("queue", "a long heading", "at"), [("q" * 30, 1234567, came)])
+    lines = as_text(Result(title="Flow", tables=[table]), width=20).splitlines()
+    assert lines[-3:] == [
+        "  queue     a long h…  at",
+        "  --------  ---------  -------------------",
+        "  qqqqqqq…  1,234,567  2026-03-01 12:30:00",
+    ]
 
 
 def test_names_cannot_move_the_cursor() -> None:
