@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
@@ -12,6 +13,7 @@ from warren.pipeline.jobs.queries import Summary
 from warren.pipeline.jobs.rows import collect, top, whole
 from warren.pipeline.jobs.timeline import STEPS_MAX, lines_by_time, window_for
 from warren.pipeline.jobs.windows import totals
+from warren.pipeline.report.axis import round_step
 from warren.pipeline.report.progress import Progress
 from warren.pipeline.report.result import Histogram, Plot, Result, Table, Value
 from warren.pipeline.report.words import byte_size
@@ -20,8 +22,7 @@ SIZES = ("messages", "bytes", "size_p50", "size_p95", "size_p99", "size_max")
 LATENCIES = ("timed", "latency_p50_ms", "latency_p95_ms", "latency_p99_ms", "latency_max_ms")
 OFFSETS = ("first_offset", "last_offset")
 HEADINGS = (
-    "messages", "bytes", "size p50", "p95", "p99", "max", "with time", "latency p50 ms", "p95", "p99", "max",
-    "first offset", "last offset",
+    "messages", "bytes", "size p50", "p95", "p99", "max", "with time", "latency p50", "p95", "p99", "max"
 )  # fmt: skip
 BINS = 24
 KEYS_SHOWN_MAX = 30
@@ -58,9 +59,9 @@ def report_slice(
 
 
 def _group_table(sizes: DataFrame, name: str, *by: str) -> Table:
-    rows = collect(totals(sizes, *by).select(*by, *SIZES, *LATENCIES, *OFFSETS))
+    rows = collect(totals(sizes, *by).select(*by, *SIZES, *LATENCIES))
     headings = [column.replace("_", " ") for column in by]
-    return top(name, [*headings, *HEADINGS], rows, most=KEYS_SHOWN_MAX)
+    return top(name, [*headings, *HEADINGS], rows, most=KEYS_SHOWN_MAX, note="Latencies are in ms.")
 
 
 def busiest(windows: DataFrame, most: int = 20) -> Table:
@@ -87,14 +88,15 @@ def _histogram(sizes: DataFrame, column: str, title: str, unit: str) -> list[Plo
     bounds = known.agg(sf.min(value), sf.percentile_approx(value, 0.99), sf.count("*")).collect()[0]
     if not bounds[2]:
         return []
-    low, high = float(bounds[0]), float(max(bounds[1], bounds[0] + 1))
-    step = (high - low) / BINS
-    place = sf.least(sf.floor((value - sf.lit(low)) / sf.lit(step)), sf.lit(BINS - 1)).cast("int")
-    counts = dict(map(tuple, known.filter(value <= high).groupBy(place.alias("bin")).count().collect()))
-    edges = [low + step * i for i in range(BINS + 1)]
-    return [
-        Histogram(f"{title}, up to the 99th percentile", edges, [counts.get(i, 0) for i in range(BINS)], unit)
-    ]
+    step = round_step(max(bounds[1] - bounds[0], 1) / BINS)
+    low = math.floor(bounds[0] / step)
+    bins = math.floor(bounds[1] / step) - low + 1
+    place = (sf.floor(value / sf.lit(step)) - sf.lit(low)).cast("int")
+    rows = known.groupBy(place.alias("bin")).count().filter(sf.col("bin") < bins).collect()
+    counts = {row[0]: row[1] for row in rows}
+    edges = [(low + i) * step for i in range(bins + 1)]
+    shown = [counts.get(i, 0) for i in range(bins)]
+    return [Histogram(f"{title}, up to the 99th percentile", edges, shown, unit)]
 
 
 def report_stream(

@@ -19,13 +19,17 @@ THOUSANDS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 SHORT_FROM = 10_000
 
 
+def round_step(least: float) -> float:
+    """The next of 1, 2, 5, 10, 20 and so on."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(step * power for step in ROUND_STEPS if step * power >= least * (1 - 1e-9))
+
+
 def ticks(highest: float, most: int = 5) -> list[float]:
     """From 0 to at least the highest value, at most so many steps, each a round number."""
     if not highest > 0:
         return [0.0, 1.0]
-    rough = highest / most
-    power = 10 ** math.floor(math.log10(rough))
-    step = next(s * power for s in ROUND_STEPS if s * power >= rough * (1 - 1e-9))
+    step = round_step(highest / most)
     return [step * i for i in range(math.ceil(highest / step - 1e-9) + 1)]
 
 

@@ -19,7 +19,8 @@ LONG_TEXT = 12
 
 def as_html(results: Sequence[Result], *, title: str, made: str) -> str:
     """`made` says when and by what; it stands below the title."""
-    sections = "".join(_section(result, index) for index, result in enumerate(results))
+    alone = len(results) == 1 and results[0].title == title
+    sections = "".join(_section(result, index, named=not alone) for index, result in enumerate(results))
     links = "".join(
         f'<li><a href="#r{index}">{_text(result.title)}</a></li>' for index, result in enumerate(results)
     )
@@ -38,12 +39,12 @@ def _text(text: str) -> str:
     return escape(printable(text))
 
 
-def _section(result: Result, index: int) -> str:
+def _section(result: Result, index: int, *, named: bool) -> str:
+    """Not named again if it is all that the page has."""
+    heading = f'<h2 id="r{index}-title">{_text(result.title)}</h2>' if named else ""
     notes = "".join(f'<p class="note">{_text(note)}</p>' for note in result.notes)
     return (
-        f'<section id="r{index}" aria-labelledby="r{index}-title">'
-        f'<h2 id="r{index}-title">{_text(result.title)}</h2>'
-        f"{_numbers(result)}{notes}"
+        f'<section id="r{index}" aria-label="{_text(result.title)}">{heading}{_numbers(result)}{notes}'
         + "".join(_figure(plot) for plot in result.plots)
         + "".join(_table(table) for table in result.tables)
         + "</section>"

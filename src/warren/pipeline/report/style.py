@@ -11,7 +11,7 @@ STYLE = """
   --rule: #343a41; --link: #7db8f0; --s0: #6cb2f0; --s1: #f0a05e; --s2: #7ccf8b; --s3: #ec8fc2; --s4: #b3a4f5;
   --s5: #5fc9cf; --s6: #d8c052; --s7: #b4bac1; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 64rem; background: var(--back);
+body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 70rem; background: var(--back);
   color: var(--ink);
   font: 16px/1.5 system-ui, sans-serif; }
 h1 { margin: 0; font-size: 1.7rem; line-height: 1.25; }
