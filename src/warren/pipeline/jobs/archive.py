@@ -118,6 +118,8 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) ->
     initial = inputs.initial_offsets(source)
     with stop_on_signals() as stop:
         summary = follow(_start(messages, options), progress, stop, initial)
+    if options.reference:
+        inputs.report_offsets(source, options.reference, summary.next)
     result = Result(title=f"Archive in {options.to}")
     result.numbers |= {
         "messages read": summary.rows,

@@ -78,7 +78,7 @@ def _rates(sizes: DataFrame, window: str) -> list[Plot]:
     rows = collect(counted.select("w.start", "queue", "messages", "late").orderBy("start", "queue"))
     plots: list[Plot] = [*lines_by_time("Messages", [row[:3] for row in rows], window)]
     late = [[row[0], row[1], row[3]] for row in rows if row[3] is not None]
-    return [*plots, *lines_by_time("Latency, 99th percentile", late, window, "ms")]
+    return [*plots, *lines_by_time("Latency, 99th percentile", late, window, "ms", absent=None)]
 
 
 def _histogram(sizes: DataFrame, column: str, title: str, unit: str) -> list[Plot]:

@@ -19,6 +19,8 @@ from pyspark.sql import functions as sf
 from warren.pipeline.errors import UsageError
 from warren.pipeline.jobs.tables import read_archive
 from warren.pipeline.segments.errors import ReadError
+from warren.pipeline.segments.http import HttpLog
+from warren.pipeline.segments.log import Queue
 from warren.pipeline.source.options import parse_options
 from warren.pipeline.source.streaming import StreamReader
 
@@ -197,6 +199,17 @@ def initial_offsets(source: Source) -> dict[str, int]:
         return StreamReader(options).initialOffset()
     except ReadError:
         return {}
+
+
+def report_offsets(source: Source, reference: str, offsets: Mapping[str, int]) -> None:
+    """Tell the broker how far a query got, at its end: Spark tells of a batch only when the next one begins.
+    `offsets` are the next to read.
+    """
+    options = parse_options(stream_options(source, headers=False, body=False), streaming=True)
+    if isinstance(options.log, HttpLog):
+        for name, offset in offsets.items():
+            if offset > 0:
+                options.log.put_offset(Queue(options.vhost, name, "stream"), reference, offset - 1)
 
 
 def reader_options(source: Source, *, headers: bool, body: bool) -> dict[str, str]:

@@ -31,9 +31,14 @@ def window_for(extent: Sequence[Sequence[Value]]) -> str:
 
 
 def lines_by_time(
-    title: str, rows: Sequence[Sequence[Value]], window: str, unit: str = "messages"
+    title: str,
+    rows: Sequence[Sequence[Value]],
+    window: str,
+    unit: str = "messages",
+    *,
+    absent: float | None = 0.0,
 ) -> list[Lines]:
-    """A line for each of the names with most; where one has no row it is 0. No plot of nothing."""
+    """A line for each of the names with most; where one has no row it is `absent`. No plot of nothing."""
     values: dict[tuple[datetime, str], float] = {}
     totals: dict[str, float] = {}
     for start, name, value in rows:
@@ -44,7 +49,7 @@ def lines_by_time(
         return []
     times = _every(min(at for at, _ in values), max(at for at, _ in values), dict(WINDOWS)[window])
     names = sorted(totals, key=lambda name: (-totals[name], name))[:SERIES_MAX]
-    series = [Series(name, [values.get((at, name), 0.0) for at in times]) for name in names]
+    series = [Series(name, [values.get((at, name), absent) for at in times]) for name in names]
     return [Lines(f"{title}, by {window}", times, series, unit)]
 
 

@@ -16,6 +16,7 @@ body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 70rem; background:
   font: 16px/1.5 system-ui, sans-serif; }
 h1 { margin: 0; font-size: 1.7rem; line-height: 1.25; }
 h2 { margin: 2.5rem 0 .75rem; font-size: 1.25rem; }
+header { margin-bottom: 1.25rem; }
 header p, .note { margin: .3rem 0; color: var(--quiet); }
 a { color: var(--link); }
 nav ul { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; margin: .75rem 0 0; padding: 0;
