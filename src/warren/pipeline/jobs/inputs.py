@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -139,8 +140,8 @@ def check(options: argparse.Namespace) -> None:
 
 
 def access_of(options: argparse.Namespace) -> dict[str, str]:
-    if options.path:
-        return {"path": options.path}
+    if options.path:  # absolute, for Spark's workers may be at home in another directory
+        return {"path": options.path if "://" in options.path else str(Path(options.path).absolute())}
     password = options.password or os.environ.get(PASSWORD_VARIABLE, "guest")
     return {"url": options.url, "user": options.user, "password": password}
 

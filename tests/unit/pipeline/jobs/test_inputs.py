@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +28,11 @@ def test_options_of_a_path() -> None:
         "path": "/data", "vhost": "v", "subscribe": "a,b,c", "includeHeaders": "true", "includeBody": "false",
         "failOnDataLoss": "true",
     }  # fmt: skip
+
+
+def test_path_is_absolute_for_workers_elsewhere() -> None:
+    assert options("--path", "d", "--queue", "a")["path"] == str(Path("d").absolute())
+    assert options("--path", "file:///d", "--queue", "a")["path"] == "file:///d"
 
 
 def test_options_of_a_broker(monkeypatch: pytest.MonkeyPatch) -> None:
