@@ -128,6 +128,7 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) ->
         "batches": summary.batches,
     }
     result.tables.append(summary.table())
+    result.plots.append(summary.plot())
     if not summary.rows:
         result.notes.append("There was nothing new: all that is in the streams is in the archive already.")
     return result

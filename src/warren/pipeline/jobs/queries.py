@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import signal
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import FrameType
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from warren.pipeline.report.progress import Progress
-from warren.pipeline.report.result import Table, Value
+from warren.pipeline.report.result import Lines, Series, Table, Value
 
 POLL_SECONDS = 1
+HISTORY_MAX = 500
 
 
 @dataclass
@@ -34,6 +37,7 @@ class Summary:
     first: dict[str, int] = field(default_factory=dict)
     next: dict[str, int] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)
+    history: deque[tuple[datetime, int]] = field(default_factory=lambda: deque(maxlen=HISTORY_MAX))
 
     def take_in(self, query: StreamingQuery) -> None:
         """Spark keeps the last hundred batches; it is asked more often than it makes these."""
@@ -49,6 +53,7 @@ class Summary:
         self.next.update(offsets_of(source.endOffset))
         self.batches += progress.numInputRows > 0
         self.rows += progress.numInputRows
+        self.history.append((datetime.fromisoformat(progress.timestamp), progress.numInputRows))
         self.rows_late += sum(state.numRowsDroppedByWatermark for state in progress.stateOperators)
         self.rows_a_second = progress.processedRowsPerSecond
 
@@ -61,6 +66,12 @@ class Summary:
         if not self.next.keys() <= self.first.keys():
             return None
         return max(0, sum(offset - self.first[queue] for queue, offset in self.next.items()) - self.rows)
+
+    def plot(self) -> Lines:
+        """How much each of the last batches had."""
+        counts = [float(rows) for _, rows in self.history]
+        times = [began for began, _ in self.history]
+        return Lines("Messages by batch", times, [Series("messages", counts)], "messages")
 
     def table(self) -> Table:
         rows = [self._row(queue, offset) for queue, offset in sorted(self.next.items())]
