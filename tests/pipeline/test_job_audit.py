@@ -31,18 +31,24 @@ def test_gaps_and_duplicates_are_those_that_were_made(spark: SparkSession, seed:
 
 
 def test_archive_is_compared_with_what_is_live_offset_by_offset(spark: SparkSession) -> None:
-    """The stream has 20 to 59 less 33; the archive 0 to 49 less 41 and with another 45; 90 nobody should have."""
+    """The stream has 20 to 59 less 33, the archive 0 to 49 less 41 and with another 45."""
     live = [message("orders", n, body=b"%d" % n) for n in range(20, 60) if n != 33]
     stored = [message("orders", n, body=b"%d" % n if n != 45 else b"?") for n in [*range(50)] if n != 41]
     frames = [counted(table(spark, rows), contents=True) for rows in (live, stored)]
     verdicts = compared(*frames)
     found = {row["offset"]: row["verdict"] for row in verdicts.collect()}
-    wanted = {n: "gone_by_retention" for n in range(20)} | {n: "not_archived_yet" for n in range(50, 60)}
+    wanted = dict.fromkeys(range(20), "gone_by_retention") | dict.fromkeys(range(50, 60), "not_archived_yet")
     wanted |= dict.fromkeys(range(20, 50), "same")
     wanted |= {33: "missing_in_live", 41: "missing_in_archive", 45: "different"}
     assert found == wanted
     ten = {row["range"]: row for row in by_range(verdicts, SIZE).collect()}[40]
-    assert (ten["live"], ten["archived"], ten["same"], ten["missing_in_archive"], ten["different"]) == (10, 9, 8, 1, 1)
+    assert (ten["live"], ten["archived"], ten["same"], ten["missing_in_archive"], ten["different"]) == (
+        10,
+        9,
+        8,
+        1,
+        1,
+    )
 
 
 def test_queue_that_was_never_archived_is_not_missing(spark: SparkSession) -> None:

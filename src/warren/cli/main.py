@@ -18,7 +18,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     perf.register(subparsers)
     store.register(subparsers)
     pipeline.register(subparsers)
-    options = parser.parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if words[:1] == ["pipeline"]:  # its jobs know their options, and are loaded only when one is wanted
+        return pipeline.main(words[1:])
+    options = parser.parse_args(words)
     code: int = options.run(options)
     return code
 

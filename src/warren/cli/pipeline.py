@@ -63,11 +63,8 @@ class Job(Protocol):
 
 
 def register(subparsers: Subparsers) -> None:
-    """The words behind `pipeline` are read by a parser of their own, made when they are there."""
-    about = "run jobs over queues and streams on Spark"
-    parser = subparsers.add_parser("pipeline", help=about, add_help=False)
-    parser.add_argument("words", nargs=argparse.REMAINDER)
-    parser.set_defaults(run=lambda options: main(options.words))
+    """For the list of commands: what comes behind `pipeline` is read by `main`, with a parser of its own."""
+    subparsers.add_parser("pipeline", help="run jobs over queues and streams on Spark")
 
 
 def main(words: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""Any failure of a job as one line for the person who started it.
+"""Any failure of a job as one line for the person who started it, in the words of the command's options.
 
 What goes wrong in a worker comes back from Spark as text, with a stack of Python and one of Java around it.
 The line that matters is the error that our own code raised, and otherwise the first one of Spark's own
@@ -11,12 +11,30 @@ import re
 
 from warren.pipeline.errors import PipelineError
 
-OURS = re.compile(r"^(?:\w+\.)*(?:PipelineError|UsageError|PublishError): (.+)$", re.MULTILINE)
-RAISED = re.compile(r"^(?:[a-z_]\w*\.)*([A-Z]\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
-CAUSED = re.compile(r"^Caused by: (?:[\w$]+\.)*(\w+): (.+)$", re.MULTILINE)
+OURS = re.compile(r"^warren\.pipeline\.(?:\w+\.)*\w+: (.+)$", re.MULTILINE)
+CAUSED = re.compile(r"^Caused by: (?:[\w$]+\.)*\w+: (.+)$", re.MULTILINE)
+RAISED = re.compile(r"^(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): (.+)$", re.MULTILINE)
 CONDITION = re.compile(r"^\[[A-Z_.]+\] ")
 STATE = re.compile(r" SQLSTATE: \w+")
 LENGTH_MAX = 500
+OPTIONS = {
+    "set failOnDataLoss to false": "give --allow-data-loss",
+    "subscribePattern": "--pattern",
+    "subscribe": "--queue",
+    "startingOffsets": "--from-offset",
+    "endingOffsets": "--to-offset",
+    "startingTimestamp": "--since",
+    "endingTimestamp": "--until",
+    "maxOffsetsPerTrigger": "--batch",
+    "option path": "option --path",
+    "option url": "option --url",
+    "option user": "option --user",
+    "option password": "option --password",
+    "option vhost": "option --vhost",
+    "or vhost": "or --vhost",
+    "option reference": "option --reference",
+}
+"""What the data source calls its options, and what the commands do."""
 
 
 def in_one_line(error: BaseException) -> str:
@@ -25,11 +43,20 @@ def in_one_line(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
     text = f"{error}\n{getattr(error, 'java_exception', '')}"
-    for pattern in (OURS, CAUSED, RAISED):
+    ours = OURS.findall(text)
+    if ours:
+        return _in_our_words(_short(ours[-1]))
+    for pattern in (CAUSED, RAISED):
         found = pattern.findall(text)
         if found:
-            return _short(found[-1] if isinstance(found[-1], str) else found[-1][1])
+            return _short(found[-1])
     return _short(next((line for line in text.splitlines() if line.strip()), type(error).__name__))
+
+
+def _in_our_words(line: str) -> str:
+    for theirs, ours in OPTIONS.items():
+        line = re.sub(rf"(?<![\w-]){theirs}\b", ours, line)
+    return line
 
 
 def _short(line: str) -> str:

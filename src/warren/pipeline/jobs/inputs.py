@@ -38,6 +38,7 @@ class Slice:
     to_offset: str | None = None
     since_ms: int | None = None
     until_ms: int | None = None
+    data_loss_allowed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +65,11 @@ def add_arguments(parser: argparse.ArgumentParser, *, archive: bool = True, endi
         where.add_argument("--archive", metavar="DIR", help="Parquet files that `archive` wrote")
     group.add_argument("--user", default="guest", help="who reads, with --url (default: %(default)s)")
     group.add_argument("--password", help=f"its password (default: ${PASSWORD_VARIABLE}, or guest)")
+    group.add_argument(
+        "--allow-data-loss",
+        action="store_true",
+        help="go on if messages are gone that should be read: by retention, or damaged (default: fail)",
+    )
     add_slice_arguments(group, ending=ending)
 
 
@@ -105,6 +111,9 @@ def source_of(options: argparse.Namespace) -> Source:
 def slice_of(options: argparse.Namespace) -> Slice:
     if options.queue and options.pattern is not None:
         raise UsageError("--queue and --pattern exclude each other")
+    for offset, time in (("from_offset", "since"), ("to_offset", "until")):
+        if getattr(options, offset, None) is not None and getattr(options, time, None) is not None:
+            raise UsageError(f"--{offset.replace('_', '-')} and --{time} exclude each other")
     return Slice(
         vhost=options.vhost,
         queues=tuple(options.queue),
@@ -113,6 +122,7 @@ def slice_of(options: argparse.Namespace) -> Slice:
         to_offset=getattr(options, "to_offset", None),
         since_ms=options.since,
         until_ms=getattr(options, "until", None),
+        data_loss_allowed=getattr(options, "allow_data_loss", False),
     )
 
 
@@ -158,8 +168,12 @@ def read_stream(
     batch_offsets_max: int | None = None,
     reference: str | None = None,
 ) -> DataFrame:
-    """The messages as they come; `reference` is the name under which the broker shows how far this got."""
+    """The messages as they come, from the first on unless it is said where; `reference` is the name under
+    which the broker shows how far this got.
+    """
     options = reader_options(source, headers=headers, body=body)
+    if "startingTimestamp" not in options:
+        options.setdefault("startingOffsets", "earliest")
     if batch_offsets_max is not None:
         options["maxOffsetsPerTrigger"] = str(batch_offsets_max)
     if reference is not None:
@@ -171,6 +185,7 @@ def reader_options(source: Source, *, headers: bool, body: bool) -> dict[str, st
     chosen = source.slice
     options = {**source.access, "vhost": chosen.vhost, **_subscription(chosen)}
     options["includeHeaders"], options["includeBody"] = str(headers).lower(), str(body).lower()
+    options["failOnDataLoss"] = str(not chosen.data_loss_allowed).lower()
     wanted = {
         "startingOffsets": _offsets("--from-offset", chosen.from_offset, chosen),
         "endingOffsets": _offsets("--to-offset", chosen.to_offset, chosen),

@@ -13,18 +13,12 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from warren.pipeline.errors import PipelineError
+from warren.pipeline.source.schema import SCHEMA
 
 ARCHIVE_PARTITIONS = ("vhost", "queue", "date")
 SINK_LOG = "_spark_metadata"
 NOTHING_THERE = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")
-ARCHIVE_SCHEMA = """
-offset long, timestamp timestamp, exchange string, routing_key string, message_id string,
-correlation_id string, content_type string, content_encoding string, type string, app_id string,
-user_id string, reply_to string, priority int, delivery_mode int, expiration string,
-headers map<string,string>,
-x_death array<struct<count:long, exchange:string, queue:string, reason:string, routing_keys:array<string>,
-time:timestamp, original_expiration:string>>, body binary, vhost string, queue string, date date
-"""
+ARCHIVE_SCHEMA = f"{SCHEMA}, date date"
 """Given on reading, since Spark would take a queue named `7` for a number."""
 
 

@@ -34,7 +34,7 @@ def _table(table: Table, width: int) -> Iterator[str]:
     yield f"\n{printable(table.name)}\n"
     if table.rows:
         cells = [[in_words(value) for value in row] for row in table.rows]
-        widths = fit(_natural_widths(table.columns, cells), width - len(GAP))
+        widths = fit(_natural_widths(table.columns, cells), width)
         right = [all(is_number(row[i]) or row[i] is None for row in table.rows) for i in range(len(widths))]
         yield _line(table.columns, widths, right)
         yield _line(["-" * w for w in widths], widths, right)

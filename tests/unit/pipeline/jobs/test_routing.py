@@ -105,7 +105,7 @@ def test_delayed_message_is_routed_where_it_goes_when_it_is_due() -> None:
         ('{"exchanges": [{"name": "x", "type": "odd"}]}', "unknown exchange type 'odd'"),
         ('{"bindings": [{"source": "x", "destination": "q"}]}', r"bindings\[0\].*no exchange 'x'"),
         (
-            '{"exchanges": [{"name": "x", "type": "x-consistent-hash", "arguments": {"hash-property": "timestamp"}}]}',
+            '{"exchanges": [{"name": "x", "type": "direct", "arguments": {"hash-property": "timestamp"}}]}',
             "hashes by timestamp",
         ),
     ],

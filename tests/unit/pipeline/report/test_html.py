@@ -1,0 +1,116 @@
+"""Results as a page: well formed, nothing from elsewhere, and no name can become markup."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from warren.pipeline.report.axis import short, ticks, time_ticks
+from warren.pipeline.report.html import as_html
+from warren.pipeline.report.result import Bars, Histogram, Lines, Plot, Result, Series, Table
+from warren.pipeline.report.svg import BARS_MAX, as_svg
+
+EVIL = "<script>alert('x')</script>&\""
+TIMES = [datetime(2026, 3, 1, tzinfo=UTC) + timedelta(minutes=n) for n in range(4)]
+PLOTS: list[Plot] = [
+    Lines(EVIL, TIMES, [Series(EVIL, [1, None, 3, 4]), Series("b", [0, 0, 0, 0])], EVIL),
+    Lines("One moment", TIMES[:1], [Series("a", [5.0])]),
+    Lines("Nothing", [], []),
+    Bars(EVIL, [EVIL, "b"], [3, 0], EVIL),
+    Bars("Nothing", [], []),
+    Histogram(EVIL, [0, 1, 2], [5, 0], EVIL),
+    Histogram("Nothing", [0, 1], [0]),
+]
+
+
+class Outline(HTMLParser):
+    """Which elements a page has, that each is closed, and what is fetched from elsewhere."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.fetched: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.fetched += [value or "" for name, value in attrs if name in {"src", "href"}]
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def page() -> str:
+    table = Table(EVIL, (EVIL, "n"), [(EVIL, 3), (None, None)], note=EVIL, rows_left_out=2)
+    result = Result(title=EVIL, numbers={EVIL: EVIL}, tables=[table], plots=PLOTS, notes=[EVIL])
+    return as_html([result, Result(title="Second")], title=EVIL, made="today")
+
+
+def test_page_is_well_formed_and_needs_nothing_from_elsewhere() -> None:
+    outline = Outline(page())
+    assert outline.open == []
+    assert outline.fetched == ["#r0", "#r1"]
+    assert outline.seen.count("svg") == len(PLOTS)
+    assert "url(" not in page()
+
+
+def test_no_name_becomes_markup() -> None:
+    assert "script" not in Outline(page()).seen
+    assert "&lt;script&gt;" in page()
+
+
+def test_page_can_be_read_without_seeing_it() -> None:
+    text = page()
+    assert '<html lang="en">' in text
+    assert text.count('role="img" aria-label="') == len(PLOTS)
+    assert '<th scope="col"' in text
+    assert "<caption>" in text
+
+
+@pytest.mark.parametrize("plot", PLOTS)
+def test_plot_is_well_formed_whatever_it_is_of(plot: Plot) -> None:
+    root = ET.fromstring(as_svg(plot))  # noqa: S314 - our own
+    assert root.tag == "svg"
+    assert "nan" not in as_svg(plot)
+
+
+def test_line_is_not_drawn_across_what_is_not_known() -> None:
+    root = ET.fromstring(as_svg(Lines("t", TIMES, [Series("a", [1, None, 3, 4])])))  # noqa: S314
+    assert [len(line.get("points", "").split()) for line in root.iter("polyline")] == [2]
+    assert len(list(root.iter("circle"))) == 3
+
+
+def test_bars_are_as_long_as_their_values_and_not_too_many() -> None:
+    count = BARS_MAX + 5
+    root = ET.fromstring(as_svg(Bars("t", [str(n) for n in range(count)], [*range(count, 0, -1)])))  # noqa: S314
+    lengths = [float(bar.get("width", "")) for bar in root.iter("rect")]
+    assert len(lengths) == BARS_MAX
+    assert lengths[0] / lengths[5] == pytest.approx(count / (count - 5), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("highest", "wanted"),
+    [(0, [0, 1]), (4, [0, 1, 2, 3, 4]), (97, [0, 20, 40, 60, 80, 100]), (0.3, [0, 0.1, 0.2, 0.3])],
+)
+def test_ticks_are_round_and_cover_the_highest(highest: float, wanted: list[float]) -> None:
+    assert ticks(highest) == pytest.approx(wanted)
+
+
+def test_time_ticks_are_round_moments() -> None:
+    found = time_ticks(TIMES[0] + timedelta(seconds=10), TIMES[3])
+    assert [moment.second for moment in found] == [0, 0, 0, 0, 0][: len(found)] or found[0].second % 30 == 0
+    assert TIMES[0] < found[0] <= found[-1] <= TIMES[3]
+
+
+@pytest.mark.parametrize(("value", "text"), [(0, "0"), (9999, "9,999"), (12_500, "12.5k"), (3_000_000, "3M")])
+def test_long_numbers_are_short_on_an_axis(value: float, text: str) -> None:
+    assert short(value) == text

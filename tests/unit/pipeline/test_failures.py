@@ -1,0 +1,49 @@
+"""What comes back from Spark as pages of stacks is told in one line, in the words of the command."""
+
+from __future__ import annotations
+
+import pytest
+
+from warren.pipeline.errors import PipelineError
+from warren.pipeline.failures import in_one_line
+
+WORKER = """An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "/x/options.py", line 77, in _log
+    raise BadOption("…")
+warren.pipeline.segments.errors.UnknownQueue: no queue 'x' in vhost '/': change the option subscribe, or vhost
+
+\tat org.apache.spark.sql.Something(Something.scala:12)
+Caused by: org.apache.spark.SparkException: Job aborted
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (PipelineError("as it is"), "as it is"),
+        (RuntimeError(WORKER), "no queue 'x' in vhost '/': change the option --queue, or --vhost"),
+        (
+            RuntimeError(
+                "warren.pipeline.segments.errors.DataLoss: 5 to 9; set failOnDataLoss to false to go on"
+            ),
+            "5 to 9; give --allow-data-loss to go on",
+        ),
+        (
+            RuntimeError("[PATH_NOT_FOUND] Path does not exist: /x. SQLSTATE: 42K03\nmore"),
+            "Path does not exist: /x.",
+        ),
+        (
+            RuntimeError("a\nCaused by: java.io.IOException: No space left on device\n\tat x"),
+            "No space left on device",
+        ),
+        (
+            FileNotFoundError(2, "No such file or directory", "plan.json"),
+            "plan.json: No such file or directory",
+        ),
+        (KeyError(), "KeyError"),
+        (RuntimeError("x" * 900), "x" * 500 + "…"),
+    ],
+)
+def test_failure_is_one_line(error: BaseException, line: str) -> None:
+    assert in_one_line(error) == line
