@@ -23,6 +23,8 @@ from warren.pipeline.jobs.replay import replay
 from warren.pipeline.report.progress import Progress
 from warren.pipeline.sink.options import WriteOptions, read_options
 
+FAST_START = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 
 @pytest.fixture
 def channel(broker: Address) -> Iterator[BlockingChannel]:
@@ -191,19 +193,9 @@ def test_replay_that_is_killed_half_way_and_run_again_leaves_each_message_once(
         "vhost", "queue", "date"
     ).parquet(archive)
     words = ["--archive", archive, "--amqp", broker.url(), "--exchange", target]
+    command = [sys.executable, "-m", "warren", "pipeline", "replay", *words, "--rate", "100"]
     driver = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "warren",
-            "pipeline",
-            "replay",
-            *words,
-            "--rate",
-            "100",
-            "--master",
-            "local[1]",
-        ],
+        [*command, "--master", "local[1]", "--conf", FAST_START],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
