@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +22,8 @@ from warren.pipeline.jobs import replay as job
 from warren.pipeline.jobs.replay import replay
 from warren.pipeline.report.progress import Progress
 from warren.pipeline.sink.options import WriteOptions, read_options
+
+FAST_START = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @pytest.fixture
@@ -178,3 +182,37 @@ def test_option_that_makes_no_sense_is_known_before_spark_starts() -> None:
     words = ["--path", "data", "--queue", "q", "--amqp", "http://host", "--exchange", ""]
     with pytest.raises(UsageError, match="--amqp: not an amqp"):
         job.check(parse(words))
+
+
+def test_replay_that_is_killed_half_way_and_run_again_leaves_each_message_once(
+    spark: SparkSession, broker: Address, channel: BlockingChannel, target: str, tmp_path: Path
+) -> None:
+    archive = str(tmp_path / "archive")
+    messages = [message("orders", offset, body=b"%d" % offset) for offset in range(400)]
+    table(spark, messages).selectExpr("*", "date(timestamp) date").write.partitionBy(
+        "vhost", "queue", "date"
+    ).parquet(archive)
+    words = ["--archive", archive, "--amqp", broker.url(), "--exchange", target]
+    command = [sys.executable, "-m", "warren", "pipeline", "replay", *words, "--rate", "100"]
+    driver = subprocess.Popen(
+        [*command, "--master", "local[1]", "--conf", FAST_START],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        while driver.poll() is None and count(channel, target) < 150:
+            channel.connection.sleep(0.05)
+        assert driver.poll() is None, "it was over before it could be killed"
+    finally:
+        driver.kill()
+        driver.wait()
+
+    result = job.run(spark, parse([*words, "--queue", "orders"]), Progress(None))
+
+    assert result.numbers["messages confirmed"] == 400
+    assert sorted(int(body) for _, _, body in take_all(channel, target)) == list(range(400))
+
+
+def count(channel: BlockingChannel, queue: str) -> int:
+    ready: int = channel.queue_declare(queue, passive=True).method.message_count
+    return ready

@@ -35,6 +35,7 @@ LOCAL_CONF = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "8",
 }
 PYTHON, JAVA_OPTIONS = "spark.pyspark.python", "spark.driver.extraJavaOptions"
 

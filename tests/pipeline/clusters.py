@@ -1,0 +1,99 @@
+"""Sparks that run elsewhere, as far as a driver can tell: from the same package, as other processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+
+from warren.pipeline.java import java_home
+
+START_SECONDS_MAX = 100
+STOP_SECONDS_MAX = 20
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+HOME = Path(pyspark.__file__).parent
+
+
+@contextlib.contextmanager
+def standalone_master(place: Path, *, workers: int = 2) -> Iterator[str]:
+    """A master with so many workers, of one core each; its URL."""
+    port = free_port()
+    url = f"spark://127.0.0.1:{port}"
+    package = "org.apache.spark.deploy"
+    where = ["--host", "127.0.0.1", "--webui-port", "0"]
+    share = ["--cores", "1", "--memory", "1g"]
+    with contextlib.ExitStack() as running:
+        master = [f"{package}.master.Master", *where, "--port", str(port)]
+        running.enter_context(_process("spark-class", *master, log=place / "master.log"))
+        wait_for(port, place / "master.log")
+        for number in range(workers):
+            words = [*where, *share, "--work-dir", str(place / f"worker-{number}"), url]
+            log = place / f"worker-{number}.log"
+            running.enter_context(_process("spark-class", f"{package}.worker.Worker", *words, log=log))
+        yield url
+
+
+@contextlib.contextmanager
+def connect_server(place: Path) -> Iterator[str]:
+    """A server of Spark Connect with two cores; its URL."""
+    port = free_port()
+    conf = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+    }
+    words = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--master", "local[2]"]
+    words += [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+    with _process("spark-submit", *words, "spark-internal", log=place / "connect.log"):
+        wait_for(port, place / "connect.log")
+        yield f"sc://127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def _process(program: str, *words: str, log: Path) -> Iterator[None]:
+    surroundings = {
+        "JAVA_HOME": str(java_home()),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_HOME": str(HOME),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    command = [str(HOME / "bin" / program), *words]
+    with log.open("w") as output:
+        process = subprocess.Popen(command, env=os.environ | surroundings, stdout=output, stderr=output)
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS_MAX)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def free_port() -> int:
+    """One that the kernel gave a moment ago: Spark must be told, since others have to know it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def wait_for(port: int, log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while True:
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.1)
