@@ -46,6 +46,9 @@ class FileLog:
     def __reduce__(self) -> tuple[type[FileLog], tuple[str]]:
         return FileLog, (self.path,)
 
+    def close(self) -> None:
+        """It keeps nothing open."""
+
     # --- queues ---
 
     def queues(self, vhost: str) -> list[Queue]:

@@ -1,8 +1,8 @@
 """Reading streams as they grow. A stream's offset is Spark's offset: {"orders": 5} is the first not read yet.
 
 Spark writes down where each batch ends before it is read, and may read it again after a crash: then the same
-offsets are planned anew, over what segments there are by then. A stream that is met later, by a pattern, enters
-with its first offset and no rows, so that where it was begun with is written down, too.
+offsets are planned anew, over what segments there are by then. A stream that is met later, by a pattern,
+enters with its first offset and no rows, so that where it was begun with is written down, too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from warren.pipeline.segments.errors import BadOption, DataLoss, ReadError, UnknownQueue
+from warren.pipeline.segments.errors import BadOption, ReadError, UnknownQueue
 from warren.pipeline.segments.http import HttpLog
 from warren.pipeline.segments.log import Contents, Queue
 from warren.pipeline.segments.offsets import check_names, checked_start, resolve
@@ -93,8 +93,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             if not contents.queue.is_stream:
                 raise BadOption(
-                    f"'{name}' is a {contents.queue.kind} queue, which readStream cannot read: read it in batch, "
-                    "or change the option subscribe to a stream"
+                    f"'{name}' is a {contents.queue.kind} queue, which readStream cannot read: "
+                    "read it in batch, or change the option subscribe to a stream"
                 )
             self.marks.note(contents)
             found[name] = contents
@@ -141,11 +141,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         return read_partition(self.options.log, partition.value, wanted)
 
+    def stop(self) -> None:
+        self.options.log.close()
+
     # --- telling the broker ---
 
     def commit(self, end: dict[str, int]) -> None:
-        """How far the query is, for whoever looks at the stream. The checkpoint is what counts, so a broker that
-        cannot be told is no reason to stop.
+        """How far the query is, for whoever looks at the stream. The checkpoint is what counts, so that a
+        broker which cannot be told is no reason to stop.
         """
         if not self.options.reference or not isinstance(self.options.log, HttpLog):
             return
