@@ -1,4 +1,4 @@
-"""`spark.read.format("warren")`, with a real Spark: what the unit tests of segments show comes out as rows."""
+"""`spark.read.format("warren")`, on a real Spark: what the unit tests of segments show comes out in rows."""
 
 from __future__ import annotations
 
@@ -6,20 +6,18 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from tests.support.segment_api import SegmentApi
 from tests.support.segments import START_MS, DataDirectory, message
 from warren.amqp.properties import BasicProperties
-from warren.amqp.table import Int64, Timestamp
+from warren.amqp.table import Int64, Table, Timestamp
+from warren.pipeline.segments.errors import told_in
 from warren.pipeline.segments.schema import SCHEMA
-from warren.pipeline.source.schema import SCHEMA as SPARK_SCHEMA
 
 START = datetime.fromtimestamp(START_MS / 1000, UTC)
 
@@ -44,12 +42,13 @@ def offsets(rows: DataFrame) -> list[int]:
     return sorted(row["offset"] for row in rows.select("offset").collect())
 
 
-def test_arrow_schema_is_that_of_spark() -> None:
-    assert to_arrow_schema(StructType.fromDDL(SPARK_SCHEMA), timezone="UTC").equals(pa.schema(SCHEMA))
+def test_arrow_schema_is_that_of_spark(spark: SparkSession, data: DataDirectory) -> None:
+    data.queue("s")
+    assert to_arrow_schema(load(spark, data, "s").schema, timezone="UTC").equals(SCHEMA)
 
 
 def test_row_has_all_that_the_message_has(spark: SparkSession, data: DataDirectory) -> None:
-    death = {
+    death: Table = {
         "count": Int64(2),
         "queue": "q",
         "reason": "expired",
@@ -169,4 +168,6 @@ def test_error_is_one_clear_line(
     reader = spark.read.format("warren").options(**{k: v for k, v in given.items() if v is not None})
     with pytest.raises(PySparkException) as raised:
         reader.load().count()
-    assert told in str(raised.value)
+    line = told_in(raised.value)
+    assert line is not None
+    assert told in line

@@ -1,4 +1,4 @@
-"""`spark.readStream.format("warren")`, with a real Spark and checkpoints: every message once, and loss is told."""
+"""`spark.readStream.format("warren")`, on a real Spark: each message once, and loss is told."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import DataStreamReader
 
 from tests.support.segment_api import SegmentApi
 from tests.support.segments import DataDirectory
@@ -29,7 +28,7 @@ class Query:
     def run(self, **options: str) -> list[int]:
         """The rows of each batch."""
         given = {"startingOffsets": "earliest", **self.options, **options}
-        reader: DataStreamReader = self.spark.readStream.format("warren").options(**given)
+        reader = self.spark.readStream.format("warren").options(**given)
         query = (
             reader.load()
             .writeStream.format("parquet")
@@ -108,7 +107,7 @@ def test_retention_that_overtook_the_query_is_an_error_with_the_range(
     (data.path / "queues" / "1" / f"{1:020}.seg").unlink()
     assert kept.exists()
     with pytest.raises(
-        StreamingQueryException, match="offsets 2 to 4 of stream 's' are gone.*failOnDataLoss"
+        StreamingQueryException, match=r"offsets 2 to 4 of stream 's' are gone.*failOnDataLoss"
     ):
         query.run()
     query.run(failOnDataLoss="false")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+TOLD = re.compile(r"\bwarren\.pipeline\.segments\.errors\.\w+: (.+)$", re.MULTILINE)
+
 
 class ReadError(Exception):
     """For the user, as it is."""
@@ -37,3 +41,9 @@ class DataLoss(ReadError):
 
 class SegmentGone(Exception):
     """It was deleted since it was listed; what that means is for the reader to say."""
+
+
+def told_in(error: Exception) -> str | None:
+    """What a reader said, if that is in what Spark made of it: pages of its own and Java's, around one line."""
+    found = TOLD.search(str(error))
+    return found.group(1).strip() if found else None
