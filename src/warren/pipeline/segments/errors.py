@@ -44,6 +44,6 @@ class SegmentGone(Exception):
 
 
 def told_in(error: Exception) -> str | None:
-    """What a reader said, if that is in what Spark made of it: pages of its own and Java's, around one line."""
+    """What a reader said, if that is in what Spark made of it: a line among pages of its own and Java's."""
     found = TOLD.search(str(error))
     return found.group(1).strip() if found else None
