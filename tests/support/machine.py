@@ -24,6 +24,7 @@ from warren.broker.events import Failure
 from warren.broker.message import Message
 from warren.broker.node import Limits, Node
 from warren.broker.queue import Queue
+from warren.broker.view import View
 from warren.storage import definitions, queue_log
 from warren.storage.format import records
 from warren.storage.store import DiskStore, StorageSettings
@@ -225,7 +226,7 @@ class Machine:
             for channel in connection.open_channels():
                 channel.deliveries.take_up_to(channel.deliveries.delivery_tag)
                 for consumer in channel.consumers.values():
-                    if consumer.view is not None:
+                    if isinstance(consumer.view, View):
                         consumer.view.end()
         self.node.handover.gathered.clear()
         for each in self.queues.values():

@@ -12,6 +12,7 @@ from warren.broker.entry import Entry
 if TYPE_CHECKING:
     from warren.broker.queue import Queue
     from warren.broker.session.channel import Channel
+    from warren.broker.stream import StreamView
     from warren.broker.view import View
 
 
@@ -33,7 +34,7 @@ class Consumer:
         arguments: Table,
         prefetch_count: int,
         prefetch_size: int,
-        view: View | None = None,
+        view: View | StreamView | None = None,
     ) -> None:
         self.tag = tag
         self.queue = queue

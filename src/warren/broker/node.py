@@ -17,11 +17,14 @@ from warren.broker.exchange.delayed import Delayed
 from warren.broker.exchange.exchange import Exchange, Router
 from warren.broker.flow import Timers
 from warren.broker.internal_queue import make_internal_queue
+from warren.broker.lane import part_of
 from warren.broker.memory import Memory
 from warren.broker.passwords import VerifiedPasswords
 from warren.broker.queue import Queue
+from warren.broker.rules import STREAM, queue_type
 from warren.broker.session.consumer_timeout import check_timeout
 from warren.broker.store import Store
+from warren.broker.stream import Stream
 from warren.broker.surroundings import Surroundings
 from warren.broker.timetable import Timetable
 from warren.broker.vhost import PREDECLARED, Vhost, default_exchange
@@ -109,11 +112,14 @@ class Node:
         self.world.call_soon(self.end_turn)  # some of it may have expired meanwhile
 
     def _open_log(self, queue: Queue) -> None:
+        if isinstance(queue, Stream):
+            if queue.log is None:
+                queue.open(*self.store.open_stream(queue.vhost, queue.name))
+            return
         if not queue.durable or queue.owner is not None or queue.lane.log is not None:
             return
         for lane in queue.lanes:
-            part = f"priority-{lane.level}" if lane.level else ""
-            opened = self.store.open_log(queue.vhost, queue.name, part)
+            opened = self.store.open_log(queue.vhost, queue.name, part_of(lane.level))
             if opened is not None:
                 queue.restore(*opened, lane.level)
         if queue.book is not None and queue.book.seen is not None:
@@ -206,7 +212,12 @@ class Node:
         internal = make_internal_queue(vhost, wanted.name, durable=wanted.durable)
         if internal is not None:
             return internal
-        return Queue(
+        kind = Queue
+        if queue_type(wanted.arguments) == STREAM:
+            if not self.store.keeps_streams:
+                raise PreconditionFailed("a stream needs a broker with a data directory")
+            kind = Stream
+        return kind(
             wanted.name,
             wanted.vhost,
             vhost.surroundings,

@@ -6,7 +6,6 @@ people bring their policies along.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -16,14 +15,7 @@ from warren.broker.rules import CHECKED_ONLY, COUNT_MAX, RULES, name, one_of, te
 
 Read: TypeAlias = Callable[[Value], Any]
 
-AGE = re.compile(r"[0-9]+[YMDhms]")
 ALTERNATE_EXCHANGE = "alternate-exchange"
-
-
-def age(value: Value) -> str:
-    if not AGE.fullmatch(text(value)):
-        raise ValueError(f"expected an age such as 7D, not {value!r}")
-    return text(value)
 
 
 def number_or_names(value: Value) -> Value:
@@ -39,8 +31,6 @@ IN_MEMORY: dict[str, Read] = {"max-in-memory-length": any_count, "max-in-memory-
 WITHOUT_EFFECT: dict[str, Read] = {
     **IN_MEMORY,
     "queue-version": whole_number(1, 2),
-    "max-age": age,
-    "stream-max-segment-size-bytes": any_count,
     "queue-leader-locator": one_of("client-local", "balanced", "random", "least-leaders"),
     "initial-cluster-size": any_count,
     "dead-letter-strategy": one_of("at-most-once", "at-least-once"),

@@ -127,13 +127,13 @@ class Queue:
             entry = lane.ready.pop_head()
             self.goes_out(entry, consumer.no_ack)
             delivery_tag = consumer.deliver(entry)
-            if self.events.delivered:
+            if self.events.delivered and self.events.delivering.is_next():
                 self.tell_delivered(entry, consumer.tag, delivery_tag)
 
     def deliver(self, entry: Entry, consumer: Consumer) -> None:
         self.goes_out(entry, consumer.no_ack)
         delivery_tag = consumer.deliver(entry)
-        if self.events.delivered:
+        if self.events.delivered and self.events.delivering.is_next():
             self.tell_delivered(entry, consumer.tag, delivery_tag)
 
     def goes_out(self, entry: Entry, no_ack: bool) -> None:
@@ -285,11 +285,15 @@ class Queue:
         """Whether it has consumers who do not only look."""
         return bool(self.rings) or any(map(takes, self.choosy))
 
-    def add_consumer(self, consumer: Consumer) -> None:
+    def admit(self, consumer: Consumer) -> None:
+        """403 if another one, or this one, wants to be alone."""
         if self.exclusive_consumer is not None or (consumer.exclusive and self.is_consumed):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
         if consumer.exclusive:
             self.exclusive_consumer = consumer
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        self.admit(consumer)
         if consumer.view is not None:
             self.rulebook()
             self.choosy.append(consumer)

@@ -13,6 +13,7 @@ from typing import Any
 
 from warren.amqp.errors import PreconditionFailed
 from warren.amqp.table import Table, Value
+from warren.broker.interval import interval_ms
 
 TIME_MS_MAX = 100 * 365 * 24 * 3600 * 1000  # a hundred years
 COUNT_MAX = 2**63 - 1
@@ -22,7 +23,8 @@ QUORUM_DELIVERY_LIMIT = 20
 RETRY_DELAY_MS_MAX = 24 * 3600 * 1000
 CACHE_SIZE = 10_000
 CACHE_HEADER = "x-deduplication-header"
-QUEUE_TYPES = ("classic", "quorum")
+CLASSIC, QUORUM, STREAM = QUEUE_TYPES = ("classic", "quorum", "stream")
+SEGMENT_BYTES_MAX = 3_000_000_000  # a place in a segment has 32 bits
 DROP_HEAD, REJECT, REJECT_TO_DLX = OVERFLOWS = ("drop-head", "reject-publish", "reject-publish-dlx")
 QUEUE_MODES = ("default", "lazy")
 
@@ -49,6 +51,8 @@ class Rules:
     cache_size: int = CACHE_SIZE
     cache_ttl: int | None = None
     deduplication_header: str = CACHE_HEADER
+    max_age: int | None = None
+    stream_max_segment_size_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,11 @@ def one_of(*known: str) -> Callable[[Value], str]:
     return read
 
 
+def age(value: Value) -> int:
+    """In milliseconds."""
+    return interval_ms(text(value))
+
+
 def _kind(value: Value) -> str:
     return f"{value!r} ({type(value).__name__})"
 
@@ -141,7 +150,11 @@ RULES = (
     Rule("cache-size", whole_number(1, COUNT_MAX), in_policies=False),
     Rule("cache-ttl", whole_number(1, TIME_MS_MAX), in_policies=False),
     Rule("deduplication-header", name, in_policies=False),
+    Rule("max-age", age, limit=True, in_operator_policies=True),
+    Rule("stream-max-segment-size-bytes", whole_number(1, SEGMENT_BYTES_MAX)),
 )
+ONLY_FOR_STREAMS = {"max-age", "stream-max-segment-size-bytes"}
+FOR_STREAMS = ONLY_FOR_STREAMS | {"max-length", "max-length-bytes"}
 CHECKED_ONLY = (
     Rule("queue-type", one_of(*QUEUE_TYPES), in_policies=False),
     Rule("queue-mode", one_of(*QUEUE_MODES)),
@@ -151,7 +164,7 @@ COMPARED_ARGUMENTS = tuple(rule.argument for rule in RULES)
 
 
 def queue_type(arguments: Table) -> str:
-    return str(arguments.get("x-queue-type", "classic"))
+    return str(arguments.get("x-queue-type", CLASSIC))
 
 
 def check_arguments(what: str, arguments: Table) -> None:
@@ -180,7 +193,11 @@ def _of_exchange(arguments: Table) -> Table:
 
 
 def _conflicts(arguments: Table) -> list[tuple[str, str]]:
-    found = []
+    found = [
+        (rule.argument, f"it is not for queues of type {queue_type(arguments)}")
+        for rule in RULES
+        if rule.argument in arguments and not _is_for(rule, arguments)
+    ]
     if "x-dead-letter-routing-key" in arguments and "x-dead-letter-exchange" not in arguments:
         found.append(("x-dead-letter-routing-key", "routing_key_but_no_dlx_defined"))
     if "x-retry-delay-max" in arguments:
@@ -194,6 +211,13 @@ def _conflicts(arguments: Table) -> list[tuple[str, str]]:
     return found
 
 
+def _is_for(rule: Rule, arguments: Table) -> bool:
+    """Whether it can hold for such a queue: streams keep what they have, whatever becomes of it."""
+    if queue_type(arguments) == STREAM:
+        return rule.name in FOR_STREAMS
+    return rule.name not in ONLY_FOR_STREAMS
+
+
 def rules_of(
     arguments: Table,
     policy: Mapping[str, Value] | None = None,
@@ -202,14 +226,18 @@ def rules_of(
     """Those that hold; what is given must have been checked."""
     values: dict[str, Any] = {}
     for rule in RULES:
+        if not _is_for(rule, arguments):
+            continue
         said = [
             source[key] for source, key in _sources(rule, arguments, policy, operator_policy) if key in source
         ]
         read = [value for value in map(rule.read, said) if value is not None]
         if read:
             values[rule.field] = min(read) if rule.limit else read[0]
-    if queue_type(arguments) == "quorum" and not _says("delivery-limit", arguments, policy, operator_policy):
+    if queue_type(arguments) == QUORUM and not _says("delivery-limit", arguments, policy, operator_policy):
         values["delivery_limit"] = QUORUM_DELIVERY_LIMIT
+    if queue_type(arguments) == STREAM:
+        values["consumer_timeout"] = 0  # nobody waits for what one of its readers holds
     return Rules(**values)
 
 

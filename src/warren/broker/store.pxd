@@ -23,3 +23,16 @@ cdef class MessageLog:
     cpdef delivered(self, uint64_t position, uint32_t deliveries)
     cpdef acked(self, uint64_t position)
 
+
+
+cdef class StreamReader:
+    cpdef Py_ssize_t ready(self) except? -3
+    cpdef Message take(self)
+    cpdef uint64_t next_position(self)
+
+
+cdef class StreamLog:
+    cdef public dict offsets
+    cdef public Py_ssize_t size_bytes
+
+    cpdef append(self, Message message, uint64_t position, uint64_t time_ms)

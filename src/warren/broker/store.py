@@ -15,6 +15,7 @@ from warren.broker.message import Message
 if TYPE_CHECKING:
     from warren.broker.commands import Command
     from warren.broker.queue import Queue
+    from warren.broker.stream_filter import StreamFilter
 
 NOTHING_TO_READ = 2**64 - 1
 
@@ -96,6 +97,68 @@ class MessageLog:
         raise NotImplementedError
 
 
+class StreamReader:
+    """Reads a stream in order, what is safe of it, and of that what its filter wants."""
+
+    def ready(self) -> int:
+        """The size of the next message's body; -1 if there is none yet, or -2 if looking for it took so long
+        that others should have their turn.
+        """
+        raise NotImplementedError
+
+    def take(self) -> Message:
+        """The message whose size was just given, as it is delivered: with the header that says its offset."""
+        raise NotImplementedError
+
+    def next_position(self) -> int:
+        """Of the next message, if nothing is in between that is left out."""
+        raise NotImplementedError
+
+
+class StreamLog:
+    """The messages of one stream on disk. `offsets` are those that have a name, for who goes on there."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[str, int] = {}
+        self.size_bytes = 0
+
+    def append(self, message: Message, position: int, time_ms: int) -> None:
+        raise NotImplementedError
+
+    def first_position(self) -> int:
+        """Of the first message that is still there; of the next one, if there is none."""
+        raise NotImplementedError
+
+    def safe_position(self) -> int:
+        """Of the last message that a consumer may get."""
+        raise NotImplementedError
+
+    def position_at(self, time_ms: int) -> int:
+        """Of the first message that came at a time or later; of the next one, if there is none."""
+        raise NotImplementedError
+
+    def reader(self, position: int, wanted: StreamFilter | None) -> StreamReader:
+        raise NotImplementedError
+
+    def set_segment_bytes(self, segment_bytes: int | None) -> None:
+        """At which size a segment is full; None stands for the usual one."""
+        raise NotImplementedError
+
+    def retain(self, max_bytes: int | None, max_messages: int | None, since_ms: int | None) -> int:
+        """Drop whole segments, oldest first, while there is more than this, or what came before that time.
+        The time of the last message in the oldest segment that could go; 0 if there is none.
+        """
+        raise NotImplementedError
+
+    def note_offset(self, name: str, offset: int | None) -> None:
+        """A name stands for this offset from now on, or for none."""
+        raise NotImplementedError
+
+    def delete(self) -> None:
+        """The stream is gone, and so are its messages."""
+        raise NotImplementedError
+
+
 class Store:
     """`gathering` is the number of the round that will make safe what is written now; `behind` says that so
     much has gathered that publishers should wait.
@@ -103,6 +166,7 @@ class Store:
 
     gathering = 1
     behind = False
+    keeps_streams = False
 
     def when_safe(self, callback: Callable[[int], None]) -> None:
         """Call back with the round's number when the round that gathers now is over."""
@@ -126,6 +190,10 @@ class Store:
         queue may have further ones, each known by the name of its `part`, that go with it.
         """
         return None
+
+    def open_stream(self, vhost: str, name: str) -> tuple[StreamLog, int]:
+        """The log of a stream, and the last position there."""
+        raise NotImplementedError
 
     def open_overflow(self) -> MessageLog | None:
         """A log for messages that need not survive, but that memory has no room for."""

@@ -207,19 +207,19 @@ class LaneView:
 
 def takes(consumer: Consumer) -> bool:
     """Whether messages leave the queue by it: all but those who browse."""
-    view: View | None = consumer.view
-    return view is None or view.takes
+    view = consumer.view
+    return not isinstance(view, View) or view.takes
 
 
 def would_take(consumer: Consumer, message: Message) -> bool:
     """Whether it would take this one if it were there."""
-    view: View | None = consumer.view
-    return view is None or (view.takes and view.matches(message))
+    view = consumer.view
+    return not isinstance(view, View) or (view.takes and view.matches(message))
 
 
 def view_of(consumer: Consumer) -> View:
-    view: View | None = consumer.view
-    assert view is not None, "it is one of those that choose"
+    view = consumer.view
+    assert isinstance(view, View), "it is one of those that choose"
     return view
 
 

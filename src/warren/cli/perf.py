@@ -7,15 +7,16 @@ import sys
 from collections.abc import Callable
 from typing import TypeAlias
 
+from warren.client.errors import ClientError
+from warren.client.uri import Uri, parse_uri
 from warren.perf.churn import PAIRS, run_churn
 from warren.perf.connections import run_connections
-from warren.perf.errors import PerfError
 from warren.perf.frames import STAMP_BYTES
 from warren.perf.results import ConnectionsResult, Result
 from warren.perf.screen import Screen, Show
+from warren.perf.stream import StreamPlan, run_stream
 from warren.perf.throughput import Plan, run_throughput
 from warren.perf.topology import Layout
-from warren.perf.uri import Uri, parse_uri
 
 URI_DEFAULT = "amqp://guest:guest@127.0.0.1:5672/"
 BODY_BYTES_MAX = 128 * 1024 * 1024
@@ -70,6 +71,7 @@ def register(subparsers: Subparsers) -> None:
     commands = perf.add_subparsers(metavar="COMMAND", required=True)
     _add_throughput(commands)
     _add_latency(commands)
+    _add_stream(commands)
     _add_connections(commands)
     _add_churn(commands)
 
@@ -118,6 +120,18 @@ def _add_latency(commands: Subparsers) -> None:
     _add_load(parser)
 
 
+def _add_stream(commands: Subparsers) -> None:
+    about = "fill a stream, with confirms, and read it from its first offset"
+    parser = _add_command(commands, "stream", about, _stream)
+    add = parser.add_argument
+    add("--messages", type=positive, default=1_000_000, metavar="N", help="how many (1000000)")
+    add("--readers", type=positive, default=1, metavar="N", help="consumers that each read all (1)")
+    add("--size", type=body_size, default=16, metavar="BYTES", help="of a message's body (16)")
+    add("--confirm", type=positive, default=1000, metavar="N", help="unconfirmed messages (1000)")
+    add("--prefetch", type=whole(1, UINT16_MAX), default=1000, metavar="N", help="unacked messages (1000)")
+    add("--ack-every", type=positive, default=100, metavar="N", help="messages to one ack (100)")
+
+
 def _add_load(parser: argparse.ArgumentParser) -> None:
     """What `throughput` and `latency` have in common."""
     add = parser.add_argument
@@ -163,7 +177,7 @@ def _run(parser: argparse.ArgumentParser, work: Work, arguments: argparse.Namesp
         result = work(arguments, screen.show)
     except argparse.ArgumentTypeError as error:
         parser.error(str(error))
-    except PerfError as error:
+    except ClientError as error:
         return _fail(screen, str(error))
     except KeyboardInterrupt:
         _fail(screen, "interrupted before there was anything to measure")
@@ -188,6 +202,18 @@ def _latency(arguments: argparse.Namespace, show: Show) -> Result:
     if arguments.size < STAMP_BYTES:
         raise argparse.ArgumentTypeError(f"--size must be {STAMP_BYTES} or more: the time is in the body")
     return run_throughput(arguments.uri, plan_of(arguments), show)
+
+
+def _stream(arguments: argparse.Namespace, show: Show) -> Result:
+    plan = StreamPlan(
+        messages=arguments.messages,
+        readers=arguments.readers,
+        body_bytes=arguments.size,
+        window=arguments.confirm,
+        ack_every=_ack_every(arguments.ack_every, arguments.prefetch),
+        prefetch=arguments.prefetch,
+    )
+    return run_stream(arguments.uri, plan, show)
 
 
 def _connections(arguments: argparse.Namespace, show: Show) -> Result:

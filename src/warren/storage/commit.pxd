@@ -11,6 +11,7 @@ cdef class GroupCommit:
     cdef public list dirty
     cdef public list marked
     cdef public list dropped
+    cdef public list offsets
     cdef public set dead_tails
     cdef public list waiters
     cdef public object files

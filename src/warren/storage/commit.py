@@ -15,17 +15,19 @@ of each turn of the event loop.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from warren.broker.flow import Timers
 from warren.storage.disk import SYNC, SYNC_ALL, SYNC_DIRECTORY, WRITE, Buffer, Operation
 from warren.storage.files import OpenFiles
+from warren.storage.log_directory import OFFSETS
 from warren.storage.segment import Segment
 from warren.storage.window import Window
 
 if TYPE_CHECKING:
+    from warren.storage.named_offsets import NamedOffsets
     from warren.storage.queue_log import QueueLog
 
 SYNCED_ONE_BY_ONE_MAX = 4
@@ -114,9 +116,10 @@ class GroupCommit:
         self.dirty: list[Segment] = []
         self.marked: list[Segment] = []
         self.dropped: list[Segment] = []
+        self.offsets: list[NamedOffsets] = []
         self.dead_tails: set[QueueLog] = set()
         self.waiters: list[Callable[[int], None]] = []
-        self.condemned: dict[str, list[Segment]] = {}
+        self.condemned: dict[str, Sequence[Segment]] = {}
         self.buffers: list[Buffer] = []
         self.buffered_bytes = 0
         self.marks_wait = False
@@ -334,11 +337,28 @@ class GroupCommit:
                     self._write_marks_of(segment)
                 except OSError as error:
                     self._marks_failed(segment, error)
+        if self.offsets and not self.marks_wait:
+            self._write_offsets()
         if self.dropped:
             dropped, self.dropped = self.dropped, []
             for segment in dropped:
                 if segment.flying is None:
                     self._remove(segment)
+
+    def note_offsets(self, offsets: NamedOffsets) -> None:
+        """Some of a stream have changed."""
+        if offsets not in self.offsets:
+            self.offsets.append(offsets)
+
+    def _write_offsets(self) -> None:
+        """What cannot be written is kept for the next time."""
+        changed, self.offsets = self.offsets, []
+        for offsets in changed:
+            try:
+                offsets.write()
+            except OSError as error:
+                self.offsets.append(offsets)
+                self._wait_with_marks(error)
 
     def _marks_failed(self, segment: Segment, error: OSError) -> None:
         """On a full disk, one thing is possible that makes room and says the same: to delete."""
@@ -347,6 +367,9 @@ class GroupCommit:
             return
         segment.created = True  # some of the ack file may be there
         self.mark(segment)
+        self._wait_with_marks(error)
+
+    def _wait_with_marks(self, error: OSError) -> None:
         if not self.marks_wait:
             self.marks_wait = True
             self._failed(error, self._write_marks_again)
@@ -389,7 +412,7 @@ class GroupCommit:
             segment.created = False
             self.housekeeping.remove(segment)
 
-    def forget(self, segments: list[Segment], directory: str) -> None:
+    def forget(self, segments: Sequence[Segment], directory: str) -> None:
         """A queue is deleted; once that is safe, its directory goes."""
         for segment in segments:
             segment.dropped = True
@@ -401,6 +424,7 @@ class GroupCommit:
         for segment in self.condemned.pop(directory, ()):
             for suffix in (".seg", ".acks"):
                 self.files.close(segment.path + suffix)
+        self.files.close(f"{directory}/{OFFSETS}")
         self.housekeeping.remove_directory(directory)
 
     def tidy(self) -> None:

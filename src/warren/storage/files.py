@@ -74,6 +74,12 @@ class OpenFiles:
         """A small file that is written once."""
         Path(path).write_text(text)
 
+    def replace_whole(self, path: str, data: bytes) -> None:
+        """A small file, at once or not at all."""
+        made = Path(path + ".new")
+        made.write_bytes(data)
+        made.rename(path)
+
     def sync(self, path: str) -> None:
         """At once: a file's bytes, or a directory's names."""
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

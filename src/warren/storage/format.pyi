@@ -11,6 +11,7 @@ SEGMENT_MAGIC: bytes
 INDEX_MAGIC: bytes
 ACKS_MAGIC: bytes
 DUES_MAGIC: bytes
+CHUNKS_MAGIC: bytes
 
 class UnknownVersion(Exception): ...
 

@@ -7,6 +7,7 @@ A log is a directory of segments. Each is named by the position of its first rec
     00000000000000000001.acks    what became of them, in a queue
     00000000000000000001.idx     where each record begins, once the segment is closed
     00000000000000000001.due     which of them have a time of their own, if any, beside the index
+    00000000000000000001.chunks  instead of those three, in a stream: where to look for a time, and for what filters want
     00000000000000000001.torn    bytes that were no record, set aside by recovery
 
 All numbers are little-endian, all records begin at a multiple of 8, and all checksums are CRC-32C.
@@ -46,6 +47,13 @@ All numbers are little-endian, all records begin at a multiple of 8, and all che
                of `count` positions from base + first on: how often they have been delivered, or
                0xFFFFFFFF: they are done with. crc is over base, first, count and deliveries. Done with is
                final; else the highest number holds.
+
+    .chunks    header last:uint64 last_ms:uint64 { chunk }*
+    header     magic:8 = "WARREN\\0C"  version:uint32 = 1, the rest as in .idx
+    chunk      relative:uint32 offset:uint32 time_ms:uint64 flags:uint32 zero:uint32 values:64
+               of the records from an offset on, 64 KiB or a little more: the position and time of the first; flags:
+               1 = some have no x-stream-filter-value; values: a Bloom filter of those values that the others have. last and
+               last_ms are the position and time of the segment's last record. Times do not go down in a stream.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -62,9 +70,10 @@ SEGMENT_MAGIC = b"WARREN\0S"
 INDEX_MAGIC = b"WARREN\0I"
 ACKS_MAGIC = b"WARREN\0A"
 DUES_MAGIC = b"WARREN\0D"
+CHUNKS_MAGIC = b"WARREN\0C"
 HEADER_BYTES = HEAD_BYTES
-VERSIONS = {SEGMENT_MAGIC: (1,), INDEX_MAGIC: (1, 2), ACKS_MAGIC: (1,), DUES_MAGIC: (1,)}  # the highest is written
-WITH_ENTRIES = (INDEX_MAGIC, DUES_MAGIC)  # the checksum in the header is over the whole file
+VERSIONS = {SEGMENT_MAGIC: (1,), INDEX_MAGIC: (1, 2), ACKS_MAGIC: (1,), DUES_MAGIC: (1,), CHUNKS_MAGIC: (1,)}  # the highest is written
+WITH_ENTRIES = (INDEX_MAGIC, DUES_MAGIC, CHUNKS_MAGIC)  # the checksum in the header is over the whole file
 
 
 class UnknownVersion(Exception):

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
-from warren.storage.format import scan
-from warren.storage.index import write_index
 from warren.storage.recovery import remove_files, remove_tree
 from warren.storage.segment import Segment
 
@@ -20,7 +17,9 @@ class Housekeeping:
 
     def close(self, segment: Segment) -> None:
         """Write the index beside a segment that gets no more records."""
-        self._do("cannot write index", segment.path, lambda: None if segment.dropped else _index(segment))
+        self._do(
+            "cannot write index", segment.path, lambda: None if segment.dropped else segment.write_index()
+        )
 
     def remove(self, segment: Segment) -> None:
         """Delete its files, but not what could not all be read."""
@@ -48,8 +47,3 @@ class Housekeeping:
     def stop(self) -> None:
         """When all is done."""
         self.thread.shutdown(wait=True)
-
-
-def _index(segment: Segment) -> None:
-    found = scan(Path(segment.path + ".seg").read_bytes(), segment.base)
-    write_index(segment.path, segment.base, found)

@@ -3,6 +3,7 @@
 queues/17/                what is in no part, and queue.json, which says of which queue all this is
 queues/17/priority-3/     messages of priority 3
 queues/17/seen/           what is to be remembered of other messages
+queues/17/offsets         of a stream, those that have a name
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from warren.storage.queue_log import QueueLog
 
 MANIFEST = "queue.json"
+OFFSETS = "offsets"
 PART = re.compile(r"seen|priority-(?:[1-9]\d?|1\d\d|2[0-4]\d|25[0-5])", re.ASCII)
 
 

@@ -75,7 +75,7 @@ class QueueLog(MessageLog):
             tail = self.roll(position)
         if not tail.dirty:
             self.commit.gather(tail)
-        size = tail.append(message, position)
+        size = tail.append(message, position, message.time_ms)
         self.commit.unsafe_bytes += size
         if not taken:
             tail.unread += 1

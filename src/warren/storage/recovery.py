@@ -25,13 +25,13 @@ from warren.storage.format import (
     scan,
 )
 from warren.storage.index import Index, decode_dues, decode_index, write_index
-from warren.storage.log_directory import MANIFEST, is_part
+from warren.storage.log_directory import MANIFEST, OFFSETS, is_part
 from warren.storage.queue_log import NAME_DIGITS
 from warren.storage.segment import Segment
 
 MARK_BYTES = 16
 RELATIVE_MAX = 2**32 - 1  # of a position to its segment's base, as an index can say
-SUFFIXES = ("seg", "acks", "idx", "idx.new", "due", "torn", "acks.torn")
+SUFFIXES = ("seg", "acks", "idx", "idx.new", "due", "chunks", "chunks.new", "torn", "acks.torn")
 
 
 class Problems:
@@ -89,13 +89,13 @@ def recover(
     queue's own directory, those of its parts are left to whoever recovers these.
     """
     recovered = Recovered([], 0)
-    for base in _bases(directory, problems, is_of_part=is_of_part):
+    for base in bases_in(directory, problems, is_of_part=is_of_part):
         path = f"{directory}/{str(base).zfill(NAME_DIGITS)}"
         try:
             segment, last = _read(path, base, problems)
         except OSError as error:
             problems.warn("cannot read segment", file=path + ".seg", error=str(error))
-            segment, last = None, _last_possible(base)
+            segment, last = None, last_possible(base)
         recovered.position = max(recovered.position, last)
         if segment is not None:
             if marks_may_be_lost and segment.alive:
@@ -108,12 +108,12 @@ def recover(
     return recovered
 
 
-def _last_possible(base: int) -> int:
+def last_possible(base: int) -> int:
     """No position that may be in a segment is used again: it may be readable the next time."""
     return base + RELATIVE_MAX
 
 
-def _bases(directory: Path, problems: Problems, *, is_of_part: bool) -> list[int]:
+def bases_in(directory: Path, problems: Problems, *, is_of_part: bool) -> list[int]:
     """Of all segments, also of those of which nothing but the acks is left."""
     bases = set()
     for name in sorted(os.listdir(directory)):  # noqa: PTH208 - names are all that is needed
@@ -127,7 +127,9 @@ def _bases(directory: Path, problems: Problems, *, is_of_part: bool) -> list[int
 
 def belongs_to_queue(directory: Path, name: str) -> bool:
     """Whether something in a queue's directory that is no file of its log is what it should be."""
-    return name == MANIFEST or (is_part(name) and not (directory / name).is_file())
+    return name in {MANIFEST, OFFSETS, OFFSETS + ".new"} or (
+        is_part(name) and not (directory / name).is_file()
+    )
 
 
 def _read(path: str, base: int, problems: Problems) -> tuple[Segment | None, int]:
@@ -137,7 +139,7 @@ def _read(path: str, base: int, problems: Problems) -> tuple[Segment | None, int
     if size == 0:
         return None, _without_records(path, base, problems)
     segment = _segment(path, base, size, problems)
-    last = _last_possible(base) if segment is None else segment.last
+    last = last_possible(base) if segment is None else segment.last
     return segment, max(last, _marks(path, base, segment, problems))
 
 
@@ -152,7 +154,7 @@ def _without_records(path: str, base: int, problems: Problems) -> int:
     if Path(path + ".idx").exists():
         if not is_there:
             problems.warn("segment is missing", file=path + ".seg")
-        return _last_possible(base)
+        return last_possible(base)
     if leave_undone(found):
         problems.warn("marks of records that were never written", file=path + ".acks")
     remove_files(path)
@@ -216,29 +218,35 @@ def fill(segment: Segment, found: Scan) -> None:
 
 
 def _scanned(path: str, base: int, problems: Problems) -> Segment | None:
+    segment = Segment(path, base)
+    return segment if scanned(segment, problems) else None
+
+
+def scanned(segment: Segment, problems: Problems) -> bool:
+    """Fill it from its file, and set aside what is no record; whether there is anything in it."""
+    path, base = segment.path, segment.base
     data = Path(path + ".seg").read_bytes()
     try:
         check_header(SEGMENT_MAGIC, data, base)
     except UnknownVersion as error:
         problems.warn("segment is of an unknown version", file=path + ".seg", error=str(error))
-        return None
+        return False
     except ValueError as error:
         problems.warn("segment's header is not sound", file=path + ".seg", error=str(error))
     found = scan(data, base)
     for offset, size in found.bad:
         problems.set_aside(path, offset, data[offset : offset + size], "bad record")
-    segment = Segment(path, base)
     fill(segment, found)
     if found.count == 0:
         if not problems.set_aside(path, 0, data, "no record in segment"):
-            return None
+            return False
         Path(path + ".seg").unlink()
     elif found.end < len(data):
         if problems.set_aside(path, found.end, data[found.end :], "torn tail"):
             os.truncate(path + ".seg", found.end)
         else:
             segment.closed = True
-    return segment
+    return True
 
 
 def _marks(path: str, base: int, segment: Segment | None, problems: Problems) -> int:
@@ -316,7 +324,7 @@ def _close_last(recovered: Recovered, problems: Problems) -> None:
 
 def remove_files(path: str) -> None:
     """Of a segment in which nothing is alive. The marks go last: alone they do no harm."""
-    for suffix in (".idx", ".due", ".seg", ".acks"):
+    for suffix in (".idx", ".due", ".chunks", ".seg", ".acks"):
         Path(path + suffix).unlink(missing_ok=True)
 
 

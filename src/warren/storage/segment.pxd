@@ -40,7 +40,7 @@ cdef class Segment:
     cdef bytearray fates
 
     cpdef bint is_full(self, Py_ssize_t segment_bytes, uint64_t position)
-    cdef Py_ssize_t append(self, Message message, uint64_t position) except -1
+    cdef Py_ssize_t append(self, Message message, uint64_t position, uint64_t time_ms) except -1
     cdef int mark(self, Mark* run, uint64_t position, uint32_t count, uint32_t deliveries) except -1
     cdef int push(self, Mark* run) except -1
     cpdef int note_delivered(self, uint64_t position, uint32_t deliveries) except -1

@@ -12,7 +12,10 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from warren.storage.format import ACKS_MAGIC, SEGMENT_MAGIC, encode_header
+from pathlib import Path
+
+from warren.storage.format import ACKS_MAGIC, SEGMENT_MAGIC, encode_header, scan
+from warren.storage.index import write_index
 
 from warren.broker.message cimport Message
 from warren.storage.disk cimport Buffer
@@ -49,12 +52,12 @@ cdef class Segment:
         """Whether the next one, with this position, goes to another segment."""
         return self.end >= segment_bytes or position - self.base >= POSITIONS_MAX
 
-    cdef Py_ssize_t append(self, Message message, uint64_t position) except -1:
+    cdef Py_ssize_t append(self, Message message, uint64_t position, uint64_t time_ms) except -1:
         """How many bytes it takes; `gathered` must be there."""
         cdef Py_ssize_t size = record_bytes(message)
         if self.end == 0:
             self.begin()
-        put_record(self.gathered.room(size), size, position, message.time_ms, message)
+        put_record(self.gathered.room(size), size, position, time_ms, message)
         self.end += size
         self.last = position
         self.count += 1
@@ -76,6 +79,10 @@ cdef class Segment:
             at -= self.flying.size
         left[0] = self.gathered.size - at
         return self.gathered.data + at
+
+    def write_index(self):
+        """The file beside it that says where each record is."""
+        write_index(self.path, self.base, scan(Path(self.path + ".seg").read_bytes(), self.base))
 
     # --- taken out ---
 

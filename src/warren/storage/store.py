@@ -14,7 +14,8 @@ from weakref import WeakValueDictionary
 
 from warren.broker.commands import Command, DeclareQueue
 from warren.broker.flow import Timers
-from warren.broker.store import MessageLog, Store
+from warren.broker.rules import STREAM, queue_type
+from warren.broker.store import MessageLog, Store, StreamLog
 from warren.storage.command_text import command_from_json, command_to_json
 from warren.storage.commit import Disk as DiskLike
 from warren.storage.commit import GroupCommit
@@ -23,8 +24,12 @@ from warren.storage.directory import BOOT_ID, DataDirectory
 from warren.storage.files import OpenFiles
 from warren.storage.housekeeping import Housekeeping
 from warren.storage.log_directory import MANIFEST, LogDirectory, is_part, parts_in
+from warren.storage.log_listing import LogListing
+from warren.storage.named_offsets import NamedOffsets
 from warren.storage.queue_log import QueueLog
 from warren.storage.recovery import Problems, Recovered, recover
+from warren.storage.stream_log import SegmentedStream
+from warren.storage.stream_recovery import RecoveredStream, recover_stream
 
 RECOVERY_THREADS = 4
 PROGRESS_SECONDS = 1.0
@@ -39,6 +44,7 @@ class StorageSettings:
     path: Path
     sync: bool = True
     segment_bytes: int = 8 * 1024 * 1024
+    stream_segment_bytes: int = 32 * 1024 * 1024
     open_files_max: int = 1_000
     boot_id: Path = BOOT_ID
 
@@ -85,8 +91,12 @@ class DiskStore(Store):
             timers, disk, self.files, self.housekeeping, self.file, self, sync=settings.sync
         )
         self.recovered: dict[tuple[str, str, str], Recovered] = {}
+        self.recovered_streams: dict[tuple[str, str], RecoveredStream] = {}
         self.directories: WeakValueDictionary[int, LogDirectory] = WeakValueDictionary()  # of queues
         self.overflows = count(1)
+        self.listing = LogListing()
+
+    keeps_streams = True
 
     # --- what the model asks ---
 
@@ -106,7 +116,7 @@ class DiskStore(Store):
             self.commit.begin()
 
     def write_marks(self) -> None:
-        if self.commit.marked or self.commit.dropped:
+        if self.commit.marked or self.commit.dropped or self.commit.offsets:
             self.commit.write_marks()
 
     def record(self, command: Command) -> None:
@@ -125,6 +135,14 @@ class DiskStore(Store):
             directory = LogDirectory(f"{directory.path}/{part}", self.files, parent=directory)
         size = self.settings.segment_bytes
         log = QueueLog(directory, self.commit, self.problems, size, segments=found.segments)
+        return log, found.position
+
+    def open_stream(self, vhost: str, name: str) -> tuple[StreamLog, int]:
+        found = self.recovered_streams.pop((vhost, name), None) or RecoveredStream([], 0, {}, 0)
+        directory = self._log_directory(vhost, name)
+        named = NamedOffsets(directory, self.files, found.offsets, found.offsets_size)
+        size = self.settings.stream_segment_bytes
+        log = SegmentedStream(directory, self.commit, self.problems, size, named, found.segments)
         return log, found.position
 
     def _log_directory(self, vhost: str, queue: str) -> LogDirectory:
@@ -223,14 +241,20 @@ class DiskStore(Store):
         present = {number: name for number, name in numbers.items() if self._directory_of(number).is_dir()}
         progress = Progress(len(present), self.log)
 
-        def recover_one(number: int) -> dict[str, Recovered]:
-            found = self._recover_logs(number)
+        def recover_one(number: int) -> None:
+            vhost, queue = present[number]
+            command = self.file.definitions.queue(vhost, queue)
+            if isinstance(command, DeclareQueue) and queue_type(command.arguments) == STREAM:
+                self.recovered_streams[vhost, queue] = recover_stream(
+                    self._directory_of(number), self.problems
+                )
+            else:
+                logs = self._recover_logs(number)
+                self.recovered.update({(vhost, queue, part): found for part, found in logs.items()})
             progress.step()
-            return found
 
         with ThreadPoolExecutor(RECOVERY_THREADS, thread_name_prefix="warren-recovery") as threads:
-            for name, logs in zip(present.values(), threads.map(recover_one, present), strict=True):
-                self.recovered |= {(*name, part): found for part, found in logs.items()}
+            list(threads.map(recover_one, present))
         progress.end()
 
     def _recover_logs(self, number: int) -> dict[str, Recovered]:

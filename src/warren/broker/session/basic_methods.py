@@ -34,6 +34,7 @@ from warren.broker.selector import SelectorError, compile_selector
 from warren.broker.session.channel import Channel
 from warren.broker.session.names import clients_queue, queue_name, random_name
 from warren.broker.session.reply_to import PSEUDO_QUEUE, open_reply_queue
+from warren.broker.stream import Stream, StreamView
 from warren.broker.view import View
 
 
@@ -84,12 +85,23 @@ def make_consumer(channel: Channel, method: BasicConsume, tag: str, priority: in
         arguments=method.arguments,
         prefetch_count=channel.prefetch_count,
         prefetch_size=channel.prefetch_size,
-        view=make_view(queue, method.arguments),
+        view=make_view(channel, method, tag, queue),
     )
 
 
-def make_view(queue: Queue, arguments: Table) -> View | None:
-    """For a consumer that browses or selects: its own way through the queue."""
+def make_view(channel: Channel, method: BasicConsume, tag: str, queue: Queue) -> View | StreamView | None:
+    """For a consumer that finds its own way through the queue."""
+    if isinstance(queue, Stream):
+        deliveries = channel.deliveries
+        has_global_qos = bool(deliveries.prefetch_count or deliveries.prefetch_size)
+        return queue.view_for(
+            method, tag, prefetch_count=channel.prefetch_count, has_global_qos=has_global_qos
+        )
+    return make_choosy_view(queue, method.arguments)
+
+
+def make_choosy_view(queue: Queue, arguments: Table) -> View | None:
+    """For a consumer that browses or selects."""
     browses = arguments.get("x-browse", False)
     text = arguments.get("x-selector")
     selects = "x-selector" in arguments
@@ -137,7 +149,8 @@ def get(channel: Channel, method: BasicGet) -> None:
         return
     deliveries, message = channel.deliveries, entry.message
     deliveries.track(entry, method.no_ack)
-    if channel.connection.node.events.delivered:
+    events = channel.connection.node.events
+    if events.delivered and events.delivering.is_next():
         queue.tell_delivered(entry, "", deliveries.delivery_tag)
     channel.reply(
         BasicGetOk(

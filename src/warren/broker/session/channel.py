@@ -174,7 +174,7 @@ class Channel(ContentReader):
         if not self.has_published:
             self.has_published = True
             self.connection.channels_that_published.append(self)
-        if self.events.published:
+        if self.events.published and self.events.publishing.is_next():
             names = [queue.name for queue in queues]
             self.events.emit(MessagePublished(self.vhost.name, message, tuple(names)))
 
@@ -235,12 +235,12 @@ class Channel(ContentReader):
     def release(self, entry: Entry) -> None:
         """An entry is acked: its queue forgets it, and its consumer may get another."""
         queue = entry.queue
+        queue.settle(entry)
         if entry.consumer is not None:
             consumer = entry.consumer
             consumer.settled(entry)
-        queue.settle(entry)
         queue.touch()
-        if self.events.acked:
+        if self.events.acked and self.events.acking.is_next():
             self.events.emit(MessageAcked(queue.vhost, queue.name, entry.message))
 
     def reject(self, delivery_tag: int, *, multiple: bool, requeue: bool) -> None:
@@ -259,12 +259,13 @@ class Channel(ContentReader):
     def give_back(self, entries: list[Entry], *, requeue: bool) -> None:
         """Return entries to their queues, in order."""
         for entry in entries:
+            if not requeue:
+                entry.queue.reject(entry)
             if entry.consumer is not None:
                 entry.consumer.settled(entry)
             if requeue:
                 entry.queue.requeue(entry)
             else:
-                entry.queue.reject(entry)
                 entry.queue.touch()
         if self.deliveries.prefetch_count or self.deliveries.prefetch_size:
             self.wake_consumers()

@@ -23,7 +23,7 @@ from warren.broker import commands
 from warren.broker.access import Permission
 from warren.broker.events import QueuePurged
 from warren.broker.queue import Queue
-from warren.broker.rules import COMPARED_ARGUMENTS, check_arguments, queue_type
+from warren.broker.rules import COMPARED_ARGUMENTS, QUORUM, STREAM, check_arguments, queue_type
 from warren.broker.session.channel import Channel
 from warren.broker.session.names import (
     check_equal,
@@ -74,8 +74,8 @@ def declare_queue(channel: Channel, method: QueueDeclare, name: str) -> Queue:
         check_new_name("queue", name)
     what = f"queue '{name}' in vhost '{channel.vhost.name}'"
     check_arguments(what, method.arguments)
-    if queue_type(method.arguments) == "quorum":
-        check_quorum(what, method)
+    if queue_type(method.arguments) in {QUORUM, STREAM}:
+        check_is_to_stay(what, method)
     channel.vhost.check_queue_limit(name)
     check_dead_letters(channel, method, name)
     connection = channel.connection
@@ -95,12 +95,14 @@ def declare_queue(channel: Channel, method: QueueDeclare, name: str) -> Queue:
     return queue
 
 
-def check_quorum(what: str, method: QueueDeclare) -> None:
-    """Such a queue is there to stay."""
+def check_is_to_stay(what: str, method: QueueDeclare) -> None:
+    """As a quorum queue and a stream must be."""
     if not method.durable:
         raise PreconditionFailed(f"invalid property 'non-durable' for {what}")
     if method.exclusive:
         raise PreconditionFailed(f"invalid property 'exclusive-owner' for {what}")
+    if method.auto_delete and queue_type(method.arguments) == STREAM:
+        raise PreconditionFailed(f"invalid property 'auto-delete' for {what}")
 
 
 def check_dead_letters(channel: Channel, method: QueueDeclare, name: str) -> None:

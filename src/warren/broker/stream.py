@@ -1,0 +1,286 @@
+"""A stream: messages stay, in order, each with its offset, and every consumer reads them for itself.
+
+Consumers get what is safe on disk, and only that. They acknowledge to get more: `prefetch_count` is their
+credit, and nothing else becomes of what they have acked, but that the broker can remember how far they are.
+What is too old, or too much, goes from the front, in whole segments.
+
+    offset = position - 1    positions, as in all queues, count from 1
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from warren.amqp.errors import NotImplementedByBroker, PreconditionFailed
+from warren.broker.consumer import Consumer
+from warren.broker.entry import Entry
+from warren.broker.message import Message
+from warren.broker.outcome import ON_ITS_WAY
+from warren.broker.queue import Queue
+from warren.broker.rules import Rules
+from warren.broker.store import StreamLog, StreamReader
+from warren.broker.stream_filter import filter_of
+from warren.broker.stream_offset import is_tracked, start_position
+from warren.broker.timetable import Appointment
+
+if TYPE_CHECKING:
+    from warren.amqp.methods import BasicConsume
+
+NOT_YET_FOUND = -2  # of a reader: others have their turn first
+SENT_A_TURN_MAX = 256 * 1024  # bytes, to one consumer
+SENT_OVERHEAD = 64
+RETENTION_LOOK_MS_MAX = 60_000
+
+
+class StreamView:
+    """Where a consumer is. If its place is remembered, under a `name`, the positions that are `out` with it
+    are known, and which of them are `done`, so that only what is done without a gap counts.
+    """
+
+    def __init__(self, reader: StreamReader, name: str | None) -> None:
+        self.reader = reader
+        self.name = name
+        self.out: deque[int] = deque()
+        self.done: set[int] = set()
+
+    def sent(self, position: int) -> None:
+        self.out.append(position)
+
+    def settled(self, position: int) -> int | None:
+        """The last position up to which all is done, if that is news."""
+        self.done.add(position)
+        last = None
+        while self.out and self.out[0] in self.done:
+            last = self.out.popleft()
+            self.done.discard(last)
+        return last
+
+
+def stream_view(consumer: Consumer) -> StreamView:
+    view = consumer.view
+    assert isinstance(view, StreamView), "streams make no others"
+    return view
+
+
+class Stream(Queue):
+    """`log` is there from the time when the stream is opened."""
+
+    def __init__(self, *parameters: Any, **named: Any) -> None:
+        self.log: StreamLog | None = None
+        self.position = 0
+        self.newest_ms = 0
+        self.retention: Appointment | None = None
+        self.awaiting = False
+        self.going_on = False
+        super().__init__(*parameters, **named)
+
+    def open(self, log: StreamLog, position: int) -> None:
+        self.log = log
+        self.position = position
+        self.set_rules(self.rules)
+
+    # --- on the path of every message ---
+
+    def publish(self, message: Message) -> int:
+        """Times do not go down in a stream, whatever the clock does, so that they can be looked up."""
+        assert self.log is not None, "clients come when all streams are open"
+        self.newest_ms = max(self.newest_ms, self.clock.time_ms)
+        self.position += 1
+        self.log.append(message, self.position, self.newest_ms)
+        if not self.awaiting:
+            self.awaiting = True
+            self.surroundings.when_safe(self._is_safe)
+        return ON_ITS_WAY
+
+    def _is_safe(self, _round: int) -> None:
+        """What was published is there for consumers."""
+        self.awaiting = False
+        self.touch()
+        self._retain()
+
+    def touch(self) -> None:
+        if not self.touched and self.choosy and not self.deleted:
+            self.touched = True
+            self.touched_queues.append(self)
+
+    def drain(self) -> None:
+        self.touched = False
+        if self.deleted:
+            return
+        more = False
+        for consumer in self.choosy:
+            if self.serve(consumer):
+                more = True
+        if more and not self.going_on:
+            self.going_on = True
+            self.surroundings.timers.call_soon(self.go_on)
+
+    def go_on(self) -> None:
+        """With what was too much for one turn."""
+        self.going_on = False
+        self.touch()
+        self.surroundings.timetable.after()
+
+    def serve(self, consumer: Consumer) -> bool:
+        """Give a consumer its share of this turn; whether there is more for it."""
+        view = stream_view(consumer)
+        reader = view.reader
+        sent = 0
+        while sent < SENT_A_TURN_MAX:
+            size = reader.ready()
+            if size < 0:
+                return size == NOT_YET_FOUND
+            if not consumer.can_take(size):
+                return False
+            entry = Entry.__new__(Entry)  # without a call of __init__, as in other queues
+            entry.message = reader.take()
+            entry.queue = self
+            entry.position = reader.next_position() - 1
+            entry.size = size
+            self.unacked += 1
+            self.delivered += 1
+            self.delivered_bytes += size
+            sent += size + SENT_OVERHEAD
+            delivery_tag = consumer.deliver(entry)
+            if view.name is not None:
+                view.sent(entry.position)
+            if self.events.delivered:
+                self.tell_delivered(entry, consumer.tag, delivery_tag)
+        return True
+
+    def settle(self, entry: Entry) -> None:
+        self.unacked -= 1
+        if entry.consumer is not None:
+            view = stream_view(entry.consumer)
+            if view.name is not None:
+                self.remember(view, entry.position)
+
+    # --- consumers ---
+
+    def view_for(
+        self, method: BasicConsume, tag: str, *, prefetch_count: int, has_global_qos: bool
+    ) -> StreamView:
+        """The way through the stream of a consumer that asks for it."""
+        what = f"stream '{self.name}' in vhost '{self.vhost}'"
+        if method.no_ack:
+            raise NotImplementedByBroker(f"automatic acknowledgement not supported by {what}")
+        if has_global_qos:
+            raise NotImplementedByBroker(f"global qos not supported by {what}")
+        if not prefetch_count:
+            raise PreconditionFailed(f"consumer prefetch count is not set for {what}")
+        name = tag if is_tracked(method.arguments) else None
+        if name is not None and not method.consumer_tag:
+            raise PreconditionFailed(f"to remember an offset in {what}, the consumer needs a tag of its own")
+        log = self.opened_log()
+        known = None if name is None else log.offsets.get(name)
+        position = start_position(method.arguments, log, known, self.clock.refresh())
+        return StreamView(log.reader(position, filter_of(method.arguments)), name)
+
+    def opened_log(self) -> StreamLog:
+        assert self.log is not None, "clients come when all streams are open"
+        return self.log
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        self.admit(consumer)
+        self.choosy.append(consumer)
+        self.had_consumer = True
+        self.touch()
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        if consumer in self.choosy:
+            self.choosy.remove(consumer)
+        if self.exclusive_consumer is consumer:
+            self.exclusive_consumer = None
+
+    def remember(self, view: StreamView, position: int) -> None:
+        """A consumer is done with it."""
+        last = view.settled(position)
+        if last is not None and view.name is not None:
+            self.store_offset(view.name, last - 1)
+
+    def requeue(self, entry: Entry) -> None:
+        """There is nothing to give back; and whoever does so is not done with it."""
+        self.unacked -= 1
+
+    def reject(self, entry: Entry) -> None:
+        """It is done with, as by an ack: there is nowhere that it would go."""
+        self.settle(entry)
+
+    def get(self, no_ack: bool) -> Entry | None:
+        raise NotImplementedByBroker(
+            f"basic.get not supported by stream '{self.name}' in vhost '{self.vhost}'"
+        )
+
+    @property
+    def is_worked_off(self) -> bool:
+        """Consumers take nothing away, so that publishers are not held for them."""
+        return False
+
+    # --- offsets ---
+
+    @property
+    def first_offset(self) -> int:
+        return self.opened_log().first_position() - 1
+
+    @property
+    def next_offset(self) -> int:
+        """Behind the last message that is safe."""
+        return self.opened_log().safe_position()
+
+    @property
+    def named_offsets(self) -> dict[str, int]:
+        return self.opened_log().offsets
+
+    def store_offset(self, name: str, offset: int) -> None:
+        self.opened_log().note_offset(name, offset)
+
+    def forget_offset(self, name: str) -> None:
+        self.opened_log().note_offset(name, None)
+
+    # --- the rest ---
+
+    def length(self) -> int:
+        return 0 if self.log is None else self.position + 1 - self.log.first_position()
+
+    def body_bytes(self) -> int:
+        """With all that belongs to the messages: a stream does not look at them one by one."""
+        return 0 if self.log is None else self.log.size_bytes
+
+    def set_rules(self, rules: Rules) -> None:
+        self.rules = rules
+        if self.log is not None:
+            self.log.set_segment_bytes(rules.stream_max_segment_size_bytes)
+            self._retain()
+
+    def _retain(self) -> None:
+        """Let go of what is too much or too old, and look again when the next is too old."""
+        rules, log = self.rules, self.opened_log()
+        if self.deleted or (
+            rules.max_age is None and rules.max_length_bytes is None and rules.max_length is None
+        ):
+            return
+        now_ms = self.clock.time_ms
+        since_ms = None if rules.max_age is None else now_ms - rules.max_age
+        oldest_ms = log.retain(rules.max_length_bytes, rules.max_length, since_ms)
+        if rules.max_age is not None and oldest_ms and self.retention is None:
+            due_ms = max(oldest_ms + rules.max_age + 1, now_ms + 1)
+            self.retention = self.surroundings.timetable.at(
+                min(due_ms, now_ms + RETENTION_LOOK_MS_MAX), self._look_again
+            )
+
+    def _look_again(self) -> None:
+        self.retention = None
+        self._retain()
+
+    def purge(self) -> int:
+        """Only with the whole stream."""
+        if not self.deleted:
+            raise NotImplementedByBroker(
+                f"purge not supported by stream '{self.name}' in vhost '{self.vhost}'"
+            )
+        count = self.length()
+        self.surroundings.timetable.drop(self.retention)
+        if self.log is not None:
+            self.log.delete()
+        return count

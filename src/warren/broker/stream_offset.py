@@ -1,0 +1,51 @@
+"""Where a consumer of a stream begins: as `x-stream-offset` says, or where it was the last time."""
+
+from __future__ import annotations
+
+from warren.amqp.errors import PreconditionFailed
+from warren.amqp.table import Table, Timestamp, Value
+from warren.broker.interval import SECOND_MS, interval_ms
+from warren.broker.store import StreamLog
+
+OFFSET, TRACKING = "x-stream-offset", "x-stream-automatic-offset-tracking"
+NEXT = "next"
+
+
+def is_tracked(arguments: Table) -> bool:
+    """Whether the broker is to remember how far the consumer is, under the name of its tag."""
+    tracked = arguments.get(TRACKING, False)
+    if not isinstance(tracked, bool):
+        raise PreconditionFailed(f"invalid arg '{TRACKING}': {tracked!r} is not a boolean")
+    return tracked
+
+
+def start_position(arguments: Table, log: StreamLog, known: int | None, now_ms: int) -> int:
+    """`known` is the last offset that it was done with, which counts more than the arguments."""
+    wanted = arguments.get(OFFSET, NEXT)
+    position = _position(wanted, log, now_ms)
+    if known is not None:
+        position = known + 2
+    return max(position, log.first_position())
+
+
+def _position(wanted: Value, log: StreamLog, now_ms: int) -> int:
+    """Positions count from 1, offsets from 0."""
+    if isinstance(wanted, Timestamp):
+        return log.position_at(int(wanted) * SECOND_MS)
+    if isinstance(wanted, int) and not isinstance(wanted, bool) and wanted >= 0:
+        return int(wanted) + 1
+    if wanted == "first":
+        return log.first_position()
+    if wanted == "last":
+        return max(log.safe_position(), 1)
+    if wanted == NEXT:
+        return log.safe_position() + 1
+    if isinstance(wanted, str):
+        try:
+            return log.position_at(now_ms - interval_ms(wanted))
+        except ValueError:
+            pass
+    raise PreconditionFailed(
+        f"invalid arg '{OFFSET}': {wanted!r} is none of first, last, next, an offset, a timestamp "
+        "and an interval such as 7D"
+    )

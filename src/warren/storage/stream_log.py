@@ -1,0 +1,154 @@
+"""The messages of one stream, in segments: appended at the tail, read by anybody, dropped from the front.
+
+    segments   [ 1 ] [ 2 ] [ 3 ] [ 4 = tail ]
+                ^retention    ^a reader   ^another
+
+The last segment of which anything is on disk always stays: it says which offset comes next.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from warren.broker.message import Message
+from warren.broker.store import StreamLog
+from warren.broker.stream_filter import StreamFilter
+from warren.storage.commit import GroupCommit
+from warren.storage.cursor import Cursor
+from warren.storage.log_directory import LogDirectory
+from warren.storage.named_offsets import NamedOffsets
+from warren.storage.queue_log import NAME_DIGITS
+from warren.storage.segment import index_beyond
+from warren.storage.stream_reader import LogReader, position_at
+from warren.storage.stream_segment import StreamSegment, values_of
+from warren.storage.window import Window
+
+if TYPE_CHECKING:
+    from warren.storage.window import Problems
+
+
+class SegmentedStream(StreamLog):
+    """`values` are the filter values of the `known` properties, those of the last message."""
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        commit: GroupCommit,
+        problems: Problems,
+        segment_bytes: int,
+        named: NamedOffsets,
+        segments: list[StreamSegment] | None = None,
+    ) -> None:
+        super().__init__()
+        self.directory = directory
+        self.path = directory.path
+        self.commit = commit
+        self.problems = problems
+        self.named = named
+        self.offsets = named.offsets
+        self.segment_bytes = self.segment_bytes_usual = segment_bytes
+        self.segments = segments or []
+        self.window = Window(commit.files)
+        self.tail: StreamSegment | None = None
+        self.known: bytes | None = None
+        self.values = b""
+        self.size_bytes = sum(segment.end for segment in self.segments)
+        directory.made = bool(self.segments)
+        for segment in self.segments:
+            segment.log = self
+        if self.segments and not self.segments[-1].closed:
+            self.tail = self.segments[-1]
+
+    # --- on the path of every message ---
+
+    def append(self, message: Message, position: int, time_ms: int) -> None:
+        tail = self.tail
+        if tail is None or tail.is_full(self.segment_bytes, position):
+            tail = self.roll(position)
+        if not tail.dirty:
+            self.commit.gather(tail)
+        if message.properties is not self.known:
+            self.known = message.properties
+            self.values = values_of(message.properties)
+        size = tail.add(message, position, time_ms, self.values)
+        self.commit.unsafe_bytes += size
+        self.size_bytes += size
+
+    # --- reading ---
+
+    def first_position(self) -> int:
+        for segment in self.segments:
+            if segment.count:
+                return segment.base
+        return self.safe_position() + 1
+
+    def safe_position(self) -> int:
+        for segment in reversed(self.segments):
+            if segment.written:
+                return segment.safe_last()
+        return self.segments[0].base - 1 if self.segments else 0
+
+    def position_at(self, time_ms: int) -> int:
+        found = position_at(self.segments, Cursor(self.commit.files, self.problems), time_ms)
+        return self.safe_position() + 1 if found is None else found
+
+    def reader(self, position: int, wanted: StreamFilter | None) -> LogReader:
+        cursor = Cursor(self.commit.files, self.problems)
+        return LogReader(self.segments, self.window, cursor, position, wanted)
+
+    # --- segments ---
+
+    def set_segment_bytes(self, segment_bytes: int | None) -> None:
+        self.segment_bytes = segment_bytes or self.segment_bytes_usual
+
+    def roll(self, position: int) -> StreamSegment:
+        """Close the tail, and begin a new one."""
+        closed, self.tail = self.tail, None
+        if closed is not None:
+            closed.closed = True
+            if not closed.dirty and closed.flying is None:
+                self.commit.close(closed)
+        self.tail = StreamSegment(f"{self.path}/{str(position).zfill(NAME_DIGITS)}", position, self)
+        self.segments.append(self.tail)
+        return self.tail
+
+    def retain(self, max_bytes: int | None, max_messages: int | None, since_ms: int | None) -> int:
+        oldest = self._oldest_to_go()
+        while oldest is not None and self._is_too_much(oldest, max_bytes, max_messages, since_ms):
+            self._drop(oldest)
+            oldest = self._oldest_to_go()
+        return 0 if oldest is None else oldest.last_ms
+
+    def _oldest_to_go(self) -> StreamSegment | None:
+        """The first segment, if a later one has something on disk."""
+        if len(self.segments) > 1 and any(segment.written for segment in self.segments[1:]):
+            return self.segments[0]
+        return None
+
+    def _is_too_much(
+        self, oldest: StreamSegment, max_bytes: int | None, max_messages: int | None, since_ms: int | None
+    ) -> bool:
+        if max_bytes is not None and self.size_bytes > max_bytes:
+            return True
+        if max_messages is not None and self.segments[-1].last - oldest.base + 1 > max_messages:
+            return True
+        return since_ms is not None and oldest.last_ms < since_ms
+
+    def _drop(self, segment: StreamSegment) -> None:
+        del self.segments[index_beyond(self.segments, segment.base) - 1]
+        self.size_bytes -= segment.end
+        self.commit.drop(segment)
+
+    # --- the rest ---
+
+    def note_offset(self, name: str, offset: int | None) -> None:
+        self.named.note(name, offset)
+        self.commit.note_offsets(self.named)
+
+    def delete(self) -> None:
+        if self.directory.deleted:
+            return
+        self.directory.deleted = True
+        self.commit.forget(self.segments[:], self.path)
+        self.segments.clear()
+        self.tail = None

@@ -1,0 +1,44 @@
+from libc.stdint cimport uint32_t, uint64_t
+
+from warren.broker.message cimport Message
+from warren.storage.disk cimport Buffer
+from warren.storage.segment cimport Segment
+
+cdef enum:
+    VALUES_BYTES = 64
+    VALUES_WORDS = 8
+    SOME_UNFILTERED = 1
+
+
+cdef struct Chunk:
+    uint32_t relative
+    uint32_t offset
+    uint64_t time_ms
+    uint32_t flags
+    uint32_t zero
+    uint64_t values[VALUES_WORDS]
+
+
+cdef class Chunks:
+    cdef Buffer buffer
+    cdef bytes noted
+
+    cdef Py_ssize_t count(self) noexcept
+    cdef Chunk* at(self, Py_ssize_t index) noexcept
+    cdef int note(self, uint32_t relative, Py_ssize_t offset, uint64_t time_ms, bytes values) except -1
+    cdef Py_ssize_t of_position(self, uint64_t relative) noexcept
+    cdef Py_ssize_t before_time(self, uint64_t time_ms) noexcept
+    cdef Py_ssize_t of_offset(self, Py_ssize_t offset) noexcept
+
+
+cdef class StreamSegment(Segment):
+    cdef public uint64_t first_ms
+    cdef public uint64_t last_ms
+    cdef public Chunks chunks
+
+    cdef Py_ssize_t add(self, Message message, uint64_t position, uint64_t time_ms, bytes values) except -1
+    cpdef uint64_t safe_last(self)
+
+
+cpdef bytes values_of(bytes properties)
+cdef bint may_have(const Chunk* chunk, bytes values) noexcept
