@@ -11,7 +11,9 @@ import re
 
 from warren.pipeline.errors import PipelineError
 
-OURS = re.compile(r"^(?:\w+\.)*(?:PipelineError|UsageError|PublishError): (.+)$", re.MULTILINE)
+OURS = re.compile(
+    r"^(?:\w+\.)*(?:PipelineError|UsageError|PublishError|segments\.errors\.\w+): (.+)$", re.MULTILINE
+)
 RAISED = re.compile(r"^(?:[a-z_]\w*\.)*([A-Z]\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
 CAUSED = re.compile(r"^Caused by: (?:[\w$]+\.)*(\w+): (.+)$", re.MULTILINE)
 CONDITION = re.compile(r"^\[[A-Z_.]+\] ")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
-TOLD = re.compile(r"\bwarren\.pipeline\.segments\.errors\.\w+: (.+)$", re.MULTILINE)
+from warren.pipeline.errors import PipelineError
 
 
-class ReadError(Exception):
+class ReadError(PipelineError):
     """For the user, as it is."""
 
 
@@ -41,9 +39,3 @@ class DataLoss(ReadError):
 
 class SegmentGone(Exception):
     """It was deleted since it was listed; what that means is for the reader to say."""
-
-
-def told_in(error: Exception) -> str | None:
-    """What a reader said, if that is in what Spark made of it: a line among pages of its own and Java's."""
-    found = TOLD.search(str(error))
-    return found.group(1).strip() if found else None
