@@ -63,7 +63,7 @@ def test_stream_that_fills_segments_is_read_whole(
 ) -> None:
     channel.queue_declare(f"s-{way}", durable=True, arguments=STREAM)
     publish(channel, f"s-{way}", range(100))
-    assert len(list(process.data_dir.glob("queues/*/*.seg"))) > 2
+    assert len(list(process.data_dir.glob("queues/*/*.seg"))) > 1
     assert contents(load(spark, process, way, f"s-{way}")) == expected(range(100))
 
 
