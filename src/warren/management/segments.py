@@ -14,14 +14,14 @@ from aiohttp import hdrs, web
 
 from warren.broker.queue import Queue
 from warren.broker.rules import queue_type
+from warren.broker.stream import Stream
 from warren.management.auth import readable_queue
 from warren.management.byte_range import parse_range
 from warren.management.context import Context
 from warren.management.errors import BadRequest, ObjectNotFound
 from warren.management.json_text import batches, begin, send_pieces, to_json, write
 from warren.management.paths import QUEUE, VHOST
-from warren.management.stream_like import StreamLike
-from warren.storage.log_listing import ListedSegment, Log, describe, find_segment, logs_of
+from warren.storage.log_listing import ListedSegment, describe, find_segment, logs_of
 from warren.storage.segment import Segment
 
 SEGMENTS_A_TURN = 128
@@ -120,7 +120,7 @@ class Segments:
     def _segment(self, request: web.Request) -> Segment:
         queue = readable_queue(self.context.node, request)
         part, base = request.query.get("part", ""), _base(request.match_info["base"])
-        for name, log in _logs(queue):
+        for name, log in logs_of(queue):
             if name == part:
                 segment = find_segment(log, base)
                 if segment is not None:
@@ -135,14 +135,8 @@ def _base(text: str) -> int:
     return int(text)
 
 
-def _logs(queue: Queue) -> list[tuple[str, Log]]:
-    if isinstance(queue, StreamLike):
-        return [] if queue.log is None else [("", queue.log)]
-    return logs_of(queue)
-
-
 def _batches_of(queue: Queue) -> Iterator[tuple[str, list[Segment]]]:
-    for part, log in _logs(queue):
+    for part, log in logs_of(queue):
         for batch in batches(log.segments[:], SEGMENTS_A_TURN):
             yield part, batch
 
@@ -170,7 +164,7 @@ def _to_json(part: str, segments: list[ListedSegment]) -> bytes:
 def _tail(queue: Queue, extent: Extent) -> bytes:
     if extent.first is not None:
         first, beyond = extent.first, extent.next
-    elif isinstance(queue, StreamLike):
+    elif isinstance(queue, Stream):
         first = beyond = queue.next_offset
     else:
         first = beyond = queue.lane.position
