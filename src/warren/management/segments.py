@@ -6,6 +6,7 @@ are safe. Nothing beyond is ever served, and a segment that is gone is 404.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -19,13 +20,13 @@ from warren.management.auth import readable_queue
 from warren.management.byte_range import parse_range
 from warren.management.context import Context
 from warren.management.errors import BadRequest, ObjectNotFound
+from warren.management.file_reader import read_some
 from warren.management.json_text import batches, begin, send_pieces, to_json, write
 from warren.management.paths import QUEUE, VHOST
 from warren.storage.log_listing import ListedSegment, describe, find_segment, logs_of
 from warren.storage.segment import Segment
 
 SEGMENTS_A_TURN = 128
-READ_BYTES = 256 * 1024
 BASE_MAX = 2**64 - 1
 
 
@@ -109,13 +110,14 @@ class Segments:
         return response
 
     async def _send(self, response: web.StreamResponse, file: int, start: int, stop: int) -> None:
-        """A piece at a time, so that neither the loop nor the memory is taken by one client."""
+        """A piece in a turn, so that neither the loop nor the memory is taken by one client."""
         while start < stop:
-            data = await self.context.in_thread(os.pread, file, min(READ_BYTES, stop - start), start)
+            data = await read_some(self.context, file, start, stop)
             if not data:
                 raise OSError(f"the file ends at {start}, before what is safe does")
             await write(response, data)
             start += len(data)
+            await asyncio.sleep(0)
 
     def _segment(self, request: web.Request) -> Segment:
         queue = readable_queue(self.context.node, request)
