@@ -19,7 +19,9 @@ app_id string, user_id string, reply_to string, priority int, delivery_mode int,
 headers map<string,string>, x_death array<struct<count:long, exchange:string, queue:string, reason:string,
 routing_keys:array<string>, time:timestamp, original_expiration:string>>, body binary
 """
-COLUMNS = [part.split()[0] for part in SCHEMA.replace("\n", " ").split("x_death")[0].split(", ") if part.strip()]
+COLUMNS = [
+    part.split()[0] for part in SCHEMA.replace("\n", " ").split("x_death")[0].split(", ") if part.strip()
+]
 ALL = [*COLUMNS, "x_death", "body"]
 
 
@@ -46,7 +48,9 @@ def some_messages(seed: int, count: int) -> list[Message]:
         for offset in range(count):
             came = START + timedelta(milliseconds=offset * 9_000 + chance.randrange(5_000))
             sent_ms = int(came.timestamp() * 1000) - chance.randrange(1, 400)
-            headers = chance.choice([None, {}, {"timestamp_in_ms": str(sent_ms)}, {"timestamp_in_ms": '"soon"'}])
+            headers = chance.choice(
+                [None, {}, {"timestamp_in_ms": str(sent_ms)}, {"timestamp_in_ms": '"soon"'}]
+            )
             found.append(
                 message(
                     queue,

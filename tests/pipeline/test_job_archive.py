@@ -45,7 +45,10 @@ def recorded(spark: SparkSession, tmp_path: Path) -> Recorded:
 
 
 def places(frame: DataFrame) -> list[tuple[str, str, int]]:
-    return sorted((row["vhost"], row["queue"], row["offset"]) for row in frame.select("vhost", "queue", "offset").collect())
+    return sorted(
+        (row["vhost"], row["queue"], row["offset"])
+        for row in frame.select("vhost", "queue", "offset").collect()
+    )
 
 
 def test_archive_has_every_message_once_and_whole(spark: SparkSession, recorded: Recorded) -> None:
@@ -97,7 +100,9 @@ def test_slice_of_an_archive_is_that_of_a_queue(spark: SparkSession) -> None:
     assert places(select(messages, chosen)) == wanted
     assert places(select(messages, Slice(pattern="order"))) == []
     assert len(places(select(messages, Slice(pattern="order.")))) == 40
-    since = Slice(queues=("orders",), since_ms=1772409000000 + 20 * 9_000, until_ms=1772409000000 + 30 * 9_000)
+    since = Slice(
+        queues=("orders",), since_ms=1772409000000 + 20 * 9_000, until_ms=1772409000000 + 30 * 9_000
+    )
     assert places(select(messages, since)) == [("/", "orders", n) for n in range(20, 30)]
 
 
@@ -141,7 +146,9 @@ def test_compact_keeps_the_latest_of_each_key_and_all_without_one(
     assert places(read_archive(spark, to)) == wanted
 
 
-def test_compact_refuses_to_write_into_an_archive(spark: SparkSession, recorded: Recorded, tmp_path: Path) -> None:
+def test_compact_refuses_to_write_into_an_archive(
+    spark: SparkSession, recorded: Recorded, tmp_path: Path
+) -> None:
     recorded.add([message("orders", 0)])
     recorded.archive()
     other = Recorded(spark, tmp_path / "other")

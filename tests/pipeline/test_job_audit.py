@@ -42,7 +42,13 @@ def test_archive_is_compared_with_what_is_live_offset_by_offset(spark: SparkSess
     wanted |= {33: "missing_in_live", 41: "missing_in_archive", 45: "different"}
     assert found == wanted
     ten = {row["range"]: row for row in by_range(verdicts, SIZE).collect()}[40]
-    assert (ten["live"], ten["archived"], ten["same"], ten["missing_in_archive"], ten["different"]) == (10, 9, 8, 1, 1)
+    assert (ten["live"], ten["archived"], ten["same"], ten["missing_in_archive"], ten["different"]) == (
+        10,
+        9,
+        8,
+        1,
+        1,
+    )
 
 
 def test_queue_that_was_never_archived_is_not_missing(spark: SparkSession) -> None:

@@ -71,7 +71,9 @@ def test_windows_have_the_figures_of_their_messages(spark: SparkSession) -> None
 
 def test_totals_have_the_figures_of_a_queue(spark: SparkSession) -> None:
     messages = some_messages(2, 200)
-    found = {row["queue"]: row.asDict() for row in totals(measured(table(spark, messages)), "queue").collect()}
+    found = {
+        row["queue"]: row.asDict() for row in totals(measured(table(spark, messages)), "queue").collect()
+    }
     for queue in ("orders", "a b/c=d:%*", "7"):
         wanted = figures([m for m in messages if m["queue"] == queue])
         assert {name: found[queue][name] for name in wanted} == wanted
@@ -87,7 +89,9 @@ def test_totals_have_the_figures_of_a_queue(spark: SparkSession) -> None:
         ("true", None),
     ],
 )
-def test_publishers_time_may_be_ms_seconds_or_text(spark: SparkSession, text: str, wanted: int | None) -> None:
+def test_publishers_time_may_be_ms_seconds_or_text(
+    spark: SparkSession, text: str, wanted: int | None
+) -> None:
     messages = table(spark, [message("q", 1, headers={"sent": text})])
     assert measured(messages, time_header="sent").collect()[0]["latency_ms"] == wanted
 
@@ -102,14 +106,25 @@ def test_stream_of_windows_ends_with_the_same_as_a_slice(spark: SparkSession, tm
         summary = follow(start(measured(stream), to, watermark="1 hour"), QUIET, threading.Event())
         assert summary.rows == len(rows)
         assert summary.rows_late == 0
-    columns = ["start", "queue", "routing_key", "messages", "bytes", "size_p95", "latency_p99_ms", "first_offset"]
+    columns = [
+        "start",
+        "queue",
+        "routing_key",
+        "messages",
+        "bytes",
+        "size_p95",
+        "latency_p99_ms",
+        "first_offset",
+    ]
     once = windows(measured(table(spark, messages)), "1 minute").select(*columns)
     kept = current(spark.read.parquet(to)).select(*columns)
     order = columns[:3]
     assert kept.orderBy(*order).collect() == once.orderBy(*order).collect()
 
 
-def test_stream_of_windows_refuses_a_checkpoint_that_is_not_its_own(spark: SparkSession, tmp_path: Path) -> None:
+def test_stream_of_windows_refuses_a_checkpoint_that_is_not_its_own(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     source, to = tmp_path / "source", str(tmp_path / "windows")
     table(spark, some_messages(4, 5)).write.parquet(str(source))
     stream = spark.readStream.schema(table(spark, []).schema).parquet(str(source))

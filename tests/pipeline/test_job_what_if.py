@@ -76,7 +76,9 @@ def test_two_topologies_are_compared_over_one_recording(spark: SparkSession) -> 
         "queues": [{"name": "orders"}],
         "bindings": [{"source": "shop", "destination": "orders"}],
     })  # fmt: skip
-    messages = [message("everything", n, routing_key=key) for n, key in enumerate(["order.new", "x.paid", "y"])]
+    messages = [
+        message("everything", n, routing_key=key) for n, key in enumerate(["order.new", "x.paid", "y"])
+    ]
     ways = per_message(routed(table(spark, messages), TOPOLOGY, before))
     found = {row["queue"]: tuple(row)[2:] for row in per_queue(ways).collect()}
     assert found == {"orders": (3, 1, 1, 2, 0), "mail": (0, 1, 0, 0, 1)}
