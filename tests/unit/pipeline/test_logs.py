@@ -23,8 +23,9 @@ from warren.pipeline.segments.errors import (
 )
 from warren.pipeline.segments.files import FileLog
 from warren.pipeline.segments.http import HttpLog
-from warren.pipeline.segments.log import Log, Queue
+from warren.pipeline.segments.log import Log, Queue, Slice
 from warren.pipeline.segments.offsets import offset_at
+from warren.pipeline.segments.plan import Partition
 
 
 @pytest.fixture
@@ -134,6 +135,17 @@ def test_record_larger_than_a_chunk_is_read(
     bodies = [b"x" * size for size in (1, 500, 3, 64, 2000)]
     data.queue("s").append([message(body) for body in bodies])
     assert read(log, whole(log, "s")) == list(enumerate(bodies))
+
+
+def test_slice_that_names_a_wrong_byte_is_read_from_the_start_of_its_segment(
+    data: DataDirectory, log: Log
+) -> None:
+    data.queue("s").append(50)
+    segment = log.contents("/", "s").segments[0]
+    record = (segment.size_bytes - 32) // 50
+    for at in (32 + 3, 32 + 30 * record, segment.size_bytes):
+        wrong = Slice(segment, 20, 25, at=at, at_offset=15)
+        assert read(log, [Partition(log.contents("/", "s").queue, (wrong,))]) == numbered(range(20, 25))
 
 
 # --- damage and loss ---

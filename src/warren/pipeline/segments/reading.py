@@ -22,6 +22,7 @@ from warren.storage.format import HEADER_BYTES, SEGMENT_MAGIC, UnknownVersion, c
 ROWS_MAX = 16_384
 BATCH_BYTES_MAX = 4 << 20
 POSITIONS_MAX = 1 << 22  # of one segment
+RECORD_HEAD_BYTES, POSITION_OFFSET = 32, 8
 
 log = logging.getLogger("warren.pipeline")
 
@@ -113,10 +114,8 @@ class _SliceReader:
         self.at = 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        decoder, part = self.decoder, self.part
-        self.at, above = self.opened.locate(part)
-        decoder.seek(above, part.first_offset + 1, part.end_offset + 1, part.segment.acked)
-        used = self._skip_header() if self.at == HEADER_BYTES else 0
+        decoder = self.decoder
+        used = self._seek()
         while decoder.state != END:
             data = self._next()
             used = decoder.feed(data, used)
@@ -128,10 +127,25 @@ class _SliceReader:
             if decoder.state != END and not self._goes_on():
                 break
 
-    def _skip_header(self) -> int:
-        """From the file's first byte on, so that its header comes with the first records."""
+    def _seek(self) -> int:
+        """Go to where the slice begins; how many bytes to skip there: those of the file's header, or none."""
+        part = self.part
+        self.at, above = self.opened.locate(part)
+        if self.at > HEADER_BYTES and not self._begins(above):
+            self.at, above = HEADER_BYTES, part.segment.base - 1
+        self.decoder.seek(above, part.first_offset + 1, part.end_offset + 1, part.segment.acked)
+        if self.at > HEADER_BYTES:
+            return 0
         self.at = 0
         return HEADER_BYTES
+
+    def _begins(self, above: int) -> bool:
+        """Whether a record is here that is not behind the first that is wanted. What said so may be old, of a
+        stream that was deleted and made anew.
+        """
+        head = self.opened.read(self.at, RECORD_HEAD_BYTES)
+        position = int.from_bytes(head[POSITION_OFFSET : POSITION_OFFSET + 8], "little")
+        return above < position and (not self.loss.queue.is_stream or position <= self.part.first_offset + 1)
 
     def _next(self) -> bytes:
         wanted = max(self.chunk_bytes, self.decoder.needed)

@@ -41,7 +41,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - these are Spark's names
         options = self.options
-        found = self._contents(options.queue_names())
+        found = self._contents(options.queue_names(), expected=True)
         check_names("startingOffsets", options.start, found)
         return {
             name: checked_start(
@@ -82,14 +82,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = self._contents(self.options.queue_names())
         return {name: contents.next_offset for name, contents in found.items()}
 
-    def _contents(self, names: Sequence[str] | set[str]) -> dict[str, Contents]:
-        """Of those that are there."""
+    def _contents(self, names: Sequence[str] | set[str], *, expected: bool = False) -> dict[str, Contents]:
+        """Of those that are there; if `expected`, all must be, even for a user who does not mind loss."""
         found = {}
         for name in sorted(names):
             try:
                 contents = self.options.log.contents(self.options.vhost, name)
             except UnknownQueue as error:
-                self._deleted(name, error)
+                if expected or self.options.fail_on_data_loss:
+                    raise
+                log.warning("%s", error)
                 continue
             if not contents.queue.is_stream:
                 raise BadOption(
@@ -99,12 +101,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.marks.note(contents)
             found[name] = contents
         return found
-
-    def _deleted(self, name: str, error: UnknownQueue) -> None:
-        """A stream that was read, or is asked for by name, must be there."""
-        if self.options.fail_on_data_loss:
-            raise error
-        log.warning("%s", error)
 
     def _loss(self, queue: Queue) -> Loss:
         return Loss(queue, fail=self.options.fail_on_data_loss)
