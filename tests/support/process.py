@@ -38,6 +38,7 @@ class BrokerProcess:
         self.arguments = arguments
         self.limits = limits or {}
         self.address = Address("", 0)
+        self.http_url = ""
 
     def __enter__(self) -> Self:
         self.launch()
@@ -60,8 +61,10 @@ class BrokerProcess:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line.startswith("ready amqp="), f"no ready line but {line!r}:\n{self.log()}"
-        host, _, port = line.split()[1].removeprefix("amqp=").rpartition(":")
+        told = dict(word.partition("=")[::2] for word in line.split()[1:])
+        host, _, port = told["amqp"].rpartition(":")
         self.address = Address(host, int(port))
+        self.http_url = f"http://{told['http']}" if "http" in told else ""
 
     def kill(self) -> None:
         """SIGKILL: the process gets no chance to do anything. Afterwards it is gone."""

@@ -84,7 +84,7 @@ class EventStream:
             return
         if not self.waiting:
             self.node.world.call_soon(self._write_later)
-        self.waiting.append((name_of(type(event)), self.node.world.time_ms(), describe(event)))
+        self.waiting.append((name_of(type(event)), self.node.clock.refresh(), describe(event)))
 
     def _write_later(self) -> None:
         if not self.stopped:
@@ -97,7 +97,7 @@ class EventStream:
             self.lost += len(waiting)
             return
         if self.lost:
-            waiting.append((LOST, self.node.world.time_ms(), {"count": self.lost}))
+            waiting.append((LOST, self.node.clock.refresh(), {"count": self.lost}))
             self.lost = 0
         for name, time_ms, described in waiting:
             queue.publish(message_of(name, time_ms, described))

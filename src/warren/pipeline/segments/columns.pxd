@@ -1,4 +1,7 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
+"""The parts of columns that are on the path of every cell, so that they can be inlined. See columns.pyx."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
 
 
 cdef struct Column:
@@ -7,26 +10,97 @@ cdef struct Column:
     Py_ssize_t capacity
     int32_t* ends            # where each cell begins, and the last one ends; NULL for a fixed width
     Py_ssize_t ends_capacity
-    uint8_t* valid           # a bit for each cell
+    uint8_t* valid           # a bit for each cell; NULL while there are no nulls among them
     Py_ssize_t valid_capacity
-    Py_ssize_t count
-    Py_ssize_t nulls
+    Py_ssize_t count         # of the cells
+    Py_ssize_t missing       # how many nulls follow them that are not written down yet
+    Py_ssize_t nulls         # how many are, in all
+    Py_ssize_t width         # of a cell, if all have the same
 
 
-cdef class Memory:
-    cdef uint8_t* data
-    cdef Py_ssize_t size
-
-cdef int start(Column* column, bint cut) except -1 nogil
+cdef int start(Column* column, Py_ssize_t width) except -1 nogil
 cdef void drop(Column* column) noexcept nogil
-cdef uint8_t* room(Column* column, Py_ssize_t size) except NULL nogil
-cdef int close_cell(Column* column, bint present) except -1 nogil
-cdef int append_bytes(Column* column, const uint8_t* p, Py_ssize_t size) except -1 nogil
-cdef int append_text(Column* column, const uint8_t* p, Py_ssize_t size) except -1 nogil
-cdef int append_null(Column* column) except -1 nogil
-cdef int append_int64(Column* column, int64_t value) except -1 nogil
-cdef int append_int32(Column* column, int32_t value) except -1 nogil
-cdef int append_null_of(Column* column, Py_ssize_t width) except -1 nogil
-cdef int close_list(Column* column, Py_ssize_t children, bint present) except -1 nogil
-cdef bint is_ascii(const uint8_t* p, Py_ssize_t size) noexcept nogil
-cdef list take_buffers(Column* column)
+cdef int grow(void** block, Py_ssize_t* capacity, Py_ssize_t needed) except -1 nogil
+cdef int make_room(Column* column, Py_ssize_t size) except -1 nogil
+cdef int write_missing(Column* column) except -1 nogil
+cdef int append_odd_text(Column* column, const uint8_t* p, Py_ssize_t size) except -1 with gil
+cdef object take_cells(Column* column, object kind, list children=?)
+
+
+cdef inline uint8_t* room(Column* column, Py_ssize_t size) except NULL nogil:
+    """Where so many bytes more can be written; `size` of the column is the caller's to move."""
+    if column.size + size > column.capacity:
+        make_room(column, size)
+    return column.data + column.size
+
+
+cdef inline int count_present(Column* column) except -1 nogil:
+    if column.missing:
+        write_missing(column)
+    if column.valid != NULL and column.count >> 3 >= column.valid_capacity:
+        grow(<void**>&column.valid, &column.valid_capacity, (column.count >> 3) + 1)
+    if column.valid != NULL:
+        column.valid[column.count >> 3] |= 1 << (column.count & 7)
+    column.count += 1
+    return 0
+
+
+cdef inline int append_null(Column* column) except -1 nogil:
+    column.missing += 1
+    column.nulls += 1
+    return 0
+
+
+cdef inline int close_list(Column* column, Py_ssize_t children) except -1 nogil:
+    """A cell ends where the child columns have so many cells."""
+    count_present(column)
+    if (column.count + 1) * <Py_ssize_t>sizeof(int32_t) > column.ends_capacity:
+        grow(<void**>&column.ends, &column.ends_capacity, (column.count + 1) * sizeof(int32_t))
+    column.ends[column.count] = <int32_t>children
+    return 0
+
+
+cdef inline int close_cell(Column* column) except -1 nogil:
+    """A cell ends here: what was written since the last one is in it."""
+    return close_list(column, column.size)
+
+
+cdef inline int append_bytes(Column* column, const uint8_t* p, Py_ssize_t size) except -1 nogil:
+    memcpy(room(column, size), p, size)
+    column.size += size
+    return close_cell(column)
+
+
+cdef inline bint is_ascii(const uint8_t* p, Py_ssize_t size) noexcept nogil:
+    cdef uint64_t word, all_words = 0
+    cdef uint8_t all_bytes = 0
+    while size >= 8:
+        memcpy(&word, p, 8)
+        all_words |= word
+        p += 8
+        size -= 8
+    while size > 0:
+        all_bytes |= p[0]
+        p += 1
+        size -= 1
+    return not (all_words & <uint64_t>0x8080808080808080 or all_bytes & 0x80)
+
+
+cdef inline int append_text(Column* column, const uint8_t* p, Py_ssize_t size) except -1 nogil:
+    if is_ascii(p, size):
+        return append_bytes(column, p, size)
+    return append_odd_text(column, p, size)
+
+
+cdef inline int append_int64(Column* column, int64_t value) except -1 nogil:
+    count_present(column)
+    (<int64_t*>room(column, 8))[0] = value
+    column.size += 8
+    return 0
+
+
+cdef inline int append_int32(Column* column, int32_t value) except -1 nogil:
+    count_present(column)
+    (<int32_t*>room(column, 4))[0] = value
+    column.size += 4
+    return 0

@@ -2,43 +2,86 @@
 """Arrow columns that grow, filled without the interpreter's lock.
 
 Three kinds share one struct: cells of a fixed width, cells cut out of one run of bytes (text, binary), and lists,
-whose `ends` count the cells of other columns instead of bytes. `take_buffers` hands the memory to Arrow as it
-is: nothing is copied a second time.
+whose `ends` count the cells of other columns instead of bytes. `take_cells` hands the memory to Arrow as it is:
+nothing is copied a second time. When Arrow lets go of it, it is kept for the next batch: memory that is new to the
+process costs more than all that is written into it.
 
+A null is only counted until a cell follows, so that columns without any, as most are, cost next to nothing.
 Text in Arrow is UTF-8, while AMQP's names may be any bytes: what is none is replaced by U+FFFD.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdint cimport int32_t, uint8_t
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
 import pyarrow as pa
 
 cdef enum:
-    CAPACITY_MIN = 1024
+    CAPACITY_MIN = 4096
     CELLS_BYTES_MAX = 0x7FFFFFFF  # what an offset of Arrow's plain binary can say
-    NOT_ASCII = 0x80
+    SPARES_MAX = 64               # blocks that are kept for reuse
+    SPARE_BYTES_MAX = 64 << 20    # of all of them
 
-cdef uint64_t NOT_ASCII_WORD = 0x8080808080808080
+
+# --- memory ---
+
+
+cdef struct Block:
+    void* data
+    Py_ssize_t capacity
+
+cdef Block[SPARES_MAX] spares     # touched with the lock only
+cdef int spare_count = 0
+cdef Py_ssize_t spare_bytes = 0
+
+
+cdef void give_back(void* data, Py_ssize_t capacity) noexcept:
+    global spare_count, spare_bytes
+    if spare_count == SPARES_MAX or spare_bytes + capacity > SPARE_BYTES_MAX:
+        free(data)
+        return
+    spares[spare_count].data, spares[spare_count].capacity = data, capacity
+    spare_count += 1
+    spare_bytes += capacity
+
+
+cdef Block take_spare(Py_ssize_t like) noexcept:
+    """The smallest kept block of at least that capacity, or one without data."""
+    global spare_count, spare_bytes
+    cdef int i, best = -1
+    cdef Block found
+    found.data, found.capacity = NULL, 0
+    for i in range(spare_count):
+        if spares[i].capacity >= like and (best < 0 or spares[i].capacity < spares[best].capacity):
+            best = i
+    if best >= 0:
+        found = spares[best]
+        spare_count -= 1
+        spares[best] = spares[spare_count]
+        spare_bytes -= found.capacity
+    return found
 
 
 cdef class Memory:
-    """A block that was allocated by malloc, freed with the last array that uses it."""
+    """A block that Arrow uses."""
+
+    cdef void* data
+    cdef Py_ssize_t size, capacity
 
     def __dealloc__(self):
-        free(self.data)
+        if self.data != NULL:
+            give_back(self.data, self.capacity)
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         PyBuffer_FillInfo(view, self, self.data, self.size, 1, flags)
 
 
-cdef object as_buffer(uint8_t* data, Py_ssize_t size):
+cdef object as_buffer(void* data, Py_ssize_t size, Py_ssize_t capacity):
     """Arrow's view of a block, which is theirs from now on."""
     cdef Memory memory = Memory.__new__(Memory)
-    memory.data = data
-    memory.size = size
+    memory.data, memory.size, memory.capacity = data, size, capacity
     return pa.py_buffer(memory)
 
 
@@ -51,18 +94,19 @@ cdef int grow(void** block, Py_ssize_t* capacity, Py_ssize_t needed) except -1 n
     if moved == NULL:
         with gil:
             raise MemoryError
+    memset(<uint8_t*>moved + capacity[0], 0, wanted - capacity[0])
     block[0] = moved
     capacity[0] = wanted
     return 0
 
 
-cdef int start(Column* column, bint cut) except -1 nogil:
-    """An empty column; `cut`: its cells are of any size."""
+cdef int start(Column* column, Py_ssize_t width) except -1 nogil:
+    """An empty column; width 0: its cells are of any size."""
     memset(column, 0, sizeof(Column))
+    column.width = width
     grow(<void**>&column.data, &column.capacity, CAPACITY_MIN)
-    if cut:
+    if not width:
         grow(<void**>&column.ends, &column.ends_capacity, CAPACITY_MIN)
-        column.ends[0] = 0
     return 0
 
 
@@ -73,58 +117,36 @@ cdef void drop(Column* column) noexcept nogil:
     memset(column, 0, sizeof(Column))
 
 
-cdef uint8_t* room(Column* column, Py_ssize_t size) except NULL nogil:
-    """Where so many bytes more can be written; `size` of the column is the caller's to move."""
-    if column.size + size > column.capacity:
-        if column.size + size > CELLS_BYTES_MAX:
-            with gil:
-                raise OverflowError("the cells of one batch take more than 2 GiB")
-        grow(<void**>&column.data, &column.capacity, column.size + size)
-    return column.data + column.size
+cdef int make_room(Column* column, Py_ssize_t size) except -1 nogil:
+    if column.size + size > CELLS_BYTES_MAX:
+        with gil:
+            raise OverflowError("the cells of one batch take more than 2 GiB")
+    return grow(<void**>&column.data, &column.capacity, column.size + size)
 
 
-cdef int note(Column* column, bint present) except -1 nogil:
-    """Whether the cell that is being closed is null. The bits are made when the first one is."""
-    cdef Py_ssize_t at = column.count >> 3, before = column.valid_capacity
-    column.count += 1
-    if present and column.valid == NULL:
-        return 0
-    if at >= before:
-        grow(<void**>&column.valid, &column.valid_capacity, at + 1)
-        memset(column.valid + before, 0xFF, column.valid_capacity - before)
-    if not present:
-        column.valid[at] &= ~(1 << ((column.count - 1) & 7))
-        column.nulls += 1
+cdef int write_missing(Column* column) except -1 nogil:
+    """Nulls that were only counted so far."""
+    cdef Py_ssize_t first = column.count, end = column.count + column.missing, i
+    if column.valid == NULL:
+        grow(<void**>&column.valid, &column.valid_capacity, (end >> 3) + 1)
+        memset(column.valid, 0xFF, first >> 3)
+        column.valid[first >> 3] = (1 << (first & 7)) - 1
+    elif end >> 3 >= column.valid_capacity:
+        grow(<void**>&column.valid, &column.valid_capacity, (end >> 3) + 1)
+    if column.width:
+        memset(room_for_nulls(column), 0, column.missing * column.width)
+        column.size += column.missing * column.width
+    else:
+        if (end + 1) * <Py_ssize_t>sizeof(int32_t) > column.ends_capacity:
+            grow(<void**>&column.ends, &column.ends_capacity, (end + 1) * sizeof(int32_t))
+        for i in range(first + 1, end + 1):
+            column.ends[i] = column.ends[first]
+    column.count, column.missing = end, 0
     return 0
 
 
-# --- cells ---
-
-
-cdef int close_list(Column* column, Py_ssize_t children, bint present) except -1 nogil:
-    """A cell ends where the child columns have so many cells."""
-    note(column, present)
-    if (column.count + 1) * <Py_ssize_t>sizeof(int32_t) > column.ends_capacity:
-        grow(<void**>&column.ends, &column.ends_capacity, (column.count + 1) * sizeof(int32_t))
-    column.ends[column.count] = <int32_t>children
-    return 0
-
-
-cdef int close_cell(Column* column, bint present) except -1 nogil:
-    """A cell ends here: what was written since the last one is in it."""
-    return close_list(column, column.size, present)
-
-
-cdef int append_bytes(Column* column, const uint8_t* p, Py_ssize_t size) except -1 nogil:
-    memcpy(room(column, size), p, size)
-    column.size += size
-    return close_cell(column, True)
-
-
-cdef int append_text(Column* column, const uint8_t* p, Py_ssize_t size) except -1 nogil:
-    if is_ascii(p, size):
-        return append_bytes(column, p, size)
-    return append_odd_text(column, p, size)
+cdef uint8_t* room_for_nulls(Column* column) except NULL nogil:
+    return room(column, column.missing * column.width)
 
 
 cdef int append_odd_text(Column* column, const uint8_t* p, Py_ssize_t size) except -1 with gil:
@@ -132,62 +154,34 @@ cdef int append_odd_text(Column* column, const uint8_t* p, Py_ssize_t size) exce
     return append_bytes(column, <const uint8_t*>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
 
 
-cdef int append_null(Column* column) except -1 nogil:
-    return close_cell(column, False)
-
-
-cdef int append_int64(Column* column, int64_t value) except -1 nogil:
-    (<int64_t*>room(column, 8))[0] = value
-    column.size += 8
-    return note(column, True)
-
-
-cdef int append_int32(Column* column, int32_t value) except -1 nogil:
-    (<int32_t*>room(column, 4))[0] = value
-    column.size += 4
-    return note(column, True)
-
-
-cdef int append_null_of(Column* column, Py_ssize_t width) except -1 nogil:
-    memset(room(column, width), 0, width)
-    column.size += width
-    return note(column, False)
-
-
-cdef bint is_ascii(const uint8_t* p, Py_ssize_t size) noexcept nogil:
-    cdef uint64_t word
-    while size >= 8:
-        memcpy(&word, p, 8)
-        if word & NOT_ASCII_WORD:
-            return False
-        p += 8
-        size -= 8
-    while size > 0:
-        if p[0] & NOT_ASCII:
-            return False
-        p += 1
-        size -= 1
-    return True
-
-
 # --- handing over ---
 
 
-cdef list take_buffers(Column* column):
-    """What Arrow wants of a column: validity, then where cells end, if cut, then the data. The column is empty
-    afterwards, as `start` makes it, but has room for as much as it had.
-    """
-    cdef bint cut = column.ends != NULL
-    cdef Column full = column[0]
-    start(column, cut)
+cdef object take_cells(Column* column, object kind, list children=None):
+    """The cells so far as an array. The column is empty afterwards, with room for as much as it had."""
+    cdef Column full
+    cdef Block block
+    if column.missing:
+        write_missing(column)
+    full = column[0]
+    memset(column, 0, sizeof(Column))
+    column.width = full.width
     buffers = [None]
     if full.valid != NULL:
-        if full.nulls:
-            buffers[0] = as_buffer(full.valid, (full.count + 7) >> 3)
-        else:
-            free(full.valid)
-    if cut:
-        buffers.append(as_buffer(<uint8_t*>full.ends, (full.count + 1) * sizeof(int32_t)))
-    buffers.append(as_buffer(full.data, full.size))
-    grow(<void**>&column.data, &column.capacity, full.size)
-    return buffers
+        buffers[0] = as_buffer(full.valid, (full.count + 7) >> 3, full.valid_capacity)
+    if not full.width:
+        buffers.append(as_buffer(full.ends, (full.count + 1) * sizeof(int32_t), full.ends_capacity))
+        block = take_spare(full.ends_capacity)
+        column.ends, column.ends_capacity = <int32_t*>block.data, block.capacity
+        if column.ends == NULL:
+            grow(<void**>&column.ends, &column.ends_capacity, full.ends_capacity)
+        column.ends[0] = 0
+    block = take_spare(full.capacity)
+    column.data, column.capacity = <uint8_t*>block.data, block.capacity
+    if column.data == NULL:
+        grow(<void**>&column.data, &column.capacity, full.capacity)
+    if children is None:
+        buffers.append(as_buffer(full.data, full.size, full.capacity))
+    else:
+        give_back(full.data, full.capacity)
+    return pa.Array.from_buffers(kind, full.count, buffers, full.nulls, children=children)

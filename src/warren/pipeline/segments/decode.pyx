@@ -15,12 +15,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
 
 import pyarrow as pa
 
-from warren.pipeline.segments.schema import SCHEMA
+from warren.pipeline.segments.schema import SCHEMA, TEXT, TIME
 
 from warren.amqp.traits cimport table_is_sound
 from warren.amqp.wire cimport get16, get32
 from warren.pipeline.segments.columns cimport (
-    Column, append_bytes, append_int32, append_int64, append_null, append_null_of, append_text, drop, start, take_buffers,
+    Column, append_bytes, append_int32, append_int64, append_null, append_text, drop, start, take_cells,
 )
 from warren.pipeline.segments.tables cimport (
     Deaths, Headers, append_deaths, append_headers, append_no_deaths, append_no_headers, drop_deaths, drop_headers,
@@ -52,6 +52,7 @@ cdef enum:
 
 cdef int64_t MILLISECONDS_MAX = 9_000_000_000_000_000  # more are no int64 of microseconds
 
+NAMES, INT32, INT64, BINARY = SCHEMA.names, pa.int32(), pa.int64(), pa.binary()
 MORE, FULL, END, BAD = STATE_MORE, STATE_FULL, STATE_END, STATE_BAD
 OPEN_END = 2**63 - 1
 
@@ -60,6 +61,7 @@ cdef dict TEXTS = {
     "exchange": BIT_EXCHANGE, "routing_key": BIT_ROUTING_KEY, "content_type": 15, "content_encoding": 14,
     "correlation_id": 10, "reply_to": 9, "expiration": 8, "message_id": 7, "type": 5, "user_id": 4, "app_id": 3,
 }
+cdef int[5] WIDTHS = [8, 8, 4, 4, 0]  # of the columns behind those
 cdef int[11] TEXT_BITS = [BIT_EXCHANGE, BIT_ROUTING_KEY, 15, 14, 10, 9, 8, 7, 5, 4, 3]
 
 
@@ -138,7 +140,7 @@ cdef class Decoder:
     cdef int64_t since_ms, until_ms
     cdef Py_ssize_t rows_max, bytes_max, bytes
     cdef bint with_headers, with_body
-    cdef bytes vhost, queue
+    cdef object vhosts, queues           # for as many rows as a batch has at most
     cdef const int64_t[::1] acked        # first and end of each run of positions, in order
     cdef Py_ssize_t acked_at
     cdef Column columns[COLUMNS]         # text by the bit of its property, and the others
@@ -150,12 +152,12 @@ cdef class Decoder:
         Py_ssize_t rows_max=16384, Py_ssize_t bytes_max=8 << 20, int64_t since_ms=0, int64_t until_ms=OPEN_END,
     ):
         cdef int i
-        self.vhost, self.queue = vhost.encode(), queue.encode()
+        self.vhosts, self.queues = (pa.repeat(pa.scalar(name, TEXT), rows_max) for name in (vhost, queue))
         self.with_headers, self.with_body = headers, body
         self.rows_max, self.bytes_max = rows_max, bytes_max
         self.since_ms, self.until_ms = since_ms, until_ms
         for i in range(COLUMNS):
-            start(&self.columns[i], i < BITS or i == BODIES)
+            start(&self.columns[i], WIDTHS[i - BITS] if i >= BITS else 0)
         start_headers(&self.headers)
         start_deaths(&self.deaths)
         self.seek(0, 1, OPEN_END, b"")
@@ -262,33 +264,24 @@ cdef class Decoder:
         cdef Py_ssize_t rows = self.rows
         if not rows:
             return None
-        columns = {name: self.take_column(&self.columns[<int>bit], pa.string()) for name, bit in TEXTS.items()}
-        columns["vhost"] = constant(self.vhost, rows)
-        columns["queue"] = constant(self.queue, rows)
-        columns["offset"] = self.take_column(&self.columns[OFFSETS], pa.int64())
-        columns["timestamp"] = self.take_column(&self.columns[TIMES], SCHEMA.field("timestamp").type)
-        columns["priority"] = self.take_column(&self.columns[PRIORITIES], pa.int32())
-        columns["delivery_mode"] = self.take_column(&self.columns[DELIVERY_MODES], pa.int32())
+        columns = {name: take_cells(&self.columns[<int>bit], TEXT) for name, bit in TEXTS.items()}
+        columns["vhost"] = self.vhosts.slice(0, rows)
+        columns["queue"] = self.queues.slice(0, rows)
+        columns["offset"] = take_cells(&self.columns[OFFSETS], INT64)
+        columns["timestamp"] = take_cells(&self.columns[TIMES], TIME)
+        columns["priority"] = take_cells(&self.columns[PRIORITIES], INT32)
+        columns["delivery_mode"] = take_cells(&self.columns[DELIVERY_MODES], INT32)
         columns["headers"] = take_headers(&self.headers)
         columns["x_death"] = take_deaths(&self.deaths)
-        columns["body"] = self.take_column(&self.columns[BODIES], pa.binary())
+        columns["body"] = take_cells(&self.columns[BODIES], BINARY)
         self.rows = self.bytes = 0
-        return pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
-
-    cdef object take_column(self, Column* column, object kind):
-        cdef Py_ssize_t nulls = column.nulls
-        return pa.Array.from_buffers(kind, self.rows, take_buffers(column), nulls)
+        return pa.RecordBatch.from_arrays([columns[name] for name in NAMES], schema=SCHEMA)
 
 
 cdef int append_octet(Column* column, int value) except -1 nogil:
     if value < 0:
-        return append_null_of(column, sizeof(int32_t))
+        return append_null(column)
     return append_int32(column, value)
-
-
-cdef object constant(bytes text, Py_ssize_t rows):
-    """A column with the same text in every row."""
-    return pa.repeat(pa.scalar(text.decode(), pa.string()), rows)
 
 
 def walk(const uint8_t[::1] data, Py_ssize_t at, uint64_t above, uint64_t position, uint64_t time_ms):

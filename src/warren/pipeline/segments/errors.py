@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from warren.pipeline.errors import PipelineError
 
-class ReadError(Exception):
+
+class ReadError(PipelineError):
     """For the user, as it is."""
 
 

@@ -46,6 +46,9 @@ class FileLog:
     def __reduce__(self) -> tuple[type[FileLog], tuple[str]]:
         return FileLog, (self.path,)
 
+    def close(self) -> None:
+        """It keeps nothing open."""
+
     # --- queues ---
 
     def queues(self, vhost: str) -> list[Queue]:
@@ -99,9 +102,12 @@ class FileLog:
         bases = [*sizes, 0]
         for base, following in zip(sizes, bases[1:], strict=True):
             path = _path(directory, base)
-            size, end = sizes[base], following - 1
-            if not following:
-                size, end = self._sound_part(path, base, size)
+            try:
+                size, end = (
+                    (sizes[base], following - 1) if following else self._sound_part(path, base, sizes[base])
+                )
+            except SegmentGone:  # just now: all of it was done with
+                continue
             segment = Segment(part=part, base=base, size_bytes=size, first_offset=base - 1, end_offset=end)
             yield segment if queue.is_stream else replace(segment, acked=_acked(path, base))
 

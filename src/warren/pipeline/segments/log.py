@@ -42,8 +42,8 @@ class Queue:
 
 @dataclass(frozen=True, kw_only=True)
 class Segment:
-    """`size_bytes` is how much may be read. `acked` are runs of positions that are done with, each as two int64: the
-    first, and the end. A queue that is no stream may have no message at some of the offsets.
+    """`size_bytes` is how much may be read. `acked` are runs of positions that are done with, each as two
+    int64: the first, and the end. A queue that is no stream may have no message at some of the offsets.
     """
 
     part: str = ""
@@ -88,7 +88,7 @@ class OpenSegment(Protocol):
     def read(self, at: int, size: int) -> bytes: ...
 
     def locate(self, wanted: Slice) -> tuple[int, int]:
-        """A byte where a record begins, at or before the first that is wanted, and a position below its own."""
+        """A byte where a record begins, not behind the first that is wanted, and a position below it."""
 
     def close(self) -> None: ...
 
@@ -105,6 +105,9 @@ class Log(Protocol):
 
     def open(self, queue: Queue, segment: Segment) -> OpenSegment:
         """Raise SegmentGone if it is not there any more."""
+
+    def close(self) -> None:
+        """Let go of connections; when it is asked again, it makes new ones."""
 
 
 def pack_acked(runs: Iterable[tuple[int, int]]) -> bytes:

@@ -47,7 +47,7 @@ def parse_offsets(option: str, text: str) -> Places:
     for name, offset in told.items():
         if type(offset) is not int or offset < EARLIEST:
             raise BadOption(
-                f"{option} has {json.dumps(offset)} for '{name}': give an offset, -2 for earliest or -1 for latest"
+                f"{option} has {json.dumps(offset)} for '{name}': give an offset, -2 (earliest) or -1"
             )
     return told
 
@@ -91,7 +91,7 @@ def resolve(log: Log, contents: Contents, places: Places) -> int:
 
 
 def checked_start(contents: Contents, offset: int, loss: Loss) -> int:
-    """The offset to start from, where there is something; if it is not, tell, and start with what there is."""
+    """The offset, if there is something; if not, that is told, and the start is what there is."""
     if not contents.queue.is_stream or contents.first_offset <= offset <= contents.next_offset:
         return offset
     if offset < contents.first_offset:

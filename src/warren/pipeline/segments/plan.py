@@ -1,8 +1,8 @@
 """Who reads what: from offsets to the slices of segments that each task gets.
 
-Every offset from the start to the end is in exactly one slice. Segments are cut where they end; one is cut within
-only where an offset can be found in it at little cost, or if the user asks for more partitions than that gives.
-Small ones are put together. So planning costs the same however long the segments are.
+Every offset from the start to the end is in exactly one slice. A segment is cut within only where an offset
+can be found in it at little cost, or if the user asks for more partitions than there are segments. Small ones
+are put together. So planning costs the same however long the segments are.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from warren.pipeline.segments.log import Contents, Queue, Segment, Slice
 
@@ -35,8 +36,8 @@ class Span:
 
 
 class Marks:
-    """Where some offsets are: (base, offset) to byte. What a broker told of its newest segment, at one look, is
-    where the next look's news begin, so that nobody has to read a segment from its start for them.
+    """Where some offsets are: base, offset, byte. Where the newest segment ended at one look, the next
+    one finds news: so nobody has to read a segment from its start for them.
     """
 
     def __init__(self) -> None:
@@ -102,10 +103,7 @@ def _pieces(whole: Slice, target: int) -> list[Slice]:
     count = min(-(-_size(whole) // target), whole.end_offset - whole.first_offset) or 1
     length = whole.end_offset - whole.first_offset
     cuts = [whole.first_offset + length * i // count for i in range(count + 1)]
-    return [
-        Slice(whole.segment, first, end, whole.at, whole.at_offset)
-        for first, end in zip(cuts, cuts[1:], strict=False)
-    ]
+    return [Slice(whole.segment, first, end, whole.at, whole.at_offset) for first, end in pairwise(cuts)]
 
 
 def _groups(slices: Sequence[Slice], target: int) -> list[list[Slice]]:
@@ -123,7 +121,7 @@ def _groups(slices: Sequence[Slice], target: int) -> list[list[Slice]]:
 
 
 def limit(start: Mapping[str, int], latest: Mapping[str, int], offsets_max: int) -> dict[str, int]:
-    """How far to go at most, spread over queues by how far each is behind. While any is, at least one goes on."""
+    """How far to go at most, spread over queues by how far each is behind. If any is, one goes on."""
     behind = {name: max(0, latest[name] - start.get(name, latest[name])) for name in latest}
     total = sum(behind.values())
     if total <= offsets_max:

@@ -1,7 +1,7 @@
-"""Reading the slices of a partition: from bytes to record batches, and what to do when they are not as planned.
+"""Reading the slices of a partition: from bytes to record batches, and what if they are not as planned.
 
-A torn record at the end of the newest segment is the end of the data. Anything else that is missing from a stream
-is an error, or, if the user wants to go on without (`failOnDataLoss`), a warning.
+A torn record at the end of the newest segment is the end of the data. Anything else that is missing from a
+stream is an error, or, if the user wants to go on without (`failOnDataLoss`), a warning.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from warren.storage.format import HEADER_BYTES, SEGMENT_MAGIC, UnknownVersion, c
 ROWS_MAX = 16_384
 BATCH_BYTES_MAX = 4 << 20
 POSITIONS_MAX = 1 << 22  # of one segment
+RECORD_HEAD_BYTES, POSITION_OFFSET = 32, 8
 
 log = logging.getLogger("warren.pipeline")
 
@@ -50,15 +51,25 @@ def read_partition(source: Log, partition: Partition, wanted: Wanted) -> Iterato
         until_ms=wanted.until_ms,
     )
     loss = Loss(queue, fail=wanted.fail_on_data_loss)
-    for part in partition.slices:
-        try:
-            with closing(source.open(queue, part.segment)) as opened:
-                yield from _SliceReader(opened, part, decoder, loss, source.chunk_bytes).batches()
-        except SegmentGone:
-            loss.gone(max(part.first_offset, decoder.above), part.end_offset)
+    with closing(source):
+        for part in partition.slices:
+            yield from _read_slice(source, queue, part, decoder, loss)
     last = decoder.take()
     if last is not None:
         yield last
+
+
+def _read_slice(
+    source: Log, queue: Queue, part: Slice, decoder: Decoder, loss: Loss
+) -> Iterator[pa.RecordBatch]:
+    read_to = part.first_offset
+    try:
+        with closing(source.open(queue, part.segment)) as opened:
+            for batch in _SliceReader(opened, part, decoder, loss, source.chunk_bytes).batches():
+                yield batch
+                read_to = decoder.above
+    except SegmentGone:
+        loss.gone(max(read_to, part.first_offset), part.end_offset)
 
 
 class Loss:
@@ -73,7 +84,7 @@ class Loss:
         if self.queue.is_stream:
             self.tell(
                 DataLoss(
-                    f"offsets {first} to {end - 1} of {self.queue} are gone: retention has overtaken the reader"
+                    f"offsets {first} to {end - 1} of {self.queue} are gone: retention overtook the reader"
                 )
             )
 
@@ -81,7 +92,7 @@ class Loss:
         """There are fewer messages than were read: it is another stream, or not all of it."""
         self.tell(
             DataLoss(
-                f"offset {offset} of {self.queue} is behind its end, {end}: it was deleted and made anew, or cut"
+                f"offset {offset} of {self.queue} is behind its end, {end}: was it deleted and made anew?"
             )
         )
 
@@ -103,10 +114,8 @@ class _SliceReader:
         self.at = 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        decoder, part = self.decoder, self.part
-        self.at, above = self.opened.locate(part)
-        decoder.seek(above, part.first_offset + 1, part.end_offset + 1, part.segment.acked)
-        used = self._skip_header() if self.at == HEADER_BYTES else 0
+        decoder = self.decoder
+        used = self._seek()
         while decoder.state != END:
             data = self._next()
             used = decoder.feed(data, used)
@@ -118,10 +127,25 @@ class _SliceReader:
             if decoder.state != END and not self._goes_on():
                 break
 
-    def _skip_header(self) -> int:
-        """From the file's first byte on, so that its header comes with the first records."""
+    def _seek(self) -> int:
+        """Go to where the slice begins; how many bytes to skip there: those of the file's header, or none."""
+        part = self.part
+        self.at, above = self.opened.locate(part)
+        if self.at > HEADER_BYTES and not self._begins(above):
+            self.at, above = HEADER_BYTES, part.segment.base - 1
+        self.decoder.seek(above, part.first_offset + 1, part.end_offset + 1, part.segment.acked)
+        if self.at > HEADER_BYTES:
+            return 0
         self.at = 0
         return HEADER_BYTES
+
+    def _begins(self, above: int) -> bool:
+        """Whether a record is here that is not behind the first that is wanted. What said so may be old, of a
+        stream that was deleted and made anew.
+        """
+        head = self.opened.read(self.at, RECORD_HEAD_BYTES)
+        position = int.from_bytes(head[POSITION_OFFSET : POSITION_OFFSET + 8], "little")
+        return above < position and (not self.loss.queue.is_stream or position <= self.part.first_offset + 1)
 
     def _next(self) -> bytes:
         wanted = max(self.chunk_bytes, self.decoder.needed)
@@ -148,7 +172,7 @@ class _SliceReader:
         if found >= 0:
             self.loss.tell(
                 DataLoss(
-                    f"{self.opened.name} is damaged at byte {self.at}: no record follows offset {decoder.above - 1}"
+                    f"{self.opened.name} is damaged at byte {self.at}, behind offset {decoder.above - 1}"
                 )
             )
             self.at += found
@@ -157,8 +181,8 @@ class _SliceReader:
             first = max(decoder.above, self.part.first_offset)
             self.loss.tell(
                 DataLoss(
-                    f"{self.opened.name} ends at byte {self.at}: offsets {first} to {self.part.end_offset - 1}"
-                    f" of {self.loss.queue} are missing"
+                    f"{self.opened.name} ends at byte {self.at}: "
+                    f"offsets {first} to {self.part.end_offset - 1} of {self.loss.queue} are missing"
                 )
             )
         return False

@@ -4,40 +4,41 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+TEXT = pa.string()
 TIME = pa.timestamp("us", tz="UTC")
-HEADERS = pa.map_(pa.string(), pa.string())
-KEYS = pa.list_(pa.string())
+HEADERS = pa.map_(TEXT, TEXT)
+KEYS = pa.list_(TEXT)
 DEATH = pa.struct(
     [
         ("count", pa.int64()),
-        ("exchange", pa.string()),
-        ("queue", pa.string()),
-        ("reason", pa.string()),
+        ("exchange", TEXT),
+        ("queue", TEXT),
+        ("reason", TEXT),
         ("routing_keys", KEYS),
         ("time", TIME),
-        ("original_expiration", pa.string()),
+        ("original_expiration", TEXT),
     ]
 )
 DEATHS = pa.list_(DEATH)
 SCHEMA = pa.schema(
     [
-        ("vhost", pa.string()),
-        ("queue", pa.string()),
+        ("vhost", TEXT),
+        ("queue", TEXT),
         ("offset", pa.int64()),
         ("timestamp", TIME),
-        ("exchange", pa.string()),
-        ("routing_key", pa.string()),
-        ("message_id", pa.string()),
-        ("correlation_id", pa.string()),
-        ("content_type", pa.string()),
-        ("content_encoding", pa.string()),
-        ("type", pa.string()),
-        ("app_id", pa.string()),
-        ("user_id", pa.string()),
-        ("reply_to", pa.string()),
+        ("exchange", TEXT),
+        ("routing_key", TEXT),
+        ("message_id", TEXT),
+        ("correlation_id", TEXT),
+        ("content_type", TEXT),
+        ("content_encoding", TEXT),
+        ("type", TEXT),
+        ("app_id", TEXT),
+        ("user_id", TEXT),
+        ("reply_to", TEXT),
         ("priority", pa.int32()),
         ("delivery_mode", pa.int32()),
-        ("expiration", pa.string()),
+        ("expiration", TEXT),
         ("headers", HEADERS),
         ("x_death", DEATHS),
         ("body", pa.binary()),

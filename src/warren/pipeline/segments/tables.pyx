@@ -12,12 +12,12 @@ from libc.string cimport memcmp
 import pyarrow as pa
 
 from warren.amqp.table import decode_table, encode_value
-from warren.pipeline.segments.schema import DEATH, DEATHS, HEADERS, KEYS
+from warren.pipeline.segments.schema import DEATH, DEATHS, HEADERS, KEYS, TEXT, TIME
 
 from warren.amqp.traits cimport value_size
 from warren.amqp.wire cimport get16, get32, get64
 from warren.pipeline.segments.columns cimport (
-    Column, append_int64, append_null, append_null_of, append_text, close_cell, close_list, drop, start, take_buffers,
+    Column, append_int64, append_null, append_text, close_cell, close_list, drop, start, take_cells,
 )
 from warren.pipeline.segments.json_text cimport write_value
 
@@ -31,9 +31,9 @@ cdef uint64_t SECONDS_MAX = 9_000_000_000_000  # more are no int64 of microsecon
 
 
 cdef int start_headers(Headers* headers) except -1 nogil:
-    start(&headers.maps, True)
-    start(&headers.names, True)
-    return start(&headers.values, True)
+    start(&headers.maps, 0)
+    start(&headers.names, 0)
+    return start(&headers.values, 0)
 
 
 cdef void drop_headers(Headers* headers) noexcept nogil:
@@ -43,7 +43,7 @@ cdef void drop_headers(Headers* headers) noexcept nogil:
 
 
 cdef int append_no_headers(Headers* headers) except -1 nogil:
-    return close_list(&headers.maps, headers.names.count, False)
+    return append_null(&headers.maps)
 
 
 cdef int append_headers(Headers* headers, const uint8_t* p, const uint8_t* end) except -1 nogil:
@@ -55,8 +55,8 @@ cdef int append_headers(Headers* headers, const uint8_t* p, const uint8_t* end) 
         if is_there(&headers.names, first):
             return append_as_dict(headers, first, begin, end)
         p = write_value(&headers.values, p + 1 + p[0])
-        close_cell(&headers.values, True)
-    return close_list(&headers.maps, headers.names.count, True)
+        close_cell(&headers.values)
+    return close_list(&headers.maps, headers.names.count)
 
 
 cdef bint is_there(const Column* names, Py_ssize_t first) noexcept nogil:
@@ -81,7 +81,7 @@ cdef int append_as_dict(
     truncate(&headers.values, first)
     for name, value in shown.items():
         append_pair(headers, name, encode_value(value))
-    return close_list(&headers.maps, headers.names.count, True)
+    return close_list(&headers.maps, headers.names.count)
 
 
 cdef bytes readable(str name):
@@ -91,7 +91,7 @@ cdef bytes readable(str name):
 cdef int append_pair(Headers* headers, bytes name, bytes value) except -1:
     append_text(&headers.names, <const uint8_t*>PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
     write_value(&headers.values, <const uint8_t*>PyBytes_AS_STRING(value))
-    return close_cell(&headers.values, True)
+    return close_cell(&headers.values)
 
 
 cdef void truncate(Column* column, Py_ssize_t count) noexcept nogil:
@@ -101,26 +101,25 @@ cdef void truncate(Column* column, Py_ssize_t count) noexcept nogil:
 
 
 cdef object take_headers(Headers* headers):
-    cdef Py_ssize_t pairs = headers.names.count, rows = headers.maps.count, nulls = headers.maps.nulls
-    names = pa.Array.from_buffers(HEADERS.key_type, pairs, take_buffers(&headers.names))
-    values = pa.Array.from_buffers(HEADERS.item_type, pairs, take_buffers(&headers.values))
+    names = take_cells(&headers.names, HEADERS.key_type)
+    values = take_cells(&headers.values, HEADERS.item_type)
     entries = pa.StructArray.from_arrays([names, values], fields=[HEADERS.key_field, HEADERS.item_field])
-    return pa.Array.from_buffers(HEADERS, rows, take_buffers(&headers.maps)[:2], nulls, children=[entries])
+    return take_cells(&headers.maps, HEADERS, [entries])
 
 
 # --- x-death ---
 
 
 cdef int start_deaths(Deaths* deaths) except -1 nogil:
-    start(&deaths.lists, True)
-    start(&deaths.counts, False)
-    start(&deaths.exchanges, True)
-    start(&deaths.queues, True)
-    start(&deaths.reasons, True)
-    start(&deaths.key_lists, True)
-    start(&deaths.keys, True)
-    start(&deaths.times, False)
-    return start(&deaths.expirations, True)
+    start(&deaths.lists, 0)
+    start(&deaths.counts, 8)
+    start(&deaths.exchanges, 0)
+    start(&deaths.queues, 0)
+    start(&deaths.reasons, 0)
+    start(&deaths.key_lists, 0)
+    start(&deaths.keys, 0)
+    start(&deaths.times, 8)
+    return start(&deaths.expirations, 0)
 
 
 cdef void drop_deaths(Deaths* deaths) noexcept nogil:
@@ -136,7 +135,7 @@ cdef void drop_deaths(Deaths* deaths) noexcept nogil:
 
 
 cdef int append_no_deaths(Deaths* deaths) except -1 nogil:
-    return close_list(&deaths.lists, deaths.counts.count, False)
+    return append_null(&deaths.lists)
 
 
 cdef int append_deaths(Deaths* deaths, const uint8_t* p, const uint8_t* end) except -1 nogil:
@@ -150,7 +149,7 @@ cdef int append_deaths(Deaths* deaths, const uint8_t* p, const uint8_t* end) exc
         if p[0] == c"F":
             append_death(deaths, p + 5, p + 5 + get32(p + 1))
         p += value_size(p, end, 0)
-    return close_list(&deaths.lists, deaths.counts.count, True)
+    return close_list(&deaths.lists, deaths.counts.count + deaths.counts.missing)
 
 
 cdef const uint8_t* find_field(
@@ -191,48 +190,37 @@ cdef int append_count(Column* column, const uint8_t* value) except -1 nogil:
             return append_int64(column, <int32_t>get32(value + 1))
         if value[0] == c"i":
             return append_int64(column, get32(value + 1))
-    return append_null_of(column, 8)
+    return append_null(column)
 
 
 cdef int append_time(Column* column, const uint8_t* value) except -1 nogil:
     if value == NULL or value[0] != c"T" or get64(value + 1) > SECONDS_MAX:
-        return append_null_of(column, 8)
+        return append_null(column)
     return append_int64(column, <int64_t>get64(value + 1) * MICROSECONDS)
 
 
 cdef int append_keys(Deaths* deaths, const uint8_t* value) except -1 nogil:
     cdef const uint8_t* end
     if value == NULL or value[0] != c"A":
-        return close_list(&deaths.key_lists, deaths.keys.count, False)
+        return append_null(&deaths.key_lists)
     end = value + 5 + get32(value + 1)
     value += 5
     while value < end:
         append_string(&deaths.keys, value)
         value += value_size(value, end, 0)
-    return close_list(&deaths.key_lists, deaths.keys.count, True)
+    return close_list(&deaths.key_lists, deaths.keys.count + deaths.keys.missing)
 
 
 cdef object take_deaths(Deaths* deaths):
-    cdef Py_ssize_t rows = deaths.lists.count, nulls = deaths.lists.nulls
+    keys = take_cells(&deaths.keys, KEYS.value_type)
     cells = {
         "count": take_cells(&deaths.counts, DEATH.field("count").type),
-        "exchange": take_cells(&deaths.exchanges, pa.string()),
-        "queue": take_cells(&deaths.queues, pa.string()),
-        "reason": take_cells(&deaths.reasons, pa.string()),
-        "routing_keys": take_keys(deaths),
-        "time": take_cells(&deaths.times, DEATH.field("time").type),
-        "original_expiration": take_cells(&deaths.expirations, pa.string()),
+        "exchange": take_cells(&deaths.exchanges, TEXT),
+        "queue": take_cells(&deaths.queues, TEXT),
+        "reason": take_cells(&deaths.reasons, TEXT),
+        "routing_keys": take_cells(&deaths.key_lists, KEYS, [keys]),
+        "time": take_cells(&deaths.times, TIME),
+        "original_expiration": take_cells(&deaths.expirations, TEXT),
     }
     entries = pa.StructArray.from_arrays([cells[field.name] for field in DEATH], fields=list(DEATH))
-    return pa.Array.from_buffers(DEATHS, rows, take_buffers(&deaths.lists)[:2], nulls, children=[entries])
-
-
-cdef object take_cells(Column* column, object kind):
-    cdef Py_ssize_t count = column.count, nulls = column.nulls
-    return pa.Array.from_buffers(kind, count, take_buffers(column), nulls)
-
-
-cdef object take_keys(Deaths* deaths):
-    cdef Py_ssize_t count = deaths.key_lists.count, nulls = deaths.key_lists.nulls
-    keys = take_cells(&deaths.keys, pa.string())
-    return pa.Array.from_buffers(KEYS, count, take_buffers(&deaths.key_lists)[:2], nulls, children=[keys])
+    return take_cells(&deaths.lists, DEATHS, [entries])

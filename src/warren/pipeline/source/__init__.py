@@ -1,1 +1,1 @@
-"""The data source `warren` of Spark: `spark.read.format("warren")`, `readStream` and `write`. Needs pyspark."""
+"""Spark's data source `warren`: `spark.read.format("warren")`, `readStream` and `write`. Needs pyspark."""

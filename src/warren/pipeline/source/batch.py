@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -34,6 +35,10 @@ class BatchReader(DataSourceReader):
         self.filters = Filters()
 
     def partitions(self) -> Sequence[InputPartition]:
+        with closing(self.options.log):
+            return self._planned()
+
+    def _planned(self) -> list[InputPartition]:
         options = self.options
         names = options.queue_names()
         check_names("startingOffsets", options.start, names)
@@ -96,8 +101,8 @@ class FilteringReader(BatchReader):
 
 
 def batch_reader(options: ReadOptions) -> BatchReader:
-    """Spark refuses a reader that takes filters while spark.sql.python.filterPushdown.enabled is off, and tells nobody
-    whether it is; but what asks for a reader in order to hand filters down is a program of its own.
+    """Spark refuses a reader that takes filters while spark.sql.python.filterPushdown.enabled is off, and
+    tells nobody whether it is; but what asks for a reader to hand filters down is a program of its own.
     """
     running = getattr(sys.modules["__main__"], "__spec__", None)
     pushing = PUSHING in sys.modules or (running is not None and running.name == PUSHING)

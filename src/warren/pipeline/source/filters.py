@@ -1,4 +1,6 @@
-"""Filters that Spark hands down (with spark.sql.python.filterPushdown.enabled=true), as far as they spare reading."""
+"""Filters that Spark hands down, as far as they spare reading. It does that only if told to, by the setting
+spark.sql.python.filterPushdown.enabled.
+"""
 
 from __future__ import annotations
 

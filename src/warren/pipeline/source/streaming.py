@@ -1,8 +1,8 @@
 """Reading streams as they grow. A stream's offset is Spark's offset: {"orders": 5} is the first not read yet.
 
 Spark writes down where each batch ends before it is read, and may read it again after a crash: then the same
-offsets are planned anew, over what segments there are by then. A stream that is met later, by a pattern, enters
-with its first offset and no rows, so that where it was begun with is written down, too.
+offsets are planned anew, over what segments there are by then. A stream that is met later, by a pattern,
+enters with its first offset and no rows, so that where it was begun with is written down, too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from warren.pipeline.segments.errors import BadOption, DataLoss, ReadError, UnknownQueue
+from warren.pipeline.segments.errors import BadOption, ReadError, UnknownQueue
 from warren.pipeline.segments.http import HttpLog
 from warren.pipeline.segments.log import Contents, Queue
 from warren.pipeline.segments.offsets import check_names, checked_start, resolve
@@ -41,7 +41,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - these are Spark's names
         options = self.options
-        found = self._contents(options.queue_names())
+        found = self._contents(options.queue_names(), expected=True)
         check_names("startingOffsets", options.start, found)
         return {
             name: checked_start(
@@ -82,29 +82,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = self._contents(self.options.queue_names())
         return {name: contents.next_offset for name, contents in found.items()}
 
-    def _contents(self, names: Sequence[str] | set[str]) -> dict[str, Contents]:
-        """Of those that are there."""
+    def _contents(self, names: Sequence[str] | set[str], *, expected: bool = False) -> dict[str, Contents]:
+        """Of those that are there; if `expected`, all must be, even for a user who does not mind loss."""
         found = {}
         for name in sorted(names):
             try:
                 contents = self.options.log.contents(self.options.vhost, name)
             except UnknownQueue as error:
-                self._deleted(name, error)
+                if expected or self.options.fail_on_data_loss:
+                    raise
+                log.warning("%s", error)
                 continue
             if not contents.queue.is_stream:
                 raise BadOption(
-                    f"'{name}' is a {contents.queue.kind} queue, which readStream cannot read: read it in batch, "
-                    "or change the option subscribe to a stream"
+                    f"'{name}' is a {contents.queue.kind} queue, which readStream cannot read: "
+                    "read it in batch, or change the option subscribe to a stream"
                 )
             self.marks.note(contents)
             found[name] = contents
         return found
-
-    def _deleted(self, name: str, error: UnknownQueue) -> None:
-        """A stream that was read, or is asked for by name, must be there."""
-        if self.options.fail_on_data_loss:
-            raise error
-        log.warning("%s", error)
 
     def _loss(self, queue: Queue) -> Loss:
         return Loss(queue, fail=self.options.fail_on_data_loss)
@@ -141,11 +137,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         return read_partition(self.options.log, partition.value, wanted)
 
+    def stop(self) -> None:
+        self.options.log.close()
+
     # --- telling the broker ---
 
     def commit(self, end: dict[str, int]) -> None:
-        """How far the query is, for whoever looks at the stream. The checkpoint is what counts, so a broker that
-        cannot be told is no reason to stop.
+        """How far the query is, for whoever looks at the stream. The checkpoint is what counts, so that a
+        broker which cannot be told is no reason to stop.
         """
         if not self.options.reference or not isinstance(self.options.log, HttpLog):
             return

@@ -1,0 +1,171 @@
+"""`spark.read.format("warren")`, on a real Spark: what the unit tests of segments show comes out in rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from tests.support.segment_api import SegmentApi
+from tests.support.segments import START_MS, DataDirectory, message
+from warren.amqp.properties import BasicProperties
+from warren.amqp.table import Int64, Table, Timestamp
+from warren.pipeline.failures import in_one_line
+from warren.pipeline.segments.schema import SCHEMA
+
+START = datetime.fromtimestamp(START_MS / 1000, UTC)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> DataDirectory:
+    return DataDirectory(tmp_path / "data")
+
+
+@pytest.fixture
+def api(data: DataDirectory) -> Iterator[SegmentApi]:
+    with SegmentApi(str(data.path)) as running:
+        yield running
+
+
+def load(spark: SparkSession, data: DataDirectory, subscribe: str, **options: str) -> DataFrame:
+    reader = spark.read.format("warren").option("path", str(data.path)).option("subscribe", subscribe)
+    return reader.options(**options).load()
+
+
+def offsets(rows: DataFrame) -> list[int]:
+    return sorted(row["offset"] for row in rows.select("offset").collect())
+
+
+def test_arrow_schema_is_that_of_spark(spark: SparkSession, data: DataDirectory) -> None:
+    data.queue("s")
+    assert to_arrow_schema(load(spark, data, "s").schema, timezone="UTC").equals(SCHEMA)
+
+
+def test_row_has_all_that_the_message_has(spark: SparkSession, data: DataDirectory) -> None:
+    death: Table = {
+        "count": Int64(2),
+        "queue": "q",
+        "reason": "expired",
+        "exchange": "",
+        "time": Timestamp(START_MS // 1000),
+    }
+    properties = BasicProperties(
+        content_type="text/plain",
+        delivery_mode=2,
+        priority=4,
+        message_id="id",
+        expiration="5000",
+        headers={"n": 1, "nested": {"a": ["é"]}, "x-death": [{**death, "routing-keys": ["k"]}]},
+    )
+    data.queue("s").append([message(b"\xff\x00", properties, exchange="e", key="k"), message(b"")])
+    full, bare = load(spark, data, "s").orderBy("offset").collect()
+    assert (full.vhost, full.queue, full.offset, full.exchange, full.routing_key) == ("/", "s", 0, "e", "k")
+    assert (full.content_type, full.delivery_mode, full.priority, full.message_id) == (
+        "text/plain",
+        2,
+        4,
+        "id",
+    )
+    assert (full.expiration, bytes(full.body)) == ("5000", b"\xff\x00")
+    assert (full.headers["n"], full.headers["nested"]) == ("1", '{"a":["é"]}')
+    assert full.timestamp.timestamp() == START_MS / 1000
+    (found,) = full.x_death
+    assert (found["count"], found.reason, found.routing_keys, found.original_expiration) == (
+        2,
+        "expired",
+        ["k"],
+        None,
+    )
+    assert (bare.message_id, bare.headers, bare.x_death, bytes(bare.body)) == (None, None, None, b"")
+
+
+def test_queue_is_a_snapshot_of_what_waits(spark: SparkSession, data: DataDirectory) -> None:
+    queue = data.queue("q", kind="quorum")
+    queue.ack(queue.append(5), [0, 3])
+    queue.append(1, part="priority-9")
+    assert offsets(load(spark, data, "q")) == [1, 2, 4, 5]
+
+
+def test_columns_that_are_not_wanted_are_null(spark: SparkSession, data: DataDirectory) -> None:
+    data.queue("s").append([message(b"x", BasicProperties(headers={"a": 1}))])
+    (row,) = load(spark, data, "s", includeHeaders="false", includeBody="false").collect()
+    assert (row.headers, row.body) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"startingOffsets": '{"s": 2}', "endingOffsets": '{"s": 5}'}, range(2, 5)),
+        ({"startingOffsets": "latest"}, range(0)),
+        ({"startingTimestamp": str(START_MS + 4)}, range(4, 7)),
+        ({"endingTimestamp": (START + timedelta(milliseconds=3)).isoformat()}, range(3)),
+        ({"minPartitions": "5"}, range(7)),
+    ],
+)
+def test_offsets_and_times_are_kept(
+    spark: SparkSession, data: DataDirectory, options: dict[str, str], expected: range
+) -> None:
+    stream = data.queue("s")
+    stream.append(3)
+    stream.append(4)
+    rows = load(spark, data, "s", **options)
+    assert offsets(rows) == list(expected)
+    if "minPartitions" in options:
+        assert rows.rdd.getNumPartitions() >= 5
+
+
+def test_filters_on_queue_offset_and_time_are_handed_down(spark: SparkSession, data: DataDirectory) -> None:
+    kept, other = data.queue("kept"), data.queue("other")
+    segments = [kept.append(3), kept.append(3), kept.append(3)]
+    other.append(5).write_bytes(b"damaged, and must not be read" * 3)
+    segments[0].write_bytes(b"damaged, and must not be read" * 3)
+    rows = load(spark, data, "kept,other", failOnDataLoss="true")
+    chosen = rows.where((F.col("queue") == "kept") & (F.col("offset") >= 3) & (F.col("offset") < 8))
+    assert offsets(chosen) == [3, 4, 5, 6, 7]
+    late = F.lit(START + timedelta(milliseconds=5))
+    assert offsets(chosen.where(F.col("timestamp") > late)) == [6, 7]
+
+
+def test_pattern_reads_all_queues_that_match(spark: SparkSession, data: DataDirectory) -> None:
+    for name in ("orders.eu", "orders.us", "other"):
+        data.queue(name).append(1)
+    reader = spark.read.format("warren").option("path", str(data.path))
+    rows = reader.option("subscribePattern", r"orders\..*").load()
+    assert sorted(row.queue for row in rows.collect()) == ["orders.eu", "orders.us"]
+
+
+def test_http_gives_the_same_rows_as_files(spark: SparkSession, data: DataDirectory, api: SegmentApi) -> None:
+    stream = data.queue("s")
+    stream.append(40)
+    stream.append(2)
+    reader = spark.read.format("warren").option("url", api.url).option("subscribe", "s")
+    by_http = reader.option("minPartitions", "3").load().orderBy("offset").collect()
+    assert by_http == load(spark, data, "s").orderBy("offset").collect()
+    assert len(by_http) == 42
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"subscribe": "no"}, "no queue 'no' in vhost '/': change the option subscribe"),
+        ({"startingOffsets": "{"}, "startingOffsets must be earliest, latest or JSON"),
+        ({"startingOffsets": '{"s": 9}'}, "offset 9 of stream 's' is behind its end, 2"),
+        ({"path": "/no/such/directory"}, "/no/such/directory: no such directory: change the option path"),
+        ({"path": None, "url": "http://127.0.0.1:1"}, "no broker answers at http://127.0.0.1:1: "),
+    ],
+)
+def test_error_is_one_clear_line(
+    spark: SparkSession, data: DataDirectory, options: dict[str, str | None], told: str
+) -> None:
+    data.queue("s").append(2)
+    given = {"path": str(data.path), "subscribe": "s", **options}
+    reader = spark.read.format("warren").options(**{k: v for k, v in given.items() if v is not None})
+    with pytest.raises(PySparkException) as raised:
+        reader.load().count()
+    assert in_one_line(raised.value).startswith(told)

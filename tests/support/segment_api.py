@@ -1,0 +1,132 @@
+"""The part of the broker's HTTP API that readers use, over the files of a data directory: for tests of what a
+reader does when the broker refuses, vanishes or answers nonsense, which a real one does not do on demand.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from array import array
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+from urllib.parse import unquote, urlsplit
+
+from warren.pipeline.segments.errors import ReadError
+from warren.pipeline.segments.files import FileLog
+from warren.pipeline.segments.log import Contents, Segment
+
+
+class SegmentApi:
+    """Runs in a thread while it is entered. `failures` are statuses to answer next, before anything else."""
+
+    def __init__(self, path: str) -> None:
+        self.log = FileLog(path)
+        self.secret = "Basic " + base64.b64encode(b"guest:guest").decode()
+        self.forbidden: set[str] = set()
+        self.failures: list[int] = []
+        self.offsets: dict[str, int] = {}
+        self.ranges: list[str] = []
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self.server.daemon_threads = True
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def __enter__(self) -> Self:
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
+        self.thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+    def answer(self, path: str, head: Any) -> tuple[int, bytes]:
+        if self.failures:
+            return self.failures.pop(0), b"{}"
+        if head["Authorization"] != self.secret:
+            return 401, b'{"error":"not_authorised"}'
+        parts = [unquote(part) for part in urlsplit(path).path.split("/")[2:]]
+        try:
+            return self._route(parts, head)
+        except ReadError as error:
+            return 404, json.dumps({"error": "Object Not Found", "reason": str(error)}).encode()
+
+    def _route(self, parts: list[str], head: Any) -> tuple[int, bytes]:
+        if parts[0] == "queues":
+            queues = self.log.queues(parts[1])
+            return 200, json.dumps([{"name": each.name, "type": each.kind} for each in queues]).encode()
+        if parts[2] in self.forbidden:
+            return 403, b'{"error":"not_authorised","reason":"no read permission"}'
+        contents = self.log.contents(parts[1], parts[2])
+        if len(parts) == 3:
+            return 200, json.dumps(_listing(contents)).encode()
+        base = int(parts[3])
+        found = next((each for each in contents.segments if each.base == base), None)
+        return (404, b"{}") if found is None else self._bytes(contents, found, head["Range"])
+
+    def _bytes(self, contents: Contents, segment: Segment, wanted: str) -> tuple[int, bytes]:
+        self.ranges.append(wanted)
+        first, last = (int(part) for part in wanted.removeprefix("bytes=").split("-"))
+        opened = self.log.open(contents.queue, segment)
+        try:
+            return 206, bytes(opened.read(first, min(last + 1, segment.size_bytes) - first))
+        finally:
+            opened.close()
+
+
+def _listing(contents: Contents) -> dict[str, object]:
+    return {
+        "vhost": contents.queue.vhost,
+        "queue": contents.queue.name,
+        "type": contents.queue.kind,
+        "first_offset": contents.first_offset,
+        "next_offset": contents.next_offset,
+        "segments": [
+            {
+                "part": each.part,
+                "base": each.base,
+                "first_offset": each.first_offset,
+                "last_offset": each.end_offset - 1,
+                "bytes": each.size_bytes,
+                "closed": each is not contents.segments[-1],
+                "first_timestamp": None,
+                "last_timestamp": None,
+                "acked": _runs(each.acked),
+            }
+            for each in contents.segments
+        ],
+    }
+
+
+def _runs(acked: bytes) -> list[list[int]]:
+    numbers = array("q", acked)
+    return [[first - 1, end - first] for first, end in zip(numbers[::2], numbers[1::2], strict=True)]
+
+
+def _handler(api: SegmentApi) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        def do_GET(self) -> None:
+            self._reply(*api.answer(self.path, self.headers))
+
+        def do_PUT(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            api.offsets[unquote(self.path)] = json.loads(body)["offset"]
+            self._reply(204, b"")
+
+        def _reply(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """A test's output is its own."""
+
+    return Handler

@@ -1,0 +1,114 @@
+"""What options mean, and what is said when they mean nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from warren.pipeline.segments.errors import BadOption, DataLoss
+from warren.pipeline.segments.log import Contents, Queue
+from warren.pipeline.segments.offsets import (
+    EARLIEST,
+    LATEST,
+    Timestamp,
+    check_names,
+    checked_start,
+    parse_offsets,
+    parse_time,
+)
+from warren.pipeline.segments.reading import Loss
+from warren.pipeline.source.options import parse_options
+
+GOOD = {"path": "/data", "subscribe": "a, b"}
+
+
+def test_defaults_are_those_of_kafka() -> None:
+    batch, stream = parse_options(GOOD, streaming=False), parse_options(GOOD, streaming=True)
+    assert (batch.start, batch.end, stream.start) == (EARLIEST, LATEST, LATEST)
+    assert (batch.vhost, batch.names, batch.fail_on_data_loss, batch.headers, batch.body) == (
+        "/", ("a", "b"), True, True, True,
+    )  # fmt: skip
+
+
+def test_names_of_options_may_be_in_any_case() -> None:
+    options = parse_options({**GOOD, "STARTINGOFFSETS": "latest", "minpartitions": "3"}, streaming=False)
+    assert (options.start, options.min_partitions) == (LATEST, 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"startingOffset": "1"}, "unknown option 'startingOffset'; there are path, url"),
+        ({"url": "http://h"}, "either the option path, a data directory, or url"),
+        ({"path": None}, "either the option path, a data directory, or url"),
+        ({"subscribe": None}, "either the option subscribe, names of queues, or subscribePattern"),
+        ({"subscribe": " , "}, "the option subscribe names no queue"),
+        ({"subscribe": None, "subscribePattern": "("}, r"subscribePattern '\(' is no regular expression"),
+        ({"startingOffsets": "first"}, "startingOffsets must be earliest, latest or JSON such as"),
+        ({"startingOffsets": '{"a": '}, "startingOffsets must be earliest, latest or JSON such as"),
+        ({"startingOffsets": "[1]"}, "startingOffsets must be earliest, latest or JSON such as"),
+        ({"startingOffsets": '{"a": "1"}'}, "startingOffsets has \"1\" for 'a': give an offset"),
+        ({"startingOffsets": '{"a": true}'}, "startingOffsets has true for 'a': give an offset"),
+        ({"startingOffsets": '{"a": -3}'}, "startingOffsets has -3 for 'a': give an offset"),
+        ({"endingOffsets": "earliest"}, "endingOffsets cannot be earliest"),
+        ({"endingOffsets": '{"a": -2}'}, "endingOffsets cannot be earliest"),
+        (
+            {"startingTimestamp": "soon"},
+            "startingTimestamp must be milliseconds since 1970 or a time such as",
+        ),
+        ({"startingTimestamp": "5", "startingOffsets": "latest"}, "startingOffsets cannot be given beside"),
+        ({"minPartitions": "0"}, "minPartitions must be a number above 0, not: 0"),
+        ({"maxOffsetsPerTrigger": "many"}, "maxOffsetsPerTrigger must be a number above 0, not: many"),
+        ({"failOnDataLoss": "maybe"}, "failOnDataLoss must be true or false, not: maybe"),
+        ({"reference": "me"}, "the option reference needs url"),
+    ],
+)
+def test_wrong_option_is_named(changes: dict[str, str | None], told: str) -> None:
+    given = {name: value for name, value in {**GOOD, **changes}.items() if value is not None}
+    with pytest.raises(BadOption, match=told):
+        parse_options(given, streaming=False)
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp"])
+def test_stream_has_no_end(name: str) -> None:
+    with pytest.raises(BadOption, match=f"the option {name} cannot be given in a stream"):
+        parse_options({**GOOD, name: "latest"}, streaming=True)
+
+
+def test_offsets_of_other_queues_than_those_read_are_refused() -> None:
+    places = parse_offsets("startingOffsets", '{"a": 1, "c": 2}')
+    with pytest.raises(BadOption, match="startingOffsets lacks b: give an offset for each"):
+        check_names("startingOffsets", places, ["a", "b", "c"])
+    with pytest.raises(BadOption, match="startingOffsets has c, which is not subscribed to"):
+        check_names("startingOffsets", places, ["a"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1700000000123", "2023-11-14T22:13:20.123Z", "2023-11-14 22:13:20.123", "2023-11-14T23:13:20.123+01:00"],
+)
+def test_times_are_milliseconds_or_iso_8601(text: str) -> None:
+    assert parse_time("startingTimestamp", text) == Timestamp(1_700_000_000_123)
+
+
+def stream(first: int, end: int) -> Contents:
+    return Contents(Queue("/", "s", "stream"), first, end, ())
+
+
+@pytest.mark.parametrize("offset", [5, 7, 9])
+def test_start_within_a_stream_is_taken_as_it_is(offset: int) -> None:
+    held = stream(5, 9)
+    assert checked_start(held, offset, Loss(held.queue, fail=True)) == offset
+
+
+@pytest.mark.parametrize(
+    ("offset", "told"),
+    [(2, "offsets 2 to 4 of stream 's' are gone"), (11, "offset 11 of stream 's' is behind its end, 9")],
+)
+def test_start_outside_a_stream_is_loss_or_told_and_earliest(
+    offset: int, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = stream(5, 9)
+    with pytest.raises(DataLoss, match=f"{told}.*failOnDataLoss"):
+        checked_start(held, offset, Loss(held.queue, fail=True))
+    assert checked_start(held, offset, Loss(held.queue, fail=False)) == 5
+    assert told in caplog.text

@@ -1,0 +1,91 @@
+"""Plans: every offset in exactly one slice, whatever the segments are."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warren.pipeline.segments.log import Contents, Queue, Segment
+from warren.pipeline.segments.plan import Marks, Span, limit, plan
+
+MIB = 1 << 20
+
+
+def contents(sizes: list[tuple[int, int]], *, first: int = 0) -> Contents:
+    """A stream of segments, each with so many messages and bytes."""
+    segments, offset = [], first
+    for count, size in sizes:
+        segment = Segment(base=offset + 1, size_bytes=size, first_offset=offset, end_offset=offset + count)
+        segments.append(segment)
+        offset += count
+    return Contents(Queue("/", "s", "stream"), first, offset, tuple(segments))
+
+
+@given(
+    sizes=st.lists(st.tuples(st.integers(0, 1000), st.integers(32, 200 * MIB)), max_size=8),
+    first=st.integers(0, 50),
+    bounds=st.tuples(st.integers(0, 3000), st.integers(0, 3000)),
+    min_partitions=st.integers(0, 9),
+    can_locate=st.booleans(),
+)
+def test_every_offset_is_in_exactly_one_slice(
+    sizes: list[tuple[int, int]], first: int, bounds: tuple[int, int], min_partitions: int, can_locate: bool
+) -> None:
+    whole = contents(sizes, first=first)
+    start, end = min(bounds), max(bounds)
+    partitions = plan([Span(whole, start, end)], min_partitions=min_partitions, can_locate=can_locate)
+    slices = [each for partition in partitions for each in partition.slices]
+    planned = [offset for each in slices for offset in range(each.first_offset, each.end_offset)]
+    assert planned == list(range(max(start, first), min(end, whole.next_offset)))
+    for each in slices:
+        assert each.segment.first_offset <= each.first_offset < each.end_offset <= each.segment.end_offset
+
+
+def test_small_segments_share_a_partition_and_large_ones_are_cut() -> None:
+    small = contents([(100, MIB)] * 64)
+    large = contents([(100_000, 128 * MIB)])
+    assert len(plan([Span(small, 0, 6400)], can_locate=True)) == 2
+    assert len(plan([Span(large, 0, 100_000)], can_locate=True)) == 4
+    assert len(plan([Span(large, 0, 100_000)], can_locate=False)) == 1
+
+
+def test_there_are_as_many_partitions_as_asked_for() -> None:
+    one = contents([(1000, MIB)])
+    assert len(plan([Span(one, 0, 1000)], min_partitions=10, can_locate=False)) >= 10
+    assert len(plan([Span(one, 0, 3)], min_partitions=10, can_locate=False)) == 3
+
+
+def test_slice_begins_where_the_newest_segment_ended_at_an_earlier_look() -> None:
+    marks = Marks()
+    marks.note(contents([(10, 1000), (5, 600)]))
+    grown = contents([(10, 1000), (25, 2600)])
+    marks.note(grown)
+    (partition,) = plan([Span(grown, 17, 35)], can_locate=False, marks=marks)
+    (part,) = partition.slices
+    assert (part.at, part.at_offset, part.above) == (600, 15, 15)
+
+
+def test_marks_of_another_segment_are_not_used() -> None:
+    marks = Marks()
+    marks.note(contents([(10, 1000)]))
+    (partition,) = plan([Span(contents([(10, 1000), (5, 600)]), 12, 15)], can_locate=False, marks=marks)
+    assert (partition.slices[0].at, partition.slices[0].above) == (32, 10)
+
+
+behind = st.dictionaries(
+    st.sampled_from("abcd"), st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1
+)
+
+
+@given(behind, st.integers(1, 120))
+def test_limit_is_kept_and_something_goes_on(given: dict[str, tuple[int, int]], most: int) -> None:
+    start = {name: at for name, (at, _) in given.items()}
+    latest = {name: at + more for name, (at, more) in given.items()}
+    end = limit(start, latest, most)
+    steps = {name: end[name] - start[name] for name in start}
+    assert all(0 <= steps[name] <= latest[name] - start[name] for name in start)
+    assert sum(steps.values()) == min(most, sum(latest.values()) - sum(start.values()))
+
+
+def test_limit_is_spread_by_how_far_each_is_behind() -> None:
+    assert limit({"a": 0, "b": 0}, {"a": 300, "b": 100}, 40) == {"a": 30, "b": 10}
