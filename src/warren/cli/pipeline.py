@@ -124,7 +124,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _run(parser: argparse.ArgumentParser, job: Job, options: argparse.Namespace) -> int:
-    from warren.pipeline.failures import in_one_line  # noqa: PLC0415 - Spark is there from here on
+    from warren.pipeline.failures import for_the_command  # noqa: PLC0415 - Spark is there from here on
 
     try:
         result = _result(job, options)
@@ -137,7 +137,7 @@ def _run(parser: argparse.ArgumentParser, job: Job, options: argparse.Namespace)
         _fail("interrupted")
         return EXIT_INTERRUPTED
     except Exception as error:  # noqa: BLE001 - Spark raises anything, and nobody wants to see Java's stack
-        return _fail(_placed(in_one_line(error), options))
+        return _fail(_placed(for_the_command(error), options))
     return 0 if result.ok else EXIT_FAILURE
 
 

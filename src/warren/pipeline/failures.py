@@ -1,4 +1,4 @@
-"""Any failure of a job as one line for the person who started it, in the words of the command's options.
+"""Any failure of a job as one line for the person who started it.
 
 What goes wrong in a worker comes back from Spark as text, with a stack of Python and one of Java around it.
 The line that matters is the error that our own code raised, and otherwise the first one of Spark's own
@@ -45,17 +45,18 @@ def in_one_line(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
     text = f"{error}\n{getattr(error, 'java_exception', '')}"
-    ours = OURS.findall(text)
-    if ours:
-        return _in_our_words(_short(ours[-1]))
-    for pattern in (CAUSED, RAISED):
+    for pattern in (OURS, CAUSED, RAISED):
         found = pattern.findall(text)
         if found:
             return _short(found[-1])
     return _short(next((line for line in text.splitlines() if line.strip()), type(error).__name__))
 
 
-def _in_our_words(line: str) -> str:
+def for_the_command(error: BaseException) -> str:
+    """The same in the words of the commands, which have other names for the data source's options."""
+    line = in_one_line(error)
+    if isinstance(error, PipelineError):
+        return line
     for theirs, ours in OPTIONS.items():
         line = re.sub(rf"(?<![\w-]){theirs}\b", ours, line)
     return line

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from warren.pipeline.errors import PipelineError
-from warren.pipeline.failures import in_one_line
+from warren.pipeline.failures import for_the_command, in_one_line
 
 WORKER = """An exception was thrown from the Python worker. Please see the stack trace below.
 Traceback (most recent call last):
@@ -22,7 +22,7 @@ Caused by: org.apache.spark.SparkException: Job aborted
     ("error", "line"),
     [
         (PipelineError("as it is"), "as it is"),
-        (RuntimeError(WORKER), "no queue 'x' in vhost '/': change the option --queue, or --vhost"),
+        (RuntimeError(WORKER), "no queue 'x' in vhost '/': change the option subscribe, or vhost"),
         (
             RuntimeError(
                 "warren.pipeline.segments.errors.DataLoss: 5 to 9; set failOnDataLoss to false to go on"
