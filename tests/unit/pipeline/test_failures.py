@@ -24,12 +24,6 @@ Caused by: org.apache.spark.SparkException: Job aborted
         (PipelineError("as it is"), "as it is"),
         (RuntimeError(WORKER), "no queue 'x' in vhost '/': change the option subscribe, or vhost"),
         (
-            RuntimeError(
-                "warren.pipeline.segments.errors.DataLoss: 5 to 9; set failOnDataLoss to false to go on"
-            ),
-            "5 to 9; give --allow-data-loss to go on",
-        ),
-        (
             RuntimeError("[PATH_NOT_FOUND] Path does not exist: /x. SQLSTATE: 42K03\nmore"),
             "Path does not exist: /x.",
         ),
@@ -47,3 +41,20 @@ Caused by: org.apache.spark.SparkException: Job aborted
 )
 def test_failure_is_one_line(error: BaseException, line: str) -> None:
     assert in_one_line(error) == line
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (RuntimeError(WORKER), "no queue 'x' in vhost '/': change the option --queue, or --vhost"),
+        (
+            RuntimeError(
+                "warren.pipeline.segments.errors.DataLoss: lost; set failOnDataLoss to false to go on"
+            ),
+            "lost; give --allow-data-loss to go on",
+        ),
+        (PipelineError("the option path"), "the option path"),
+    ],
+)
+def test_command_has_its_own_names_for_options(error: BaseException, line: str) -> None:
+    assert for_the_command(error) == line
