@@ -78,6 +78,7 @@ class Stream(Queue):
     def open(self, log: StreamLog, position: int) -> None:
         self.log = log
         self.position = position
+        self.newest_ms = log.newest_ms()
         self.set_rules(self.rules)
 
     # --- on the path of every message ---
@@ -200,8 +201,9 @@ class Stream(Queue):
             self.store_offset(view.name, last - 1)
 
     def requeue(self, entry: Entry) -> None:
-        """There is nothing to give back; and whoever does so is not done with it."""
+        """There is nothing to give back; and whoever does so is not done with it, but can have another."""
         self.unacked -= 1
+        self.touch()
 
     def reject(self, entry: Entry) -> None:
         """It is done with, as by an ack: there is nowhere that it would go."""
@@ -241,7 +243,7 @@ class Stream(Queue):
     # --- the rest ---
 
     def length(self) -> int:
-        return 0 if self.log is None else self.position + 1 - self.log.first_position()
+        return 0 if self.log is None else self.log.count
 
     def body_bytes(self) -> int:
         """With all that belongs to the messages: a stream does not look at them one by one."""
