@@ -6,9 +6,9 @@ BIN := $(VENV)/bin
 NODE_MODULES := tests/clients/node/node_modules
 SOURCES := $(shell find src -name '*.py' -o -name '*.pyx' -o -name '*.pxd')
 
-.PHONY: setup run test lint bench clean
+.PHONY: setup equip run test lint bench clean
 
-setup: $(VENV)/built
+setup: $(VENV)/built equip
 
 run: $(VENV)/built
 	$(BIN)/warren serve
@@ -16,14 +16,17 @@ run: $(VENV)/built
 test: lint $(NODE_MODULES)/.ready
 	$(BIN)/python -m pytest
 
-lint: $(VENV)/built
+lint: equip
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/built
+bench: equip
 	$(BIN)/python benchmarks/compare.py
+
+equip: $(VENV)/built
+	@./scripts/equip $(VENV)
 
 $(VENV)/built: pyproject.toml setup.py $(SOURCES)
 	@PYTHON="$(PYTHON)" ./scripts/build $(VENV)

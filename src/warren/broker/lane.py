@@ -34,6 +34,11 @@ READY_MAX, READY_BYTES_MAX = 10_000, 16 * 1024 * 1024
 READ_MAX = 2_000  # from disk at a time
 
 
+def part_of(level: int) -> str:
+    """The name of the part of the queue's log that has the messages of a level."""
+    return f"priority-{level}" if level else ""
+
+
 class Lane:
     """`log` is there if messages may have to survive a restart; `expiry` once a message came that expires at
     a time of its own.

@@ -17,6 +17,7 @@ from warren.broker.exchange.delayed import Delayed
 from warren.broker.exchange.exchange import Exchange, Router
 from warren.broker.flow import Timers
 from warren.broker.internal_queue import make_internal_queue
+from warren.broker.lane import part_of
 from warren.broker.memory import Memory
 from warren.broker.passwords import VerifiedPasswords
 from warren.broker.queue import Queue
@@ -118,8 +119,7 @@ class Node:
         if not queue.durable or queue.owner is not None or queue.lane.log is not None:
             return
         for lane in queue.lanes:
-            part = f"priority-{lane.level}" if lane.level else ""
-            opened = self.store.open_log(queue.vhost, queue.name, part)
+            opened = self.store.open_log(queue.vhost, queue.name, part_of(lane.level))
             if opened is not None:
                 queue.restore(*opened, lane.level)
         if queue.book is not None and queue.book.seen is not None:

@@ -7,15 +7,15 @@ import sys
 from collections.abc import Callable
 from typing import TypeAlias
 
+from warren.client.errors import ClientError
+from warren.client.uri import Uri, parse_uri
 from warren.perf.churn import PAIRS, run_churn
 from warren.perf.connections import run_connections
-from warren.perf.errors import PerfError
 from warren.perf.frames import STAMP_BYTES
 from warren.perf.results import ConnectionsResult, Result
 from warren.perf.screen import Screen, Show
 from warren.perf.throughput import Plan, run_throughput
 from warren.perf.topology import Layout
-from warren.perf.uri import Uri, parse_uri
 
 URI_DEFAULT = "amqp://guest:guest@127.0.0.1:5672/"
 BODY_BYTES_MAX = 128 * 1024 * 1024
@@ -163,7 +163,7 @@ def _run(parser: argparse.ArgumentParser, work: Work, arguments: argparse.Namesp
         result = work(arguments, screen.show)
     except argparse.ArgumentTypeError as error:
         parser.error(str(error))
-    except PerfError as error:
+    except ClientError as error:
         return _fail(screen, str(error))
     except KeyboardInterrupt:
         _fail(screen, "interrupted before there was anything to measure")

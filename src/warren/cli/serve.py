@@ -31,7 +31,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--bind", metavar="ADDR", help="the address to listen on (127.0.0.1)")
     parser.add_argument("--port", metavar="N", help="the port for AMQP, 0 for any free one (5672)")
     parser.add_argument(
-        "--http-port", metavar="N", help="the port kept for the HTTP API, which is yet to come (15672)"
+        "--http-port", metavar="N", help="the port for the HTTP API, 0 for any free one, -1 for none (15672)"
     )
     parser.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning or error (info)")
     parser.set_defaults(run=run)
@@ -57,7 +57,8 @@ async def serve(config: Config) -> None:
     raise_open_files_limit()
     async with Broker(config) as broker:
         tune_process()
-        sys.stdout.write(f"ready amqp={broker.address}\n")
+        services = "".join(f" {name}={service.address}" for name, service in broker.services.items())
+        sys.stdout.write(f"ready amqp={broker.address}{services}\n")
         sys.stdout.flush()
         await stopping.wait()
 

@@ -22,14 +22,14 @@ from warren.amqp.methods import (
     QueueUnbind,
     QueueUnbindOk,
 )
-from warren.perf.dialogue import Dialogue, ask, log_in, log_out
+from warren.client.dialogue import Dialogue, ask, log_in, log_out
+from warren.client.uri import Uri
 from warren.perf.files import allow_connections
 from warren.perf.interrupt import Interrupt
 from warren.perf.link import Link, finish, part
 from warren.perf.loop import TURN_SECONDS_MAX, Loop
 from warren.perf.results import ChurnResult
 from warren.perf.screen import LIVE_SECONDS, Show
-from warren.perf.uri import Uri
 
 CHURNED_CHANNEL = 2
 BINDINGS_EXCHANGE = "amq.direct"

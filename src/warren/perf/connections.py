@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 
-from warren.perf.dialogue import Dialogue, log_in
-from warren.perf.errors import PerfError
+from warren.client.dialogue import Dialogue, log_in
+from warren.client.errors import ClientError
+from warren.client.uri import Uri
 from warren.perf.files import allow_connections
 from warren.perf.interrupt import Interrupt
 from warren.perf.link import ANSWER_SECONDS_MAX, Link, part
 from warren.perf.loop import TURN_SECONDS_MAX, Loop
 from warren.perf.results import ConnectionsResult
 from warren.perf.screen import LIVE_SECONDS, Show
-from warren.perf.uri import Uri
 
 
 def run_connections(uri: Uri, wanted: int, *, parallel: int, hold_s: float, show: Show) -> ConnectionsResult:
@@ -36,7 +36,7 @@ class Crowd:
         self._uri = uri
         self._wanted = wanted
         self._opening: list[Link] = []
-        self._errors: list[PerfError] = []
+        self._errors: list[ClientError] = []
         self._seconds = 0.0
         self._shown_s = 0.0
 
@@ -62,7 +62,7 @@ class Crowd:
         while len(self._opening) < parallel and self._done + len(self._opening) < self._wanted:
             try:
                 link = Link(self._loop, self._uri)
-            except PerfError as error:
+            except ClientError as error:
                 self._errors.append(error)
                 return
             link.start(self._log_in())
@@ -78,7 +78,7 @@ class Crowd:
 
     def _give_up(self) -> None:
         for link in self._opening:
-            link.fail(PerfError(f"the broker did not answer within {ANSWER_SECONDS_MAX} seconds"))
+            link.fail(ClientError(f"the broker did not answer within {ANSWER_SECONDS_MAX} seconds"))
         self._sort()
 
     def hold(self, seconds: float, interrupt: Interrupt, show: Show) -> None:

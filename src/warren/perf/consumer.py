@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from warren.amqp.methods import BasicConsume, BasicConsumeOk, BasicQos, BasicQosOk
-from warren.perf.dialogue import Dialogue, ask, log_in
+from warren.client.dialogue import Dialogue, ask, log_in
+from warren.client.uri import Uri
 from warren.perf.link import Link
 from warren.perf.loop import Loop
 from warren.perf.scanner import Histogram, Scanner
-from warren.perf.uri import Uri
 
 CONSUMER_TAG = "c"
 """Short, because it is in every delivery."""

@@ -1,15 +1,13 @@
-"""Frames that the tool sends, encoded once."""
+"""A message that the tool sends over and over, encoded once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from warren.amqp.methods import BasicPublish, Method
+from warren.amqp.methods import BasicPublish
 from warren.amqp.properties import PERSISTENT, BasicProperties
 from warren.amqp.writer import Output
-
-CHANNEL = 1
-"""The one channel that a connection of this tool opens."""
+from warren.client.frames import CHANNEL, method_frame
 
 STAMP_BYTES = 8
 FRAME_HEAD_BYTES, FRAME_END_BYTES = 7, 1
@@ -21,12 +19,6 @@ class Message:
 
     data: bytes
     stamp_at: int | None
-
-
-def method_frame(channel: int, method: Method) -> bytes:
-    output = Output([], None)
-    output.method(channel, method.encode())
-    return b"".join(output.take())
 
 
 def publish_frames(publish: BasicPublish, *, body_bytes: int, persistent: bool, frame_max: int) -> Message:

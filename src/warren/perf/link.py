@@ -20,13 +20,13 @@ from warren.amqp.methods import (
     Method,
     decode_method,
 )
-from warren.perf.dialogue import Dialogue, log_out
-from warren.perf.errors import ClosedByBrokerError, PerfError
-from warren.perf.frames import method_frame
+from warren.client.dialogue import Dialogue, log_out
+from warren.client.errors import ClientError, ClosedByBrokerError
+from warren.client.frames import method_frame
+from warren.client.uri import Uri
 from warren.perf.interrupt import Interrupt
 from warren.perf.loop import TURN_SECONDS_MAX, Loop
 from warren.perf.scanner import Scanner
-from warren.perf.uri import Uri
 
 CONNECT_SECONDS_MAX = 10
 ANSWER_SECONDS_MAX = 30
@@ -55,7 +55,7 @@ class Link:
         self.pending = NOTHING
         self.held = False
         self.held_count = 0
-        self.error: PerfError | None = None
+        self.error: ClientError | None = None
         self._loop = loop
         self._on_read = on_read
         self._dialogue: Dialogue[None] | None = None
@@ -74,12 +74,12 @@ class Link:
         self._dialogue = dialogue
         try:
             self._advance(None)
-        except PerfError as error:
+        except ClientError as error:
             self.fail(error)
 
     def _advance(self, answer: Method | None) -> None:
         if self._dialogue is None:
-            raise PerfError("the broker answered what was not asked")
+            raise ClientError("the broker answered what was not asked")
         try:
             request = self._dialogue.send(answer) if answer else next(self._dialogue)
         except StopIteration:
@@ -110,7 +110,7 @@ class Link:
             return
         except OSError as error:
             self.on_readable()  # the broker may have said why, just before it went
-            raise PerfError(f"the connection broke: {error.strerror}") from error
+            raise ClientError(f"the connection broke: {error.strerror}") from error
         self.pending = self.pending[sent:]
 
     def on_readable(self) -> None:
@@ -133,9 +133,9 @@ class Link:
         except BlockingIOError:
             return 0
         except OSError as error:
-            raise PerfError(f"the connection broke: {error.strerror}") from error
+            raise ClientError(f"the connection broke: {error.strerror}") from error
         if size == 0:
-            raise PerfError("the broker dropped the connection")
+            raise ClientError("the broker dropped the connection")
         return size
 
     def _take_methods(self) -> None:
@@ -143,7 +143,7 @@ class Link:
             try:
                 method = decode_method(payload)
             except AmqpError as error:
-                raise PerfError(f"the broker sent a method nobody can read: {error.text}") from error
+                raise ClientError(f"the broker sent a method nobody can read: {error.text}") from error
             self._on_method(channel, method)
 
     def _on_method(self, channel: int, method: Method) -> None:
@@ -163,7 +163,7 @@ class Link:
                 self._hold(not method.active)
             case _:
                 if self._reply is None or not isinstance(method, self._reply):
-                    raise PerfError(f"the broker sent {method.name} when nothing like it was due")
+                    raise ClientError(f"the broker sent {method.name} when nothing like it was due")
                 self._advance(method)
         if isinstance(method, ConnectionCloseOk):
             self.close()
@@ -171,13 +171,13 @@ class Link:
     def _on_cancel(self) -> None:
         """While we say farewell it is news of our own deleting the queue."""
         if not self.talking:
-            raise PerfError("the broker cancelled a consumer: somebody deleted its queue")
+            raise ClientError("the broker cancelled a consumer: somebody deleted its queue")
 
     def _hold(self, held: bool) -> None:
         self.held_count += held and not self.held
         self.held = held
 
-    def fail(self, error: PerfError) -> None:
+    def fail(self, error: ClientError) -> None:
         self.error = self.error or error
         self.close()
 
@@ -194,7 +194,7 @@ def _dial(uri: Uri) -> socket.socket:
     try:
         made = socket.create_connection((uri.host, uri.port), timeout=CONNECT_SECONDS_MAX)
     except OSError as error:
-        raise PerfError(f"cannot connect to {uri.address}: {error.strerror or error}") from error
+        raise ClientError(f"cannot connect to {uri.address}: {error.strerror or error}") from error
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     made.setblocking(False)
@@ -207,7 +207,7 @@ def finish(loop: Loop, links: Sequence[Link]) -> None:
     while any(link.talking for link in links):
         loop.turn(max(0.0, deadline - time.monotonic()))
         if time.monotonic() > deadline:
-            raise PerfError(f"the broker did not answer within {ANSWER_SECONDS_MAX} seconds")
+            raise ClientError(f"the broker did not answer within {ANSWER_SECONDS_MAX} seconds")
     for link in links:
         if link.error is not None:
             raise link.error

@@ -10,7 +10,7 @@ from __future__ import annotations
 import select
 from typing import Protocol, Self
 
-from warren.perf.errors import PerfError
+from warren.client.errors import ClientError
 
 RECEIVE_BYTES = 256 * 1024
 TURN_SECONDS_MAX = 0.05
@@ -27,7 +27,7 @@ class Watched(Protocol):
     def fileno(self) -> int: ...
     def on_readable(self) -> None: ...
     def on_writable(self) -> None: ...
-    def fail(self, error: PerfError) -> None: ...
+    def fail(self, error: ClientError) -> None: ...
     def close(self) -> None: ...
 
 
@@ -35,7 +35,7 @@ class Loop:
     """Watches sockets, and lends them one buffer to receive into; `errors` is what any of them failed of."""
 
     def __init__(self) -> None:
-        self.errors: list[PerfError] = []
+        self.errors: list[ClientError] = []
         self.buffer = bytearray(RECEIVE_BYTES)
         self._epoll = select.epoll()
         self._watched: dict[int, Watched] = {}
@@ -85,6 +85,6 @@ class Loop:
                 watched.on_readable()
             else:
                 watched.on_writable()
-        except PerfError as error:
+        except ClientError as error:
             self.errors.append(error)
             watched.fail(error)

@@ -8,12 +8,12 @@ import time
 from dataclasses import dataclass
 
 from warren.amqp.methods import BasicPublish, ConfirmSelect, ConfirmSelectOk
-from warren.perf.dialogue import Dialogue, ask, log_in
+from warren.client.dialogue import Dialogue, ask, log_in
+from warren.client.uri import Uri
 from warren.perf.frames import publish_frames
 from warren.perf.link import Link
 from warren.perf.loop import Loop
 from warren.perf.scanner import stamp
-from warren.perf.uri import Uri
 
 UNLIMITED = sys.maxsize
 

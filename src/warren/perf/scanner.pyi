@@ -1,5 +1,3 @@
-FRAME_MAX: int
-
 def stamp(data: bytearray, offset: int, stride: int, count: int, now_ns: int) -> None: ...
 
 class Histogram:

@@ -19,7 +19,8 @@ from warren.amqp.wire cimport (
     FRAME_OVERHEAD, get16, get32, get64, put32, put64, put_frame_head,
 )
 
-from warren.perf.errors import PerfError
+from warren.client.errors import ClientError
+from warren.client.frames import FRAME_MAX
 
 cdef extern from *:
     int __builtin_clzll(unsigned long long) nogil
@@ -31,7 +32,6 @@ cdef enum:
     ACK_SIZE = 13                 # method id, delivery tag, bits
     HEADER_SIZE = 12              # class, weight, body size
     STAMP_SIZE = 8
-    FRAME_BYTES_MAX = 128 * 1024  # what the tool negotiates, and so the most a frame may have
     MARKS_MIN = 1024
     MARKS_MAX = 1 << 26
     STEP_BITS = 7                 # a bucket is 1/128 of a power of two wide: errors stay below 0.8 %
@@ -39,7 +39,7 @@ cdef enum:
     NS_BITS_MAX = 42              # beyond 73 minutes it is no latency but somebody else's bytes
     BUCKETS = (NS_BITS_MAX - STEP_BITS + 1) * STEPS
 
-FRAME_MAX = FRAME_BYTES_MAX
+cdef uint32_t frame_bytes_max = FRAME_MAX
 
 
 def stamp(bytearray data not None, Py_ssize_t offset, Py_ssize_t stride, Py_ssize_t count, uint64_t now_ns):
@@ -181,15 +181,15 @@ cdef class Scanner:
     cdef Py_ssize_t frame_size(self, const uint8_t* frame) except -1:
         cdef uint32_t size = get32(frame + 3)
         if frame[0] not in (FRAME_METHOD, FRAME_HEADER, FRAME_BODY, FRAME_HEARTBEAT):
-            raise PerfError("what answers there does not speak AMQP 0-9-1")
-        if size > FRAME_BYTES_MAX:
-            raise PerfError(f"the broker sent a frame of {size} bytes, more than was agreed")
+            raise ClientError("what answers there does not speak AMQP 0-9-1")
+        if size > frame_bytes_max:
+            raise ClientError(f"the broker sent a frame of {size} bytes, more than was agreed")
         return <Py_ssize_t>size + FRAME_OVERHEAD
 
     cdef int frame(self, const uint8_t* frame, Py_ssize_t size) except -1:
         cdef const uint8_t* payload = frame + FRAME_HEAD_SIZE
         if payload[size] != FRAME_END:
-            raise PerfError("the broker sent a frame without its end octet")
+            raise ClientError("the broker sent a frame without its end octet")
         if frame[0] == FRAME_METHOD:
             self.method(get16(frame + 1), payload, size)
         elif frame[0] == FRAME_HEADER:
@@ -276,7 +276,7 @@ cdef class Scanner:
         if tag - self.floor <= <uint64_t>size:
             return 0
         if tag - self.floor > MARKS_MAX:
-            raise PerfError(f"the broker confirmed delivery tag {tag} but not yet {self.floor + 1}")
+            raise ClientError(f"the broker confirmed delivery tag {tag} but not yet {self.floor + 1}")
         wider = bytearray(1 << (tag - self.floor - 1).bit_length())
         for known in range(self.floor + 1, self.floor + 1 + size):
             wider[known % len(wider)] = self.marks[known % size]
@@ -286,5 +286,5 @@ cdef class Scanner:
 
 cdef inline int check(bint well_formed) except -1:
     if not well_formed:
-        raise PerfError("the broker sent a malformed frame")
+        raise ClientError("the broker sent a malformed frame")
     return 0

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from warren.amqp.methods import BasicPublish
+from warren.client.uri import Uri
 from warren.perf.consumer import Consumer
 from warren.perf.files import allow_connections
 from warren.perf.interrupt import Interrupt
@@ -17,7 +18,6 @@ from warren.perf.results import Counts, Latency, ThroughputResult
 from warren.perf.scanner import Histogram
 from warren.perf.screen import LIVE_SECONDS, Show
 from warren.perf.topology import Layout, Topology
-from warren.perf.uri import Uri
 
 TURN_PUBLISH_BYTES = 64 * 1024
 CHUNK_BYTES_MIN = 4 * 1024

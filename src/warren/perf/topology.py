@@ -16,11 +16,11 @@ from warren.amqp.methods import (
     QueueDelete,
     QueueDeleteOk,
 )
-from warren.perf.dialogue import Dialogue, ask, log_in
-from warren.perf.errors import ClosedByBrokerError, PerfError
+from warren.client.dialogue import Dialogue, ask, log_in
+from warren.client.errors import ClientError, ClosedByBrokerError
+from warren.client.uri import Uri
 from warren.perf.link import Link, finish, part
 from warren.perf.loop import Loop
-from warren.perf.uri import Uri
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Topology:
 
     def _clean_up(self) -> None:
         """After a failure, which alone is worth telling: that the broker does not answer now is no news."""
-        with contextlib.suppress(PerfError):
+        with contextlib.suppress(ClientError):
             self._talk(self._delete())
 
     def _talk(self, dialogue: Dialogue[None]) -> None:

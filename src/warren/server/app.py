@@ -21,12 +21,14 @@ from warren.broker.exchange.exchange import Router
 from warren.broker.node import Limits, Node
 from warren.broker.passwords import SALT_BYTES, PasswordHash, hash_password
 from warren.server import arenas
-from warren.server.config import GUEST, Config, UserConfig
+from warren.server.config import GUEST, HTTP_OFF, Config, UserConfig
 from warren.server.config_error import ConfigError
 from warren.server.disk_space import DiskSpace
+from warren.server.event_stream import EventStream
 from warren.server.log import get_logger, log_events
 from warren.server.memory import MemoryAlarm, share_in_bytes
 from warren.server.protocol import AmqpProtocol
+from warren.server.services import Service, load_service
 from warren.server.world import LoopWorld
 from warren.storage.disk import Disk
 from warren.storage.store import DiskStore, StorageSettings
@@ -42,11 +44,15 @@ GC_THRESHOLDS = (50_000, 20, 50)
 
 
 class Broker:
-    """One node that listens. Settings are those of `Config`, by name."""
+    """One node that listens. Settings are those of `Config`, by name; given that way, there is no HTTP API
+    unless `http_port` is among them. `services` are what runs beside AMQP, by name.
+    """
 
     def __init__(self, config: Config | None = None, **settings: Any) -> None:
-        self.config = config or Config(**settings)
+        self.config = config or Config(**{"http_port": HTTP_OFF} | settings)
         self.log = get_logger()
+        self.services: dict[str, Service] = {}
+        self.event_stream: EventStream | None = None
         self.stopping = False
 
     async def __aenter__(self) -> Self:
@@ -95,13 +101,14 @@ class Broker:
         self.node = Node(self.world, self._limits(), exchange_types(), self.config.cluster_name, self.store)
         log_events(self.log, self.node.events)
         await self._recover()
-        buffer = ReadBuffer()
-        self.listener = await self.loop.create_server(
-            lambda: AmqpProtocol(self.node, buffer, self.config.receive_buffer_bytes),
-            self.config.bind,
-            self.config.port,
-            backlog=BACKLOG,
-        )
+        try:
+            self._start_event_stream()
+            await self._listen()
+        except (ConfigError, OSError):
+            await self._stop_services()
+            await self._close_store()
+            self.world.close()
+            raise
         self.chores = [
             asyncio.create_task(self._repeat(CHECK_SECONDS, self._check_liveness)),
             asyncio.create_task(self._repeat(RESOURCES_CHECK_SECONDS, self._resources_check())),
@@ -109,6 +116,29 @@ class Broker:
             asyncio.create_task(self._repeat(CONSUMERS_CHECK_SECONDS, self._check_consumers)),
         ]
         self.log.info("broker started", bind=self.host, port=self.port)
+
+    def _start_event_stream(self) -> None:
+        if self.config.events_stream:
+            self.event_stream = EventStream(self.node, self.config.events_sample)
+            self.event_stream.start()
+
+    async def _listen(self) -> None:
+        """Services first: a client that can connect finds all of the broker there."""
+        if self.config.http_port != HTTP_OFF:
+            self.services["http"] = load_service("http")(self)
+        for service in self.services.values():
+            await service.start()
+        buffer = ReadBuffer()
+        self.listener = await self.loop.create_server(
+            lambda: AmqpProtocol(self.node, buffer, self.config.receive_buffer_bytes),
+            self.config.bind,
+            self.config.port,
+            backlog=BACKLOG,
+        )
+
+    async def _stop_services(self) -> None:
+        for service in self.services.values():
+            await service.stop()
 
     async def stop(self) -> None:
         """Close every connection with 320, wait a little for their answers, write all there is, and end."""
@@ -119,12 +149,15 @@ class Broker:
         for chore in self.chores:
             chore.cancel()
         await asyncio.gather(*self.chores, return_exceptions=True)
+        await self._stop_services()
         for connection in list(self.node.connections):
             connection.force_close("broker forced connection closure with reason 'shutdown'")
         await self._all_closed()
         for connection in list(self.node.connections):
             connection.drop("the broker ends")
         await self.listener.wait_closed()
+        if self.event_stream is not None:
+            self.event_stream.stop()
         for vhost in self.node.vhosts.values():
             for queue in vhost.queues.values():
                 queue.release_memory()

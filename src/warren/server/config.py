@@ -25,10 +25,21 @@ from warren.server.config_error import ConfigError
 ENVIRONMENT_PREFIX = "WARREN_"
 DEFAULT_FILE = Path("warren.toml")
 PORT_MAX = 65_535
+HTTP_OFF = -1  # as http_port
 SYNC_MODES = ("always", "none")
 SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX = 4096, 1024 * 1024 * 1024
 OPEN_FILES_MIN = 16
 LOG_LEVELS = ("debug", "info", "warning", "error")
+TRUTHS = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +73,9 @@ class Config:
     milliseconds a channel is closed that has not acknowledged a delivery; 0 is never. `sync` is "always" or
     "none": whether a confirm means that a message survives a power cut, or only the end of the process.
     `receive_buffer_bytes` is how much the kernel takes from a publisher that is not being read; 0 leaves it
-    to the system, which may take megabytes from each.
+    to the system, which may take megabytes from each. `http_port` -1 is no HTTP API. With `events_stream` the
+    broker writes what happens in it to the stream `warren.events`; of what happens to single messages, one
+    event in `events_sample` of its kind, or with 0 none.
     """
 
     bind: str = "127.0.0.1"
@@ -84,6 +97,8 @@ class Config:
     stream_segment_bytes: int = 32 * 1024 * 1024
     open_files_max: int = 1_000
     receive_buffer_bytes: int = 512 * 1024
+    events_stream: bool = False
+    events_sample: int = 1_000
     vhosts: tuple[str, ...] = ("/",)
     users: tuple[UserConfig, ...] = (GUEST,)
     policies: tuple[PutPolicy, ...] = ()
@@ -93,7 +108,12 @@ class Config:
     def __post_init__(self) -> None:
         object.__setattr__(self, "data_dir", Path(self.data_dir))  # an embedding program may give a string
         _check(0 <= self.port <= PORT_MAX, "port", self.port, f"0 to {PORT_MAX}")
-        _check(0 <= self.http_port <= PORT_MAX, "http_port", self.http_port, f"0 to {PORT_MAX}")
+        _check(
+            HTTP_OFF <= self.http_port <= PORT_MAX,
+            "http_port",
+            self.http_port,
+            f"0 to {PORT_MAX}, or {HTTP_OFF} for none",
+        )
         _check(0 <= self.heartbeat <= PORT_MAX, "heartbeat", self.heartbeat, "seconds, 0 for none")
         _check(1 <= self.channel_max <= PORT_MAX, "channel_max", self.channel_max, f"1 to {PORT_MAX}")
         _check(4096 <= self.frame_max <= 131_072, "frame_max", self.frame_max, "4096 to 131072")  # noqa: PLR2004
@@ -123,6 +143,7 @@ class Config:
         _check(
             self.receive_buffer_bytes >= 0, "receive_buffer_bytes", self.receive_buffer_bytes, "bytes, or 0"
         )
+        _check(self.events_sample >= 0, "events_sample", self.events_sample, "1 in how many, or 0 for none")
         _check(self.log_level in LOG_LEVELS, "log_level", self.log_level, ", ".join(LOG_LEVELS))
 
 
@@ -165,6 +186,8 @@ def _convert(name: str, value: object) -> object:
     if name in DEFINITIONS:
         return DEFINITIONS[name](name, value)
     default = getattr(Config, name)
+    if isinstance(default, bool):
+        return _truth(name, value)
     kind: Callable[[Any], object] = Path if isinstance(default, Path) else type(default)
     wrong = ConfigError(f"{name} = {value!r}: expected {type(default).__name__}")
     if isinstance(value, bool) or (kind is int and isinstance(value, float)):
@@ -173,6 +196,13 @@ def _convert(name: str, value: object) -> object:
         return kind(value)
     except (TypeError, ValueError):
         raise wrong from None
+
+
+def _truth(name: str, value: object) -> bool:
+    found = TRUTHS.get(str(value).lower())
+    if found is None:
+        raise ConfigError(f"{name} = {value!r}: expected true or false")
+    return found
 
 
 USER_KEYS = {

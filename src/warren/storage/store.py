@@ -24,6 +24,7 @@ from warren.storage.directory import BOOT_ID, DataDirectory
 from warren.storage.files import OpenFiles
 from warren.storage.housekeeping import Housekeeping
 from warren.storage.log_directory import MANIFEST, LogDirectory, is_part, parts_in
+from warren.storage.log_listing import LogListing
 from warren.storage.named_offsets import NamedOffsets
 from warren.storage.queue_log import QueueLog
 from warren.storage.recovery import Problems, Recovered, recover
@@ -93,6 +94,7 @@ class DiskStore(Store):
         self.recovered_streams: dict[tuple[str, str], RecoveredStream] = {}
         self.directories: WeakValueDictionary[int, LogDirectory] = WeakValueDictionary()  # of queues
         self.overflows = count(1)
+        self.listing = LogListing()
 
     keeps_streams = True
 

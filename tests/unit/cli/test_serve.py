@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -28,8 +29,9 @@ USAGE_ERROR = 2
 def start(directory: Path, *flags: str, environment: dict[str, str] | None = None) -> subprocess.Popen[str]:
     """In a directory of its own, where its data and an unnamed configuration file would be."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("WARREN_")}
+    http_port = () if "--http-port" in flags else ("--http-port", "0")
     return subprocess.Popen(
-        [sys.executable, "-m", "warren", "serve", *flags],
+        [sys.executable, "-m", "warren", "serve", *http_port, *flags],
         cwd=directory,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -64,7 +66,7 @@ class Serving:
         self.ready = process.stdout.readline()
         self.address = Address("", 0)
         if self.ready:
-            host, _, port = self.ready.removeprefix("ready amqp=").strip().rpartition(":")
+            host, _, port = self.ready.split()[1].removeprefix("amqp=").rpartition(":")
             self.address = Address(host, int(port))
 
     def end(self, number: signal.Signals) -> tuple[int, str, str]:
@@ -95,6 +97,14 @@ def taken_port() -> Iterator[int]:
 def test_port_in_use_is_one_line_and_exit_2(tmp_path: Path, taken_port: int) -> None:
     line = fail(tmp_path, "--port", str(taken_port))
     assert str(taken_port) in line
+    assert "in use" in line
+
+
+def test_http_port_in_use_is_one_line_that_names_the_option_and_exit_2(
+    tmp_path: Path, taken_port: int
+) -> None:
+    line = fail(tmp_path, "--port", "0", "--http-port", str(taken_port))
+    assert f"http_port = {taken_port} (--http-port" in line
     assert "in use" in line
 
 
@@ -306,11 +316,18 @@ def test_second_signal_does_no_harm(tmp_path: Path) -> None:
         assert broker.process.wait(END_SECONDS_MAX) == 0
 
 
+def test_http_port_minus_one_is_no_http_api(tmp_path: Path) -> None:
+    with serving(tmp_path, "--port", "0", "--http-port", "-1") as broker:
+        assert broker.ready == f"ready amqp=127.0.0.1:{broker.address.port}\n"
+        assert broker.end(signal.SIGTERM)[0] == 0
+
+
 def test_stdout_has_only_the_ready_line(tmp_path: Path) -> None:
     with serving(tmp_path, "--port", "0", "--log-level", "debug") as broker:
         with AmqpClient.connect(broker.address) as client:
             client.channel().declare()
         code, out, err = broker.end(signal.SIGINT)
-        assert broker.ready == f"ready amqp=127.0.0.1:{broker.address.port}\n"
+        ready = rf"ready amqp=127\.0\.0\.1:{broker.address.port} http=127\.0\.0\.1:\d+\n"
+        assert re.fullmatch(ready, broker.ready)
         assert (code, out) == (0, "")
         assert "queue created" in err

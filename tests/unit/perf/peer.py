@@ -22,8 +22,8 @@ from warren.amqp.methods import (
     Method,
     decode_method,
 )
+from warren.client.uri import Uri
 from warren.perf.loop import Loop
-from warren.perf.uri import Uri
 
 WAIT_SECONDS_MAX = 20
 M = TypeVar("M", bound=Method)

@@ -5,9 +5,9 @@ import argparse
 import pytest
 
 from warren.cli.perf import plan_of, register
+from warren.client.uri import Uri
 from warren.perf.throughput import Plan
 from warren.perf.topology import Layout
-from warren.perf.uri import Uri
 
 
 def parse(words: str) -> argparse.Namespace:

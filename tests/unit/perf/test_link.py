@@ -17,8 +17,8 @@ from warren.amqp.methods import (
     ConnectionStart,
     ConnectionUnblocked,
 )
-from warren.perf.dialogue import Dialogue, log_in, log_out
-from warren.perf.errors import ClosedByBrokerError, PerfError
+from warren.client.dialogue import Dialogue, log_in, log_out
+from warren.client.errors import ClientError, ClosedByBrokerError
 from warren.perf.interrupt import Interrupt
 from warren.perf.link import Link, finish, part
 from warren.perf.loop import Loop
@@ -56,7 +56,7 @@ def test_a_broker_without_plain_is_an_error(loop: Loop, peer: Peer) -> None:
     link.start(logging_in(link, peer))
     peer.accept()
     peer.send(method_frame(0, ConnectionStart(server_properties={}, mechanisms=b"EXTERNAL")))
-    with pytest.raises(PerfError, match="PLAIN"):
+    with pytest.raises(ClientError, match="PLAIN"):
         finish(loop, [link])
 
 
@@ -149,5 +149,5 @@ def test_what_the_socket_does_not_take_is_sent_later_and_in_order(loop: Loop, li
 
 def test_nobody_listening_is_an_error(loop: Loop, peer: Peer) -> None:
     peer.__exit__()
-    with pytest.raises(PerfError, match=r"cannot connect to 127\.0\.0\.1:\d+: Connection refused"):
+    with pytest.raises(ClientError, match=r"cannot connect to 127\.0\.0\.1:\d+: Connection refused"):
         Link(loop, peer.uri)

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from warren.perf.errors import PerfError
+from warren.client.errors import ClientError
 from warren.perf.loop import Loop
 
 
@@ -18,7 +18,7 @@ class Recorder:
         self.socket, self.other_end = socket.socketpair()
         self.served = served
         self.loop = loop
-        self.errors: list[PerfError] = []
+        self.errors: list[ClientError] = []
         loop.add(self)
 
     def fileno(self) -> int:
@@ -27,12 +27,12 @@ class Recorder:
     def on_readable(self) -> None:
         self.served.append(f"{self.name} reads")
         if self.socket.recv(100) == b"fail":
-            raise PerfError("as told")
+            raise ClientError("as told")
 
     def on_writable(self) -> None:
         self.served.append(f"{self.name} writes")
 
-    def fail(self, error: PerfError) -> None:
+    def fail(self, error: ClientError) -> None:
         self.errors.append(error)
 
     def close(self) -> None:

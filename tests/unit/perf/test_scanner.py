@@ -7,8 +7,9 @@ import pytest
 from tests.support.frames import BODY, HEARTBEAT_FRAME, METHOD, encode_frame, method_frame
 from tests.unit.perf.wire import ack, delivery, nack, stamped
 from warren.amqp.methods import BasicAck, BasicQosOk, ConnectionBlocked
-from warren.perf.errors import PerfError
-from warren.perf.scanner import FRAME_MAX, Histogram, Scanner, stamp
+from warren.client.errors import ClientError
+from warren.client.frames import FRAME_MAX
+from warren.perf.scanner import Histogram, Scanner, stamp
 
 NOW_NS = 5_000_000
 
@@ -100,7 +101,7 @@ def test_confirms_far_ahead_of_a_slow_message_are_kept() -> None:
 
 
 def test_a_confirm_absurdly_far_ahead_is_an_error() -> None:
-    with pytest.raises(PerfError, match="but not yet 1"):
+    with pytest.raises(ClientError, match="but not yet 1"):
         feed(Scanner(), ack(2**40))
 
 
@@ -151,7 +152,7 @@ def test_a_stamp_from_the_future_is_no_latency() -> None:
     ],
 )
 def test_what_is_not_the_protocol_is_an_error(data: bytes, complaint: str) -> None:
-    with pytest.raises(PerfError, match=complaint):
+    with pytest.raises(ClientError, match=complaint):
         feed(Scanner(), data)
 
 

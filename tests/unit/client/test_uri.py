@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from warren.perf.uri import Uri, parse_uri
+from warren.client.uri import Uri, parse_uri
 
 
 @pytest.mark.parametrize(

@@ -25,21 +25,17 @@ from warren.amqp.methods import (
     Method,
 )
 from warren.amqp.table import Table
-from warren.perf.errors import PerfError
-from warren.perf.frames import CHANNEL, method_frame
-from warren.perf.scanner import FRAME_MAX
-from warren.perf.uri import Uri
+from warren.client.errors import ClientError
+from warren.client.frames import CHANNEL, FRAME_MAX, method_frame
+from warren.client.uri import Uri
 
 PROTOCOL_HEADER = b"AMQP\0\0\x09\x01"
-CLIENT_PROPERTIES: Table = {
-    "product": "warren perf",
-    "capabilities": {
-        "publisher_confirms": True,
-        "basic.nack": True,
-        "connection.blocked": True,
-        "consumer_cancel_notify": True,
-        "authentication_failure_close": True,
-    },
+CAPABILITIES: Table = {
+    "publisher_confirms": True,
+    "basic.nack": True,
+    "connection.blocked": True,
+    "consumer_cancel_notify": True,
+    "authentication_failure_close": True,
 }
 M = TypeVar("M", bound=Method)
 
@@ -64,16 +60,17 @@ def ask(method: Method, reply: type[M], *, channel: int = CHANNEL) -> Dialogue[M
     return (yield from send(method_frame(channel, method), reply))
 
 
-def log_in(uri: Uri) -> Dialogue[int]:
+def log_in(uri: Uri, *, product: str = "warren perf") -> Dialogue[int]:
     """From the protocol header to an open channel; gives the largest frame that may be sent.
 
     No heartbeats are agreed: a loaded broker is judged by its figures, not by its pulse.
     """
     start = yield from send(PROTOCOL_HEADER, ConnectionStart)
     if b"PLAIN" not in start.mechanisms.split():
-        raise PerfError("the broker does not let anybody log in with a password (PLAIN)")
+        raise ClientError("the broker does not let anybody log in with a password (PLAIN)")
     response = b"\0".join((b"", uri.user.encode(), uri.password.encode()))
-    start_ok = ConnectionStartOk(client_properties=CLIENT_PROPERTIES, response=response)
+    client_properties: Table = {"product": product, "capabilities": CAPABILITIES}
+    start_ok = ConnectionStartOk(client_properties=client_properties, response=response)
     tune = yield from ask(start_ok, ConnectionTune, channel=0)
     frame_max = min(tune.frame_max or FRAME_MAX, FRAME_MAX)
     tune_ok = ConnectionTuneOk(channel_max=tune.channel_max, frame_max=frame_max, heartbeat=0)

@@ -1,13 +1,13 @@
-"""What ends a run of the load tool, worded for the person who started it."""
+"""What ends a client's work, worded for the person who started it."""
 
 from __future__ import annotations
 
 
-class PerfError(Exception):
-    """The run cannot go on; the text is the one line that says why."""
+class ClientError(Exception):
+    """It cannot go on; the text is the one line that says why."""
 
 
-class ClosedByBrokerError(PerfError):
+class ClosedByBrokerError(ClientError):
     """The broker closed a channel or the connection and said why."""
 
     def __init__(self, what: str, code: int, text: str) -> None:

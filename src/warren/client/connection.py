@@ -1,0 +1,197 @@
+"""A connection to a broker for one thread that has nothing else to do.
+
+It drives dialogues, and moves bytes both ways at once: a broker that waits for its answers to be read must
+not keep what we send from being read there. Whoever owns it gives it `on_frame` for what no dialogue asked
+for.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Callable, Sequence
+from typing import Self, TypeVar
+
+from warren.amqp.errors import AmqpError
+from warren.amqp.methods import (
+    ChannelClose,
+    ChannelCloseOk,
+    ConnectionBlocked,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionUnblocked,
+    Method,
+    decode_method,
+)
+from warren.client.dialogue import Dialogue, Request, log_in, log_out
+from warren.client.errors import ClientError, ClosedByBrokerError
+from warren.client.frames import method_frame
+from warren.client.inbox import Frame, Inbox, Kind
+from warren.client.uri import Uri
+
+CONNECT_SECONDS_MAX = 10
+ANSWER_SECONDS_MAX = 60
+RECEIVE_BYTES = 64 * 1024
+T = TypeVar("T")
+
+
+class Connection:
+    """Logged in, with one channel open. While `blocked` the broker wants no publishes."""
+
+    def __init__(self, uri: Uri, *, product: str, on_frame: Callable[[Frame], None] | None = None) -> None:
+        self.blocked = False
+        self._address = uri.address
+        self._on_frame = on_frame or _nothing_expected
+        self._answers: list[Method] = []
+        self._reply: type[Method] | None = None
+        self._inbox = Inbox()
+        self._socket = _dial(uri)
+        self._poll = select.poll()
+        self._poll.register(self._socket)
+        try:
+            self.frame_max = self.talk(log_in(uri, product=product))
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_exception: object) -> None:
+        """Say farewell, unless it ends because of an error."""
+        try:
+            if kind is None:
+                self.talk(log_out())
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def talk(self, dialogue: Dialogue[T]) -> T:
+        """Carry on the dialogue to its end, and give what it gives."""
+        try:
+            request = next(dialogue)
+            while True:
+                request = dialogue.send(self._answer(request))
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def _answer(self, request: Request) -> Method:
+        self._reply = request.reply
+        self.send([request.data])
+        while not self._answers:
+            self.receive(ANSWER_SECONDS_MAX)
+        self._reply = None
+        return self._answers.pop()
+
+    def send(self, chunks: Sequence[bytes | memoryview], *, timeout_s: float = ANSWER_SECONDS_MAX) -> None:
+        """Send all of it, and take in meanwhile what arrives."""
+        for chunk in chunks:
+            view = memoryview(chunk)
+            while view:
+                readable, writable = self._wait(timeout_s, writing=True)
+                if not readable and not writable:
+                    raise ClientError(f"the broker at {self._address} took nothing for {timeout_s} seconds")
+                if readable:
+                    self._take()
+                if writable:
+                    view = view[self._write(view) :]
+
+    def receive(self, timeout_s: float) -> None:
+        """Wait until something arrives, and take it in."""
+        if not self._wait(timeout_s, writing=False)[0]:
+            raise ClientError(f"the broker at {self._address} did not answer within {timeout_s} seconds")
+        self._take()
+
+    def poll(self, timeout_s: float = 0.0) -> None:
+        """Take in what has arrived already, or arrives by then."""
+        if self._wait(timeout_s, writing=False)[0]:
+            self._take()
+
+    def _wait(self, timeout_s: float, *, writing: bool) -> tuple[bool, bool]:
+        """Whether there is something to read, and whether the socket takes something; an error is both."""
+        self._poll.modify(self._socket, select.POLLIN | (select.POLLOUT if writing else 0))
+        events = self._poll.poll(timeout_s * 1000)
+        flags = events[0][1] if events else 0
+        return bool(flags & ~select.POLLOUT), bool(flags & ~select.POLLIN)
+
+    def _write(self, view: memoryview) -> int:
+        try:
+            return self._socket.send(view)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            self.poll()  # the broker may have said why, just before it went
+            raise self._broken(error) from error
+
+    def _take(self) -> None:
+        try:
+            data = self._socket.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise self._broken(error) from error
+        if not data:
+            raise ClientError(f"the broker at {self._address} dropped the connection")
+        for frame in self._inbox.feed(data):
+            self._dispatch(frame)
+
+    def _broken(self, error: OSError) -> ClientError:
+        return ClientError(f"the connection to {self._address} broke: {error.strerror}")
+
+    def _dispatch(self, frame: Frame) -> None:
+        if frame.kind == Kind.HEARTBEAT:
+            return
+        method = _method(frame) if frame.kind == Kind.METHOD and self._concerns_us(frame) else None
+        match method:
+            case None:
+                self._on_frame(frame)
+            case ConnectionClose():
+                self._last_word(0, ConnectionCloseOk())
+                raise ClosedByBrokerError("connection", method.reply_code, method.reply_text)
+            case ChannelClose():
+                self._last_word(frame.channel, ChannelCloseOk())
+                raise ClosedByBrokerError("channel", method.reply_code, method.reply_text)
+            case ConnectionBlocked() | ConnectionUnblocked():
+                self.blocked = isinstance(method, ConnectionBlocked)
+            case _:
+                self._answers.append(method)
+
+    def _concerns_us(self, frame: Frame) -> bool:
+        """The rest is its owner's, who knows best how to read it fast."""
+        kind = (int.from_bytes(frame.payload[:2]), int.from_bytes(frame.payload[2:4]))
+        return kind in OWN or (self._reply is not None and kind == self._reply.id)
+
+    def _last_word(self, channel: int, method: Method) -> None:
+        try:
+            self._socket.send(method_frame(channel, method))
+        except OSError:
+            return  # what the broker said matters more than whether it heard that we heard
+
+
+OWN = {kind.id for kind in (ConnectionClose, ChannelClose, ConnectionBlocked, ConnectionUnblocked)}
+
+
+def _nothing_expected(frame: Frame) -> None:
+    what = _method(frame).name if frame.kind == Kind.METHOD else "content"
+    raise ClientError(f"the broker sent {what} when nothing like it was due")
+
+
+def _method(frame: Frame) -> Method:
+    try:
+        return decode_method(frame.payload)
+    except AmqpError as error:
+        raise ClientError(f"the broker sent a method nobody can read: {error.text}") from error
+
+
+def _dial(uri: Uri) -> socket.socket:
+    try:
+        made = socket.create_connection((uri.host, uri.port), timeout=CONNECT_SECONDS_MAX)
+    except OSError as error:
+        raise ClientError(f"cannot connect to {uri.address}: {error.strerror or error}") from error
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    made.setblocking(False)
+    return made

@@ -1,0 +1,68 @@
+"""The HTTP API put together: the service `http` of a broker."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from warren.management.auth import authenticate
+from warren.management.context import Context
+from warren.management.errors import answer_errors
+from warren.management.overview import Overview
+from warren.management.queues import Queues
+from warren.management.segments import Segments
+from warren.management.streams import Streams
+from warren.server.app import Broker
+
+RESOURCES = (Overview, Queues, Segments, Streams)
+REQUEST_BYTES_MAX = 16 * 1024 * 1024
+STOP_SECONDS_MAX = 1.0
+IDLE_SECONDS_MAX = 75.0
+
+
+def make_app(context: Context) -> web.Application:
+    app = web.Application(
+        middlewares=[answer_errors(context.node.world.report), authenticate(context.node)],
+        client_max_size=REQUEST_BYTES_MAX,
+    )
+    for resource in RESOURCES:
+        app.add_routes(resource(context).routes())
+    return app
+
+
+class HttpService:
+    """Listens on the broker's address, on `http_port`."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.runner: web.AppRunner | None = None
+        self.context: Context | None = None
+
+    @property
+    def address(self) -> str:
+        assert self.runner is not None, "it was started"
+        host, port = self.runner.addresses[0][:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    async def start(self) -> None:
+        config = self.broker.config
+        self.context = Context(self.broker)
+        self.runner = web.AppRunner(
+            make_app(self.context),
+            access_log=None,
+            handle_signals=False,
+            handler_cancellation=True,
+            keepalive_timeout=IDLE_SECONDS_MAX,
+            shutdown_timeout=STOP_SECONDS_MAX,
+        )
+        await self.runner.setup()
+        try:
+            await web.TCPSite(self.runner, config.bind, config.http_port).start()
+        except OSError as error:
+            reason = f"http_port = {config.http_port} (--http-port, -1 for no HTTP API): {error.strerror}"
+            raise OSError(error.errno, reason) from error
+
+    async def stop(self) -> None:
+        if self.runner is not None:
+            await self.runner.cleanup()
+        if self.context is not None:
+            self.context.close()

@@ -1,0 +1,129 @@
+"""Who asks, and what they may see: basic authentication with the broker's users, and the rules of tags.
+
+As in RabbitMQ, a user needs one of the tags `management`, `policymaker`, `monitoring` or `administrator` for
+the API; the last two see all vhosts, the others those in which they have permissions. What is in a queue is
+another matter: whoever may read that queue over AMQP may read it here, tags or not, and nobody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ipaddress
+
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Middleware
+
+from warren.broker.access import Access, Permission, User
+from warren.broker.events import AuthenticationFailed
+from warren.broker.node import Node
+from warren.broker.passwords import PasswordHash
+from warren.broker.queue import Queue
+from warren.broker.vhost import Vhost
+from warren.management.errors import Handler, NotAuthorised, ObjectNotFound
+
+API = "/api/"
+MANAGERS = frozenset({"management", "policymaker", "monitoring", "administrator"})
+SEE_ALL_VHOSTS = frozenset({"monitoring", "administrator"})
+USER = web.RequestKey("USER", User)
+
+
+def authenticate(node: Node) -> Middleware:
+    """Of every request to the API it is known who asks, or it is not answered."""
+
+    @web.middleware
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path.startswith(API):
+            request[USER] = await _authenticated(node, request)
+        return await handler(request)
+
+    return middleware
+
+
+async def _authenticated(node: Node, request: web.Request) -> User:
+    name, password = credentials(request.headers.get(hdrs.AUTHORIZATION, ""))
+    known = node.users.get(name)
+    reason = await _refusal(node, request, known, password)
+    if known is None or reason is not None:
+        node.events.emit(AuthenticationFailed(f"HTTP from {request.remote}", name, reason or ""))
+        raise NotAuthorised("Login failed")
+    return known
+
+
+def credentials(header: str) -> tuple[str, bytes]:
+    """User and password by RFC 7617, in UTF-8."""
+    scheme, _, encoded = header.partition(" ")
+    try:
+        raw = base64.b64decode(encoded.strip(), validate=True)
+        name, colon, password = raw.partition(b":")
+        if scheme.lower() != "basic" or not colon:
+            raise NotAuthorised("Login failed")
+        return name.decode(), password
+    except ValueError:
+        raise NotAuthorised("Login failed") from None
+
+
+async def _refusal(node: Node, request: web.Request, user: User | None, password: bytes) -> str | None:
+    """Why not; the client learns no more than that."""
+    stored = user.password if user is not None else None
+    if user is None or stored is None:
+        return "unknown user, or one without a password"
+    if user.name in node.limits.loopback_users and not is_loopback(request.remote):
+        return "this user can only connect via localhost"
+    if node.passwords.knows(user.name, stored, password):
+        return None
+    right = await _verify(node, user.name, stored, password)
+    return None if right else "wrong password"
+
+
+async def _verify(node: Node, user: str, stored: PasswordHash, password: bytes) -> bool:
+    """Hashing takes long on purpose: in a thread."""
+    verified: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    node.passwords.verify(
+        user, stored, password, lambda right: None if verified.done() else verified.set_result(right)
+    )
+    return await verified
+
+
+def is_loopback(remote: str | None) -> bool:
+    return remote is not None and ipaddress.ip_address(remote.partition("%")[0]).is_loopback
+
+
+# --- what they may see ---
+
+
+def user_of(request: web.Request) -> User:
+    return request[USER]
+
+
+def manager(request: web.Request) -> User:
+    user = user_of(request)
+    if not user.tags & MANAGERS:
+        raise NotAuthorised("Not management user")
+    return user
+
+
+def sees(user: User, vhost: str) -> bool:
+    return vhost in user.permissions or bool(user.tags & SEE_ALL_VHOSTS)
+
+
+def visible_vhosts(node: Node, user: User) -> list[Vhost]:
+    return [vhost for vhost in node.vhosts.values() if sees(user, vhost.name)]
+
+
+def visible_vhost(node: Node, user: User, name: str) -> Vhost:
+    if not sees(user, name):
+        raise NotAuthorised("User not authorised to access virtual host")
+    vhost = node.vhosts.get(name)
+    if vhost is None:
+        raise ObjectNotFound(f"no vhost '{name}'")
+    return vhost
+
+
+def readable_queue(node: Node, request: web.Request) -> Queue:
+    """The queue that the path names, for who may read it."""
+    user = user_of(request)
+    vhost = visible_vhost(node, user, request.match_info["vhost"])
+    name = request.match_info["queue"]
+    Access(user, vhost.name).check(Permission.READ, "queue", name)
+    return vhost.find_queue(name)

@@ -1,0 +1,107 @@
+"""What can go wrong with a request, and the one place that turns it into an answer, in RabbitMQ's form:
+
+{"error": "Object Not Found", "reason": "no queue 'q' in vhost '/'"}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import ClassVar, TypeAlias
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from warren.amqp.errors import AccessRefused, AmqpError, NotFound
+from warren.management.json_text import answer_under_way, json_response
+
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+REALM = 'Basic realm="WarrenMQ"'
+
+
+class ApiError(Exception):
+    """What the client did wrong, or asked for too much."""
+
+    status: ClassVar[int] = 400
+    error: ClassVar[str] = "bad_request"
+    headers: ClassVar[dict[str, str]] = {}
+
+
+class BadRequest(ApiError):
+    pass
+
+
+class NotAuthorised(ApiError):
+    status, error, headers = 401, "not_authorised", {"WWW-Authenticate": REALM}
+
+
+class Forbidden(ApiError):
+    status, error = 403, "not_authorised"
+
+
+class ObjectNotFound(ApiError):
+    status, error = 404, "Object Not Found"
+
+
+class Unavailable(ApiError):
+    status, error = 503, "service_unavailable"
+
+
+class RangeNotSatisfiable(ApiError):
+    status, error = 416, "range_not_satisfiable"
+
+    def __init__(self, reason: str, size: int) -> None:
+        super().__init__(reason)
+        self.size = size
+
+
+def answer_errors(report: Callable[[Exception], None]) -> Middleware:
+    """What is not the client's fault goes to `report`."""
+
+    @web.middleware
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer or is left
+            begun = answer_under_way(request)
+            if begun is None:
+                return answer(error, report)
+            if not isinstance(error, ConnectionError):
+                report(error)
+            if request.transport is not None:
+                request.transport.abort()  # so that nobody takes what was sent for all of it
+            return begun
+
+    return middleware
+
+
+def answer(error: Exception, report: Callable[[Exception], None]) -> web.Response:
+    if isinstance(error, web.HTTPException):
+        return _of_aiohttp(error)
+    if isinstance(error, AmqpError):
+        error = _of_model(error)
+    if not isinstance(error, ApiError):
+        report(error)
+        return _response(500, "internal_error", "see the broker's log")
+    headers = dict(error.headers)
+    if isinstance(error, RangeNotSatisfiable):
+        headers["Content-Range"] = f"bytes */{error.size}"
+    return _response(error.status, error.error, str(error), headers)
+
+
+def _of_model(error: AmqpError) -> ApiError:
+    if isinstance(error, AccessRefused):
+        return Forbidden(error.text)
+    if isinstance(error, NotFound):
+        return ObjectNotFound(error.text)
+    return BadRequest(error.text)
+
+
+def _of_aiohttp(error: web.HTTPException) -> web.Response:
+    """No such path, a method that it does not have, or a body that is too large."""
+    name = ObjectNotFound.error if error.status == ObjectNotFound.status else BadRequest.error
+    headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
+    return _response(error.status, name, error.reason, headers)
+
+
+def _response(status: int, error: str, reason: str, headers: dict[str, str] | None = None) -> web.Response:
+    return json_response({"error": error, "reason": reason}, status=status, headers=headers)

@@ -1,0 +1,94 @@
+"""JSON as it is sent: what AMQP's tables have that JSON has not, and lists that are longer than a turn."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from decimal import Decimal
+from itertools import islice
+from typing import TypeVar
+
+from aiohttp import web
+
+ROWS_A_TURN = 200
+STALL_SECONDS_MAX = 60.0
+UNDER_WAY = web.RequestKey("UNDER_WAY", web.StreamResponse)
+
+T = TypeVar("T")
+
+
+def to_json(value: object) -> bytes:
+    """Names that are not UTF-8 have a question mark where they are not."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    return text.encode("utf-8", "replace")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytes | bytearray):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, Decimal):
+        return float(value)
+    raise TypeError(f"{type(value).__name__} cannot be JSON")
+
+
+def json_response(
+    value: object, *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    return web.Response(
+        body=to_json(value), status=status, headers=headers, content_type="application/json", charset="utf-8"
+    )
+
+
+def batches(rows: Iterable[T], size: int) -> Iterator[list[T]]:
+    rest = iter(rows)
+    while batch := list(islice(rest, size)):
+        yield batch
+
+
+async def send_rows(request: web.Request, rows: Iterable[object]) -> web.StreamResponse:
+    """A list, of which each row is made when its turn comes: of very many, some in a turn of the loop."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        before = b"["
+        for batch in batches(rows, ROWS_A_TURN):
+            yield before + to_json(batch)[1:-1]
+            before = b","
+            await asyncio.sleep(0)
+        yield b"[]" if before == b"[" else b"]"
+
+    return await send_pieces(request, pieces(), "application/json")
+
+
+async def send_pieces(
+    request: web.Request, pieces: AsyncIterator[bytes], content_type: str
+) -> web.StreamResponse:
+    """An answer that is sent as it is made. Until the first piece is there, errors can be answered."""
+    first = await anext(pieces)
+    response = web.StreamResponse(headers={"Content-Type": content_type})
+    await begin(request, response)
+    if request.method != "HEAD":
+        await write(response, first)
+        async for piece in pieces:
+            await write(response, piece)
+    await response.write_eof()
+    return response
+
+
+async def begin(request: web.Request, response: web.StreamResponse) -> None:
+    """From here on no error can be answered."""
+    request[UNDER_WAY] = response
+    await response.prepare(request)
+
+
+def answer_under_way(request: web.Request) -> web.StreamResponse | None:
+    return request.get(UNDER_WAY)
+
+
+async def write(response: web.StreamResponse, data: bytes) -> None:
+    """At the pace of the client; one that takes nothing for long is left."""
+    try:
+        async with asyncio.timeout(STALL_SECONDS_MAX):
+            await response.write(data)
+    except TimeoutError:
+        raise ConnectionAbortedError("the client takes nothing") from None

@@ -1,0 +1,177 @@
+"""`/api/segments`: the segments of a queue or stream, and their bytes, for those who may read it.
+
+A client reads the list, and then of each segment as many bytes as the list says: these are whole records that
+are safe. Nothing beyond is ever served, and a segment that is gone is 404.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+
+from aiohttp import hdrs, web
+
+from warren.broker.queue import Queue
+from warren.broker.rules import queue_type
+from warren.management.auth import readable_queue
+from warren.management.byte_range import parse_range
+from warren.management.context import Context
+from warren.management.errors import BadRequest, ObjectNotFound
+from warren.management.json_text import batches, begin, send_pieces, to_json, write
+from warren.management.paths import QUEUE, VHOST
+from warren.management.stream_like import StreamLike
+from warren.storage.log_listing import ListedSegment, Log, describe, find_segment, logs_of
+from warren.storage.segment import Segment
+
+SEGMENTS_A_TURN = 128
+READ_BYTES = 256 * 1024
+BASE_MAX = 2**64 - 1
+
+
+@dataclass
+class Extent:
+    """Of the offsets that were listed."""
+
+    first: int | None = None
+    next: int = 0
+
+    def add(self, segment: ListedSegment) -> None:
+        if self.first is None or segment.base - 1 < self.first:
+            self.first = segment.base - 1
+        self.next = max(self.next, segment.ends.last)
+
+
+class Segments:
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.listing = context.store.listing
+
+    def routes(self) -> list[web.RouteDef]:
+        path = f"/api/segments/{VHOST}/{QUEUE}"
+        return [web.get(path, self.list_all), web.get(path + "/{base}", self.read)]
+
+    # --- the list ---
+
+    async def list_all(self, request: web.Request) -> web.StreamResponse:
+        queue = readable_queue(self.context.node, request)
+        return await send_pieces(request, self._pieces(queue), "application/json")
+
+    async def _pieces(self, queue: Queue) -> AsyncIterator[bytes]:
+        """A queue may have thousands of segments: some in a turn. What comes last is known last."""
+        head = {"vhost": queue.vhost, "queue": queue.name, "type": queue_type(queue.arguments)}
+        extent = Extent()
+        before = to_json(head)[:-1] + b',"segments":['
+        for part, batch in _batches_of(queue):
+            rows = await self._describe(batch)
+            for row in rows:
+                extent.add(row)
+            if rows:
+                text = await self.context.in_thread(_to_json, part, rows)
+                yield before + text
+                before = b","
+        yield (before if extent.first is None else b"") + _tail(queue, extent)
+
+    async def _describe(self, segments: list[Segment]) -> list[ListedSegment]:
+        self.context.store.write_marks()
+        snapshots = self.listing.take(segments)
+        listed = await self.context.in_thread(describe, snapshots)
+        self.listing.remember(listed)
+        return listed
+
+    # --- the bytes ---
+
+    async def read(self, request: web.Request) -> web.StreamResponse:
+        segment = self._segment(request)
+        size, path = segment.written, segment.path + ".seg"
+        ranged = (
+            None if hdrs.IF_RANGE in request.headers else parse_range(request.headers.get(hdrs.RANGE), size)
+        )
+        start, stop = ranged or (0, size)
+        try:
+            file = await self.context.in_thread(os.open, path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise ObjectNotFound(f"segment {segment.base} is gone") from None
+        try:
+            response = web.StreamResponse(
+                status=200 if ranged is None else 206,
+                headers={"Content-Type": "application/octet-stream", "Accept-Ranges": "bytes"},
+            )
+            if ranged is not None:
+                response.headers[hdrs.CONTENT_RANGE] = f"bytes {start}-{stop - 1}/{size}"
+            response.content_length = stop - start
+            await begin(request, response)
+            if request.method != "HEAD":
+                await self._send(response, file, start, stop)
+            await response.write_eof()
+        finally:
+            os.close(file)
+        return response
+
+    async def _send(self, response: web.StreamResponse, file: int, start: int, stop: int) -> None:
+        """A piece at a time, so that neither the loop nor the memory is taken by one client."""
+        while start < stop:
+            data = await self.context.in_thread(os.pread, file, min(READ_BYTES, stop - start), start)
+            if not data:
+                raise OSError(f"the file ends at {start}, before what is safe does")
+            await write(response, data)
+            start += len(data)
+
+    def _segment(self, request: web.Request) -> Segment:
+        queue = readable_queue(self.context.node, request)
+        part, base = request.query.get("part", ""), _base(request.match_info["base"])
+        for name, log in _logs(queue):
+            if name == part:
+                segment = find_segment(log, base)
+                if segment is not None:
+                    return segment
+        where = f"part '{part}' of " if part else ""
+        raise ObjectNotFound(f"no segment {base} in {where}queue '{queue.name}' in vhost '{queue.vhost}'")
+
+
+def _base(text: str) -> int:
+    if not text.isdecimal() or not text.isascii() or int(text) > BASE_MAX:
+        raise BadRequest(f"'{text}' is not the base of a segment: expected a number")
+    return int(text)
+
+
+def _logs(queue: Queue) -> list[tuple[str, Log]]:
+    if isinstance(queue, StreamLike):
+        return [] if queue.log is None else [("", queue.log)]
+    return logs_of(queue)
+
+
+def _batches_of(queue: Queue) -> Iterator[tuple[str, list[Segment]]]:
+    for part, log in _logs(queue):
+        for batch in batches(log.segments[:], SEGMENTS_A_TURN):
+            yield part, batch
+
+
+def _to_json(part: str, segments: list[ListedSegment]) -> bytes:
+    """The rows, without the brackets. In offsets, which are positions less one."""
+    return b",".join(
+        to_json(
+            {
+                "part": part,
+                "base": segment.base,
+                "first_offset": segment.base - 1,
+                "last_offset": segment.ends.last - 1,
+                "bytes": segment.ends.size,
+                "closed": segment.closed,
+                "first_timestamp": segment.ends.first_ms,
+                "last_timestamp": segment.ends.last_ms,
+                "acked": [[position - 1, count] for position, count in segment.acked],
+            }
+        )
+        for segment in segments
+    )
+
+
+def _tail(queue: Queue, extent: Extent) -> bytes:
+    if extent.first is not None:
+        first, beyond = extent.first, extent.next
+    elif isinstance(queue, StreamLike):
+        first = beyond = queue.next_offset
+    else:
+        first = beyond = queue.lane.position
+    return b"]," + to_json({"first_offset": first, "next_offset": beyond})[1:]

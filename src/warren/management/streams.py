@@ -1,0 +1,78 @@
+"""`/api/streams/{vhost}/{queue}/offsets`: how far readers have come, kept by name at the stream."""
+
+from __future__ import annotations
+
+import json
+
+from aiohttp import web
+
+from warren.management.auth import readable_queue
+from warren.management.context import Context
+from warren.management.errors import BadRequest, ObjectNotFound
+from warren.management.json_text import json_response
+from warren.management.paths import NAME, QUEUE, VHOST
+from warren.management.stream_like import StreamLike
+
+OFFSETS = f"/api/streams/{VHOST}/{QUEUE}/offsets"
+NAME_BYTES_MAX = 255
+OFFSET_MAX = 2**63 - 1
+
+
+class Streams:
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    def routes(self) -> list[web.RouteDef]:
+        one = f"{OFFSETS}/{NAME}"
+        return [
+            web.get(OFFSETS, self.list_all),
+            web.get(one, self.get),
+            web.put(one, self.put),
+            web.delete(one, self.delete),
+        ]
+
+    async def list_all(self, request: web.Request) -> web.StreamResponse:
+        offsets = self._stream(request).named_offsets
+        return json_response([{"name": name, "offset": offset} for name, offset in offsets.items()])
+
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        name, offset = self._known(request)
+        return json_response({"name": name, "offset": offset})
+
+    async def put(self, request: web.Request) -> web.StreamResponse:
+        name = request.match_info["name"]
+        if len(name.encode("utf-8", "surrogateescape")) > NAME_BYTES_MAX:
+            raise BadRequest(f"the name of an offset has at most {NAME_BYTES_MAX} bytes")
+        offset = offset_in(await request.read())
+        self._stream(request).store_offset(name, offset)
+        await self.context.all_is_safe()
+        return web.Response(status=204)
+
+    async def delete(self, request: web.Request) -> web.StreamResponse:
+        name, _offset = self._known(request)
+        self._stream(request).forget_offset(name)
+        await self.context.all_is_safe()
+        return web.Response(status=204)
+
+    def _known(self, request: web.Request) -> tuple[str, int]:
+        stream, name = self._stream(request), request.match_info["name"]
+        if name not in stream.named_offsets:
+            raise ObjectNotFound(f"no offset '{name}' of stream '{stream.name}' in vhost '{stream.vhost}'")
+        return name, stream.named_offsets[name]
+
+    def _stream(self, request: web.Request) -> StreamLike:
+        queue = readable_queue(self.context.node, request)
+        if not isinstance(queue, StreamLike):
+            raise ObjectNotFound(f"queue '{queue.name}' in vhost '{queue.vhost}' is not a stream")
+        return queue
+
+
+def offset_in(body: bytes) -> int:
+    try:
+        given = json.loads(body)
+    except ValueError:
+        raise BadRequest('the body is not JSON: expected {"offset": number}') from None
+    offset = given.get("offset") if isinstance(given, dict) else None
+    if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= OFFSET_MAX:
+        raise BadRequest('expected {"offset": number}, from 0 on')
+    return offset

@@ -1,0 +1,7 @@
+"""What ends a command of the pipeline, worded for the person who started it."""
+
+from __future__ import annotations
+
+
+class PipelineError(Exception):
+    """It cannot go on; the text is the one line that says why, and which option to change."""

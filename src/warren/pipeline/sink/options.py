@@ -1,0 +1,80 @@
+"""The options of a write, checked before anything is sent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from warren.client.uri import Uri, parse_uri
+from warren.pipeline.errors import PipelineError
+from warren.pipeline.publisher import WINDOW_DEFAULT
+
+WINDOW_MAX = 1_000_000
+FLAGS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """Where to and how. Without `exchange` each row names its own.
+
+    `errors` is where rows go that no queue took; without it the first of them ends the write.
+    `rate` is a limit in messages a second for each task, 0 for none.
+    """
+
+    uri: Uri
+    exchange: str | None
+    routing_key: str
+    window: int = WINDOW_DEFAULT
+    mandatory: bool = True
+    deduplicate: bool = False
+    errors: str | None = None
+    rate: float = 0.0
+
+
+def read_options(given: Mapping[str, str]) -> WriteOptions:
+    """Spark's options, whose names are the same in any case."""
+    options = {name.lower(): value for name, value in given.items()}
+    return WriteOptions(
+        uri=_uri(options.get("amqp")),
+        exchange=options.get("exchange"),
+        routing_key=options.get("routingkey", ""),
+        window=_window(options.get("window")),
+        mandatory=_flag("mandatory", options.get("mandatory", "true")),
+        deduplicate=_flag("deduplicate", options.get("deduplicate", "false")),
+        errors=options.get("errors"),
+        rate=_rate(options.get("rate", "0")),
+    )
+
+
+def _uri(text: str | None) -> Uri:
+    if text is None:
+        raise PipelineError("to write, option amqp must say where: amqp://user:password@host:5672/vhost")
+    try:
+        return parse_uri(text)
+    except ValueError as error:
+        raise PipelineError(f"option amqp: {error}") from error
+
+
+def _window(text: str | None) -> int:
+    if text is None:
+        return WINDOW_DEFAULT
+    if not text.isdecimal() or not 1 <= int(text) <= WINDOW_MAX:
+        raise PipelineError(f"option window is a whole number from 1 to {WINDOW_MAX}, not {text!r}")
+    return int(text)
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.lower() not in FLAGS:
+        raise PipelineError(f"option {name} is true or false, not {text!r}")
+    return FLAGS[text.lower()]
+
+
+def _rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = math.nan
+    if not 0 <= rate < math.inf:
+        raise PipelineError(f"option rate is a number of messages a second, not {text!r}")
+    return rate

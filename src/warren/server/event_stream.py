@@ -1,0 +1,178 @@
+"""What happens in the broker, written to a stream of its own, so that it can be consumed and analysed.
+
+Each event is one persistent message: the routing key and the header `event` are its name in words,
+`queue.created` for QueueCreated, the body is JSON of its fields. Of single messages only is written what they
+are, not their bodies, and of these events only one in so many of a kind.
+
+Events are written in the turn after that in which they happen, not in the middle of something. What this
+brings about itself, deliveries to those who consume the stream say, is not written, lest it never end.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import fields
+
+from warren.amqp.errors import AmqpError
+from warren.amqp.properties import PERSISTENT, BasicProperties
+from warren.amqp.table import Table, encode_name
+from warren.broker import events
+from warren.broker.commands import DeclareQueue
+from warren.broker.events import Event
+from warren.broker.message import Message
+from warren.broker.node import Node
+from warren.server.config_error import ConfigError
+
+VHOST = "/"
+NAME = "warren.events"
+STREAM_ARGUMENTS: Table = {"x-queue-type": "stream", "x-max-length-bytes": 1024 * 1024 * 1024}
+WAITING_MAX = 10_000
+LOST = "events.lost"
+WORD = re.compile("[A-Z][a-z]*")
+HEADERS = ("vhost", "queue")
+
+KINDS = [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, Event)]
+OF_MESSAGES = [kind for kind in KINDS if "message" in {field.name for field in fields(kind)}]
+OF_OTHERS = [kind for kind in KINDS if kind not in OF_MESSAGES and kind is not Event]
+
+
+class EventStream:
+    """`waiting` are names, times and fields of events to be written; those beyond the limit are `lost`, and
+    that is written when there is room.
+    """
+
+    def __init__(self, node: Node, sample: int) -> None:
+        self.node = node
+        self.sample = sample
+        self.waiting: list[tuple[str, int, dict[str, object]]] = []
+        self.lost = 0
+        self.stopped = False
+        self.unsubscribe: list[Callable[[], None]] = []
+
+    def start(self) -> None:
+        if VHOST not in self.node.vhosts:
+            raise ConfigError(f"events_stream: there is no vhost '{VHOST}' for the stream '{NAME}'")
+        try:
+            self.node.execute(
+                DeclareQueue(vhost=VHOST, name=NAME, durable=True, arguments=dict(STREAM_ARGUMENTS))
+            )
+        except AmqpError as error:
+            raise ConfigError(f"events_stream: cannot declare '{NAME}': {error.text}") from error
+        for kind in OF_OTHERS:
+            self._subscribe(kind, self._note)
+        if self.sample:
+            for kind in OF_MESSAGES:
+                self._subscribe(kind, Sampler(self.sample, self._note))
+
+    def stop(self) -> None:
+        for unsubscribe in self.unsubscribe:
+            unsubscribe()
+        self.stopped = True
+        self._write()
+
+    def _subscribe(self, kind: type[Event], callback: Callable[[Event], None]) -> None:
+        self.unsubscribe.append(self.node.events.subscribe(kind, callback))
+
+    def _note(self, event: Event) -> None:
+        """What of the event is written is taken from it now; the rest may be large, or change."""
+        if is_of_stream(event):
+            return
+        if len(self.waiting) >= WAITING_MAX:
+            self.lost += 1
+            return
+        if not self.waiting:
+            self.node.world.call_soon(self._write_later)
+        self.waiting.append((name_of(type(event)), self.node.world.time_ms(), describe(event)))
+
+    def _write_later(self) -> None:
+        if not self.stopped:
+            self._write()
+
+    def _write(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        queue = self.node.vhosts[VHOST].queues.get(NAME)
+        if queue is None or self.node.store.behind:  # somebody deleted it; or the disk has enough to do
+            self.lost += len(waiting)
+            return
+        if self.lost:
+            waiting.append((LOST, self.node.world.time_ms(), {"count": self.lost}))
+            self.lost = 0
+        for name, time_ms, described in waiting:
+            queue.publish(message_of(name, time_ms, described))
+        self.node.end_turn()
+
+
+class Sampler:
+    """Passes on the first of every so many."""
+
+    def __init__(self, one_in: int, callback: Callable[[Event], None]) -> None:
+        self.one_in = one_in
+        self.left = 0
+        self.callback = callback
+
+    def __call__(self, event: Event) -> None:
+        if self.left:
+            self.left -= 1
+        else:
+            self.left = self.one_in - 1
+            self.callback(event)
+
+
+def name_of(kind: type[Event]) -> str:
+    return ".".join(WORD.findall(kind.__name__)).lower()
+
+
+def is_of_stream(event: Event) -> bool:
+    """Whether it is about messages of the stream itself."""
+    if isinstance(event, events.MessagePublished):
+        return event.vhost == VHOST and event.queues == (NAME,)
+    return (
+        type(event) in OF_MESSAGES
+        and getattr(event, "vhost", None) == VHOST
+        and getattr(event, "queue", None) == NAME
+    )
+
+
+def describe(event: Event) -> dict[str, object]:
+    """As fields of JSON. `exchange` is the one that a message was published to; one of the event's own is
+    `to_exchange` then.
+    """
+    described: dict[str, object] = {field.name: getattr(event, field.name) for field in fields(event)}
+    message, error = described.pop("message", None), described.get("error")
+    if isinstance(error, Exception):
+        described["error"] = repr(error)
+    if isinstance(message, Message):
+        if "exchange" in described:
+            described["to_exchange"] = described["exchange"]
+        described |= describe_message(message)
+    return described
+
+
+def describe_message(message: Message) -> dict[str, object]:
+    try:
+        message_id = message.decode_properties().message_id
+    except AmqpError:  # a client may send what it likes
+        message_id = None
+    return {
+        "exchange": message.exchange_name,
+        "routing_key": message.key,
+        "message_id": message_id,
+        "body_bytes": len(message.body),
+    }
+
+
+def message_of(name: str, time_ms: int, described: dict[str, object]) -> Message:
+    headers: Table = {"event": name}
+    headers |= {key: str(described[key]) for key in HEADERS if described.get(key) is not None}
+    properties = BasicProperties(
+        content_type="application/json",
+        headers=headers,
+        delivery_mode=PERSISTENT,
+        timestamp=time_ms // 1000,
+    )
+    body = json.dumps(described, ensure_ascii=False).encode("utf-8", "replace")
+    return Message(
+        encode_name(""), encode_name(name), properties.encode(), body, persistent=True, time_ms=time_ms
+    )

@@ -1,0 +1,213 @@
+"""The segments of a log as others may read them: which records are safe, where they end, what is done with.
+
+It takes two steps, since a log changes all the time and files take long to read. On the event loop a
+`Snapshot` of each segment is taken, which is cheap; in a thread `describe` makes of it what is told, from the
+files. A segment only ever grows, so what a snapshot calls safe can be read for as long as the file is there.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from warren.broker.lane import part_of
+from warren.broker.queue import Queue
+from warren.storage.acked_runs import acked_runs
+from warren.storage.format import HEADER_BYTES, scan
+from warren.storage.index import ENTRY_BYTES
+from warren.storage.queue_log import QueueLog
+from warren.storage.segment import Segment, index_beyond
+
+KNOWN_MAX = 65_536  # segments of which the ends are remembered
+RECORD_HEAD = struct.Struct("<IIQQII")  # crc, length, position, time_ms, properties_length, flags
+INDEX_ENTRY = struct.Struct("<III")  # relative, offset, body
+
+
+class Log(Protocol):
+    """What has segments: a queue's log, or a stream's."""
+
+    segments: list[Segment]
+
+
+@runtime_checkable
+class SelfAware(Protocol):
+    """A segment that knows by itself what else would have to be read from its file: a stream's."""
+
+    first_ms: int
+    last_ms: int
+
+    def safe_last(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Of the records in the first `size` bytes of a segment: the last position, and the first and last time,
+    None if it cannot be read.
+    """
+
+    size: int
+    last: int
+    first_ms: int | None
+    last_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A segment at one moment. `last` is the last position that is safe, if that is known without reading;
+    `ends` is what was known before, of as many bytes or of fewer. `marks` are not in the ack file yet.
+    """
+
+    path: str
+    base: int
+    size: int
+    last: int | None
+    closed: bool
+    marks_written: int
+    marks: bytes
+    ends: Ends | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSegment:
+    """`acked` are runs [position, count]."""
+
+    path: str
+    base: int
+    closed: bool
+    ends: Ends
+    acked: list[list[int]]
+
+
+def logs_of(queue: Queue) -> list[tuple[str, Log]]:
+    """A queue's logs by the name of their part: of priorities, or the one."""
+    return [(part_of(lane.level), lane.log) for lane in queue.lanes if isinstance(lane.log, QueueLog)]
+
+
+def find_segment(log: Log, base: int) -> Segment | None:
+    index = index_beyond(log.segments, base)
+    found = log.segments[index - 1] if index else None
+    return found if found is not None and found.base == base else None
+
+
+class LogListing:
+    """Remembers what was read of segments, so that no file is read twice."""
+
+    def __init__(self) -> None:
+        self.known: OrderedDict[str, Ends] = OrderedDict()
+
+    def take(self, segments: Iterable[Segment]) -> list[Snapshot]:
+        """Of those in which something is safe. All marks should have been written, if possible."""
+        return [
+            self._snapshot(segment)
+            for segment in segments
+            if segment.written > HEADER_BYTES and not segment.dropped
+        ]
+
+    def _snapshot(self, segment: Segment) -> Snapshot:
+        last = segment.last if segment.written == segment.end else None
+        ends = self.known.get(segment.path)
+        if isinstance(segment, SelfAware):
+            last = segment.safe_last()
+            ends = Ends(segment.written, last, segment.first_ms, segment.last_ms)
+        return Snapshot(
+            path=segment.path,
+            base=segment.base,
+            size=segment.written,
+            last=last,
+            closed=segment.closed,
+            marks_written=segment.marks_written,
+            marks=segment.marks_to_write() if segment.marked else b"",
+            ends=ends,
+        )
+
+    def remember(self, listed: Iterable[ListedSegment]) -> None:
+        for segment in listed:
+            self.known[segment.path] = segment.ends
+            self.known.move_to_end(segment.path)
+        while len(self.known) > KNOWN_MAX:
+            self.known.popitem(last=False)
+
+
+# --- in a thread ---
+
+
+def describe(snapshots: Sequence[Snapshot]) -> list[ListedSegment]:
+    """What is deleted by now is left out: all of it is done with, or too old."""
+    listed = []
+    for snapshot in snapshots:
+        try:
+            listed.append(_describe(snapshot))
+        except FileNotFoundError:
+            continue
+    return listed
+
+
+def _describe(snapshot: Snapshot) -> ListedSegment:
+    ends = snapshot.ends
+    if ends is None or ends.size != snapshot.size:
+        ends = _read_ends(snapshot)
+    places = ends.last - snapshot.base + 1
+    acked = acked_runs(_acks(snapshot), snapshot.base, places)
+    for run in acked:
+        run[0] += snapshot.base
+    return ListedSegment(snapshot.path, snapshot.base, snapshot.closed, ends, acked)
+
+
+def _acks(snapshot: Snapshot) -> bytes:
+    if not snapshot.marks_written:
+        return snapshot.marks
+    with open(snapshot.path + ".acks", "rb") as file:  # noqa: PTH123 - paths are text here
+        return file.read(snapshot.marks_written) + snapshot.marks
+
+
+def _read_ends(snapshot: Snapshot) -> Ends:
+    """From the heads of the first and the last record; where that is, an index or what was known may say."""
+    file = os.open(snapshot.path + ".seg", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        known = snapshot.ends
+        first_ms = _time_at(file, HEADER_BYTES, snapshot.base) if known is None else known.first_ms
+        if snapshot.closed and snapshot.last is not None:
+            offset = _last_offset(snapshot.path, snapshot.base, snapshot.last)
+            if offset is not None:
+                last_ms = _time_at(file, offset, snapshot.last)
+                return Ends(snapshot.size, snapshot.last, first_ms, last_ms)
+        return _scan_rest(file, snapshot, first_ms)
+    finally:
+        os.close(file)
+
+
+def _time_at(file: int, offset: int, position: int) -> int | None:
+    head = os.pread(file, RECORD_HEAD.size, offset)
+    if len(head) < RECORD_HEAD.size:
+        return None
+    _crc, _length, found, time_ms, _properties, _flags = RECORD_HEAD.unpack(head)
+    return int(time_ms) if found == position else None
+
+
+def _last_offset(path: str, base: int, last: int) -> int | None:
+    """Where the last record begins, by the last entry of the index, if that is written yet."""
+    try:
+        with open(path + ".idx", "rb") as index:  # noqa: PTH123 - paths are text here
+            index.seek(-ENTRY_BYTES, os.SEEK_END)
+            relative, offset, _body = INDEX_ENTRY.unpack(index.read(ENTRY_BYTES))
+    except (OSError, struct.error):
+        return None
+    return int(offset) if base + relative == last else None
+
+
+def _scan_rest(file: int, snapshot: Snapshot, first_ms: int | None) -> Ends:
+    """Walk through what has come since the last time."""
+    known = snapshot.ends
+    start = HEADER_BYTES if known is None else known.size
+    data = os.pread(file, snapshot.size - start + HEADER_BYTES, start - HEADER_BYTES)
+    found = scan(data, snapshot.base)
+    if found.last is None:
+        last = snapshot.base - 1 if known is None else known.last
+        return Ends(snapshot.size, last, first_ms, None if known is None else known.last_ms)
+    _relative, offset, _body = INDEX_ENTRY.unpack(found.entries[-ENTRY_BYTES:])
+    time_ms = RECORD_HEAD.unpack_from(data, offset)[3]
+    return Ends(snapshot.size, found.last, first_ms, time_ms)

@@ -1,0 +1,113 @@
+"""Who gets in, and what they see there."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.support.fakes import quick_hash
+from tests.support.http_api import Api
+from warren import commands, events
+from warren.broker.access import Permissions
+from warren.management.auth import is_loopback
+
+SEGMENTS = "/api/segments/%2F/open"
+
+
+@pytest.mark.parametrize(
+    ("user", "password"), [("", None), ("guest", "wrong"), ("nobody", "nobody"), ("guest", "")]
+)
+async def test_who_is_not_known_gets_401_and_is_told_how_to_log_in(
+    api: Api, user: str, password: str | None
+) -> None:
+    answer = await api.get("/api/whoami", user=user, password=password)
+    assert answer.status == 401
+    assert answer.headers["WWW-Authenticate"].startswith("Basic ")
+    assert answer.json == {"error": "not_authorised", "reason": "Login failed"}
+
+
+@pytest.mark.parametrize("header", ["Basic", "Basic !!!", "Bearer abc", "Basic Z3Vlc3Q="])
+async def test_header_that_is_none_gets_401(api: Api, header: str) -> None:
+    answer = await api.get("/api/whoami", user="", headers={"Authorization": header})
+    assert answer.status == 401
+
+
+async def test_failed_login_is_an_event_with_the_reason(api: Api) -> None:
+    seen: list[events.AuthenticationFailed] = []
+    api.broker.subscribe(events.AuthenticationFailed, seen.append)
+    await api.get("/api/whoami", password="wrong")
+    assert [(event.user, event.reason) for event in seen] == [("guest", "wrong password")]
+
+
+async def test_whoami_tells_name_and_tags(api: Api) -> None:
+    assert (await api.get("/api/whoami")).json == {"name": "guest", "tags": ["administrator"]}
+
+
+@pytest.mark.parametrize("path", ["/api/whoami", "/api/overview", "/api/queues", "/api/queues/%2F"])
+async def test_user_without_a_tag_gets_401_outside_of_what_it_may_read(api: Api, path: str) -> None:
+    answer = await api.get(path, user="reader")
+    assert (answer.status, answer.json["reason"]) == (401, "Not management user")
+
+
+async def test_user_without_a_tag_reads_the_queues_it_has_permission_for(api: Api) -> None:
+    await api.publish(api.declare("open"), [b"1"])
+    api.declare("secret")
+    listed = await api.get(SEGMENTS, user="reader")
+    base = listed.json["segments"][0]["base"]
+    assert (await api.get(f"{SEGMENTS}/{base}", user="reader")).status == 200
+    for path in ("/api/segments/%2F/secret", "/api/segments/%2F/secret/1", "/api/segments/%2F/absent"):
+        answer = await api.get(path, user="reader")
+        assert (answer.status, answer.json["error"]) == (403, "not_authorised")
+        assert "read access to queue" in answer.json["reason"]
+
+
+async def test_tags_alone_do_not_let_anybody_read_messages(api: Api) -> None:
+    await api.publish(api.declare("open"), [b"1"])
+    for user in ("manager", "monitor"):
+        assert (await api.get(SEGMENTS, user=user)).status == 403
+
+
+async def test_manager_sees_its_vhosts_and_monitor_all(api: Api) -> None:
+    api.broker.execute(commands.AddVhost(name="other"))
+    api.broker.execute(commands.DeclareQueue(vhost="other", name="there"))
+    api.declare("here")
+    names = {}
+    for user in ("manager", "monitor"):
+        names[user] = {queue["name"] for queue in (await api.get("/api/queues", user=user)).json}
+    assert names == {"manager": {"here"}, "monitor": {"here", "there"}}
+    assert (await api.get("/api/queues/other", user="manager")).status == 401
+    assert (await api.get("/api/queues/other", user="monitor")).status == 200
+
+
+async def test_vhost_that_is_not_there_is_404_for_who_sees_all_and_401_for_others(api: Api) -> None:
+    assert (await api.get("/api/queues/absent", user="monitor")).status == 404
+    assert (await api.get("/api/queues/absent", user="manager")).status == 401
+
+
+async def test_permission_that_is_taken_away_counts_at_once(api: Api) -> None:
+    api.declare("open")
+    assert (await api.get(SEGMENTS, user="reader")).status == 200
+    none = Permissions()
+    api.broker.execute(commands.SetPermissions(user="reader", vhost="/", permissions=none))
+    assert (await api.get(SEGMENTS, user="reader")).status == 403
+
+
+@pytest.mark.parametrize(
+    ("remote", "expected"),
+    [("127.0.0.1", True), ("::1", True), ("10.0.0.1", False), ("fe80::1%eth0", False), (None, False)],
+)
+def test_guest_is_at_home_only_on_this_machine(remote: str | None, expected: bool) -> None:
+    assert is_loopback(remote) is expected
+
+
+async def test_many_who_log_in_at_once_are_all_let_in(api: Api) -> None:
+    answers = await asyncio.gather(*(api.get("/api/whoami") for _ in range(20)))
+    assert {answer.status for answer in answers} == {200}
+
+
+async def test_password_with_other_letters_than_ascii_is_utf_8(api: Api) -> None:
+    api.broker.execute(
+        commands.PutUser(name="zoë", password=quick_hash("schlüssel"), tags=frozenset({"management"}))
+    )
+    assert (await api.get("/api/whoami", user="zoë", password="schlüssel")).json["name"] == "zoë"

@@ -1,0 +1,88 @@
+"""Queues and the overview, as RabbitMQ describes them."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from urllib.parse import quote
+
+import pytest
+
+from tests.support.http_api import Api
+from warren import commands
+from warren.amqp.table import Table
+from warren.management.json_text import ROWS_A_TURN
+
+
+async def test_queue_is_described(api: Api) -> None:
+    queue = api.declare("q", max_length=10)
+    api.broker.execute(commands.PutPolicy(vhost="/", name="p", pattern="^q", definition={"expires": 60000}))
+    await api.publish(queue, [b"1", b"22", b"333"])
+    assert queue.get(no_ack=False) is not None
+    found = (await api.get("/api/queues/%2F/q")).json
+    assert found == {
+        "name": "q",
+        "vhost": "/",
+        "type": "classic",
+        "durable": True,
+        "auto_delete": False,
+        "exclusive": False,
+        "internal": False,
+        "arguments": {"x-max-length": 10},
+        "messages": 3,
+        "messages_ready": 2,
+        "messages_unacknowledged": 1,
+        "message_bytes_ready": 5,
+        "consumers": 0,
+        "exclusive_consumer_tag": None,
+        "policy": "p",
+        "operator_policy": None,
+        "state": "running",
+    }
+
+
+@pytest.mark.parametrize("name", ["a/b", "50%", "a%2Fb", "spaces and ?#&", "ü€", "{x}", "日本"])
+async def test_names_go_through_the_path_whatever_is_in_them(api: Api, name: str) -> None:
+    api.declare(name)
+    answer = await api.get(f"/api/queues/%2F/{quote(name, safe='')}")
+    assert answer.json["name"] == name
+
+
+async def test_queue_that_is_not_there_is_404(api: Api) -> None:
+    answer = await api.get("/api/queues/%2F/absent")
+    assert answer.status == 404
+    assert answer.json == {"error": "Object Not Found", "reason": "no queue 'absent' in vhost '/'"}
+
+
+@pytest.mark.parametrize("count", [0, 1, ROWS_A_TURN, ROWS_A_TURN + 1, 3 * ROWS_A_TURN])
+async def test_all_queues_are_listed_however_many(api: Api, count: int) -> None:
+    names = {f"q{i}" for i in range(count)}
+    for name in names:
+        api.broker.execute(commands.DeclareQueue(vhost="/", name=name))
+    for path in ("/api/queues", "/api/queues/%2F"):
+        rows = (await api.get(path)).json
+        assert len(rows) == count
+        assert {row["name"] for row in rows} == names
+
+
+async def test_arguments_that_json_does_not_know_are_told_as_it_can(api: Api) -> None:
+    arguments: Table = {
+        "x-a": b"\xff",
+        "x-b": bytearray(b"abc"),
+        "x-c": Decimal("1.5"),
+        "x-d": {"x": [1, None]},
+    }
+    api.broker.execute(commands.DeclareQueue(vhost="/", name="q", arguments=arguments))
+    found = (await api.get("/api/queues/%2F/q")).json["arguments"]
+    assert found == {"x-a": "\N{REPLACEMENT CHARACTER}", "x-b": "abc", "x-c": 1.5, "x-d": {"x": [1, None]}}
+
+
+async def test_overview_counts_what_there_is(api: Api) -> None:
+    await api.publish(api.declare("q"), [b"1", b"2"])
+    found = (await api.get("/api/overview")).json
+    assert found["queue_totals"] == {"messages": 2, "messages_ready": 2, "messages_unacknowledged": 0}
+    totals = found["object_totals"]
+    assert (totals["queues"], totals["connections"], totals["channels"], totals["consumers"]) == (1, 0, 0, 0)
+    ports = {listener["protocol"]: listener["port"] for listener in found["listeners"]}
+    assert ports["amqp"] == api.broker.port
+    assert f":{ports['http']}" in api.broker.services["http"].address
+    assert {"name": "topic", "enabled": True} in found["exchange_types"]
