@@ -134,6 +134,10 @@ class StreamLog:
         """Of the last message that a consumer may get."""
         raise NotImplementedError
 
+    def all_is_safe(self) -> bool:
+        """Whether consumers may get all that there is."""
+        raise NotImplementedError
+
     def newest_ms(self) -> int:
         """The time of the last message; 0 if there is none."""
         raise NotImplementedError

@@ -90,13 +90,18 @@ class Stream(Queue):
         self.position += 1
         self.log.append(message, self.position, self.newest_ms)
         if not self.awaiting:
-            self.awaiting = True
-            self.surroundings.when_safe(self._is_safe)
+            self._await()
         return ON_ITS_WAY
 
+    def _await(self) -> None:
+        self.awaiting = True
+        self.surroundings.when_safe(self._is_safe)
+
     def _is_safe(self, _round: int) -> None:
-        """What was published is there for consumers."""
+        """What was published is there for consumers, but for what came since the round began."""
         self.awaiting = False
+        if not self.opened_log().all_is_safe():
+            self._await()
         self.touch()
         self._retain()
 

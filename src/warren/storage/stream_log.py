@@ -95,6 +95,9 @@ class SegmentedStream(StreamLog):
                 return segment.safe_last()
         return self.segments[0].base - 1 if self.segments else self.before
 
+    def all_is_safe(self) -> bool:
+        return self.tail is None or self.tail.written == self.tail.end
+
     def newest_ms(self) -> int:
         return self.segments[-1].last_ms if self.segments else 0
 
