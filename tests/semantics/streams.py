@@ -30,12 +30,18 @@ class Publisher:
         self.channel.call(m.ConfirmSelect(), m.ConfirmSelectOk)
         self.published = self.confirmed = 0
 
+    def send(
+        self, stream: str, body: bytes, properties: BasicProperties | None = None, *, exchange: str = ""
+    ) -> None:
+        """Without waiting: the next that is put is confirmed after it."""
+        self.channel.publish(exchange, stream, body, properties)
+        self.published += 1
+
     def put(
         self, stream: str, *bodies: bytes, properties: BasicProperties | None = None, exchange: str = ""
     ) -> None:
         for body in bodies:
-            self.channel.publish(exchange, stream, body, properties)
-        self.published += len(bodies)
+            self.send(stream, body, properties, exchange=exchange)
         while self.confirmed < self.published:
             self.confirmed = self.channel.expect(m.BasicAck).delivery_tag
 

@@ -69,7 +69,7 @@ def test_consumer_gets_what_its_filter_wants(
     match_unfiltered: bool,
 ) -> None:
     for number, properties in enumerate(FILTERED):
-        publisher.put(stream, b"%d" % number, properties=properties)
+        publisher.send(stream, b"%d" % number, properties)
     publisher.put(stream, b"end", properties=with_filter("a,b,c,z,é"))
     arguments: Table = {"x-stream-filter": wanted}
     start(channel, stream, arguments=arguments | {"x-stream-match-unfiltered": match_unfiltered})

@@ -83,21 +83,23 @@ def _read(path: str, base: int, problems: Problems, sync: Sync) -> tuple[StreamS
 
 
 def _make_safe(file: Path, problems: Problems, sync: Sync) -> None:
+    """The bytes, and the names that lead to them."""
     try:
-        sync(str(file))
-        sync(str(file.parent))
+        for path in (file, file.parent, file.parent.parent):
+            sync(str(path))
     except OSError as error:
         problems.warn("cannot sync", file=str(file), error=str(error))
 
 
 def _without_records(path: str, base: int, problems: Problems) -> int:
-    """A broker that is killed leaves segments of which nothing is written yet, and nobody has seen anything.
-    With chunks, there was more.
+    """The last position of which is known that it was in use. A broker that is killed leaves segments of which
+    nothing is written yet, and maybe not all of the one before either: nobody has seen any of it. With chunks,
+    there was more.
     """
     Path(path + ".chunks.new").unlink(missing_ok=True)
     file = Path(path + ".chunks")
     if not file.exists():
-        return base - 1
+        return 0
     problems.warn("segment is missing", file=path + ".seg")
     try:
         last: int = decode_chunks(file.read_bytes(), base)[2][0]
