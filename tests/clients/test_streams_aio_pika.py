@@ -11,12 +11,13 @@ import aio_pika
 import pytest
 from aio_pika import Message
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage, AbstractQueue
+from aiormq.abc import FieldTable
 from aiormq.exceptions import ChannelPreconditionFailed
 
 from tests.clients.conftest import WAIT_SECONDS_MAX
 from tests.support.process import Address
 
-SMALL = {"x-queue-type": "stream", "x-stream-max-segment-size-bytes": 10_000}
+SMALL: FieldTable = {"x-queue-type": "stream", "x-stream-max-segment-size-bytes": 10_000}
 CONSUMERS = 20
 
 

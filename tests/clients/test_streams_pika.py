@@ -18,7 +18,7 @@ from tests.clients.pika_client import connect, ready_count
 from tests.clients.test_rules_restart import ENDS, Lives
 from tests.support.process import Address
 
-STREAM = {"x-queue-type": "stream"}
+STREAM: dict[str, object] = {"x-queue-type": "stream"}
 SMALL = STREAM | {"x-stream-max-segment-size-bytes": 10_000}
 CONSUMERS = 20
 
@@ -49,7 +49,13 @@ class Reader:
     """A consumer on a channel of its own, that acks what it gets."""
 
     def __init__(
-        self, connection: BlockingConnection, stream: str, *, prefetch: int = 50, tag: str = "", **arguments: Any
+        self,
+        connection: BlockingConnection,
+        stream: str,
+        *,
+        prefetch: int = 50,
+        tag: str = "",
+        **arguments: Any,
     ) -> None:
         self.channel = connection.channel()
         self.channel.basic_qos(prefetch_count=prefetch)
@@ -64,9 +70,7 @@ class Reader:
 
     def wait_for(self, count: int) -> list[tuple[int, bytes]]:
         connection = self.channel.connection
-        serve_until(
-            lambda: connection.process_data_events(time_limit=1), lambda: len(self.got) >= count
-        )
+        serve_until(lambda: connection.process_data_events(time_limit=1), lambda: len(self.got) >= count)
         return self.got
 
 
@@ -116,7 +120,9 @@ def test_filters_choose_what_comes(
     connection: BlockingConnection, publisher: BlockingChannel, stream: str
 ) -> None:
     for number in range(60):
-        values = {} if number % 3 == 0 else {"x-stream-filter-value": "even" if number % 2 == 0 else "odd,big"}
+        values = (
+            {} if number % 3 == 0 else {"x-stream-filter-value": "even" if number % 2 == 0 else "odd,big"}
+        )
         put(publisher, stream, range(number, number + 1), **values)
     odd = [number for number in range(60) if number % 3 and number % 2]
     plain = [number for number in range(60) if number % 3 == 0]
@@ -181,7 +187,10 @@ def test_what_is_too_much_or_too_old_goes(
 ) -> None:
     """But for the last segment, and what is left can be read from its first offset on."""
     channel = connection.channel()
-    limits = {f"{name}-size": {"x-max-length-bytes": 30_000}, f"{name}-age": {"x-max-age": "1s"}}
+    limits: dict[str, dict[str, object]] = {
+        f"{name}-size": {"x-max-length-bytes": 30_000},
+        f"{name}-age": {"x-max-age": "1s"},
+    }
     for stream, limit in limits.items():
         channel.queue_declare(stream, durable=True, arguments=SMALL | limit)
         for number in range(600):

@@ -1,5 +1,5 @@
-"""A stream's log against a list: appended to, read by many with filters, dropped from the front, and read back
-after restarts, kills, power cuts and damage to its files.
+"""A stream's log against a list: appended to, read by many with filters, dropped from the front, and read
+back after restarts, kills, power cuts and damage to its files.
 
 What holds all the time: an offset that anybody has seen never stands for another message.
 
@@ -23,12 +23,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.support.log_machine import QUEUE, STREAM, TIME_MS, LogMachine
 from warren.amqp.properties import BasicProperties, decode_properties
-from warren.amqp.table import encode_name
+from warren.amqp.table import Table, encode_name
 from warren.broker.message import Message
 from warren.broker.store import StreamReader
 from warren.broker.stream_filter import StreamFilter, filter_values
 from warren.storage.format import records
-from warren.storage.stream_log import SegmentedStream
 from warren.storage.stream_segment import StreamSegment, decode_chunks
 
 SIZES = st.sampled_from([0, 10, 200, 700, 20_000, 70_000])
@@ -107,9 +106,7 @@ class StreamLogTest(RuleBasedStateMachine):
             self.machine.close()
         shutil.rmtree(self.scratch)
 
-    @initialize(
-        segment_bytes=st.sampled_from([200, 3_000, 300_000]), open_files_max=st.sampled_from([2, 8])
-    )
+    @initialize(segment_bytes=st.sampled_from([200, 3_000, 300_000]), open_files_max=st.sampled_from([2, 8]))
     def begin(self, segment_bytes: int, open_files_max: int) -> None:
         self.machine = LogMachine(
             self.scratch, segment_bytes=segment_bytes, open_files_max=open_files_max, arguments=STREAM
@@ -125,7 +122,7 @@ class StreamLogTest(RuleBasedStateMachine):
 
     @rule(size=SIZES, count=st.integers(1, 9), values=VALUES, step_ms=st.sampled_from([0, 1, 1000]))
     def append(self, size: int, count: int, values: str | None, step_ms: int) -> None:
-        headers = None if values is None else {"x-stream-filter-value": values}
+        headers: Table | None = None if values is None else {"x-stream-filter-value": values}
         properties = BasicProperties(headers=headers, delivery_mode=2).encode()
         for _ in range(count):
             self.position += 1
@@ -149,9 +146,7 @@ class StreamLogTest(RuleBasedStateMachine):
     def read_on(self, data: st.DataObject, most: int) -> None:
         reading = data.draw(st.sampled_from(self.readings))
         expected = [
-            item
-            for item in self.safe
-            if item.position >= reading.position and item.matches(reading.wanted)
+            item for item in self.safe if item.position >= reading.position and item.matches(reading.wanted)
         ][:most]
         found = list(read_on(reading.reader, most))
         self.same(found, expected)
@@ -356,7 +351,7 @@ def flip(file: Path, at: int) -> None:
 
 TestStreamLog = StreamLogTest.TestCase
 TestStreamLog.settings = settings(
-    max_examples=int(os.environ.get("LOG_EXAMPLES", "40")),
+    max_examples=int(os.environ.get("LOG_EXAMPLES", "50")),
     stateful_step_count=40,
     deadline=None,
     report_multiple_bugs=False,

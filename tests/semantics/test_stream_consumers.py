@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.semantics.conftest import Connect, Unique
-from tests.semantics.streams import Publisher, declare_stream, deliveries, expect_nothing_more, leave, start, with_filter
+from tests.semantics.streams import (
+    Publisher,
+    declare_stream,
+    deliveries,
+    expect_nothing_more,
+    leave,
+    start,
+    with_filter,
+)
 from tests.support.amqp import AmqpClient
 from tests.support.channel import AmqpChannel
 from warren.amqp import methods as m
@@ -210,9 +218,7 @@ def test_remembered_offset_counts_more_than_the_argument(
     assert take(again, 1) == [3]
 
 
-def test_without_tracking_nothing_is_remembered(
-    connect: Connect, channel: AmqpChannel, numbers: str
-) -> None:
+def test_without_tracking_nothing_is_remembered(connect: Connect, channel: AmqpChannel, numbers: str) -> None:
     start(channel, numbers, "me", arguments={"x-stream-automatic-offset-tracking": False})
     assert len(list(deliveries(channel, 10))) == 10
     leave(channel)

@@ -1,4 +1,4 @@
-"""Streams and time: retention, policies, and who waits for whom, on a disk and a clock that move when told."""
+"""Streams and time: retention, policies, who waits for whom, on a disk and a clock that move when told."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def declare(machine: Machine, client: FakeClient, arguments: Table | None = None
     return stream
 
 
-def put(machine: Machine, client: FakeClient, *numbers: int, properties: BasicProperties | None = None) -> None:
+def put(
+    machine: Machine, client: FakeClient, *numbers: int, properties: BasicProperties | None = None
+) -> None:
     """Messages of the same size, which are safe then, with all that follows."""
     for number in numbers:
         client.publish("", "s", (b"%d" % number).ljust(BODY_BYTES, b"."), properties)

@@ -216,7 +216,9 @@ def test_consumer_begins_where_it_says(
 
 
 @pytest.mark.parametrize(
-    "offset", ["next", None, Timestamp(2**34), Timestamp(2**64 - 1)], ids=["next", "nothing", "far", "farthest"]
+    "offset",
+    ["next", None, Timestamp(2**34), Timestamp(2**64 - 1)],
+    ids=["next", "nothing", "far", "farthest"],
 )
 def test_consumer_that_begins_at_the_end_gets_what_comes(
     channel: AmqpChannel, stream: str, publisher: Publisher, offset: Value
@@ -228,16 +230,16 @@ def test_consumer_that_begins_at_the_end_gets_what_comes(
     assert list(deliveries(channel, 1)) == [(1, b"after")]
 
 
-def test_offset_beyond_the_end_is_waited_for(
-    channel: AmqpChannel, stream: str, publisher: Publisher
-) -> None:
+def test_offset_beyond_the_end_is_waited_for(channel: AmqpChannel, stream: str, publisher: Publisher) -> None:
     start(channel, stream, arguments={"x-stream-offset": 3})
     publisher.put(stream, *BODIES)
     assert list(deliveries(channel, 2)) == [(3, b"3"), (4, b"4")]
 
 
 @pytest.mark.parametrize(
-    "offset", ["firs", "", -1, 1.5, True, None, [1], {"a": 1}, "7", "7d", "1h ", bytearray(b"first")], ids=repr
+    "offset",
+    ["firs", "", -1, 1.5, True, None, [1], {"a": 1}, "7", "7d", "1h ", bytearray(b"first")],
+    ids=repr,
 )
 def test_offset_that_makes_no_sense_is_refused(channel: AmqpChannel, stream: str, offset: Value) -> None:
     channel.call(m.BasicQos(prefetch_count=1), m.BasicQosOk)

@@ -64,7 +64,8 @@ Tell: TypeAlias = Callable[[Problem], None]
 @dataclass(frozen=True)
 class SegmentFiles:
     """`path` is without a suffix; `sizes` are those of the files that there were, by suffix. The `newest` is
-    the last one of its queue that has any bytes, or comes after it; in a `live` one files come and go.
+    the last one of its queue that has any bytes, or comes after it; `before_all` is what comes before the
+    first one of which there are records. In a `live` one files come and go.
     """
 
     path: str
@@ -73,6 +74,7 @@ class SegmentFiles:
     newest: bool
     live: bool
     is_of_stream: bool = False
+    before_all: bool = False
 
     @property
     def closed(self) -> bool:
@@ -126,7 +128,8 @@ class QueueFiles:
                 found.setdefault(int(stem), {})[suffix] = size
             elif self.part or not belongs_to_queue(self.path, name):
                 tell(Problem(Kind.DAMAGE, f"{self.path}/{name}", "foreign file"))
-        newest = max((base for base, sizes in found.items() if sizes.get("seg")), default=0)
+        with_records = [base for base, sizes in found.items() if sizes.get("seg")]
+        newest, oldest = max(with_records, default=0), min(with_records, default=0)
         return [
             SegmentFiles(
                 f"{self.path}/{str(base).zfill(NAME_DIGITS)}",
@@ -135,6 +138,7 @@ class QueueFiles:
                 newest=base >= newest,
                 live=self.live,
                 is_of_stream=self.is_stream,
+                before_all=base < oldest,
             )
             for base in sorted(found)
         ]

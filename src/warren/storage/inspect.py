@@ -144,8 +144,8 @@ class Place:
 
 @dataclass
 class QueueSummary:
-    """`oldest` and `newest` are of the messages that are ready; `bytes` are those on disk. `offsets` are those
-    of a stream that have a name.
+    """`oldest` and `newest` are of the messages that are ready; `bytes` are those on disk. `offsets` are
+    those of a stream that have a name.
     """
 
     files: QueueFiles
@@ -237,8 +237,10 @@ def read_messages(
         if data is not None:
             found = _messages_of(segment, data, tell, first=first, with_acked=with_acked)
             is_plain = not files.part and not files.is_stream
-            yield from found if is_plain else (
-                replace(message, part=files.part, is_of_stream=files.is_stream) for message in found
+            yield from (
+                found
+                if is_plain
+                else (replace(message, part=files.part, is_of_stream=files.is_stream) for message in found)
             )
 
 

@@ -1,6 +1,7 @@
 """What is in the files of a stream, for whoever looks at it from outside: as inspect.py does for queues.
 
-What is in a closed segment its chunks file says, so that a large stream need not be read to count its messages.
+What is in a closed segment its chunks file says, so that a large stream need not be read to count its
+messages.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reading the directory of a stream back: closed segments from their chunks files, the last one by a scan.
 
 The same holds as for queues (recovery.py): nothing is refused, and nothing that could not be read is deleted.
-No offset is used again that somebody may have seen: what is found in a segment without chunks may not have been
-synced when the broker was killed, so that is done before anybody gets it.
+No offset is used again that somebody may have seen: what is found in a segment without chunks may not have
+been synced when the broker was killed, so that is done before anybody gets it.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class RecoveredStream:
 
 def recover_stream(directory: Path, problems: Problems, sync: Sync) -> RecoveredStream:
     recovered = RecoveredStream([], 0, *_offsets(directory, problems))
+    alone: list[Path] = []
     for base in bases_in(directory, problems, is_of_part=False):
         path = f"{directory}/{str(base).zfill(NAME_DIGITS)}"
         try:
@@ -48,9 +49,23 @@ def recover_stream(directory: Path, problems: Problems, sync: Sync) -> Recovered
         if segment is not None:
             _close_last(recovered, problems)
             recovered.segments.append(segment)
+        elif not Path(path + ".seg").exists() and Path(path + ".chunks").exists():
+            alone.append(Path(path + ".chunks"))
     if recovered.segments and recovered.segments[-1].closed:
         _close_last(recovered, problems)
+    _look_at(alone, recovered.segments, problems)
     return recovered
+
+
+def _look_at(alone: list[Path], segments: list[StreamSegment], problems: Problems) -> None:
+    """Chunks without their segment. After a power cut they may be left of one that retention has dropped,
+    which is before all others; else the segment is lost.
+    """
+    for file in alone:
+        if segments and int(file.stem) < segments[0].base:
+            file.unlink(missing_ok=True)
+        else:
+            problems.warn("segment is missing", file=str(file.with_suffix(".seg")))
 
 
 def _offsets(directory: Path, problems: Problems) -> tuple[dict[str, int], int]:
@@ -92,15 +107,14 @@ def _make_safe(file: Path, problems: Problems, sync: Sync) -> None:
 
 
 def _without_records(path: str, base: int, problems: Problems) -> int:
-    """The last position of which is known that it was in use. A broker that is killed leaves segments of which
-    nothing is written yet, and maybe not all of the one before either: nobody has seen any of it. With chunks,
-    there was more.
+    """The last position of which is known that it was in use. A broker that is killed leaves segments of
+    which nothing is written yet, and maybe not all of the one before either: nobody has seen any of it. With
+    chunks, there was more.
     """
     Path(path + ".chunks.new").unlink(missing_ok=True)
     file = Path(path + ".chunks")
     if not file.exists():
         return 0
-    problems.warn("segment is missing", file=path + ".seg")
     try:
         last: int = decode_chunks(file.read_bytes(), base)[2][0]
     except (OSError, ValueError, UnknownVersion) as error:

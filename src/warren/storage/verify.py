@@ -86,7 +86,9 @@ def _check_offsets(stream: QueueFiles, tell: Tell) -> None:
     for line in lines:
         if not line.intact:
             is_torn = line is lines[-1]
-            what = "torn tail; somebody goes on at an older offset" if is_torn else f"line {line.number} is bad"
+            what = (
+                "torn tail; somebody goes on at an older offset" if is_torn else f"line {line.number} is bad"
+            )
             kind = Kind.HARMLESS if is_torn else Kind.DAMAGE
             tell(Problem(kind, str(stream.path / OFFSETS), what, line.offset))
 

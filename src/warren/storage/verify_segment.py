@@ -69,11 +69,13 @@ class SegmentCheck:
 
     def _check_missing(self) -> None:
         """A broker that is killed leaves marks alone: of records that were not written yet, or are deleted,
-        since marks go last. With an index, there was more.
+        since marks go last. With an index, there was more. Of a stream, the oldest go.
         """
         if self.files.live:
             return
-        if self.files.closed:
+        if self.files.is_of_stream and self.files.before_all:
+            self.tell(Kind.HARMLESS, "chunks", "of a segment that is gone")
+        elif self.files.closed:
             self.tell(Kind.DAMAGE, "seg", "segment is missing")
         elif "due" in self.files.sizes:
             self.tell(Kind.HARMLESS, "due", "of a segment that is gone")

@@ -1,6 +1,6 @@
-"""What is in tests/golden/log-1, which has one file of each kind of that time, in log-2 and in stream-1: values,
-and the bytes they have to give. In log-2 is the index of version 2, and what it came with: messages that have
-times. In stream-1 is a segment of a stream, and its chunks.
+"""What is in tests/golden/log-1, which has one file of each kind of that time, in log-2 and in stream-1:
+values, and the bytes they have to give. In log-2 is the index of version 2, and what it came with: messages
+that have times. In stream-1 is a segment of a stream, and its chunks.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from itertools import accumulate
 from struct import pack
 
 from warren.amqp.properties import BasicProperties
-from warren.amqp.table import encode_name
+from warren.amqp.table import Table, encode_name
 from warren.broker.message import Message
 from warren.storage.format import (
     ACKED,
@@ -83,7 +83,7 @@ DUES = encode_dues(_FOUND, BASE)
 
 
 def _filtered(body: bytes, values: str | None) -> Message:
-    headers = None if values is None else {"x-stream-filter-value": values}
+    headers: Table | None = None if values is None else {"x-stream-filter-value": values}
     properties = BasicProperties(delivery_mode=2, headers=headers)
     return Message(encode_name(""), encode_name("s"), properties.encode(), body, True)
 

@@ -112,9 +112,16 @@ def test_unfinished_files_are_what_a_crash_leaves(data: HandMade, log: LogDirect
     assert problems(data) == [(Kind.HARMLESS, file_of(1, "chunks.new")), (Kind.HARMLESS, file_of(4, "seg"))]
 
 
-def test_chunks_without_their_segment_are_damage(data: HandMade, log: LogDirectory) -> None:
+def test_chunks_without_their_segment_are_damage_unless_it_was_the_oldest(
+    data: HandMade, log: LogDirectory
+) -> None:
+    third = segment(7, [b"seven"])
+    log.put(7, "seg", third)
+    log.put(4, "chunks", chunks(4, SECOND))
+    (log.path / file_of(4, "seg")).unlink()
+    assert problems(data) == [(Kind.DAMAGE, file_of(4, "seg"))]
     (log.path / file_of(1, "seg")).unlink()
-    assert problems(data) == [(Kind.DAMAGE, file_of(1, "seg"))]
+    assert problems(data) == [(Kind.HARMLESS, file_of(base, "chunks")) for base in (1, 4)]
 
 
 def test_files_of_queues_are_foreign_to_streams_and_the_other_way_round(
