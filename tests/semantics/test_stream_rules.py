@@ -151,6 +151,14 @@ def test_next_is_behind_what_is_safe(machine: Machine, client: FakeClient) -> No
     assert numbers(client.contents()) == same(1)
 
 
+def test_stream_may_have_more_messages_than_a_method_can_tell(machine: Machine, client: FakeClient) -> None:
+    stream = declare(machine, client)
+    stream.opened_log().count = 2**33
+    client.send(m.QueueDeclare(queue="s", passive=True, arguments={}))
+    assert client.methods() == [m.QueueDeclareOk(queue="s", message_count=2**32 - 1, consumer_count=0)]
+    stream.opened_log().count = 0
+
+
 # --- times ---
 
 
@@ -345,3 +353,15 @@ def test_filter_passes_by_what_it_does_not_want_and_waits(machine: Machine, clie
         settle(machine)
     found = [content.properties.headers for content in other.contents()]
     assert [headers and headers["x-stream-offset"] for headers in found] == [2, 6]
+
+
+def test_remembered_offset_beyond_the_end_passes_nothing_by(machine: Machine, client: FakeClient) -> None:
+    """As when the end of the stream is lost."""
+    stream = declare(machine, client)
+    stream.store_offset("c", 1_000)
+    put(machine, client, 0)
+    client.send(m.BasicQos(prefetch_count=10))
+    client.consume("s", arguments={"x-stream-automatic-offset-tracking": True})
+    client.frames()
+    put(machine, client, 1)
+    assert numbers(client.contents()) == same(1)
