@@ -40,6 +40,7 @@ class Scenario:
     words: str
     figure: str
     more_is_better: bool = True
+    is_timed: bool = True  # else it ends when all messages are through
 
     def ratio(self, ours: float, theirs: float) -> float:
         """How many times better `ours` is."""
@@ -62,6 +63,11 @@ SCENARIOS = {
     ),
     "persistent-confirm-1KB": Scenario(
         "throughput --size 1024 --durable --persistent --confirm 1000", "confirm_per_s"
+    ),
+    "stream-confirm-16B": Scenario("stream --messages 300000", "confirm_per_s", is_timed=False),
+    "stream-read-from-first-16B": Scenario("stream --messages 300000", "read_per_s", is_timed=False),
+    "stream-read-from-first-1KB": Scenario(
+        "stream --messages 100000 --size 1024", "read_per_s", is_timed=False
     ),
     "latency-p99-us-at-2000/s": Scenario("latency --rate 2000", "latency_us.p99", more_is_better=False),
 }
@@ -172,7 +178,9 @@ BROKERS: dict[str, Callable[[Path], contextlib.AbstractContextManager[str]]] = {
 
 
 def load(uri: str, scenario: Scenario, seconds: float) -> float:
-    command = [*WARREN, "perf", *scenario.words.split(), "--json", "--uri", uri, "--seconds", str(seconds)]
+    command = [*WARREN, "perf", *scenario.words.split(), "--json", "--uri", uri]
+    if scenario.is_timed:
+        command += ["--seconds", str(seconds)]
     limit_s = seconds + RUN_SECONDS_SPARE
     done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
     if done.returncode:

@@ -45,6 +45,13 @@ def queue_exists(broker: Address, name: str) -> bool:
         return True
 
 
+def test_stream_is_filled_and_read_by_each_reader(broker: Address) -> None:
+    result = measured(broker, "stream --messages 5000 --readers 2 --size 100")
+    assert (result["messages"], result["readers"]) == (5000, 2)
+    assert result["confirm_per_s"] > 0
+    assert result["read_per_s"] > 0
+
+
 @pytest.mark.parametrize(
     "words",
     [

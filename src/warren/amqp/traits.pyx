@@ -23,7 +23,7 @@ cdef enum:
 cdef int DEPTH_MAX = PY_DEPTH_MAX
 
 
-cdef Py_ssize_t value_size(const uint8_t* p, const uint8_t* end, int depth) noexcept:
+cdef Py_ssize_t value_size(const uint8_t* p, const uint8_t* end, int depth) noexcept nogil:
     """How many bytes the field value at `p` takes, its type included; -1 if it is malformed."""
     cdef uint8_t tag
     cdef Py_ssize_t size
@@ -57,7 +57,7 @@ cdef Py_ssize_t value_size(const uint8_t* p, const uint8_t* end, int depth) noex
     return size if size <= end - p else -1
 
 
-cdef bint array_is_sound(const uint8_t* p, const uint8_t* end, int depth) noexcept:
+cdef bint array_is_sound(const uint8_t* p, const uint8_t* end, int depth) noexcept nogil:
     cdef Py_ssize_t size
     while p < end:
         size = value_size(p, end, depth)
@@ -67,7 +67,7 @@ cdef bint array_is_sound(const uint8_t* p, const uint8_t* end, int depth) noexce
     return True
 
 
-cdef bint table_is_sound(const uint8_t* p, const uint8_t* end, int depth) noexcept:
+cdef bint table_is_sound(const uint8_t* p, const uint8_t* end, int depth) noexcept nogil:
     cdef Py_ssize_t size
     while p < end:
         p += 1 + p[0]

@@ -1,4 +1,14 @@
+cdef class Countdown:
+    cdef public Py_ssize_t every
+    cdef Py_ssize_t left
+
+    cpdef bint is_next(self)
+
+
 cdef class Events:
+    cdef public Countdown publishing
+    cdef public Countdown delivering
+    cdef public Countdown acking
     cdef object on_error
     cdef dict subscribers
     cdef public bint published

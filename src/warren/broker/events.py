@@ -1,7 +1,8 @@
 """What happens in a broker, as typed events that anybody may subscribe to.
 
 Events of single messages are made only while somebody wants them: `published`, `delivered`, `acked` and, for
-what rules do with them, `died` say so to the path of a message at the price of one test.
+what rules do with them, `died` say so to the path of a message at the price of one test. If a sample is all
+that anybody wants of the first three, no others are made.
 """
 
 from __future__ import annotations
@@ -280,19 +281,61 @@ BY_RULES = (MessageDeadLettered, MessageRefused, MessageDeduplicated, MessageRet
 E = TypeVar("E", bound=Event)
 
 
+class Countdown:
+    """Lets one in so many pass."""
+
+    def __init__(self) -> None:
+        self.every = 1
+        self.left = 0
+
+    def set_every(self, every: int) -> None:
+        if every != self.every:
+            self.every, self.left = every, 0
+
+    def is_next(self) -> bool:
+        if self.left > 0:
+            self.left -= 1
+            return False
+        self.left = self.every - 1
+        return True
+
+
+class Sampled:
+    """A subscriber to one event in so many, of those that its countdown lets pass."""
+
+    def __init__(self, callback: Callable[[Any], None], one_in: int, countdown: Countdown) -> None:
+        self.callback = callback
+        self.one_in = one_in
+        self.countdown = countdown
+        self.left = 0
+
+    def __call__(self, event: Event) -> None:
+        if self.left <= 0:
+            self.left += self.one_in
+            self.callback(event)
+        self.left -= self.countdown.every
+
+
 class Events:
-    """Who wants to know of what."""
+    """Who wants to know of what. Who makes an event of those that have a countdown asks that first."""
 
     def __init__(self, on_error: Callable[[Exception], None]) -> None:
         self.on_error = on_error
         self.subscribers: dict[type[Event], list[Callable[[Any], None]]] = {}
+        self.publishing = Countdown()
+        self.delivering = Countdown()
+        self.acking = Countdown()
         self.published = False
         self.delivered = False
         self.acked = False
         self.died = False
 
-    def subscribe(self, kind: type[E], callback: Callable[[E], None]) -> Callable[[], None]:
-        """Call back for every event of this kind (`Event` for all); what is returned ends that."""
+    def subscribe(self, kind: type[E], callback: Callable[[E], None], one_in: int = 1) -> Callable[[], None]:
+        """Call back for every event of this kind (`Event` for all), or one in so many; what is returned ends
+        that.
+        """
+        if one_in > 1:
+            callback = Sampled(callback, one_in, self._countdowns().get(kind) or Countdown())
         self.subscribers.setdefault(kind, []).append(callback)
         self._mark()
 
@@ -312,7 +355,18 @@ class Events:
                 except Exception as error:  # noqa: BLE001 - a subscriber may raise anything
                     self.on_error(error)
 
+    def _countdowns(self) -> dict[type[Event], Countdown]:
+        return {
+            MessagePublished: self.publishing,
+            MessageDelivered: self.delivering,
+            MessageAcked: self.acking,
+        }
+
     def _mark(self) -> None:
+        for kind, countdown in self._countdowns().items():
+            wanted = [*self.subscribers.get(kind, ()), *self.subscribers.get(Event, ())]
+            rates = [one.one_in if isinstance(one, Sampled) else 1 for one in wanted]
+            countdown.set_every(min(rates, default=1))
         everything = bool(self.subscribers.get(Event))
         self.published = everything or bool(self.subscribers.get(MessagePublished))
         self.delivered = everything or bool(self.subscribers.get(MessageDelivered))

@@ -127,13 +127,13 @@ class Queue:
             entry = lane.ready.pop_head()
             self.goes_out(entry, consumer.no_ack)
             delivery_tag = consumer.deliver(entry)
-            if self.events.delivered:
+            if self.events.delivered and self.events.delivering.is_next():
                 self.tell_delivered(entry, consumer.tag, delivery_tag)
 
     def deliver(self, entry: Entry, consumer: Consumer) -> None:
         self.goes_out(entry, consumer.no_ack)
         delivery_tag = consumer.deliver(entry)
-        if self.events.delivered:
+        if self.events.delivered and self.events.delivering.is_next():
             self.tell_delivered(entry, consumer.tag, delivery_tag)
 
     def goes_out(self, entry: Entry, no_ack: bool) -> None:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from warren.cli import perf, serve, store
+from warren.cli import perf, pipeline, serve, store
 from warren.version import __version__
 
 
@@ -17,6 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     serve.register(subparsers)
     perf.register(subparsers)
     store.register(subparsers)
+    pipeline.register(subparsers)
     options = parser.parse_args(arguments)
     code: int = options.run(options)
     return code

@@ -14,6 +14,7 @@ from warren.perf.connections import run_connections
 from warren.perf.frames import STAMP_BYTES
 from warren.perf.results import ConnectionsResult, Result
 from warren.perf.screen import Screen, Show
+from warren.perf.stream import StreamPlan, run_stream
 from warren.perf.throughput import Plan, run_throughput
 from warren.perf.topology import Layout
 
@@ -70,6 +71,7 @@ def register(subparsers: Subparsers) -> None:
     commands = perf.add_subparsers(metavar="COMMAND", required=True)
     _add_throughput(commands)
     _add_latency(commands)
+    _add_stream(commands)
     _add_connections(commands)
     _add_churn(commands)
 
@@ -116,6 +118,18 @@ def _add_latency(commands: Subparsers) -> None:
     add("--ack-every", type=count, default=1, metavar="N", help="messages to one ack; 0 for auto-ack (1)")
     parser.set_defaults(publishers=1, consumers=1, queues=1, confirm=0)
     _add_load(parser)
+
+
+def _add_stream(commands: Subparsers) -> None:
+    about = "fill a stream, with confirms, and read it from its first offset"
+    parser = _add_command(commands, "stream", about, _stream)
+    add = parser.add_argument
+    add("--messages", type=positive, default=1_000_000, metavar="N", help="how many (1000000)")
+    add("--readers", type=positive, default=1, metavar="N", help="consumers that each read all (1)")
+    add("--size", type=body_size, default=16, metavar="BYTES", help="of a message's body (16)")
+    add("--confirm", type=positive, default=1000, metavar="N", help="unconfirmed messages (1000)")
+    add("--prefetch", type=whole(1, UINT16_MAX), default=1000, metavar="N", help="unacked messages (1000)")
+    add("--ack-every", type=positive, default=100, metavar="N", help="messages to one ack (100)")
 
 
 def _add_load(parser: argparse.ArgumentParser) -> None:
@@ -188,6 +202,18 @@ def _latency(arguments: argparse.Namespace, show: Show) -> Result:
     if arguments.size < STAMP_BYTES:
         raise argparse.ArgumentTypeError(f"--size must be {STAMP_BYTES} or more: the time is in the body")
     return run_throughput(arguments.uri, plan_of(arguments), show)
+
+
+def _stream(arguments: argparse.Namespace, show: Show) -> Result:
+    plan = StreamPlan(
+        messages=arguments.messages,
+        readers=arguments.readers,
+        body_bytes=arguments.size,
+        window=arguments.confirm,
+        ack_every=_ack_every(arguments.ack_every, arguments.prefetch),
+        prefetch=arguments.prefetch,
+    )
+    return run_stream(arguments.uri, plan, show)
 
 
 def _connections(arguments: argparse.Namespace, show: Show) -> Result:

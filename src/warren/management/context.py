@@ -1,4 +1,4 @@
-"""What every resource of the API works with: the broker, and ways to wait for threads and for the disk."""
+"""What every resource of the API works with: the broker, and threads for what takes long."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar, TypeVarTuple, Unpack
 
-from warren.management.errors import Unavailable
 from warren.server.app import Broker
 
 THREADS_MAX = 4
-SAFE_SECONDS_MAX = 30.0
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
@@ -28,17 +26,6 @@ class Context:
 
     async def in_thread(self, work: Callable[[Unpack[Arguments]], T], *arguments: *Arguments) -> T:
         return await asyncio.get_running_loop().run_in_executor(self.threads, work, *arguments)
-
-    async def all_is_safe(self) -> None:
-        """What has been changed so far is on disk, for the client to hear of it."""
-        safe: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self.store.when_safe(lambda number: None if safe.done() else safe.set_result(number))
-        self.node.end_turn()
-        try:
-            async with asyncio.timeout(SAFE_SECONDS_MAX):
-                await safe
-        except TimeoutError:
-            raise Unavailable("the disk takes too long to write") from None
 
     def close(self) -> None:
         self.threads.shutdown(wait=False, cancel_futures=True)

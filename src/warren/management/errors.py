@@ -42,10 +42,6 @@ class ObjectNotFound(ApiError):
     status, error = 404, "Object Not Found"
 
 
-class Unavailable(ApiError):
-    status, error = 503, "service_unavailable"
-
-
 class RangeNotSatisfiable(ApiError):
     status, error = 416, "range_not_satisfiable"
 

@@ -85,7 +85,7 @@ def answer_under_way(request: web.Request) -> web.StreamResponse | None:
     return request.get(UNDER_WAY)
 
 
-async def write(response: web.StreamResponse, data: bytes) -> None:
+async def write(response: web.StreamResponse, data: bytes | memoryview) -> None:
     """At the pace of the client; one that takes nothing for long is left."""
     try:
         async with asyncio.timeout(STALL_SECONDS_MAX):

@@ -6,6 +6,7 @@ are safe. Nothing beyond is ever served, and a segment that is gone is 404.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -14,18 +15,18 @@ from aiohttp import hdrs, web
 
 from warren.broker.queue import Queue
 from warren.broker.rules import queue_type
+from warren.broker.stream import Stream
 from warren.management.auth import readable_queue
 from warren.management.byte_range import parse_range
 from warren.management.context import Context
 from warren.management.errors import BadRequest, ObjectNotFound
+from warren.management.file_reader import read_some
 from warren.management.json_text import batches, begin, send_pieces, to_json, write
 from warren.management.paths import QUEUE, VHOST
-from warren.management.stream_like import StreamLike
-from warren.storage.log_listing import ListedSegment, Log, describe, find_segment, logs_of
+from warren.storage.log_listing import ListedSegment, describe, find_segment, logs_of
 from warren.storage.segment import Segment
 
 SEGMENTS_A_TURN = 128
-READ_BYTES = 256 * 1024
 BASE_MAX = 2**64 - 1
 
 
@@ -109,18 +110,19 @@ class Segments:
         return response
 
     async def _send(self, response: web.StreamResponse, file: int, start: int, stop: int) -> None:
-        """A piece at a time, so that neither the loop nor the memory is taken by one client."""
+        """A piece in a turn, so that neither the loop nor the memory is taken by one client."""
         while start < stop:
-            data = await self.context.in_thread(os.pread, file, min(READ_BYTES, stop - start), start)
+            data = await read_some(self.context, file, start, stop)
             if not data:
                 raise OSError(f"the file ends at {start}, before what is safe does")
             await write(response, data)
             start += len(data)
+            await asyncio.sleep(0)
 
     def _segment(self, request: web.Request) -> Segment:
         queue = readable_queue(self.context.node, request)
         part, base = request.query.get("part", ""), _base(request.match_info["base"])
-        for name, log in _logs(queue):
+        for name, log in logs_of(queue):
             if name == part:
                 segment = find_segment(log, base)
                 if segment is not None:
@@ -135,14 +137,8 @@ def _base(text: str) -> int:
     return int(text)
 
 
-def _logs(queue: Queue) -> list[tuple[str, Log]]:
-    if isinstance(queue, StreamLike):
-        return [] if queue.log is None else [("", queue.log)]
-    return logs_of(queue)
-
-
 def _batches_of(queue: Queue) -> Iterator[tuple[str, list[Segment]]]:
-    for part, log in _logs(queue):
+    for part, log in logs_of(queue):
         for batch in batches(log.segments[:], SEGMENTS_A_TURN):
             yield part, batch
 
@@ -170,7 +166,7 @@ def _to_json(part: str, segments: list[ListedSegment]) -> bytes:
 def _tail(queue: Queue, extent: Extent) -> bytes:
     if extent.first is not None:
         first, beyond = extent.first, extent.next
-    elif isinstance(queue, StreamLike):
+    elif isinstance(queue, Stream):
         first = beyond = queue.next_offset
     else:
         first = beyond = queue.lane.position

@@ -6,12 +6,12 @@ import json
 
 from aiohttp import web
 
+from warren.broker.stream import Stream
 from warren.management.auth import readable_queue
 from warren.management.context import Context
 from warren.management.errors import BadRequest, ObjectNotFound
 from warren.management.json_text import json_response
 from warren.management.paths import NAME, QUEUE, VHOST
-from warren.management.stream_like import StreamLike
 
 OFFSETS = f"/api/streams/{VHOST}/{QUEUE}/offsets"
 NAME_BYTES_MAX = 255
@@ -20,7 +20,7 @@ OFFSET_MAX = 2**63 - 1
 
 class Streams:
     def __init__(self, context: Context) -> None:
-        self.context = context
+        self.node = context.node
 
     def routes(self) -> list[web.RouteDef]:
         one = f"{OFFSETS}/{NAME}"
@@ -45,13 +45,13 @@ class Streams:
             raise BadRequest(f"the name of an offset has at most {NAME_BYTES_MAX} bytes")
         offset = offset_in(await request.read())
         self._stream(request).store_offset(name, offset)
-        await self.context.all_is_safe()
+        self.node.end_turn()  # which writes it
         return web.Response(status=204)
 
     async def delete(self, request: web.Request) -> web.StreamResponse:
         name, _offset = self._known(request)
         self._stream(request).forget_offset(name)
-        await self.context.all_is_safe()
+        self.node.end_turn()  # which writes it
         return web.Response(status=204)
 
     def _known(self, request: web.Request) -> tuple[str, int]:
@@ -60,9 +60,9 @@ class Streams:
             raise ObjectNotFound(f"no offset '{name}' of stream '{stream.name}' in vhost '{stream.vhost}'")
         return name, stream.named_offsets[name]
 
-    def _stream(self, request: web.Request) -> StreamLike:
-        queue = readable_queue(self.context.node, request)
-        if not isinstance(queue, StreamLike):
+    def _stream(self, request: web.Request) -> Stream:
+        queue = readable_queue(self.node, request)
+        if not isinstance(queue, Stream):
             raise ObjectNotFound(f"queue '{queue.name}' in vhost '{queue.vhost}' is not a stream")
         return queue
 

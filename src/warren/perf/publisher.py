@@ -20,7 +20,7 @@ UNLIMITED = sys.maxsize
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """What one publisher may do: `window` unconfirmed messages, `rate` a second, 0 for no limit.
+    """What one publisher may do: `window` unconfirmed messages, `rate` a second, `total` in all; 0: no limit.
 
     `chunk_bytes` is about what it may send in one turn of the loop.
     """
@@ -28,6 +28,7 @@ class Pace:
     window: int
     rate: float
     chunk_bytes: int
+    total: int = 0
 
 
 class Publisher:
@@ -70,6 +71,8 @@ class Publisher:
         allowed = UNLIMITED
         if self._pace.rate:
             allowed = int((now_s - self.started_s) * self._pace.rate) - self.sent
+        if self._pace.total:
+            allowed = min(allowed, self._pace.total - self.sent)
         return min(allowed, self._room())
 
     def _room(self) -> int:
@@ -79,7 +82,7 @@ class Publisher:
         return self._pace.window - unconfirmed if self._pace.window else UNLIMITED
 
     def _wait_s(self, now_s: float, *, more: bool) -> float:
-        if self.link.pending or self._room() <= 0:
+        if self.link.pending or self._room() <= 0 or 0 < self._pace.total <= self.sent:
             return math.inf
         if more or not self._pace.rate:
             return 0.0

@@ -121,6 +121,34 @@ class ConnectionsResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamResult:
+    """Each of the `readers` has read all messages."""
+
+    messages: int
+    readers: int
+    fill_seconds: float
+    read_seconds: float
+
+    @property
+    def confirm_per_s(self) -> float:
+        return self.messages / self.fill_seconds
+
+    @property
+    def read_per_s(self) -> float:
+        return self.messages * self.readers / self.read_seconds
+
+    def as_json(self) -> Json:
+        rates = {"confirm_per_s": round(self.confirm_per_s, 1), "read_per_s": round(self.read_per_s, 1)}
+        return {**asdict(self), **rates}
+
+    def rows(self) -> Rows:
+        return [
+            ("published and confirmed", f"{self.confirm_per_s:,.0f}/s   ({self.messages:,} in all)"),
+            ("read from the first", f"{self.read_per_s:,.0f}/s   ({self.readers} readers)"),
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChurnResult:
     """An operation is a pair: an open and its close, a declare and its delete, a bind and its unbind."""
 

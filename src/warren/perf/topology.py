@@ -16,6 +16,7 @@ from warren.amqp.methods import (
     QueueDelete,
     QueueDeleteOk,
 )
+from warren.amqp.table import Table
 from warren.client.dialogue import Dialogue, ask, log_in
 from warren.client.errors import ClientError, ClosedByBrokerError
 from warren.client.uri import Uri
@@ -34,6 +35,7 @@ class Layout:
     name: str | None = None
     exchange: str = ""
     durable: bool = False
+    stream: bool = False
 
     def queue_names(self) -> list[str]:
         base = self.name or f"warren-perf-{secrets.token_hex(4)}"
@@ -95,7 +97,8 @@ class Topology:
     def _make(self, names: list[str]) -> Dialogue[None]:
         yield from log_in(self._uri)
         for name in names:
-            declare = QueueDeclare(queue=name, durable=self._layout.durable, arguments={})
+            arguments: Table = {"x-queue-type": "stream"} if self._layout.stream else {}
+            declare = QueueDeclare(queue=name, durable=self._layout.durable, arguments=arguments)
             yield from ask(declare, QueueDeclareOk)
             self._made.append(name)
             if self._layout.exchange:

@@ -48,6 +48,7 @@ def open_session(
 ) -> SparkSession:
     """A session on `master`, or through Spark Connect on `remote`; `conf` overrides what is set here."""
     _need_spark()
+    _silence_query_log()
     given = dict(conf or {})
     return _connect(app_name, remote, given) if remote else _start(app_name, master, given)
 
@@ -56,6 +57,13 @@ def _need_spark() -> None:
     missing = [name for name in ("pyspark", "pyarrow", "pandas") if find_spec(name) is None]
     if missing:
         raise PipelineError("the data pipeline needs Spark: pip install 'warrenmq[spark]'")
+
+
+def _silence_query_log() -> None:
+    """PySpark writes errors of queries to stderr, as JSON, besides raising them."""
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - an extra
+
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
 
 
 def _connect(app_name: str, remote: str, conf: dict[str, str]) -> SparkSession:
@@ -115,7 +123,7 @@ def _reason_for_silence(scheme: str, host: str) -> str:
 
 @contextlib.contextmanager
 def _quiet_log() -> Iterator[str]:
-    """Java's options for a log that has errors only, while the session starts as well."""
+    """Java's options for a log that is silent, while the session starts as well."""
     with as_file(files("warren.pipeline") / "log4j2.properties") as path:
         yield f"-Dlog4j2.configurationFile={path.resolve().as_uri()}"
 

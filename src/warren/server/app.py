@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 from collections.abc import Callable
 from importlib.metadata import entry_points
@@ -21,7 +22,7 @@ from warren.broker.exchange.exchange import Router
 from warren.broker.node import Limits, Node
 from warren.broker.passwords import SALT_BYTES, PasswordHash, hash_password
 from warren.server import arenas
-from warren.server.config import GUEST, HTTP_OFF, Config, UserConfig
+from warren.server.config import GUEST, HTTP_OFF, HTTP_PORT, Config, UserConfig
 from warren.server.config_error import ConfigError
 from warren.server.disk_space import DiskSpace
 from warren.server.event_stream import EventStream
@@ -125,9 +126,7 @@ class Broker:
     async def _listen(self) -> None:
         """Services first: a client that can connect finds all of the broker there."""
         if self.config.http_port != HTTP_OFF:
-            self.services["http"] = load_service("http")(self)
-        for service in self.services.values():
-            await service.start()
+            await self._start_http()
         buffer = ReadBuffer()
         self.listener = await self.loop.create_server(
             lambda: AmqpProtocol(self.node, buffer, self.config.receive_buffer_bytes),
@@ -135,6 +134,17 @@ class Broker:
             self.config.port,
             backlog=BACKLOG,
         )
+
+    async def _start_http(self) -> None:
+        """A second broker on a machine runs without it, if nobody has chosen a port for its API."""
+        self.services["http"] = load_service("http")(self)
+        try:
+            await self.services["http"].start()
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or self.config.http_port != HTTP_PORT:
+                raise
+            self.log.warning("no HTTP API: its usual port is in use", error=error.strerror)
+            await self.services.pop("http").stop()
 
     async def _stop_services(self) -> None:
         for service in self.services.values():

@@ -26,6 +26,7 @@ ENVIRONMENT_PREFIX = "WARREN_"
 DEFAULT_FILE = Path("warren.toml")
 PORT_MAX = 65_535
 HTTP_OFF = -1  # as http_port
+HTTP_PORT = 15672
 SYNC_MODES = ("always", "none")
 SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX = 4096, 1024 * 1024 * 1024
 OPEN_FILES_MIN = 16
@@ -80,7 +81,7 @@ class Config:
 
     bind: str = "127.0.0.1"
     port: int = 5672
-    http_port: int = 15672
+    http_port: int = HTTP_PORT
     data_dir: Path = Path("warren-data")
     cluster_name: str = "warren"
     log_level: str = "info"

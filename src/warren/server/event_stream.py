@@ -61,10 +61,10 @@ class EventStream:
         except AmqpError as error:
             raise ConfigError(f"events_stream: cannot declare '{NAME}': {error.text}") from error
         for kind in OF_OTHERS:
-            self._subscribe(kind, self._note)
+            self._subscribe(kind)
         if self.sample:
             for kind in OF_MESSAGES:
-                self._subscribe(kind, Sampler(self.sample, self._note))
+                self._subscribe(kind, self.sample)
 
     def stop(self) -> None:
         for unsubscribe in self.unsubscribe:
@@ -72,8 +72,8 @@ class EventStream:
         self.stopped = True
         self._write()
 
-    def _subscribe(self, kind: type[Event], callback: Callable[[Event], None]) -> None:
-        self.unsubscribe.append(self.node.events.subscribe(kind, callback))
+    def _subscribe(self, kind: type[Event], one_in: int = 1) -> None:
+        self.unsubscribe.append(self.node.events.subscribe(kind, self._note, one_in))
 
     def _note(self, event: Event) -> None:
         """What of the event is written is taken from it now; the rest may be large, or change."""
@@ -84,7 +84,7 @@ class EventStream:
             return
         if not self.waiting:
             self.node.world.call_soon(self._write_later)
-        self.waiting.append((name_of(type(event)), self.node.world.time_ms(), describe(event)))
+        self.waiting.append((name_of(type(event)), self.node.clock.refresh(), describe(event)))
 
     def _write_later(self) -> None:
         if not self.stopped:
@@ -97,27 +97,11 @@ class EventStream:
             self.lost += len(waiting)
             return
         if self.lost:
-            waiting.append((LOST, self.node.world.time_ms(), {"count": self.lost}))
+            waiting.append((LOST, self.node.clock.refresh(), {"count": self.lost}))
             self.lost = 0
         for name, time_ms, described in waiting:
             queue.publish(message_of(name, time_ms, described))
         self.node.end_turn()
-
-
-class Sampler:
-    """Passes on the first of every so many."""
-
-    def __init__(self, one_in: int, callback: Callable[[Event], None]) -> None:
-        self.one_in = one_in
-        self.left = 0
-        self.callback = callback
-
-    def __call__(self, event: Event) -> None:
-        if self.left:
-            self.left -= 1
-        else:
-            self.left = self.one_in - 1
-            self.callback(event)
 
 
 def name_of(kind: type[Event]) -> str:

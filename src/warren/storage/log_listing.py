@@ -12,35 +12,25 @@ import struct
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TypeAlias
 
 from warren.broker.lane import part_of
 from warren.broker.queue import Queue
+from warren.broker.stream import Stream
 from warren.storage.acked_runs import acked_runs
 from warren.storage.format import HEADER_BYTES, scan
 from warren.storage.index import ENTRY_BYTES
 from warren.storage.queue_log import QueueLog
 from warren.storage.segment import Segment, index_beyond
+from warren.storage.stream_log import SegmentedStream
+from warren.storage.stream_segment import StreamSegment
 
 KNOWN_MAX = 65_536  # segments of which the ends are remembered
 RECORD_HEAD = struct.Struct("<IIQQII")  # crc, length, position, time_ms, properties_length, flags
 INDEX_ENTRY = struct.Struct("<III")  # relative, offset, body
 
 
-class Log(Protocol):
-    """What has segments: a queue's log, or a stream's."""
-
-    segments: list[Segment]
-
-
-@runtime_checkable
-class SelfAware(Protocol):
-    """A segment that knows by itself what else would have to be read from its file: a stream's."""
-
-    first_ms: int
-    last_ms: int
-
-    def safe_last(self) -> int: ...
+Log: TypeAlias = QueueLog | SegmentedStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +74,15 @@ class ListedSegment:
 
 def logs_of(queue: Queue) -> list[tuple[str, Log]]:
     """A queue's logs by the name of their part: of priorities, or the one."""
+    if isinstance(queue, Stream):
+        return [("", queue.log)] if isinstance(queue.log, SegmentedStream) else []
     return [(part_of(lane.level), lane.log) for lane in queue.lanes if isinstance(lane.log, QueueLog)]
 
 
 def find_segment(log: Log, base: int) -> Segment | None:
-    index = index_beyond(log.segments, base)
-    found = log.segments[index - 1] if index else None
+    segments: Sequence[Segment] = log.segments
+    index = index_beyond(segments, base)
+    found = segments[index - 1] if index else None
     return found if found is not None and found.base == base else None
 
 
@@ -110,7 +103,7 @@ class LogListing:
     def _snapshot(self, segment: Segment) -> Snapshot:
         last = segment.last if segment.written == segment.end else None
         ends = self.known.get(segment.path)
-        if isinstance(segment, SelfAware):
+        if isinstance(segment, StreamSegment):  # it knows all that of itself
             last = segment.safe_last()
             ends = Ends(segment.written, last, segment.first_ms, segment.last_ms)
         return Snapshot(

@@ -14,6 +14,7 @@ from warren.amqp.table import Table
 from warren.broker import commands
 from warren.broker import events as e
 from warren.broker.events import Event, Events
+from warren.broker.message import Message
 from warren.broker.node import Node
 
 
@@ -436,3 +437,38 @@ def test_subscriber_to_all_events_wants_message_events() -> None:
     assert (source.published, source.delivered, source.acked) == (True, True, True)
     unsubscribe()
     assert (source.published, source.delivered, source.acked) == (False, False, False)
+
+
+def test_sample_is_one_in_so_many_and_nothing_else_is_made() -> None:
+    source = Events(raise_it)
+    seen: list[str] = []
+    source.subscribe(e.MessagePublished, lambda event: seen.append(event.vhost), one_in=3)
+    made = publish_where_wanted(source, 7)
+    assert (made, seen) == (["0", "3", "6"], ["0", "3", "6"])
+
+
+def test_sample_is_the_same_beside_a_subscriber_to_all() -> None:
+    source = Events(raise_it)
+    seen: list[str] = []
+    everything: list[Event] = []
+    source.subscribe(e.MessagePublished, lambda event: seen.append(event.vhost), one_in=3)
+    unsubscribe = source.subscribe(e.Event, everything.append)
+    assert len(publish_where_wanted(source, 7)) == len(everything) == 7
+    assert seen == ["0", "3", "6"]
+    unsubscribe()
+    assert len(publish_where_wanted(source, 6)) == 2
+
+
+def publish_where_wanted(source: Events, count: int) -> list[str]:
+    """As the path of a message does; which events were made."""
+    message = Message(b"\0", b"\0", b"\0\0", b"", persistent=False)
+    made = []
+    for name in map(str, range(count)):
+        if source.published and source.publishing.is_next():
+            made.append(name)
+            source.emit(e.MessagePublished(name, message, ()))
+    return made
+
+
+def raise_it(error: Exception) -> None:
+    raise error

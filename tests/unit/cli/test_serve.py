@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -331,3 +331,30 @@ def test_stdout_has_only_the_ready_line(tmp_path: Path) -> None:
         assert re.fullmatch(ready, broker.ready)
         assert (code, out) == (0, "")
         assert "queue created" in err
+
+
+def test_second_broker_on_the_usual_ports_runs_without_an_http_api(tmp_path: Path) -> None:
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):  # somebody else has it: as well
+            holder.bind(("127.0.0.1", 15672))
+            holder.listen()
+        command = [
+            sys.executable,
+            "-m",
+            "warren",
+            "serve",
+            "--port",
+            "0",
+            "--data-dir",
+            str(tmp_path / "data"),
+        ]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        try:
+            assert process.stdout is not None
+            ready = process.stdout.readline()
+        finally:
+            process.terminate()
+            process.communicate()
+    assert ready.startswith("ready amqp=127.0.0.1:")
+    assert "http=" not in ready

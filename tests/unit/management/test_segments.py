@@ -14,6 +14,8 @@ from tests.support.http_api import SEGMENT_BYTES, Api
 from warren.amqp.properties import BasicProperties
 from warren.broker.message import Message
 from warren.broker.queue import Queue
+from warren.management import json_text
+from warren.management.app import HttpService
 from warren.storage.format import records
 from warren.storage.log_listing import logs_of
 
@@ -300,13 +302,35 @@ async def test_listing_goes_on_while_messages_come_and_go(api: Api) -> None:
     await working
 
 
-async def test_client_that_takes_nothing_holds_up_nobody(api: Api) -> None:
-    await api.publish(api.declare("q"), [b"x" * 20_000_000])
+async def ask_and_take_nothing(api: Api) -> asyncio.StreamWriter:
+    """For more than the kernel takes."""
+    await api.publish(api.declare("q"), [b"x" * 30_000_000])
     host, _, port = api.broker.services["http"].address.rpartition(":")
     _reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
     login = "Z3Vlc3Q6Z3Vlc3Q="
     writer.write(f"GET {LIST}/1 HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {login}\r\n\r\n".encode())
     await writer.drain()
+    return writer
+
+
+async def test_client_that_takes_nothing_holds_up_nobody(api: Api) -> None:
+    writer = await ask_and_take_nothing(api)
     for _ in range(20):
         assert len((await listing(api))["segments"]) == 1
+    writer.transport.abort()
+
+
+async def test_client_that_takes_nothing_for_long_is_left(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_text, "STALL_SECONDS_MAX", 0.05)
+    service = api.broker.services["http"]
+    assert isinstance(service, HttpService)
+    assert service.runner is not None
+    server = service.runner.server
+    assert server is not None
+    writer = await ask_and_take_nothing(api)
+    async with asyncio.timeout(20):
+        while not server.connections:  # noqa: ASYNC110 - aiohttp has no event for that
+            await asyncio.sleep(0.01)
+        while server.connections:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
     writer.transport.abort()

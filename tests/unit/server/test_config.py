@@ -7,7 +7,7 @@ import pytest
 from tests.support.fakes import quick_hash
 from warren.broker.access import Permissions, TopicPermissions
 from warren.broker.commands import PutPolicy, SetUserLimits, SetVhostLimits
-from warren.server.config import GUEST, Config, UserConfig, load
+from warren.server.config import GUEST, HTTP_OFF, Config, UserConfig, load
 from warren.server.config_error import ConfigError
 
 
@@ -62,6 +62,20 @@ def test_settings_get_the_types_they_have() -> None:
     assert config.data_dir == Path("here")
     assert config.memory_watermark == 0.7
     assert config.bind == "::1"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("true", True), ("1", True), ("ON", True), ("false", False), ("0", False), ("no", False)],
+)
+def test_yes_or_no_may_be_said_in_more_than_one_way(elsewhere: Path, text: str, expected: bool) -> None:
+    assert load({}, {"WARREN_EVENTS_STREAM": text}).events_stream is expected
+    write(elsewhere / "warren.toml", f"events_stream = {str(expected).lower()}\n")
+    assert load({}, {}).events_stream is expected
+
+
+def test_http_port_may_be_none() -> None:
+    assert load({"http_port": "-1"}, {}).http_port == HTTP_OFF
 
 
 def test_other_variables_of_the_environment_do_not_matter() -> None:
@@ -186,6 +200,9 @@ WRONG_FILES = [
     ("port = true", "port = True: expected int"),
     ("port = 65536", "port = 65536: expected 0 to 65535"),
     ("port = -1", "port = -1"),
+    ("http_port = -2", "http_port = -2: expected 0 to 65535, or -1 for none"),
+    ("events_stream = 'perhaps'", "events_stream = 'perhaps': expected true or false"),
+    ("events_sample = -1", "events_sample = -1: expected 1 in how many, or 0 for none"),
     ("heartbeat = 65536", "heartbeat"),
     ("channel_max = 0", "channel_max"),
     ("frame_max = 4095", "frame_max = 4095: expected 4096 to 131072"),

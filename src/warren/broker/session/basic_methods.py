@@ -149,7 +149,8 @@ def get(channel: Channel, method: BasicGet) -> None:
         return
     deliveries, message = channel.deliveries, entry.message
     deliveries.track(entry, method.no_ack)
-    if channel.connection.node.events.delivered:
+    events = channel.connection.node.events
+    if events.delivered and events.delivering.is_next():
         queue.tell_delivered(entry, "", deliveries.delivery_tag)
     channel.reply(
         BasicGetOk(

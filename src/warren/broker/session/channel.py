@@ -174,7 +174,7 @@ class Channel(ContentReader):
         if not self.has_published:
             self.has_published = True
             self.connection.channels_that_published.append(self)
-        if self.events.published:
+        if self.events.published and self.events.publishing.is_next():
             names = [queue.name for queue in queues]
             self.events.emit(MessagePublished(self.vhost.name, message, tuple(names)))
 
@@ -240,7 +240,7 @@ class Channel(ContentReader):
             consumer = entry.consumer
             consumer.settled(entry)
         queue.touch()
-        if self.events.acked:
+        if self.events.acked and self.events.acking.is_next():
             self.events.emit(MessageAcked(queue.vhost, queue.name, entry.message))
 
     def reject(self, delivery_tag: int, *, multiple: bool, requeue: bool) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow as pa
 
-from warren.pipeline.publisher import Publisher
+from warren.pipeline.publisher import Failure, Publisher
 from warren.pipeline.sink.failures import Failures, FirstIsFatal, SideTable
 from warren.pipeline.sink.options import WriteOptions
 from warren.pipeline.sink.rows import RowEncoder
@@ -22,34 +23,49 @@ class Written:
     failed: int
 
 
-def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions, prefix: str) -> Written:
+def write_rows(
+    batches: Iterable[pa.RecordBatch],
+    options: WriteOptions,
+    prefix: str,
+    *,
+    on_failure: Callable[[Failure], None] | None = None,
+) -> Written:
     """`prefix` names this part of the write, the same if it runs again: ids of messages begin with it.
 
-    A task without rows opens no connection.
+    A task without rows opens no connection. `on_failure` hears of rows that no queue took.
     """
-    publisher: Publisher | None = None
     failures = _failures(options, prefix)
+
+    def take(failure: Failure) -> None:
+        failures.take(failure)
+        if on_failure is not None:
+            on_failure(failure)
+
     try:
-        for batch in batches:
-            if publisher is None:
-                encoder = RowEncoder(batch.schema, options, prefix)
-                publisher = Publisher(
-                    options.uri, on_failure=failures.take, window=options.window, rate=options.rate
-                )
-            for message in encoder.encode(batch):
-                publisher.publish(message)
-        if publisher is not None:
-            publisher.finish()
+        sent, confirmed = _publish(batches, options, prefix, take)
     except BaseException:
         failures.discard()
         raise
-    finally:
-        if publisher is not None:
-            publisher.close()
     failures.close()
-    if publisher is None:
-        return Written(0, 0, 0)
-    return Written(publisher.sent, publisher.confirmed, failures.count)
+    return Written(sent, confirmed, failures.count)
+
+
+def _publish(
+    batches: Iterable[pa.RecordBatch],
+    options: WriteOptions,
+    prefix: str,
+    on_failure: Callable[[Failure], None],
+) -> tuple[int, int]:
+    remaining = iter(batches)
+    first = next(remaining, None)
+    if first is None:
+        return 0, 0
+    encoder = RowEncoder(first.schema, options, prefix)
+    with Publisher(options.uri, on_failure=on_failure, window=options.window, rate=options.rate) as publisher:
+        for batch in chain((first,), remaining):
+            for message in encoder.encode(batch):
+                publisher.publish(message)
+    return publisher.sent, publisher.confirmed
 
 
 def _failures(options: WriteOptions, name: str) -> Failures:

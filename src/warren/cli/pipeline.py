@@ -1,0 +1,196 @@
+"""`warren pipeline`: jobs over queues and streams on Spark.
+
+Nothing of Spark is imported before a job is named, so that the other commands start without it, and the help
+of this one can be read where it is not installed. Exits with 0 if all is well, with 1 if the job failed or an
+audit found something, and with 2 for options that make no sense.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
+
+from warren.pipeline.errors import PipelineError, UsageError
+from warren.version import __version__
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from warren.pipeline.report.progress import Progress
+    from warren.pipeline.report.result import Result
+
+EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+NEEDED = ("pyspark", "pyarrow", "pandas")
+HOW_TO_GET_IT = "the data pipeline needs Spark: pip install 'warrenmq[spark]'"
+WIDTH_MAX = 200
+
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A job as the command knows it before it is imported."""
+
+    module: str
+    about: str
+
+
+JOBS = {
+    "archive": Entry("warren.pipeline.jobs.archive", "keep streams as Parquet files, each message once"),
+    "compact": Entry("warren.pipeline.jobs.compact", "make an archive's small files into few"),
+    "dead-letters": Entry("warren.pipeline.jobs.dead_letters", "what died where, of what, and how soon"),
+    "flow": Entry("warren.pipeline.jobs.flow", "rates, sizes and latencies in windows of time"),
+    "replay": Entry("warren.pipeline.jobs.replay", "publish recorded messages again, each once"),
+    "what-if": Entry("warren.pipeline.jobs.what_if", "who would have got what by another topology"),
+    "audit": Entry("warren.pipeline.jobs.audit", "gaps, duplicates, and an archive against what is live"),
+    "demo": Entry("warren.pipeline.demo", "see it all in a minute, on a broker of its own"),
+}
+
+
+class Job(Protocol):
+    """What a job's module has. One that has no `check` needs none."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+    def run(self, spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result: ...
+
+
+def register(subparsers: Subparsers) -> None:
+    """The words behind `pipeline` are read by a parser of their own, made when they are there."""
+    about = "run jobs over queues and streams on Spark"
+    parser = subparsers.add_parser("pipeline", help=about, add_help=False)
+    parser.add_argument("words", nargs=argparse.REMAINDER)
+    parser.set_defaults(run=lambda options: main(options.words))
+
+
+def main(words: Sequence[str]) -> int:
+    name = next((word for word in words if word in JOBS), None)
+    try:
+        job = None if name is None else load(name)
+    except PipelineError as error:
+        return _fail(str(error))
+    parser, commands = _parser(), {}
+    subparsers = parser.add_subparsers(metavar="JOB", required=True, dest="job")
+    for entry_name, entry in JOBS.items():
+        commands[entry_name] = subparsers.add_parser(
+            entry_name, help=entry.about, description=entry.about, allow_abbrev=False
+        )
+    if name is not None and job is not None:
+        _add_arguments(commands[name], job)
+    options = parser.parse_args(words)
+    assert job is not None
+    return _run(commands[options.job], job, options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(
+        prog="warren pipeline",
+        description="Jobs over queues and streams on Spark. Each tells more with --help.",
+        allow_abbrev=False,
+    )
+
+
+def load(name: str) -> Job:
+    if any(find_spec(package) is None for package in NEEDED):
+        raise PipelineError(HOW_TO_GET_IT)
+    return cast("Job", importlib.import_module(JOBS[name].module))
+
+
+def _add_arguments(parser: argparse.ArgumentParser, job: Job) -> None:
+    parser.description = getattr(job, "ABOUT", parser.description)
+    job.add_arguments(parser)
+    spark = parser.add_argument_group("where to run")
+    spark.add_argument("--master", default="local[*]", help="Spark's master (default: %(default)s)")
+    spark.add_argument("--remote", metavar="URL", help="a Spark Connect server, such as sc://host:15002")
+    spark.add_argument(
+        "--conf", action="append", default=[], type=_setting, metavar="KEY=VALUE", help="a setting of Spark"
+    )
+    output = parser.add_argument_group("what to show")
+    output.add_argument(
+        "--html", type=Path, metavar="FILE", help="write the result with plots as a page, too"
+    )
+    output.add_argument("--quiet", action="store_true", help="show no progress")
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"not KEY=VALUE: {text!r}")
+    return key, value
+
+
+def _run(parser: argparse.ArgumentParser, job: Job, options: argparse.Namespace) -> int:
+    from warren.pipeline.failures import in_one_line  # noqa: PLC0415 - Spark is there from here on
+
+    try:
+        result = _result(job, options)
+        sys.stdout.write(_text(result))
+        if options.html:
+            _write_page(result, options)
+    except UsageError as error:
+        parser.error(str(error))
+    except KeyboardInterrupt:
+        _fail("interrupted")
+        return EXIT_INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - Spark raises anything, and nobody wants to see Java's stack
+        return _fail(in_one_line(error))
+    return 0 if result.ok else EXIT_FAILURE
+
+
+def _result(job: Job, options: argparse.Namespace) -> Result:
+    from warren.pipeline.jobs.watch import watch  # noqa: PLC0415
+    from warren.pipeline.report.progress import Progress  # noqa: PLC0415
+    from warren.pipeline.session import open_session  # noqa: PLC0415
+
+    _check(job, options)
+    progress = Progress(None if options.quiet else sys.stderr)
+    with progress.step("starting Spark"):
+        spark = open_session(
+            app_name=f"warren {options.job}",
+            master=options.master,
+            remote=options.remote,
+            conf=dict(options.conf),
+        )
+    try:
+        progress.watch = watch(spark, remote=options.remote is not None)
+        return job.run(spark, options, progress)
+    finally:
+        spark.stop()
+
+
+def _check(job: Job, options: argparse.Namespace) -> None:
+    """What can be known before Spark has started, which takes a while."""
+    if options.html and not options.html.absolute().parent.is_dir():
+        raise UsageError(f"--html {options.html}: there is no directory {options.html.absolute().parent}")
+    check = getattr(job, "check", None)
+    if check is not None:
+        check(options)
+
+
+def _text(result: Result) -> str:
+    from warren.pipeline.report.text import as_text  # noqa: PLC0415
+
+    return as_text(result, width=min(shutil.get_terminal_size().columns, WIDTH_MAX))
+
+
+def _write_page(result: Result, options: argparse.Namespace) -> None:
+    from warren.pipeline.report.html import as_html  # noqa: PLC0415
+
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    made = f"warren pipeline {options.job}, WarrenMQ {__version__}, {now} UTC"
+    try:
+        options.html.write_text(as_html([result], title=result.title, made=made), encoding="utf-8")
+    except OSError as error:
+        raise PipelineError(f"cannot write --html {options.html}: {error.strerror}") from error
+
+
+def _fail(reason: str) -> int:
+    sys.stderr.write(f"warren pipeline: {reason}\n")
+    return EXIT_FAILURE

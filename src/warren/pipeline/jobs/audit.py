@@ -1,0 +1,217 @@
+"""audit: whether all is there, once: gaps and duplicates, and an archive against what is live.
+
+Messages are compared by their offsets, range by range, so that it scales with the data and the answer names
+places. A gap in a stream is damage. In a queue that is not a stream it is what was acknowledged, and is
+allowed with --allow-gaps.
+
+What only the archive has below the stream's first offset went by retention, and what only the stream has
+above the archive's last was not archived yet. Anything else that one of them lacks is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TypeAlias
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as sf
+
+from warren.pipeline.jobs import inputs
+from warren.pipeline.jobs.extent import extents, tell_extents
+from warren.pipeline.jobs.numbers import positive
+from warren.pipeline.jobs.rows import collect, top, whole
+from warren.pipeline.jobs.tables import read_archive
+from warren.pipeline.report.progress import Progress
+from warren.pipeline.report.result import Bars, Result, Value
+
+ABOUT = "find gaps and duplicates, and compare an archive with what is live"
+RANGE = 100_000
+PLACE = ("vhost", "queue", "offset")
+COMPARED = ("exchange", "routing_key", "message_id", "body")
+VERDICTS = (
+    "same",
+    "not_archived_yet",
+    "gone_by_retention",
+    "missing_in_archive",
+    "missing_in_live",
+    "different",
+)
+HARMFUL = ("missing_in_archive", "missing_in_live", "different")
+
+Rows: TypeAlias = list[list[Value]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    inputs.add_arguments(parser, archive=False)
+    add = parser.add_argument_group("how to audit").add_argument
+    add("--archive", dest="against", metavar="DIR", help="compare with what `archive` wrote there")
+    add("--contents", action="store_true", help="compare the messages too, not only that they are there")
+    add("--range", type=positive, default=RANGE, metavar="N", help="offsets a line (default: %(default)s)")
+    add("--allow-gaps", action="store_true", help="gaps are no error: for queues that are not streams")
+
+
+def counted(messages: DataFrame, *, contents: bool = False) -> DataFrame:
+    """How often each offset is there; `digest` is of the contents, or of nothing."""
+    digest = sf.xxhash64(*COMPARED) if contents else sf.lit(0).cast("long")
+    places = messages.select(*PLACE, digest.alias("digest"))
+    return places.groupBy(*PLACE).agg(sf.count("*").alias("copies"), sf.min("digest").alias("digest"))
+
+
+def _range_of(size: int) -> Column:
+    return (sf.floor(sf.col("offset") / sf.lit(size)) * sf.lit(size)).cast("long").alias("range")
+
+
+def ranges(counts: DataFrame, size: int = RANGE) -> DataFrame:
+    """Of each range of offsets what is there: messages, offsets, duplicates."""
+    return counts.groupBy("vhost", "queue", _range_of(size)).agg(
+        sf.sum("copies").alias("messages"),
+        sf.count("*").alias("offsets"),
+        sf.sum(sf.col("copies") - 1).alias("duplicates"),
+        sf.min("offset").alias("first_offset"),
+        sf.max("offset").alias("last_offset"),
+    )
+
+
+def gaps(counts: DataFrame, size: int = RANGE) -> DataFrame:
+    """The runs of offsets that are missing between those that are there. Within ranges each is sorted for
+    itself, and between them only their ends are looked at: no sort has all of a queue.
+    """
+    inner = Window.partitionBy("vhost", "queue", "range").orderBy("offset")
+    within = counts.select("vhost", "queue", "offset", _range_of(size)).select(
+        "vhost", "queue", sf.lag("offset").over(inner).alias("before"), sf.col("offset").alias("after")
+    )
+    outer = Window.partitionBy("vhost", "queue").orderBy("range")
+    between = ranges(counts, size).select(
+        "vhost",
+        "queue",
+        sf.lag("last_offset").over(outer).alias("before"),
+        sf.col("first_offset").alias("after"),
+    )
+    return (
+        within.unionByName(between)
+        .filter(sf.col("after") - sf.col("before") > 1)
+        .select(
+            "vhost",
+            "queue",
+            (sf.col("before") + 1).alias("first_missing"),
+            (sf.col("after") - 1).alias("last_missing"),
+            (sf.col("after") - sf.col("before") - 1).alias("missing"),
+        )
+        .orderBy("vhost", "queue", "first_missing")
+    )
+
+
+def duplicates(counts: DataFrame) -> DataFrame:
+    return counts.filter(sf.col("copies") > 1).select(*PLACE, "copies").orderBy(*PLACE)
+
+
+def compared(live: DataFrame, archived: DataFrame) -> DataFrame:
+    """Both as `counted` gives them: for each offset that is in either, what is the matter with it."""
+    queues = ["vhost", "queue"]
+    live_from = live.groupBy(*queues).agg(sf.min("offset").alias("live_first"))
+    archived_to = archived.groupBy(*queues).agg(sf.max("offset").alias("archive_last"))
+    left = live.select(*PLACE, sf.col("digest").alias("live_digest"), sf.lit(True).alias("is_live"))
+    right = archived.select(
+        *PLACE, sf.col("digest").alias("archive_digest"), sf.lit(True).alias("is_archived")
+    )
+    both = (
+        left.join(right, list(PLACE), "full")
+        .join(live_from, queues, "left")
+        .join(archived_to, queues, "left")
+    )
+    yet = sf.col("archive_last").isNull() | (sf.col("offset") > sf.col("archive_last"))
+    gone = sf.col("offset") < sf.col("live_first")
+    verdict = (
+        sf.when(
+            sf.col("is_archived").isNull(), sf.when(yet, "not_archived_yet").otherwise("missing_in_archive")
+        )
+        .when(sf.col("is_live").isNull(), sf.when(gone, "gone_by_retention").otherwise("missing_in_live"))
+        .when(sf.col("live_digest") != sf.col("archive_digest"), "different")
+        .otherwise("same")
+    )
+    return both.select(*PLACE, "is_live", "is_archived", verdict.alias("verdict"))
+
+
+def by_range(verdicts: DataFrame, size: int = RANGE) -> DataFrame:
+    """How many of each verdict in each range of offsets."""
+    columns = [sf.count_if(sf.col("verdict") == name).alias(name) for name in VERDICTS]
+    return (
+        verdicts.groupBy("vhost", "queue", _range_of(size))
+        .agg(sf.count("is_live").alias("live"), sf.count("is_archived").alias("archived"), *columns)
+        .orderBy("vhost", "queue", "range")
+    )
+
+
+def check(options: argparse.Namespace) -> None:
+    inputs.check(options)
+
+
+def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:
+    result = Result(title="Audit")
+    source = inputs.source_of(options)
+    archived = None
+    if (
+        options.against
+    ):  # before the live messages: what comes in between is then not archived yet, not missing
+        with progress.step("reading the archive"):
+            messages = inputs.select(read_archive(spark, options.against), source.slice)
+            archived = counted(messages, contents=options.contents).persist()
+            in_archive = archived.agg(sf.sum("copies")).collect()[0][0] or 0
+    live_messages = inputs.read(spark, source, headers=False, body=options.contents)
+    slim = live_messages.select(*PLACE, "timestamp", *COMPARED).persist()
+    counts = counted(slim, contents=options.contents).persist()
+    try:
+        with progress.step("reading"):
+            tell_extents(result, collect(extents(slim)))
+        _tell_order(result, counts, options, progress)
+        if archived is not None:
+            result.numbers["messages in the archive"] = in_archive
+            _tell_archive(result, counts, archived, options, progress)
+        return result
+    finally:
+        for frame in (slim, counts, archived):
+            if frame is not None:
+                frame.unpersist()
+
+
+def _tell_order(result: Result, counts: DataFrame, options: argparse.Namespace, progress: Progress) -> None:
+    with progress.step("gaps and duplicates"):
+        holes, twice = collect(gaps(counts, options.range)), collect(duplicates(counts))
+    result.numbers |= {
+        "gaps": len(holes),
+        "offsets missing in gaps": sum(whole(row[4]) for row in holes),
+        "offsets there more than once": len(twice),
+    }
+    columns = ("vhost", "queue", "first missing", "last missing", "offsets")
+    result.tables.append(top("Gaps", columns, holes))
+    result.tables.append(top("Duplicates", ("vhost", "queue", "offset", "copies"), twice))
+    result.ok = not twice and (options.allow_gaps or not holes)
+
+
+def _tell_archive(
+    result: Result, counts: DataFrame, archived: DataFrame, options: argparse.Namespace, progress: Progress
+) -> None:
+    verdicts = compared(counts, archived)
+    with progress.step("comparing"):
+        rows = collect(by_range(verdicts, options.range))
+        harm = collect(
+            verdicts.filter(sf.col("verdict").isin(list(HARMFUL))).select(*PLACE, "verdict").orderBy(*PLACE)
+        )
+        twice = collect(duplicates(archived))
+    sums = {name: sum(whole(row[5 + i]) for row in rows) for i, name in enumerate(VERDICTS)}
+    result.numbers |= {name.replace("_", " "): count for name, count in sums.items()}
+    result.numbers["offsets in the archive more than once"] = len(twice)
+    columns = (
+        "vhost",
+        "queue",
+        "from offset",
+        "live",
+        "archived",
+        *(name.replace("_", " ") for name in VERDICTS),
+    )
+    result.tables.append(top(f"Ranges of {options.range:,} offsets", columns, rows))
+    result.tables.append(top("What is wrong", (*PLACE, "verdict"), harm))
+    shown = [name for name in VERDICTS if sums[name]]
+    labels = [name.replace("_", " ") for name in shown]
+    result.plots.append(Bars("Offsets", labels, [float(sums[name]) for name in shown], "offsets"))
+    result.ok = result.ok and not twice and not any(sums[name] for name in HARMFUL)

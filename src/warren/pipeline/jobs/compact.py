@@ -1,0 +1,163 @@
+"""compact: an archive's many small files as few, or only the latest message of each key.
+
+What is compacted is another table, for the archive itself belongs to the stream that writes it, and stays as
+it is. Files cover ranges of offsets, in order.
+
+    <to>/vhost=%2F/queue=orders/date=2026-03-01/part-….parquet       all messages
+    <to>/vhost=%2F/queue=orders/part-….parquet                       the latest of each key
+
+Partitions are replaced whole, so to run it again, after a crash or when more has been archived, gives the
+same as to run it once. The latest of each key has no days: a key's latest message moves on to a new day, and
+an old day that has no message any more would never be replaced.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as sf
+
+from warren.pipeline.errors import UsageError
+from warren.pipeline.jobs import inputs
+from warren.pipeline.jobs.extent import extents, tell_extents
+from warren.pipeline.jobs.numbers import positive
+from warren.pipeline.jobs.rows import collect, top, whole
+from warren.pipeline.jobs.tables import ARCHIVE_PARTITIONS, overwrite_partitions, read_archive
+from warren.pipeline.report.progress import Progress
+from warren.pipeline.report.result import Bars, Result, Value
+from warren.pipeline.report.words import byte_size
+
+ABOUT = "make an archive's small files into few, optionally with the latest message of each key only"
+ROWS_A_FILE = 1_000_000
+KEYS = ("message_id", "correlation_id", "routing_key", "type", "app_id", "user_id")
+HEADER = "header:"
+LATEST_PARTITIONS = ("vhost", "queue")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what to read")
+    group.add_argument(
+        "--archive", required=True, metavar="DIR", help="what `archive` wrote; it stays as it is"
+    )
+    inputs.add_slice_arguments(group)
+    add = parser.add_argument_group("how to compact").add_argument
+    add(
+        "--to",
+        required=True,
+        metavar="DIR",
+        help="the compacted table; what is there of these days is replaced",
+    )
+    add(
+        "--latest-per",
+        type=_key,
+        metavar="KEY",
+        help=f"{', '.join(KEYS)}, or {HEADER}NAME (default: keep all)",
+    )
+    add(
+        "--rows-a-file",
+        type=positive,
+        default=ROWS_A_FILE,
+        metavar="N",
+        help="at most (default: %(default)s)",
+    )
+
+
+def _key(text: str) -> str:
+    if text not in KEYS and not (text.startswith(HEADER) and len(text) > len(HEADER)):
+        raise argparse.ArgumentTypeError(f"one of {', '.join(KEYS)}, or {HEADER}NAME, not {text!r}")
+    return text
+
+
+def key_column(key: str) -> Column:
+    return sf.col("headers")[key.removeprefix(HEADER)] if key.startswith(HEADER) else sf.col(key)
+
+
+def latest_per(messages: DataFrame, key: str) -> DataFrame:
+    """Of each queue the last message of each key. Those without the key stay: nothing replaces them."""
+    alone = sf.when(sf.col("_key").isNull(), sf.col("offset"))
+    of_key = Window.partitionBy("vhost", "queue", "_key", alone).orderBy(sf.col("offset").desc())
+    ranked = messages.withColumn("_key", key_column(key)).withColumn("_rank", sf.row_number().over(of_key))
+    return ranked.filter(sf.col("_rank") == 1).drop("_key", "_rank")
+
+
+def in_order(messages: DataFrame, rows_a_file: int = ROWS_A_FILE) -> DataFrame:
+    """Laid out so that each file has one range of offsets of one queue and day, sorted."""
+    by = [sf.col(name) for name in ARCHIVE_PARTITIONS]
+    placed = messages.withColumn("_range", sf.floor(sf.col("offset") / sf.lit(rows_a_file)))
+    return placed.repartition(*by, "_range").sortWithinPartitions(*by, "offset").drop("_range")
+
+
+def compact(
+    messages: DataFrame, to: str, *, latest: str | None = None, rows_a_file: int = ROWS_A_FILE
+) -> None:
+    kept = latest_per(messages, latest) if latest else messages
+    if latest:
+        kept = kept.drop("date")
+        placed = kept.repartition("vhost", "queue").sortWithinPartitions("vhost", "queue", "offset")
+        overwrite_partitions(placed, to, LATEST_PARTITIONS, rows_a_file=rows_a_file)
+    else:
+        overwrite_partitions(in_order(kept, rows_a_file), to, ARCHIVE_PARTITIONS, rows_a_file=rows_a_file)
+
+
+def files_of(messages: DataFrame) -> DataFrame:
+    """Each queue's files: how many, their bytes, and the rows that were taken from them."""
+    named = messages.select(
+        "vhost",
+        "queue",
+        sf.col("_metadata.file_path").alias("file"),
+        sf.col("_metadata.file_size").alias("bytes"),
+    )
+    files = named.groupBy("vhost", "queue", "file").agg(
+        sf.first("bytes").alias("bytes"), sf.count("*").alias("rows")
+    )
+    return (
+        files.groupBy("vhost", "queue")
+        .agg(sf.count("*").alias("files"), sf.sum("bytes").alias("bytes"), sf.sum("rows").alias("rows"))
+        .orderBy("vhost", "queue")
+    )
+
+
+def check(options: argparse.Namespace) -> None:
+    if options.to.rstrip("/") == options.archive.rstrip("/"):
+        raise UsageError("--to must be another directory than --archive: an archive is not changed")
+    if options.latest_per and (options.since or options.until or options.from_offset or options.to_offset):
+        raise UsageError("--latest-per looks at whole queues: leave out --since, --until and the offsets")
+
+
+def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:
+    messages = inputs.select(read_archive(spark, options.archive), inputs.slice_of(options))
+    with progress.step("looking at the archive"):
+        read, before = collect(extents(messages)), collect(files_of(messages))
+    with progress.step("compacting"):
+        compact(messages, options.to, latest=options.latest_per, rows_a_file=options.rows_a_file)
+    with progress.step("looking at the result"):
+        after = collect(files_of(_written(spark, options)))
+    result = Result(title=f"Compacted {options.archive} into {options.to}")
+    _tell(result, tell_extents(result, read), before, after)
+    return result
+
+
+def _written(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
+    """What is in the table now of what was to be compacted."""
+    return inputs.select(read_archive(spark, options.to), inputs.slice_of(options))
+
+
+def _tell(result: Result, read: int, before: list[list[Value]], after: list[list[Value]]) -> None:
+    written = sum(whole(row[4]) for row in after)
+    files = [sum(whole(row[2]) for row in rows) for rows in (before, after)]
+    sizes = [sum(whole(row[3]) for row in rows) for rows in (before, after)]
+    result.numbers |= {
+        "messages written": written,
+        "messages dropped": read - written,
+        "files before": files[0],
+        "files after": files[1],
+        "size before": byte_size(sizes[0]),
+        "size after": byte_size(sizes[1]),
+    }
+    became = {(row[0], row[1]): row[2:] for row in after}
+    rows = [[*row, *became.get((row[0], row[1]), [0, 0, 0])] for row in before]
+    columns = ("vhost", "queue", "files", "bytes", "messages", "files now", "bytes now", "messages now")
+    result.tables.append(top("Files", columns, rows))
+    labels, values = ["files before", "files after"], [float(count) for count in files]
+    result.plots.append(Bars("Files", labels, values))

@@ -1,0 +1,246 @@
+"""Where a job's messages come from: a broker's files, a broker by HTTP, or an archive; and which of them.
+
+This is the one place that knows the options of the data source `warren` and those of the commands.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from warren.pipeline.errors import UsageError
+from warren.pipeline.jobs.tables import read_archive
+
+FORMAT = "warren"
+EDGES = ("earliest", "latest")
+PASSWORD_VARIABLE = "WARREN_PASSWORD"  # noqa: S105 - where to find one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slice:
+    """Which messages: of which queues, from which offset and time, up to and without which.
+
+    Offsets are as on the command line: `earliest`, `latest`, a number, or JSON with a number for each queue.
+    """
+
+    vhost: str = "/"
+    queues: tuple[str, ...] = ()
+    pattern: str | None = None
+    from_offset: str | None = None
+    to_offset: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """`archive` is a directory that the archive job wrote; otherwise `access` are the options that lead to a
+    broker or its files.
+    """
+
+    archive: str | None = None
+    access: Mapping[str, str] = field(default_factory=dict)
+    slice: Slice = field(default_factory=Slice)
+
+
+# --- from the command line ---
+
+
+def add_arguments(parser: argparse.ArgumentParser, *, archive: bool = True, ending: bool = True) -> None:
+    """`archive`: whether the job can read one; `ending`: whether what it reads has an end."""
+    group = parser.add_argument_group("what to read")
+    where = group.add_mutually_exclusive_group(required=True)
+    where.add_argument("--path", metavar="DIR", help="a broker's data directory, which all of Spark can read")
+    where.add_argument("--url", help="a broker's HTTP API, such as http://host:15672")
+    if archive:
+        where.add_argument("--archive", metavar="DIR", help="Parquet files that `archive` wrote")
+    group.add_argument("--user", default="guest", help="who reads, with --url (default: %(default)s)")
+    group.add_argument("--password", help=f"its password (default: ${PASSWORD_VARIABLE}, or guest)")
+    add_slice_arguments(group, ending=ending)
+
+
+def add_slice_arguments(group: argparse._ArgumentGroup, *, ending: bool = True) -> None:
+    add = group.add_argument
+    add("--vhost", default="/", help="of these queues (default: %(default)s)")
+    add("--queue", nargs="+", action="extend", default=[], metavar="NAME", help="queues or streams by name")
+    add("--pattern", metavar="REGEX", help="all queues and streams whose whole name matches")
+    offset = "earliest, latest, a number, or JSON such as '{\"orders\": 42}'"
+    add("--from-offset", metavar="OFFSET", help=f"begin there: {offset}")
+    add(
+        "--since", type=moment_ms, metavar="TIME", help="begin at this time: ISO 8601 (UTC), or ms since 1970"
+    )
+    if ending:
+        add("--to-offset", metavar="OFFSET", help="end before this offset, written as for --from-offset")
+        add("--until", type=moment_ms, metavar="TIME", help="end before this time")
+
+
+def moment_ms(text: str) -> int:
+    """A time without a zone is in UTC."""
+    if text.isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"neither ISO 8601 nor milliseconds since 1970: {text!r}") from error
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return round(aware.timestamp() * 1000)
+
+
+def source_of(options: argparse.Namespace) -> Source:
+    archive = getattr(options, "archive", None)
+    chosen = slice_of(options)
+    if archive is None and not chosen.queues and chosen.pattern is None:
+        raise UsageError("which queues? Name them with --queue, or give a --pattern")
+    return Source(archive=archive, access={} if archive else access_of(options), slice=chosen)
+
+
+def slice_of(options: argparse.Namespace) -> Slice:
+    if options.queue and options.pattern is not None:
+        raise UsageError("--queue and --pattern exclude each other")
+    return Slice(
+        vhost=options.vhost,
+        queues=tuple(options.queue),
+        pattern=_checked_pattern(options.pattern),
+        from_offset=options.from_offset,
+        to_offset=getattr(options, "to_offset", None),
+        since_ms=options.since,
+        until_ms=getattr(options, "until", None),
+    )
+
+
+def check(options: argparse.Namespace) -> None:
+    """What can be wrong with these options and is known without Spark."""
+    source = source_of(options)
+    if source.archive is None:
+        reader_options(source, headers=True, body=True)
+
+
+def access_of(options: argparse.Namespace) -> dict[str, str]:
+    if options.path:
+        return {"path": options.path}
+    password = options.password or os.environ.get(PASSWORD_VARIABLE, "guest")
+    return {"url": options.url, "user": options.user, "password": password}
+
+
+def _checked_pattern(pattern: str | None) -> str | None:
+    try:
+        re.compile(pattern or "")
+    except re.error as error:
+        raise UsageError(f"--pattern {pattern} is no regular expression: {error}") from error
+    return pattern
+
+
+# --- to Spark ---
+
+
+def read(spark: SparkSession, source: Source, *, headers: bool = True, body: bool = True) -> DataFrame:
+    """The messages as they are now."""
+    if source.archive is not None:
+        return select(read_archive(spark, source.archive), source.slice)
+    reader = spark.read.format(FORMAT).options(**reader_options(source, headers=headers, body=body))
+    return reader.load()
+
+
+def read_stream(
+    spark: SparkSession,
+    source: Source,
+    *,
+    headers: bool = True,
+    body: bool = True,
+    batch_offsets_max: int | None = None,
+    reference: str | None = None,
+) -> DataFrame:
+    """The messages as they come; `reference` is the name under which the broker shows how far this got."""
+    options = reader_options(source, headers=headers, body=body)
+    if batch_offsets_max is not None:
+        options["maxOffsetsPerTrigger"] = str(batch_offsets_max)
+    if reference is not None:
+        options["reference"] = reference
+    return spark.readStream.format(FORMAT).options(**options).load()
+
+
+def reader_options(source: Source, *, headers: bool, body: bool) -> dict[str, str]:
+    chosen = source.slice
+    options = {**source.access, "vhost": chosen.vhost, **_subscription(chosen)}
+    options["includeHeaders"], options["includeBody"] = str(headers).lower(), str(body).lower()
+    wanted = {
+        "startingOffsets": _offsets("--from-offset", chosen.from_offset, chosen),
+        "endingOffsets": _offsets("--to-offset", chosen.to_offset, chosen),
+        "startingTimestamp": chosen.since_ms,
+        "endingTimestamp": chosen.until_ms,
+    }
+    return options | {name: str(value) for name, value in wanted.items() if value is not None}
+
+
+def _subscription(chosen: Slice) -> dict[str, str]:
+    """A list of names is separated by commas, so names with one have to be a pattern."""
+    if chosen.pattern is not None:
+        return {"subscribePattern": chosen.pattern}
+    if any("," in name for name in chosen.queues):
+        return {"subscribePattern": "|".join(map(re.escape, chosen.queues))}
+    return {"subscribe": ",".join(chosen.queues)}
+
+
+def _offsets(option: str, text: str | None, chosen: Slice) -> str | None:
+    if text is None or text in EDGES:
+        return text
+    if text.isdecimal():
+        if not chosen.queues:
+            raise UsageError(
+                f"{option} {text} needs --queue; with --pattern give JSON with a number for each"
+            )
+        return json.dumps(dict.fromkeys(chosen.queues, int(text)))
+    parse_offsets(option, text)
+    return text
+
+
+def parse_offsets(option: str, text: str) -> dict[str, int]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{option} is neither earliest, latest, a number nor JSON: {error}") from error
+    if not isinstance(found, dict) or not all(type(offset) is int for offset in found.values()):
+        raise UsageError(f"{option} must be a JSON object of whole numbers, such as '{{\"orders\": 42}}'")
+    return found
+
+
+# --- from an archive ---
+
+
+def select(messages: DataFrame, chosen: Slice) -> DataFrame:
+    """What the data source does by its options, by filters."""
+    found = messages.filter(sf.col("vhost") == chosen.vhost)
+    if chosen.queues:
+        found = found.filter(sf.col("queue").isin(list(chosen.queues)))
+    if chosen.pattern is not None:
+        found = found.filter(sf.col("queue").rlike(f"^(?:{chosen.pattern})$"))
+    if chosen.since_ms is not None:
+        found = found.filter(sf.col("timestamp") >= sf.timestamp_millis(sf.lit(chosen.since_ms)))
+    if chosen.until_ms is not None:
+        found = found.filter(sf.col("timestamp") < sf.timestamp_millis(sf.lit(chosen.until_ms)))
+    found = _bounded(found, "--from-offset", chosen.from_offset, is_end=False)
+    return _bounded(found, "--to-offset", chosen.to_offset, is_end=True)
+
+
+def _bounded(messages: DataFrame, option: str, text: str | None, *, is_end: bool) -> DataFrame:
+    """Of an archive, `earliest` and `latest` are its own ends."""
+    if text is None or text == ("latest" if is_end else "earliest"):
+        return messages
+    if text in EDGES:
+        return messages.filter(sf.lit(False))
+    offset = sf.col("offset")
+    if text.isdecimal():
+        return messages.filter(offset < int(text) if is_end else offset >= int(text))
+    for queue, bound in parse_offsets(option, text).items():
+        if bound >= 0:  # -1 and -2 are Kafka's latest and earliest
+            within = offset < bound if is_end else offset >= bound
+            messages = messages.filter((sf.col("queue") != queue) | within)
+    return messages

@@ -1,0 +1,210 @@
+"""replay: recorded messages to an exchange again, confirmed, at a limited rate, each once.
+
+A message's id tells where it was recorded, `vhost/queue/offset`, and its header x-deduplication-header says
+the same: an exchange or a queue that deduplicates drops what comes a second time, so a replay that was cut
+off is simply run again. Offsets of a queue with priorities count within each priority, so the id of a
+message with one ends in `/p5`.
+
+What it carried is kept: key, properties, headers, those of its deaths as well, unless --drop-headers. Header
+x-replayed-from has where it was recorded, and x-original-message-id the id that it had. Not kept are the
+properties user_id, since whoever replays is somebody else, and timestamp, for which the table has no column.
+"""
+
+from __future__ import annotations
+
+import argparse
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from warren.pipeline.errors import PipelineError, UsageError
+from warren.pipeline.jobs import inputs
+from warren.pipeline.jobs.extent import COLUMNS
+from warren.pipeline.jobs.numbers import positive
+from warren.pipeline.jobs.replay_task import COUNTS, WANTED, publish_batches
+from warren.pipeline.jobs.rows import plain, whole
+from warren.pipeline.report.progress import Progress
+from warren.pipeline.report.result import Result, Table, Value
+from warren.pipeline.sink.options import WriteOptions, read_options
+
+ABOUT = "publish recorded messages to an exchange again, confirmed, each once"
+REPLAYED_FROM, ORIGINAL_ID = "x-replayed-from", "x-original-message-id"
+DEATH_HEADERS = tuple(
+    f"x-{which}-death-{what}" for which in ("first", "last") for what in ("queue", "reason", "exchange")
+)
+BROKER_HEADERS = ("x-death", *DEATH_HEADERS, "x-delivery-count", "x-stream-offset")
+"""What brokers add to messages on their way."""
+
+KEPT = (
+    "correlation_id", "content_type", "content_encoding", "type", "app_id", "reply_to", "priority",
+    "delivery_mode", "expiration",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """What was replayed, a row for each queue as in `extent.COLUMNS`, and the figures over all."""
+
+    queues: Sequence[Sequence[Value]]
+    read: int
+    skipped: int
+    published: int
+    confirmed: int
+    failed: int
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    inputs.add_arguments(parser)
+    parser.add_argument("--where", metavar="SQL", help="only messages for which this is true")
+    add = parser.add_argument_group("where to publish").add_argument
+    add("--amqp", required=True, metavar="URI", help="the broker: amqp://user:password@host:5672/vhost")
+    add(
+        "--exchange",
+        required=True,
+        metavar="NAME",
+        help="publish to this exchange ('': straight to queues)",
+    )
+    add("--routing-key", metavar="KEY", help="with this key (default: each message's own)")
+    add("--rate", type=positive, metavar="N", help="messages a second at most (default: no limit)")
+    add("--window", type=positive, metavar="N", help="messages that may be unconfirmed (default: 1000)")
+    add(
+        "--drop-headers",
+        nargs="*",
+        metavar="NAME",
+        help="leave out these headers; without a name those that brokers add, such as x-death",
+    )
+    add(
+        "--errors",
+        metavar="DIR",
+        help="keep messages there that no queue takes (default: the first ends it)",
+    )
+
+
+def replay(
+    messages: DataFrame, target: WriteOptions, *, where: str | None = None, drop_headers: Sequence[str] = ()
+) -> ReplayResult:
+    """Publish the messages for which `where` is true. With a rate one task does it all, in order."""
+    prepared = prepare(messages, where=where, drop_headers=drop_headers)
+    if target.rate:
+        prepared = prepared.coalesce(1)
+    publish = partial(publish_batches, options=target, name=uuid.uuid4().hex)
+    counts = prepared.mapInArrow(publish, COUNTS)
+    rows = counts.groupBy("vhost", "queue").agg(
+        *(sf.sum(name).alias(name) for name in ("published", "skipped", "failed")),
+        sf.min("first_offset"),
+        sf.max("last_offset"),
+        sf.min("first_time"),
+        sf.max("last_time"),
+    )
+    return _summed([plain(row) for row in rows.orderBy("vhost", "queue").collect()])
+
+
+def prepare(messages: DataFrame, *, where: str | None, drop_headers: Sequence[str]) -> DataFrame:
+    """Messages as they are to be published, beside where they were recorded; WANTED says which."""
+    wanted = sf.coalesce(sf.expr(where), sf.lit(False)) if where else sf.lit(True)
+    try:
+        found = messages.withColumn(WANTED, wanted.cast("boolean"))
+        _ = found.schema  # Spark Connect looks at the condition only now
+    except AnalysisException as error:
+        raise UsageError(f"--where {where}: {error.getMessage() or error}".splitlines()[0]) from error
+    return found.select(
+        "vhost",
+        "queue",
+        "offset",
+        "timestamp",
+        WANTED,
+        "routing_key",
+        source_id().alias("message_id"),
+        *KEPT,
+        _headers(drop_headers).alias("headers"),
+        sf.when(sf.col(WANTED), sf.col("body")).alias("body"),
+    )
+
+
+def source_id() -> Column:
+    """`vhost/queue/offset`; offsets count by priority where there are any."""
+    priority = sf.when(sf.col("priority") > 0, sf.concat(sf.lit("p"), sf.col("priority").cast("string")))
+    return sf.concat_ws("/", "vhost", "queue", sf.col("offset").cast("string"), priority)
+
+
+def _headers(drop: Sequence[str]) -> Column:
+    """Ours replace what an earlier replay left under their names."""
+    gone = [REPLAYED_FROM, ORIGINAL_ID, *drop]
+    kept = sf.map_filter(sf.coalesce("headers", _nothing()), lambda name, _value: ~name.isin(gone))
+    own = sf.create_map(sf.lit(REPLAYED_FROM), source_id())
+    original = sf.create_map(sf.lit(ORIGINAL_ID), json_text(sf.col("message_id")))
+    return sf.map_concat(kept, own, sf.when(sf.col("message_id").isNotNull(), original).otherwise(_nothing()))
+
+
+def _nothing() -> Column:
+    return sf.create_map().cast("map<string,string>")
+
+
+def json_text(column: Column) -> Column:
+    """A string as JSON, in which values of headers are written: an id such as 42 is to stay a string."""
+    array = sf.to_json(sf.array(column))
+    return sf.substring(array, sf.lit(2), sf.length(array) - 2)
+
+
+def _summed(rows: Sequence[Sequence[Value]]) -> ReplayResult:
+    published, skipped, failed = (sum(whole(row[place]) for row in rows) for place in (2, 3, 4))
+    return ReplayResult(
+        queues=[[*row[:3], *row[5:]] for row in rows],
+        read=published + skipped,
+        skipped=skipped,
+        published=published,
+        confirmed=published - failed,
+        failed=failed,
+    )
+
+
+def check(options: argparse.Namespace) -> None:
+    inputs.check(options)
+    target_of(options)
+
+
+def target_of(options: argparse.Namespace) -> WriteOptions:
+    given = {
+        "amqp": options.amqp,
+        "exchange": options.exchange,
+        "routingKey": options.routing_key,
+        "window": options.window,
+        "rate": options.rate,
+        "errors": options.errors,
+        "deduplicate": "true",
+    }
+    try:
+        return read_options({name: str(value) for name, value in given.items() if value is not None})
+    except PipelineError as error:
+        raise UsageError(str(error).replace("option ", "--", 1)) from error
+
+
+def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:
+    target = target_of(options)
+    messages = inputs.read(spark, inputs.source_of(options))
+    if options.routing_key is not None:
+        messages = messages.withColumn("routing_key", sf.lit(options.routing_key))
+    drop = BROKER_HEADERS if options.drop_headers == [] else options.drop_headers or ()
+    with progress.step("publishing"):
+        done = replay(messages, target, where=options.where, drop_headers=drop)
+    return _told(done, options)
+
+
+def _told(done: ReplayResult, options: argparse.Namespace) -> Result:
+    result = Result(title=f"Replay to exchange '{options.exchange}'", ok=not done.failed)
+    result.numbers |= {
+        "messages read": done.read,
+        "messages skipped": done.skipped,
+        "messages published": done.published,
+        "messages confirmed": done.confirmed,
+        "messages that no queue took": done.failed,
+    }
+    result.tables.append(Table("Published", COLUMNS, done.queues))
+    if done.failed:
+        result.notes.append(f"What no queue took is in {options.errors}.")
+    return result

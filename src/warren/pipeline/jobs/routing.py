@@ -1,0 +1,227 @@
+"""Where messages would go by a proposed topology, asked of the broker's own exchanges.
+
+A topology is JSON as RabbitMQ's definitions: `exchanges`, `queues`, `bindings` and, for alternate exchanges,
+`policies`. It is set up in a node that has no sockets, files or clients, and messages take the way through it
+that they would take in a broker. Needs no Spark: each of Spark's workers makes its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import TypeVar
+
+from warren.amqp.errors import AmqpError
+from warren.amqp.properties import BasicProperties
+from warren.amqp.table import Table, encode_name
+from warren.broker import commands
+from warren.broker.exchange.delayed import DELAY, DELIVER_AT
+from warren.broker.exchange.exchange import Exchange, Router
+from warren.broker.node import Limits, Node
+from warren.broker.queue import Queue
+from warren.broker.vhost import Vhost
+from warren.pipeline.errors import PipelineError
+
+T = TypeVar("T")
+
+COPIES = "CC"
+ALTERNATE = "alternate-exchange"
+DELAYING = (DELAY, DELIVER_AT)
+
+
+class StillWorld:
+    """A world in which nothing happens and no time passes: routing needs neither."""
+
+    def now(self) -> float:
+        return 0.0
+
+    def time_ms(self) -> int:
+        return 0
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        pass
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> None:
+        pass
+
+    def random_bytes(self, count: int) -> bytes:
+        return bytes(count)
+
+    def in_thread(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+        done(work())
+
+    def report(self, error: Exception) -> None:
+        raise error
+
+
+class Routes:
+    """The ways through one topology."""
+
+    def __init__(self, definitions: str, *, name: str) -> None:
+        self.name = name
+        content = _parse(definitions, name)
+        self.node = Node(StillWorld(), Limits(), _exchange_types(), "what-if")
+        self.content = content
+        for vhost in self._vhosts():
+            self.node.execute(commands.AddVhost(name=vhost))
+        for kind, make in (
+            ("policies", self._policy),
+            ("exchanges", self._exchange),
+            ("queues", self._queue),
+            ("bindings", self._bind),
+        ):
+            for number, item in enumerate(_items(content, kind, name)):
+                self._execute(make, item, f"{name}: {kind}[{number}]")
+
+    def _vhosts(self) -> list[str]:
+        """Those that are named anywhere: a file of one vhost need not list it."""
+        named = {"/", *(str(item.get("name")) for item in _items(self.content, "vhosts", self.name))}
+        for kind in ("exchanges", "queues", "bindings", "policies"):
+            named |= {_vhost(item) for item in _items(self.content, kind, self.name)}
+        return sorted(named)
+
+    def _execute(
+        self,
+        make: Callable[[Mapping[str, object]], commands.Command | None],
+        item: Mapping[str, object],
+        where: str,
+    ) -> None:
+        try:
+            command = make(item)
+            if command is not None:
+                self.node.execute(command)
+        except KeyError as error:
+            raise PipelineError(f"{where} has no {error}") from error
+        except AmqpError as error:
+            raise PipelineError(f"{where}: {error}") from error
+
+    # --- from JSON to commands ---
+
+    def _exchange(self, item: Mapping[str, object]) -> commands.Command | None:
+        name = str(item["name"])
+        if not name or name.startswith("amq."):
+            return None  # the broker's own are there already
+        arguments = _table(item.get("arguments"))
+        if arguments.get("hash-property") == "timestamp":
+            raise PipelineError(
+                f"{self.name}: exchange '{name}' hashes by timestamp, which tables of messages lack"
+            )
+        return commands.DeclareExchange(
+            vhost=_vhost(item), name=name, type=str(item["type"]), arguments=arguments
+        )
+
+    def _queue(self, item: Mapping[str, object]) -> commands.Command:
+        """Without its arguments: they say what becomes of a message that got there, not which do."""
+        return commands.DeclareQueue(vhost=_vhost(item), name=str(item["name"]))
+
+    def _bind(self, item: Mapping[str, object]) -> commands.Command | None:
+        if not item["source"]:
+            return None  # every queue is bound to the default exchange
+        return commands.Bind(
+            vhost=_vhost(item),
+            source=str(item["source"]),
+            destination=str(item["destination"]),
+            to_queue=item.get("destination_type", "queue") == "queue",
+            routing_key=str(item.get("routing_key", "")),
+            arguments=_table(item.get("arguments")),
+        )
+
+    def _policy(self, item: Mapping[str, object]) -> commands.Command | None:
+        """Of policies, only alternate exchanges lead messages elsewhere."""
+        definition = _table(item.get("definition"))
+        if ALTERNATE not in definition:
+            return None
+        return commands.PutPolicy(
+            vhost=_vhost(item),
+            name=str(item["name"]),
+            pattern=str(item["pattern"]),
+            definition={ALTERNATE: definition[ALTERNATE]},
+            priority=int(str(item.get("priority", 0))),
+            apply_to="exchanges",
+        )
+
+    # --- the way of a message ---
+
+    def queues(self, vhost: str) -> list[str]:
+        found = self.node.vhosts.get(vhost)
+        return sorted(name for name, queue in found.queues.items() if not queue.internal) if found else []
+
+    def route(
+        self,
+        vhost_name: str,
+        exchange_name: str,
+        routing_key: str,
+        headers: Mapping[str, str] | None = None,
+        **properties: str | None,
+    ) -> list[str] | None:
+        """The names of the queues, or None if there is no such exchange. `headers` have values in JSON, as in
+        tables of messages; `properties` are others by name.
+        """
+        vhost = self.node.vhosts.get(vhost_name)
+        exchange = vhost.exchanges.get(exchange_name) if vhost else None
+        if vhost is None or exchange is None:
+            return None
+        copies = _copies(headers)
+        if not copies and not vhost.depends_on_properties(exchange):
+            found = vhost.route(exchange, encode_name(routing_key))
+        else:
+            found = self._walk(vhost, exchange, [routing_key, *copies], headers, properties)
+        return sorted(queue.name for queue in found if not queue.internal)
+
+    def _walk(
+        self,
+        vhost: Vhost,
+        exchange: Exchange,
+        keys: Sequence[str],
+        headers: Mapping[str, str] | None,
+        properties: Mapping[str, str | None],
+    ) -> list[Queue]:
+        known = BasicProperties(
+            headers=_decoded(headers),
+            message_id=properties.get("message_id"),
+            correlation_id=properties.get("correlation_id"),
+        )
+        return vhost.walk(exchange, list(keys), known)
+
+
+def _exchange_types() -> dict[str, type[Router]]:
+    """Those built in, and those that other packages bring, as in a broker."""
+    return {point.name: point.load() for point in entry_points(group="warren.exchange_types")}
+
+
+def _parse(definitions: str, name: str) -> Mapping[str, object]:
+    try:
+        content = json.loads(definitions)
+    except ValueError as error:
+        raise PipelineError(f"{name} is no JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise PipelineError(f"{name} must be a JSON object with exchanges, queues and bindings")
+    return content
+
+
+def _items(content: Mapping[str, object], kind: str, name: str) -> list[Mapping[str, object]]:
+    found = content.get(kind, [])
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise PipelineError(f"{name}: {kind} must be a list of objects")
+    return found
+
+
+def _vhost(item: Mapping[str, object]) -> str:
+    return str(item.get("vhost", "/"))
+
+
+def _table(value: object) -> Table:
+    return value if isinstance(value, dict) else {}
+
+
+def _decoded(headers: Mapping[str, str] | None) -> Table:
+    """Less what delays a message: it is asked where it goes, not when."""
+    return {name: json.loads(text) for name, text in (headers or {}).items() if name not in DELAYING}
+
+
+def _copies(headers: Mapping[str, str] | None) -> list[str]:
+    """Further routing keys. BCC has them too, but does not travel with a message, so nobody knows."""
+    text = (headers or {}).get(COPIES)
+    keys = json.loads(text) if text else []
+    return [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else []

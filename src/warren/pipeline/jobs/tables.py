@@ -1,0 +1,94 @@
+"""The tables that jobs read and write: directories of Parquet files, partitioned.
+
+An archive is written by Spark's file sink, which keeps the list of files that count in `_spark_metadata`.
+Read as a whole, as `read_archive` does, only those are seen; files that a killed run left behind are not.
+Such a directory must not be written to in any other way: `refuse_stream_table` guards that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from warren.pipeline.errors import PipelineError
+
+ARCHIVE_PARTITIONS = ("vhost", "queue", "date")
+SINK_LOG = "_spark_metadata"
+NOTHING_THERE = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")
+ARCHIVE_SCHEMA = """
+offset long, timestamp timestamp, exchange string, routing_key string, message_id string,
+correlation_id string, content_type string, content_encoding string, type string, app_id string,
+user_id string, reply_to string, priority int, delivery_mode int, expiration string,
+headers map<string,string>,
+x_death array<struct<count:long, exchange:string, queue:string, reason:string, routing_keys:array<string>,
+time:timestamp, original_expiration:string>>, body binary, vhost string, queue string, date date
+"""
+"""Given on reading, since Spark would take a queue named `7` for a number."""
+
+
+def read_archive(spark: SparkSession, path: str) -> DataFrame:
+    if not exists(spark, path):
+        raise PipelineError(f"there is no archive at {path}: see `warren pipeline archive --to`")
+    return spark.read.schema(ARCHIVE_SCHEMA).parquet(path)
+
+
+def exists(spark: SparkSession, path: str) -> bool:
+    """Whether there is such a directory or file, wherever Spark's paths lead."""
+    try:
+        spark.read.format("binaryFile").load(path).schema  # noqa: B018 - what it is does not matter
+    except AnalysisException as error:
+        if error.getCondition() in NOTHING_THERE:
+            return False
+        raise
+    return True
+
+
+def overwrite_partitions(frame: DataFrame, path: str, by: Sequence[str], *, rows_a_file: int = 0) -> None:
+    """Those partitions that the frame has rows for are replaced, each at once; the others stay. Files have as
+    many rows as come, unless there is a limit.
+    """
+    refuse_stream_table(frame.sparkSession, path)
+    writer = frame.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
+    writer.option("maxRecordsPerFile", rows_a_file).partitionBy(*by).parquet(path)
+
+
+def refuse_stream_table(spark: SparkSession, path: str) -> None:
+    if has_sink_log(spark, path):
+        raise PipelineError(
+            f"--to {path} is an archive that a stream is written to: choose another directory"
+        )
+
+
+def has_table(spark: SparkSession, path: str) -> bool:
+    """Whether there are Parquet files in the directory."""
+    try:
+        spark.read.parquet(path).schema  # noqa: B018 - what it is does not matter
+    except AnalysisException as error:
+        if error.getCondition() in NOTHING_THERE:
+            return False
+        raise
+    return True
+
+
+def has_sink_log(spark: SparkSession, path: str) -> bool:
+    """Whether Spark's file sink has written to the directory."""
+    return exists(spark, f"{path.rstrip('/')}/{SINK_LOG}")
+
+
+def check_checkpoint(spark: SparkSession, to: str, checkpoint: str, *, written: bool) -> None:
+    """What a stream has written and how far it got must stay together. With a new checkpoint Spark counts its
+    batches from 0 again, and takes those that are in the table for the same. `written`: there are some.
+    """
+    has_progress = exists(spark, f"{checkpoint.rstrip('/')}/commits/0")
+    if written and not exists(spark, f"{checkpoint.rstrip('/')}/offsets"):
+        raise PipelineError(
+            f"{to} was written with another checkpoint than {checkpoint}: name that one with --checkpoint, "
+            "or choose a new directory with --to"
+        )
+    if has_progress and not written:
+        raise PipelineError(
+            f"the checkpoint {checkpoint} belongs to another directory than {to}: give --to and --checkpoint "
+            "as they were"
+        )

@@ -1,0 +1,52 @@
+"""Rows of (start, name, value) as lines over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from warren.pipeline.report.result import Lines, Series, Value
+from warren.pipeline.report.svg import SERIES_MAX
+
+STEPS_MAX = 240
+WINDOWS = (
+    ("1 second", timedelta(seconds=1)),
+    ("10 seconds", timedelta(seconds=10)),
+    ("1 minute", timedelta(minutes=1)),
+    ("10 minutes", timedelta(minutes=10)),
+    ("1 hour", timedelta(hours=1)),
+    ("1 day", timedelta(days=1)),
+)
+FIRST_TIME, LAST_TIME = 5, 6
+
+
+def window_for(extent: Sequence[Sequence[Value]]) -> str:
+    """A stretch of time that cuts what was read into some hundred pieces at most; `extent` as `extents`
+    gives.
+    """
+    times = [row[place] for row in extent for place in (FIRST_TIME, LAST_TIME)]
+    moments = [moment for moment in times if isinstance(moment, datetime)]
+    span = max(moments) - min(moments) if moments else timedelta()
+    return next((name for name, step in WINDOWS if span / step <= STEPS_MAX), WINDOWS[-1][0])
+
+
+def lines_by_time(
+    title: str, rows: Sequence[Sequence[Value]], window: str, unit: str = "messages"
+) -> list[Lines]:
+    """A line for each of the names with most; where one has no row it is 0. No plot of nothing."""
+    values: dict[tuple[datetime, str], float] = {}
+    totals: dict[str, float] = {}
+    for start, name, value in rows:
+        if isinstance(start, datetime) and isinstance(value, int | float):
+            values[start, str(name)] = values.get((start, str(name)), 0.0) + value
+            totals[str(name)] = totals.get(str(name), 0.0) + value
+    if not values:
+        return []
+    times = _every(min(at for at, _ in values), max(at for at, _ in values), dict(WINDOWS)[window])
+    names = sorted(totals, key=lambda name: (-totals[name], name))[:SERIES_MAX]
+    series = [Series(name, [values.get((at, name), 0.0) for at in times]) for name in names]
+    return [Lines(f"{title}, by {window}", times, series, unit)]
+
+
+def _every(first: datetime, last: datetime, step: timedelta) -> list[datetime]:
+    return [first + step * i for i in range(int((last - first) / step) + 1)]

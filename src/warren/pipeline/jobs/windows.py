@@ -1,0 +1,71 @@
+"""Messages in windows of time: what `flow` measures of them, as functions from tables to tables."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+
+from warren.pipeline.jobs.columns import PERCENTILES, TIME_HEADER, percentiles, since_published_ms, utc_date
+
+WINDOW = "1 minute"
+KEYS = ("vhost", "queue", "routing_key")
+
+
+def measured(messages: DataFrame, *, time_header: str = TIME_HEADER) -> DataFrame:
+    """Of each message only what is measured."""
+    return messages.select(
+        *KEYS,
+        "offset",
+        "timestamp",
+        sf.coalesce(sf.octet_length("body"), sf.lit(0)).cast("long").alias("bytes"),
+        since_published_ms(sf.col("timestamp"), time_header).alias("latency_ms"),
+    )
+
+
+def figures() -> list[Column]:
+    """What is said of any group of measured messages."""
+    return [
+        sf.count("*").alias("messages"),
+        sf.sum("bytes").alias("bytes"),
+        percentiles(sf.col("bytes")).alias("size"),
+        sf.max("bytes").alias("size_max"),
+        sf.count("latency_ms").alias("timed"),
+        percentiles(sf.col("latency_ms")).alias("latency"),
+        sf.max("latency_ms").alias("latency_max_ms"),
+        sf.min("offset").alias("first_offset"),
+        sf.max("offset").alias("last_offset"),
+    ]
+
+
+def spread(groups: DataFrame) -> DataFrame:
+    """The arrays of percentiles as columns of their own."""
+    for index, percent in enumerate(PERCENTILES):
+        name = f"p{percent * 100:.0f}"
+        groups = groups.withColumn(f"size_{name}", sf.col("size")[index])
+        groups = groups.withColumn(f"latency_{name}_ms", sf.col("latency")[index])
+    return groups.drop("size", "latency")
+
+
+def windows(sizes: DataFrame, window: str = WINDOW) -> DataFrame:
+    """A row for each window, queue and routing key. Of a stream, give it a watermark first."""
+    grouped = sizes.groupBy(sf.window("timestamp", window).alias("w"), *KEYS).agg(*figures())
+    length_s = sf.unix_seconds(sf.col("w.end")) - sf.unix_seconds(sf.col("w.start"))
+    named = grouped.select(
+        sf.col("w.start").alias("start"),
+        sf.col("w.end").alias("end"),
+        *(sf.col(name) for name in grouped.columns if name != "w"),
+        (sf.col("messages") / length_s).alias("messages_a_second"),
+        utc_date(sf.col("w.start")).alias("day"),
+    )
+    return spread(named)
+
+
+def totals(sizes: DataFrame, *by: str) -> DataFrame:
+    return spread(sizes.groupBy(*by).agg(*figures())).orderBy(sf.desc("messages"), *by)
+
+
+def current(written: DataFrame) -> DataFrame:
+    """Of what a stream wrote, the latest of each window."""
+    newest = Window.partitionBy("start", "end", *KEYS).orderBy(sf.col("batch").desc())
+    ranked = written.withColumn("_rank", sf.row_number().over(newest))
+    return ranked.filter(sf.col("_rank") == 1).drop("_rank", "batch")

@@ -1,0 +1,72 @@
+"""A result as text for a terminal: figures, then tables with columns no wider than need be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from warren.pipeline.report.result import Result, Table
+from warren.pipeline.report.words import in_words, is_number, printable
+
+WIDTH_DEFAULT = 120
+CELL_WIDTH_MIN = 8
+GAP = "  "
+ELLIPSIS = "…"
+
+
+def as_text(result: Result, *, width: int = WIDTH_DEFAULT) -> str:
+    parts = chain(
+        [f"{result.title}\n"],
+        _numbers(result),
+        *(_table(table, width) for table in result.tables),
+        *([f"\n{note}\n"] for note in result.notes),
+    )
+    return "".join(parts)
+
+
+def _numbers(result: Result) -> Iterator[str]:
+    label_width = max(map(len, result.numbers), default=0)
+    for label, value in result.numbers.items():
+        yield f"  {label:<{label_width}}  {in_words(value)}\n"
+
+
+def _table(table: Table, width: int) -> Iterator[str]:
+    yield f"\n{printable(table.name)}\n"
+    if table.rows:
+        cells = [[in_words(value) for value in row] for row in table.rows]
+        widths = fit(_natural_widths(table.columns, cells), width - len(GAP))
+        right = [all(is_number(row[i]) or row[i] is None for row in table.rows) for i in range(len(widths))]
+        yield _line(table.columns, widths, right)
+        yield _line(["-" * w for w in widths], widths, right)
+        for row in cells:
+            yield _line(row, widths, right)
+    else:
+        yield f"{GAP}none\n"
+    if table.rows_left_out:
+        yield f"{GAP}and {table.rows_left_out:,} more\n"
+    if table.note:
+        yield f"{GAP}{table.note}\n"
+
+
+def _natural_widths(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
+    return [max(len(column), *(len(row[i]) for row in cells)) for i, column in enumerate(columns)]
+
+
+def fit(widths: Sequence[int], total: int) -> list[int]:
+    """The widest columns give way first, and none below a width at which something can be read."""
+    fitted = list(widths)
+    while sum(fitted) + len(GAP) * len(fitted) > total and max(fitted) > CELL_WIDTH_MIN:
+        fitted[fitted.index(max(fitted))] -= 1
+    return fitted
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    shown = (
+        cut(cell, width).rjust(width) if to_right else cut(cell, width).ljust(width)
+        for cell, width, to_right in zip(cells, widths, right, strict=True)
+    )
+    return f"{GAP}{GAP.join(shown)}".rstrip() + "\n"
+
+
+def cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + ELLIPSIS

@@ -1,0 +1,1 @@
+"""Segments as Arrow tables: finding them, planning who reads what, decoding. Needs no Spark and no Java."""

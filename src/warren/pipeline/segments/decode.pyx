@@ -1,0 +1,321 @@
+# cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Records of segments to Arrow record batches, with no Python object per record.
+
+    decoder = Decoder(vhost, queue, …)
+    decoder.seek(above, first, end, acked)      which positions are wanted of the segment to come
+    at = decoder.feed(data, at)                 from record to record, until `state` says why it stopped
+    decoder.take()                              the rows so far, as one batch
+
+A decoder goes on over the pieces of a segment, and over segments, filling one batch after the other. Each record
+is checked as the broker checks it when it reads its own files: checksum, position, bounds; and its properties.
+It is benchmarks/spark_read.py that watches this.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
+
+import pyarrow as pa
+
+from warren.pipeline.segments.schema import SCHEMA
+
+from warren.amqp.traits cimport table_is_sound
+from warren.amqp.wire cimport get16, get32
+from warren.pipeline.segments.columns cimport (
+    Column, append_bytes, append_int32, append_int64, append_null, append_null_of, append_text, drop, start, take_buffers,
+)
+from warren.pipeline.segments.tables cimport (
+    Deaths, Headers, append_deaths, append_headers, append_no_deaths, append_no_headers, drop_deaths, drop_headers,
+    start_deaths, start_headers, take_deaths, take_headers,
+)
+from warren.storage.format cimport RECORD_HEAD_BYTES, RecordHead, find_record, record_length
+
+cdef enum:
+    BIT_HEADERS = 13          # of the properties' flags; the highest, 15, is that of the first
+    BIT_DELIVERY_MODE = 12
+    BIT_PRIORITY = 11
+    BIT_TIMESTAMP = 6
+    BIT_LAST = 2
+    BITS = 16
+    BIT_EXCHANGE = 0          # no properties, but told apart in the same way
+    BIT_ROUTING_KEY = 1
+
+    OFFSETS = BITS            # where the columns are that hold no text
+    TIMES = BITS + 1
+    PRIORITIES = BITS + 2
+    DELIVERY_MODES = BITS + 3
+    BODIES = BITS + 4
+    COLUMNS = BITS + 5
+
+    STATE_MORE = 0            # the next record is not whole: at least `needed` bytes from there on
+    STATE_FULL = 1            # the batch is
+    STATE_END = 2             # all that was wanted of this segment is read
+    STATE_BAD = 3             # there is no sound record here
+
+cdef int64_t MILLISECONDS_MAX = 9_000_000_000_000_000  # more are no int64 of microseconds
+
+MORE, FULL, END, BAD = STATE_MORE, STATE_FULL, STATE_END, STATE_BAD
+OPEN_END = 2**63 - 1
+
+# The text columns, and the bit of each.
+cdef dict TEXTS = {
+    "exchange": BIT_EXCHANGE, "routing_key": BIT_ROUTING_KEY, "content_type": 15, "content_encoding": 14,
+    "correlation_id": 10, "reply_to": 9, "expiration": 8, "message_id": 7, "type": 5, "user_id": 4, "app_id": 3,
+}
+cdef int[11] TEXT_BITS = [BIT_EXCHANGE, BIT_ROUTING_KEY, 15, 14, 10, 9, 8, 7, 5, 4, 3]
+
+
+cdef struct Cells:
+    const uint8_t* texts[BITS]    # each at its length octet; NULL if it is not there
+    const uint8_t* headers
+    const uint8_t* headers_end
+    const uint8_t* body
+    int delivery_mode             # -1 if there is none
+    int priority
+
+
+cdef bint find_cells(const uint8_t* p, Cells* cells) noexcept nogil:
+    """Where the parts of a sound record are. Whether its properties are sound, too."""
+    cdef const RecordHead* head = <const RecordHead*>p
+    cdef const uint8_t* end
+    cdef uint16_t flags
+    cdef int bit
+    for bit in range(BITS):
+        cells.texts[bit] = NULL
+    cells.headers = NULL
+    cells.delivery_mode = cells.priority = -1
+    p += RECORD_HEAD_BYTES
+    cells.texts[BIT_EXCHANGE] = p
+    p += 1 + p[0]
+    cells.texts[BIT_ROUTING_KEY] = p
+    p += 1 + p[0]
+    end = cells.body = p + head.properties_length
+    if head.properties_length < 2:
+        return False
+    flags = get16(p)
+    p += 2
+    if flags & 3:
+        return False
+    for bit in range(BITS - 1, BIT_LAST - 1, -1):
+        if flags & (1 << bit):
+            p = find_cell(p, end, bit, cells)
+            if p == NULL or p > end:
+                return False
+    return p == end
+
+
+cdef const uint8_t* find_cell(const uint8_t* p, const uint8_t* end, int bit, Cells* cells) noexcept nogil:
+    """Where the property ends; NULL if it is not sound."""
+    if p >= end:
+        return NULL
+    if bit == BIT_DELIVERY_MODE:
+        cells.delivery_mode = p[0]
+        return p + 1
+    if bit == BIT_PRIORITY:
+        cells.priority = p[0]
+        return p + 1
+    if bit == BIT_TIMESTAMP:
+        return p + 8
+    if bit == BIT_HEADERS:
+        if end - p < 4 or <Py_ssize_t>get32(p) > end - p - 4:
+            return NULL
+        cells.headers = p + 4
+        cells.headers_end = p + 4 + get32(p)
+        return cells.headers_end if table_is_sound(cells.headers, cells.headers_end, 1) else NULL
+    cells.texts[bit] = p
+    return p + 1 + p[0]
+
+
+cdef class Decoder:
+    """`above` is the position of the last sound record, `needed` what `MORE` needs. Rows are those at positions
+    from `first` to before `end` that are not acked, and came at or after `since_ms` and before `until_ms`.
+    A batch has at most `rows_max` rows, and `bytes_max` of records unless a single one is larger.
+    """
+
+    cdef readonly int state
+    cdef readonly Py_ssize_t needed
+    cdef readonly Py_ssize_t rows
+    cdef readonly uint64_t above
+    cdef uint64_t first, end
+    cdef int64_t since_ms, until_ms
+    cdef Py_ssize_t rows_max, bytes_max, bytes
+    cdef bint with_headers, with_body
+    cdef bytes vhost, queue
+    cdef const int64_t[::1] acked        # first and end of each run of positions, in order
+    cdef Py_ssize_t acked_at
+    cdef Column columns[COLUMNS]         # text by the bit of its property, and the others
+    cdef Headers headers
+    cdef Deaths deaths
+
+    def __cinit__(
+        self, str vhost, str queue, *, bint headers=True, bint body=True,
+        Py_ssize_t rows_max=16384, Py_ssize_t bytes_max=8 << 20, int64_t since_ms=0, int64_t until_ms=OPEN_END,
+    ):
+        cdef int i
+        self.vhost, self.queue = vhost.encode(), queue.encode()
+        self.with_headers, self.with_body = headers, body
+        self.rows_max, self.bytes_max = rows_max, bytes_max
+        self.since_ms, self.until_ms = since_ms, until_ms
+        for i in range(COLUMNS):
+            start(&self.columns[i], i < BITS or i == BODIES)
+        start_headers(&self.headers)
+        start_deaths(&self.deaths)
+        self.seek(0, 1, OPEN_END, b"")
+
+    def __dealloc__(self):
+        cdef int i
+        for i in range(COLUMNS):
+            drop(&self.columns[i])
+        drop_headers(&self.headers)
+        drop_deaths(&self.deaths)
+
+    def seek(self, uint64_t above, uint64_t first, uint64_t end, bytes acked):
+        """Positions, as in the records. `acked` are pairs of int64, as in `Slice`."""
+        self.above, self.first, self.end = above, first, end
+        self.acked = memoryview(acked).cast("q") if acked else None
+        self.acked_at = 0
+        self.state = STATE_MORE
+        self.needed = 0
+
+    def feed(self, const uint8_t[::1] data, Py_ssize_t at):
+        """Take what is wanted from the records that begin at `at`; where it stopped."""
+        if data.shape[0] == at:
+            self.state, self.needed = STATE_MORE, 0
+            return at
+        with nogil:
+            at = self.walk(&data[0], at, data.shape[0])
+        return at
+
+    cdef Py_ssize_t walk(self, const uint8_t* data, Py_ssize_t at, Py_ssize_t size) except -1 nogil:
+        cdef const RecordHead* head
+        cdef Py_ssize_t length
+        cdef Cells cells
+        while True:
+            length = record_length(data + at, size - at, self.above)
+            if length <= 0:
+                self.state = STATE_MORE if length else STATE_BAD
+                self.needed = -length
+                return at
+            head = <const RecordHead*>(data + at)
+            if head.position >= self.end:
+                self.state = STATE_END
+                return at
+            if self.is_wanted(head):
+                if self.rows and (self.rows >= self.rows_max or self.bytes + length > self.bytes_max):
+                    self.state = STATE_FULL
+                    return at
+                if not find_cells(data + at, &cells):
+                    self.state = STATE_BAD
+                    return at
+                self.append(head, &cells)
+                self.bytes += length
+            self.above = head.position
+            at += length
+            if head.position + 1 >= self.end:
+                self.state = STATE_END
+                return at
+
+    cdef bint is_wanted(self, const RecordHead* head) noexcept nogil:
+        cdef int64_t position = <int64_t>head.position, time_ms = <int64_t>head.time_ms
+        if head.position < self.first or time_ms < self.since_ms or time_ms >= self.until_ms:
+            return False
+        if self.acked is None:
+            return True
+        while self.acked_at < self.acked.shape[0] and self.acked[self.acked_at + 1] <= position:
+            self.acked_at += 2
+        return self.acked_at == self.acked.shape[0] or position < self.acked[self.acked_at]
+
+    cdef int append(self, const RecordHead* head, const Cells* cells) except -1 nogil:
+        cdef int64_t time_ms = min(<int64_t>head.time_ms, MILLISECONDS_MAX)
+        append_int64(&self.columns[OFFSETS], <int64_t>head.position - 1)
+        append_int64(&self.columns[TIMES], time_ms * 1000)
+        self.append_texts(cells)
+        append_octet(&self.columns[PRIORITIES], cells.priority)
+        append_octet(&self.columns[DELIVERY_MODES], cells.delivery_mode)
+        if cells.headers == NULL:
+            append_no_headers(&self.headers)
+            append_no_deaths(&self.deaths)
+        else:
+            append_deaths(&self.deaths, cells.headers, cells.headers_end)
+            if self.with_headers:
+                append_headers(&self.headers, cells.headers, cells.headers_end)
+            else:
+                append_no_headers(&self.headers)
+        if self.with_body:
+            append_bytes(&self.columns[BODIES], cells.body, <const uint8_t*>head + head.length - cells.body)
+        else:
+            append_null(&self.columns[BODIES])
+        self.rows += 1
+        return 0
+
+    cdef int append_texts(self, const Cells* cells) except -1 nogil:
+        cdef const uint8_t* text
+        cdef int bit
+        for bit in TEXT_BITS:
+            text = cells.texts[bit]
+            if text == NULL:
+                append_null(&self.columns[bit])
+            else:
+                append_text(&self.columns[bit], text + 1, text[0])
+        return 0
+
+    def take(self):
+        """The rows so far; None if there are none."""
+        cdef Py_ssize_t rows = self.rows
+        if not rows:
+            return None
+        columns = {name: self.take_column(&self.columns[<int>bit], pa.string()) for name, bit in TEXTS.items()}
+        columns["vhost"] = constant(self.vhost, rows)
+        columns["queue"] = constant(self.queue, rows)
+        columns["offset"] = self.take_column(&self.columns[OFFSETS], pa.int64())
+        columns["timestamp"] = self.take_column(&self.columns[TIMES], SCHEMA.field("timestamp").type)
+        columns["priority"] = self.take_column(&self.columns[PRIORITIES], pa.int32())
+        columns["delivery_mode"] = self.take_column(&self.columns[DELIVERY_MODES], pa.int32())
+        columns["headers"] = take_headers(&self.headers)
+        columns["x_death"] = take_deaths(&self.deaths)
+        columns["body"] = self.take_column(&self.columns[BODIES], pa.binary())
+        self.rows = self.bytes = 0
+        return pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+    cdef object take_column(self, Column* column, object kind):
+        cdef Py_ssize_t nulls = column.nulls
+        return pa.Array.from_buffers(kind, self.rows, take_buffers(column), nulls)
+
+
+cdef int append_octet(Column* column, int value) except -1 nogil:
+    if value < 0:
+        return append_null_of(column, sizeof(int32_t))
+    return append_int32(column, value)
+
+
+cdef object constant(bytes text, Py_ssize_t rows):
+    """A column with the same text in every row."""
+    return pa.repeat(pa.scalar(text.decode(), pa.string()), rows)
+
+
+def walk(const uint8_t[::1] data, Py_ssize_t at, uint64_t above, uint64_t position, uint64_t time_ms):
+    """Past sound records until one has that position or time, or one above; (where it is or would be, the position
+    and time of the last one passed or -1, how many bytes the next one needs: 0 if it is there or not sound).
+    """
+    cdef const RecordHead* head
+    cdef Py_ssize_t length, size = data.shape[0], needed = 0
+    cdef int64_t last_ms = -1
+    with nogil:
+        while True:
+            length = record_length(&data[0] + at, size - at, above)
+            if length <= 0:
+                needed = -length
+                break
+            head = <const RecordHead*>(&data[0] + at)
+            if head.position >= position or head.time_ms >= time_ms:
+                break
+            above, last_ms = head.position, <int64_t>head.time_ms
+            at += length
+    return at, above, last_ms, needed
+
+
+def find_sound(const uint8_t[::1] data, Py_ssize_t at, uint64_t above, uint64_t below):
+    """Where the next sound record between two positions begins, behind `at`, where there is none; -1 if nowhere."""
+    cdef Py_ssize_t found = -1
+    if at < data.shape[0]:
+        with nogil:
+            found = find_record(&data[0], at + 8, data.shape[0], above, below)
+    return found

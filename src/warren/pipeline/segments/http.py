@@ -1,0 +1,212 @@
+"""Logs through a broker's HTTP API: for executors that share no disk with it.
+
+    GET /api/queues/{vhost}                             which queues there are
+    GET /api/segments/{vhost}/{queue}                   the segments of one, and what is acked
+    GET /api/segments/{vhost}/{queue}/{base}?part=      bytes of one, by ranges
+    PUT /api/streams/{vhost}/{queue}/offsets/{name}     how far a query is
+
+One connection for each log is kept open. What only reads is tried again when a connection breaks, or the
+broker says that it is not there at the moment; what changes something never is.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from urllib.parse import quote, urlsplit
+
+from warren.pipeline.segments.errors import (
+    BadOption,
+    ReadError,
+    Refused,
+    SegmentGone,
+    UnknownQueue,
+    Unreachable,
+)
+from warren.pipeline.segments.log import KINDS, Contents, Queue, Segment, Slice, pack_acked
+
+Json: TypeAlias = Any  # what the API tells; it leaves this module as the types of log.py
+
+CHUNK_BYTES = 4 << 20
+TIMEOUT_SECONDS = 60.0
+PAUSES_SECONDS = (0.1, 0.3, 0.9)  # before each further try
+BROKEN = (OSError, http.client.HTTPException)
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    body: bytes
+
+    @property
+    def reason(self) -> str:
+        """What the broker says in an error."""
+        try:
+            told = json.loads(self.body)
+        except ValueError:
+            return f"HTTP {self.status}"
+        return (
+            str(told.get("reason") or told.get("error")) if isinstance(told, dict) else f"HTTP {self.status}"
+        )
+
+
+class HttpLog:
+    can_locate = False
+    chunk_bytes = CHUNK_BYTES
+
+    def __init__(self, url: str, user: str, password: str) -> None:
+        self.url, self.user, self.password = url, user, password
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or parts.hostname is None:
+            raise BadOption(f"url '{url}' is not like http://host:15672")
+        self._prefix = parts.path.rstrip("/")
+        secret = base64.b64encode(f"{user}:{password}".encode()).decode()
+        self._head = {"Authorization": f"Basic {secret}"}
+        self._connection: http.client.HTTPConnection | None = None
+
+    def __reduce__(self) -> tuple[type[HttpLog], tuple[str, str, str]]:
+        return HttpLog, (self.url, self.user, self.password)
+
+    # --- the log ---
+
+    def queues(self, vhost: str) -> list[Queue]:
+        answer = self._get(f"/api/queues/{_path(vhost)}")
+        if answer.status == http.HTTPStatus.NOT_FOUND:
+            raise Unreachable(f"no vhost '{vhost}' at {self.url}: change the option vhost")
+        return [
+            Queue(vhost, str(told["name"]), str(told.get("type", KINDS[0])))
+            for told in self._content(answer, f"vhost '{vhost}'")
+        ]
+
+    def contents(self, vhost: str, name: str) -> Contents:
+        answer = self._get(f"/api/segments/{_path(vhost, name)}")
+        if answer.status == http.HTTPStatus.NOT_FOUND:
+            raise UnknownQueue(vhost, name)
+        told = self._content(answer, f"queue '{name}'")
+        segments = tuple(_segment(each) for each in told["segments"])
+        return Contents(Queue(vhost, name, told["type"]), told["first_offset"], told["next_offset"], segments)
+
+    def open(self, queue: Queue, segment: Segment) -> _OpenRange:
+        return _OpenRange(self, queue, segment)
+
+    def read(self, path: str, at: int, size: int) -> Answer:
+        return self._get(path, {"Range": f"bytes={at}-{at + size - 1}"})
+
+    def put_offset(self, queue: Queue, reference: str, offset: int) -> None:
+        path = f"/api/streams/{_path(queue.vhost, queue.name)}/offsets/{_path(reference)}"
+        try:
+            answer = self._ask(
+                "PUT", path, {"Content-Type": "application/json"}, json.dumps({"offset": offset})
+            )
+        except BROKEN as error:
+            self.close()
+            raise self._unreachable(error) from error
+        if answer.status >= http.HTTPStatus.BAD_REQUEST:
+            raise self._refusal(answer, f"{queue}")
+
+    # --- asking ---
+
+    def _get(self, path: str, head: dict[str, str] | None = None) -> Answer:
+        return self._retried(lambda: self._ask("GET", path, head or {}))
+
+    def _retried(self, ask: Callable[[], Answer]) -> Answer:
+        for pause in (*PAUSES_SECONDS, None):
+            try:
+                answer = ask()
+            except BROKEN as error:
+                self.close()
+                if pause is None or isinstance(error, ssl.SSLError):
+                    raise self._unreachable(error) from error
+            else:
+                if answer.status != http.HTTPStatus.SERVICE_UNAVAILABLE or pause is None:
+                    return answer
+            time.sleep(pause)
+        raise AssertionError("the last try answers or raises")
+
+    def _ask(self, method: str, path: str, head: dict[str, str], body: str | None = None) -> Answer:
+        if self._connection is None:
+            parts = urlsplit(self.url)
+            kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+            assert parts.hostname is not None
+            self._connection = kind(parts.hostname, parts.port, timeout=TIMEOUT_SECONDS)
+        self._connection.request(method, self._prefix + path, body, {**self._head, **head})
+        with self._connection.getresponse() as response:
+            return Answer(response.status, response.read())
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # --- what went wrong ---
+
+    def _content(self, answer: Answer, what: str) -> Json:
+        if answer.status != http.HTTPStatus.OK:
+            raise self._refusal(answer, what)
+        try:
+            return json.loads(answer.body)
+        except ValueError:
+            raise Unreachable(f"what answers at {self.url} is no WarrenMQ: change the option url") from None
+
+    def _refusal(self, answer: Answer, what: str) -> ReadError:
+        if answer.status == http.HTTPStatus.UNAUTHORIZED:
+            return Refused(
+                f"{self.url} does not let user '{self.user}' in: change the options user and password"
+            )
+        if answer.status == http.HTTPStatus.FORBIDDEN:
+            return Refused(f"user '{self.user}' may not read {what}: {answer.reason}: change the option user")
+        return Unreachable(f"{self.url} answers for {what}: {answer.reason}: see the option url")
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        return Unreachable(
+            f"no broker answers at {self.url}: {error or type(error).__name__}: change the option url"
+        )
+
+
+def _path(*names: str) -> str:
+    return "/".join(quote(name, safe="") for name in names)
+
+
+def _segment(told: Json) -> Segment:
+    acked = pack_acked((first + 1, first + 1 + count) for first, count in told["acked"])
+    return Segment(
+        part=told["part"],
+        base=told["base"],
+        size_bytes=told["bytes"],
+        first_offset=told["first_offset"],
+        end_offset=told["last_offset"] + 1,
+        acked=acked,
+    )
+
+
+class _OpenRange:
+    def __init__(self, log: HttpLog, queue: Queue, segment: Segment) -> None:
+        self.log = log
+        self.queue = queue
+        part = quote(segment.part, safe="")
+        self.path = f"/api/segments/{_path(queue.vhost, queue.name)}/{segment.base}?part={part}"
+        self.name = log.url + self.path
+
+    def close(self) -> None:
+        """The connection is the log's."""
+
+    def read(self, at: int, size: int) -> bytes:
+        answer = self.log.read(self.path, at, size)
+        if answer.status == http.HTTPStatus.NOT_FOUND:
+            raise SegmentGone(self.name)
+        if answer.status == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            return b""
+        if answer.status == http.HTTPStatus.OK:  # whoever is in between knows no ranges
+            return answer.body[at : at + size]
+        if answer.status != http.HTTPStatus.PARTIAL_CONTENT:
+            raise self.log._refusal(answer, str(self.queue))
+        return answer.body
+
+    def locate(self, wanted: Slice) -> tuple[int, int]:
+        return wanted.at, wanted.above

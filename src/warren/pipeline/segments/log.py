@@ -1,0 +1,118 @@
+"""What a reader needs to know of a queue's log, however it gets at it.
+
+    Log                 a data directory (`files.py`), or a broker's HTTP API (`http.py`)
+      Queue             by name
+        Contents        what there is at one moment
+          Segment       a file of records; `Slice`, a part of one that a task reads
+      OpenSegment       the bytes of one
+
+Offsets count from 0, positions in records from 1: `offset = position - 1`. An end is the first one behind.
+All but `OpenSegment` is sent to executors, so it can be pickled.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from warren.storage.format import HEADER_BYTES
+
+STREAM = "stream"
+KINDS = ("classic", "quorum", STREAM)
+
+
+@dataclass(frozen=True)
+class Queue:
+    """`place` is where its files are, if it is read from files."""
+
+    vhost: str
+    name: str
+    kind: str
+    place: str = ""
+
+    @property
+    def is_stream(self) -> bool:
+        return self.kind == STREAM
+
+    def __str__(self) -> str:
+        return f"{'stream' if self.is_stream else 'queue'} '{self.name}'"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """`size_bytes` is how much may be read. `acked` are runs of positions that are done with, each as two int64: the
+    first, and the end. A queue that is no stream may have no message at some of the offsets.
+    """
+
+    part: str = ""
+    base: int
+    size_bytes: int
+    first_offset: int
+    end_offset: int
+    acked: bytes = b""
+
+
+@dataclass(frozen=True)
+class Contents:
+    queue: Queue
+    first_offset: int
+    next_offset: int
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True)
+class Slice:
+    """From `first_offset` to before `end_offset` in a segment. A record begins at byte `at`, that of offset
+    `at_offset` or, where there is none, the next one; from there on it is found.
+    """
+
+    segment: Segment
+    first_offset: int
+    end_offset: int
+    at: int = HEADER_BYTES
+    at_offset: int = -1
+
+    @property
+    def above(self) -> int:
+        """The position that the record at `at` is above."""
+        return self.at_offset if self.at_offset >= 0 else self.segment.base - 1
+
+
+class OpenSegment(Protocol):
+    """`name` is what it is called in messages. A read is short at the end of the file only."""
+
+    name: str
+
+    def read(self, at: int, size: int) -> bytes: ...
+
+    def locate(self, wanted: Slice) -> tuple[int, int]:
+        """A byte where a record begins, at or before the first that is wanted, and a position below its own."""
+
+    def close(self) -> None: ...
+
+
+class Log(Protocol):
+    """`can_locate`: finding an offset within a segment costs little."""
+
+    can_locate: bool
+    chunk_bytes: int
+
+    def queues(self, vhost: str) -> list[Queue]: ...
+
+    def contents(self, vhost: str, name: str) -> Contents: ...
+
+    def open(self, queue: Queue, segment: Segment) -> OpenSegment:
+        """Raise SegmentGone if it is not there any more."""
+
+
+def pack_acked(runs: Iterable[tuple[int, int]]) -> bytes:
+    """Runs of positions, first and end of each, in any order, as `Segment.acked` has them."""
+    packed = array("q")
+    for first, end in sorted(runs):
+        if packed and first <= packed[-1]:
+            packed[-1] = max(packed[-1], end)
+        else:
+            packed.extend((first, end))
+    return packed.tobytes()

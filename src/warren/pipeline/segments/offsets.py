@@ -1,0 +1,145 @@
+"""Where to start and where to end: the user's words, Kafka's, to offsets of each queue."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+from warren.pipeline.segments.decode import OPEN_END, walk
+from warren.pipeline.segments.errors import BadOption, SegmentGone
+from warren.pipeline.segments.log import Contents, Log, Segment
+from warren.pipeline.segments.reading import Loss
+from warren.storage.format import HEADER_BYTES
+
+EARLIEST, LATEST = -2, -1
+WORDS = {"earliest": EARLIEST, "latest": LATEST}
+TIME_OFFSET, TIME_BYTES = 16, 8  # of a record's time
+RECORD_HEAD_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Timestamp:
+    """At the first message that came then or later."""
+
+    ms: int
+
+
+Place: TypeAlias = int | Timestamp  # an offset, EARLIEST or LATEST
+Places: TypeAlias = Place | dict[str, int]
+
+
+def parse_offsets(option: str, text: str) -> Places:
+    """`earliest`, `latest`, or JSON with a number for each queue."""
+    word = WORDS.get(text.strip().lower())
+    if word is not None:
+        return word
+    wrong = f'{option} must be earliest, latest or JSON such as {{"orders": 5}}, not: {text}'
+    try:
+        told = json.loads(text)
+    except ValueError:
+        raise BadOption(wrong) from None
+    if not isinstance(told, dict) or not told:
+        raise BadOption(wrong)
+    for name, offset in told.items():
+        if type(offset) is not int or offset < EARLIEST:
+            raise BadOption(
+                f"{option} has {json.dumps(offset)} for '{name}': give an offset, -2 for earliest or -1 for latest"
+            )
+    return told
+
+
+def parse_time(option: str, text: str) -> Timestamp:
+    """Milliseconds since 1970, or ISO 8601; without a zone it is UTC."""
+    text = text.strip()
+    if text.isdecimal():
+        return Timestamp(int(text))
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadOption(
+            f"{option} must be milliseconds since 1970 or a time such as 2026-01-31T12:00:00Z, not: {text}"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return Timestamp(round(moment.timestamp() * 1000))
+
+
+def check_names(option: str, places: Places, names: Collection[str]) -> None:
+    """JSON must have a number for each queue that is read, and for no other."""
+    if isinstance(places, dict) and places.keys() != set(names):
+        lacking, unknown = sorted(set(names) - places.keys()), sorted(places.keys() - set(names))
+        what = (
+            f"lacks {', '.join(lacking)}"
+            if lacking
+            else f"has {', '.join(unknown)}, which is not subscribed to"
+        )
+        raise BadOption(f"{option} {what}: give an offset for each queue that is read")
+
+
+def resolve(log: Log, contents: Contents, places: Places) -> int:
+    """The offset that is meant in a queue."""
+    place = places[contents.queue.name] if isinstance(places, dict) else places
+    if isinstance(place, Timestamp):
+        return offset_at(log, contents, place.ms)
+    if place == EARLIEST:
+        return contents.first_offset
+    return contents.next_offset if place == LATEST else place
+
+
+def checked_start(contents: Contents, offset: int, loss: Loss) -> int:
+    """The offset to start from, where there is something; if it is not, tell, and start with what there is."""
+    if not contents.queue.is_stream or contents.first_offset <= offset <= contents.next_offset:
+        return offset
+    if offset < contents.first_offset:
+        loss.gone(offset, contents.first_offset)
+    else:
+        loss.beyond(offset, contents.next_offset)
+    return contents.first_offset
+
+
+def offset_at(log: Log, contents: Contents, time_ms: int) -> int:
+    """The first offset of a stream with this time or a later one; times never go down in it."""
+    segments = [segment for segment in contents.segments if segment.end_offset > segment.first_offset]
+    low, high = 0, len(segments)
+    while low < high:
+        middle = (low + high) // 2
+        first_ms = _first_time(log, contents, segments[middle])
+        if first_ms is None or first_ms < time_ms:
+            low = middle + 1
+        else:
+            high = middle
+    if low == 0:
+        return contents.first_offset
+    return _offset_in(log, contents, segments[low - 1], time_ms)
+
+
+def _first_time(log: Log, contents: Contents, segment: Segment) -> int | None:
+    """None if it is gone, and so was before all others."""
+    try:
+        with closing(log.open(contents.queue, segment)) as opened:
+            head = opened.read(HEADER_BYTES, RECORD_HEAD_BYTES)
+    except SegmentGone:
+        return None
+    return int.from_bytes(head[TIME_OFFSET : TIME_OFFSET + TIME_BYTES], "little")
+
+
+def _offset_in(log: Log, contents: Contents, segment: Segment, time_ms: int) -> int:
+    at, above, wanted = HEADER_BYTES, segment.base - 1, log.chunk_bytes
+    try:
+        with closing(log.open(contents.queue, segment)) as opened:
+            while at < segment.size_bytes:
+                data = opened.read(at, min(wanted, segment.size_bytes - at))
+                if not data:
+                    break
+                used, above, _, needed = walk(data, 0, above, OPEN_END, time_ms)
+                at += used
+                if not 0 < needed <= segment.size_bytes - at:
+                    break
+                wanted = max(log.chunk_bytes, needed)
+    except SegmentGone:
+        return segment.end_offset
+    return above

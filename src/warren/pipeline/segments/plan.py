@@ -1,0 +1,137 @@
+"""Who reads what: from offsets to the slices of segments that each task gets.
+
+Every offset from the start to the end is in exactly one slice. Segments are cut where they end; one is cut within
+only where an offset can be found in it at little cost, or if the user asks for more partitions than that gives.
+Small ones are put together. So planning costs the same however long the segments are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from warren.pipeline.segments.log import Contents, Queue, Segment, Slice
+
+PARTITION_BYTES = 32 << 20
+MARKS_MAX = 64  # that are remembered of a queue
+
+
+@dataclass(frozen=True)
+class Partition:
+    """What one task reads."""
+
+    queue: Queue
+    slices: tuple[Slice, ...]
+
+
+@dataclass(frozen=True)
+class Span:
+    """What is wanted of a queue: from an offset to before another."""
+
+    contents: Contents
+    first_offset: int
+    end_offset: int
+
+
+class Marks:
+    """Where some offsets are: (base, offset) to byte. What a broker told of its newest segment, at one look, is
+    where the next look's news begin, so that nobody has to read a segment from its start for them.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[str, list[tuple[int, int, int]]] = {}
+
+    def note(self, contents: Contents) -> None:
+        if contents.segments and contents.queue.is_stream:
+            last = contents.segments[-1]
+            known = self._of.setdefault(contents.queue.name, [])
+            mark = last.base, last.end_offset, last.size_bytes
+            if last.end_offset > last.first_offset and (not known or known[-1] < mark):
+                known.append(mark)
+                del known[:-MARKS_MAX]
+
+    def start(self, queue: Queue, segment: Segment, offset: int) -> tuple[int, int] | None:
+        """The last known (byte, offset) of this segment that is not behind the offset."""
+        known = self._of.get(queue.name, [])
+        found = bisect_right(known, (segment.base, offset, segment.size_bytes)) - 1
+        if found < 0 or known[found][0] != segment.base:
+            return None
+        return known[found][2], known[found][1]
+
+
+def plan(
+    spans: Iterable[Span], *, min_partitions: int = 0, can_locate: bool, marks: Marks | None = None
+) -> list[Partition]:
+    cut = [(span.contents.queue, _slices(span, marks)) for span in spans]
+    total = sum(_size(each) for _, slices in cut for each in slices)
+    target = max(1, min(PARTITION_BYTES, total // min_partitions if min_partitions else PARTITION_BYTES))
+    partitions = []
+    for queue, slices in cut:
+        small = [
+            piece
+            for each in slices
+            for piece in (_pieces(each, target) if can_locate or min_partitions else [each])
+        ]
+        partitions += [Partition(queue, tuple(group)) for group in _groups(small, target)]
+    return partitions
+
+
+def _slices(span: Span, marks: Marks | None) -> list[Slice]:
+    slices = []
+    for segment in span.contents.segments:
+        first = max(span.first_offset, segment.first_offset)
+        end = min(span.end_offset, segment.end_offset)
+        if first < end:
+            start = marks.start(span.contents.queue, segment, first) if marks is not None else None
+            slices.append(Slice(segment, first, end, *(start or ())))
+    return slices
+
+
+def _size(part: Slice) -> int:
+    """About how many bytes."""
+    segment = part.segment
+    return (
+        segment.size_bytes
+        * (part.end_offset - part.first_offset)
+        // (segment.end_offset - segment.first_offset)
+    )
+
+
+def _pieces(whole: Slice, target: int) -> list[Slice]:
+    count = min(-(-_size(whole) // target), whole.end_offset - whole.first_offset) or 1
+    length = whole.end_offset - whole.first_offset
+    cuts = [whole.first_offset + length * i // count for i in range(count + 1)]
+    return [
+        Slice(whole.segment, first, end, whole.at, whole.at_offset)
+        for first, end in zip(cuts, cuts[1:], strict=False)
+    ]
+
+
+def _groups(slices: Sequence[Slice], target: int) -> list[list[Slice]]:
+    """Neighbours put together, up to the target."""
+    groups: list[list[Slice]] = []
+    filled = 0
+    for each in slices:
+        size = _size(each)
+        if not groups or filled + size > target:
+            groups.append([])
+            filled = 0
+        groups[-1].append(each)
+        filled += size
+    return groups
+
+
+def limit(start: Mapping[str, int], latest: Mapping[str, int], offsets_max: int) -> dict[str, int]:
+    """How far to go at most, spread over queues by how far each is behind. While any is, at least one goes on."""
+    behind = {name: max(0, latest[name] - start.get(name, latest[name])) for name in latest}
+    total = sum(behind.values())
+    if total <= offsets_max:
+        return dict(latest)
+    shares = {name: size * offsets_max // total for name, size in behind.items()}
+    left = offsets_max - sum(shares.values())
+    for name in sorted(behind, key=lambda name: (shares[name] - behind[name], name)):
+        more = min(left, behind[name] - shares[name])
+        shares[name] += more
+        left -= more
+    return {name: latest[name] if not behind[name] else start[name] + shares[name] for name in latest}

@@ -1,0 +1,164 @@
+"""Reading the slices of a partition: from bytes to record batches, and what to do when they are not as planned.
+
+A torn record at the end of the newest segment is the end of the data. Anything else that is missing from a stream
+is an error, or, if the user wants to go on without (`failOnDataLoss`), a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from warren.pipeline.segments.decode import END, FULL, MORE, OPEN_END, Decoder, find_sound
+from warren.pipeline.segments.errors import DataLoss, ReadError, SegmentGone, Unreadable
+from warren.pipeline.segments.log import Log, OpenSegment, Queue, Slice
+from warren.pipeline.segments.plan import Partition
+from warren.storage.format import HEADER_BYTES, SEGMENT_MAGIC, UnknownVersion, check_header
+
+ROWS_MAX = 16_384
+BATCH_BYTES_MAX = 4 << 20
+POSITIONS_MAX = 1 << 22  # of one segment
+
+log = logging.getLogger("warren.pipeline")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a reader wants of each message, and which; times are from `since_ms` to before `until_ms`."""
+
+    headers: bool = True
+    body: bool = True
+    since_ms: int = 0
+    until_ms: int = OPEN_END
+    fail_on_data_loss: bool = True
+
+
+def read_partition(source: Log, partition: Partition, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    queue = partition.queue
+    decoder = Decoder(
+        queue.vhost,
+        queue.name,
+        headers=wanted.headers,
+        body=wanted.body,
+        rows_max=ROWS_MAX,
+        bytes_max=BATCH_BYTES_MAX,
+        since_ms=wanted.since_ms,
+        until_ms=wanted.until_ms,
+    )
+    loss = Loss(queue, fail=wanted.fail_on_data_loss)
+    for part in partition.slices:
+        try:
+            with closing(source.open(queue, part.segment)) as opened:
+                yield from _SliceReader(opened, part, decoder, loss, source.chunk_bytes).batches()
+        except SegmentGone:
+            loss.gone(max(part.first_offset, decoder.above), part.end_offset)
+    last = decoder.take()
+    if last is not None:
+        yield last
+
+
+class Loss:
+    """Says what is missing, in one way or the other."""
+
+    def __init__(self, queue: Queue, *, fail: bool) -> None:
+        self.queue = queue
+        self.fail = fail
+
+    def gone(self, first: int, end: int) -> None:
+        """Deleted before it was read. A queue deletes what is done with, so only a stream lacks it."""
+        if self.queue.is_stream:
+            self.tell(
+                DataLoss(
+                    f"offsets {first} to {end - 1} of {self.queue} are gone: retention has overtaken the reader"
+                )
+            )
+
+    def beyond(self, offset: int, end: int) -> None:
+        """There are fewer messages than were read: it is another stream, or not all of it."""
+        self.tell(
+            DataLoss(
+                f"offset {offset} of {self.queue} is behind its end, {end}: it was deleted and made anew, or cut"
+            )
+        )
+
+    def tell(self, error: ReadError) -> None:
+        if self.fail:
+            raise error
+        log.warning("%s", error)
+
+
+class _SliceReader:
+    def __init__(
+        self, opened: OpenSegment, part: Slice, decoder: Decoder, loss: Loss, chunk_bytes: int
+    ) -> None:
+        self.opened = opened
+        self.part = part
+        self.decoder = decoder
+        self.loss = loss
+        self.chunk_bytes = chunk_bytes
+        self.at = 0
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        decoder, part = self.decoder, self.part
+        self.at, above = self.opened.locate(part)
+        decoder.seek(above, part.first_offset + 1, part.end_offset + 1, part.segment.acked)
+        used = self._skip_header() if self.at == HEADER_BYTES else 0
+        while decoder.state != END:
+            data = self._next()
+            used = decoder.feed(data, used)
+            while decoder.state == FULL:
+                yield decoder.take()
+                used = decoder.feed(data, used)
+            self.at += used
+            used = 0
+            if decoder.state != END and not self._goes_on():
+                break
+
+    def _skip_header(self) -> int:
+        """From the file's first byte on, so that its header comes with the first records."""
+        self.at = 0
+        return HEADER_BYTES
+
+    def _next(self) -> bytes:
+        wanted = max(self.chunk_bytes, self.decoder.needed)
+        data = self.opened.read(self.at, min(wanted, self.part.segment.size_bytes - self.at))
+        if self.at == 0:
+            self._check_header(data)
+        return data
+
+    def _check_header(self, data: bytes) -> None:
+        try:
+            check_header(SEGMENT_MAGIC, data, self.part.segment.base)
+        except UnknownVersion as error:
+            raise Unreadable(f"{self.opened.name}: {error}") from None
+        except ValueError as error:
+            self.loss.tell(DataLoss(f"{self.opened.name}: header is not sound: {error}"))
+
+    def _goes_on(self) -> bool:
+        """Whether there is more: a record that is not whole yet, or a sound one behind damage."""
+        decoder, size = self.decoder, self.part.segment.size_bytes
+        if decoder.state == MORE and decoder.needed <= size - self.at:
+            return True
+        rest = self.opened.read(self.at, size - self.at) if self.at < size else b""
+        found = find_sound(rest, 0, decoder.above, self.part.segment.base + POSITIONS_MAX)
+        if found >= 0:
+            self.loss.tell(
+                DataLoss(
+                    f"{self.opened.name} is damaged at byte {self.at}: no record follows offset {decoder.above - 1}"
+                )
+            )
+            self.at += found
+            return True
+        if self.loss.queue.is_stream and decoder.above < self.part.end_offset:
+            first = max(decoder.above, self.part.first_offset)
+            self.loss.tell(
+                DataLoss(
+                    f"{self.opened.name} ends at byte {self.at}: offsets {first} to {self.part.end_offset - 1}"
+                    f" of {self.loss.queue} are missing"
+                )
+            )
+        return False

@@ -1,0 +1,104 @@
+"""Reading in batch: streams from an offset to another, queues as they are at this moment."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from warren.pipeline.segments.decode import OPEN_END
+from warren.pipeline.segments.errors import BadOption
+from warren.pipeline.segments.log import Contents
+from warren.pipeline.segments.offsets import Places, Timestamp, check_names, checked_start, resolve
+from warren.pipeline.segments.plan import Partition, Span, plan
+from warren.pipeline.segments.reading import Loss, Wanted, read_partition
+from warren.pipeline.source.filters import Filters
+from warren.pipeline.source.options import ReadOptions
+
+PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+@dataclass
+class SourcePartition(InputPartition):
+    """What one task reads. Spark makes one without a value when there is nothing to read."""
+
+    value: Partition
+
+
+class BatchReader(DataSourceReader):
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
+        self.filters = Filters()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self.options
+        names = options.queue_names()
+        check_names("startingOffsets", options.start, names)
+        check_names("endingOffsets", options.end, names)
+        contents = [
+            options.log.contents(options.vhost, name)
+            for name in names
+            if self.filters.wants(options.vhost, name)
+        ]
+        spans = [self._span(each) for each in contents]
+        planned = plan(spans, min_partitions=options.min_partitions, can_locate=options.log.can_locate)
+        return [SourcePartition(partition) for partition in planned]
+
+    def _span(self, contents: Contents) -> Span:
+        options = self.options
+        if contents.queue.is_stream:
+            loss = Loss(contents.queue, fail=options.fail_on_data_loss)
+            start = checked_start(contents, resolve(options.log, contents, options.start), loss)
+            end = resolve(options.log, contents, options.end)
+            if end > contents.next_offset:
+                raise BadOption(
+                    f"endingOffsets is {end}, but {contents.queue} ends at {contents.next_offset}"
+                )
+        else:
+            start = self._of_queue(contents, options.start, contents.first_offset)
+            end = self._of_queue(contents, options.end, contents.next_offset)
+        return Span(contents, max(start, self.filters.first_offset), min(end, self.filters.end_offset))
+
+    def _of_queue(self, contents: Contents, places: Places, otherwise: int) -> int:
+        """In a queue times are in no order, so each message's is looked at."""
+        return otherwise if isinstance(places, Timestamp) else resolve(self.options.log, contents, places)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, SourcePartition):
+            return iter(())
+        options, filters = self.options, self.filters
+        since, until = filters.since_ms, filters.until_ms
+        if isinstance(options.start, Timestamp):
+            since = max(since, options.start.ms)
+        if isinstance(options.end, Timestamp):
+            until = min(until, options.end.ms)
+        wanted = Wanted(
+            headers=options.headers,
+            body=options.body,
+            since_ms=max(0, since),
+            until_ms=max(0, min(until, OPEN_END)),
+            fail_on_data_loss=options.fail_on_data_loss,
+        )
+        return read_partition(options.log, partition.value, wanted)
+
+
+class FilteringReader(BatchReader):
+    """The same for a Spark that hands filters down."""
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
+        """All are left to Spark as well, which costs little; here they decide what is not read at all."""
+        for each in filters:
+            self.filters.add(each)
+        return filters
+
+
+def batch_reader(options: ReadOptions) -> BatchReader:
+    """Spark refuses a reader that takes filters while spark.sql.python.filterPushdown.enabled is off, and tells nobody
+    whether it is; but what asks for a reader in order to hand filters down is a program of its own.
+    """
+    running = getattr(sys.modules["__main__"], "__spec__", None)
+    pushing = PUSHING in sys.modules or (running is not None and running.name == PUSHING)
+    return FilteringReader(options) if pushing else BatchReader(options)

@@ -1,0 +1,160 @@
+"""Reading streams as they grow. A stream's offset is Spark's offset: {"orders": 5} is the first not read yet.
+
+Spark writes down where each batch ends before it is read, and may read it again after a crash: then the same
+offsets are planned anew, over what segments there are by then. A stream that is met later, by a pattern, enters
+with its first offset and no rows, so that where it was begun with is written down, too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from warren.pipeline.segments.errors import BadOption, DataLoss, ReadError, UnknownQueue
+from warren.pipeline.segments.http import HttpLog
+from warren.pipeline.segments.log import Contents, Queue
+from warren.pipeline.segments.offsets import check_names, checked_start, resolve
+from warren.pipeline.segments.plan import Marks, Span, limit, plan
+from warren.pipeline.segments.reading import Loss, Wanted, read_partition
+from warren.pipeline.source.batch import SourcePartition
+from warren.pipeline.source.options import ReadOptions
+
+log = logging.getLogger("warren.pipeline")
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """`target` is where a query ends that reads what there is now."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
+        self.marks = Marks()
+        self.target: dict[str, int] | None = None
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - these are Spark's names
+        options = self.options
+        found = self._contents(options.queue_names())
+        check_names("startingOffsets", options.start, found)
+        return {
+            name: checked_start(
+                contents, resolve(options.log, contents, options.start), self._loss(contents.queue)
+            )
+            for name, contents in found.items()
+        }
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        most = self.options.offsets_max
+        return ReadMaxRows(most) if most else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self.target = self._latest()
+
+    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802
+        return self._latest()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        found = self._contents(set(start) | set(self.options.queue_names()))
+        latest = {name: self._end(name, contents) for name, contents in found.items()}
+        for name in start.keys() & found.keys():
+            checked_start(found[name], start[name], self._loss(found[name].queue))
+        for name in latest.keys() - start.keys():  # met for the first time
+            latest[name] = found[name].first_offset
+        ended = self._limited(start, latest, limit)
+        return {name: ended.get(name, start.get(name, 0)) for name in sorted(start.keys() | ended.keys())}
+
+    def _limited(self, start: dict[str, int], latest: dict[str, int], given: ReadLimit) -> dict[str, int]:
+        return limit(start, latest, given.max_rows) if isinstance(given, ReadMaxRows) else latest
+
+    def _end(self, name: str, contents: Contents) -> int:
+        if self.target is None:
+            return contents.next_offset
+        return min(contents.next_offset, self.target.get(name, contents.first_offset))
+
+    def _latest(self) -> dict[str, int]:
+        found = self._contents(self.options.queue_names())
+        return {name: contents.next_offset for name, contents in found.items()}
+
+    def _contents(self, names: Sequence[str] | set[str]) -> dict[str, Contents]:
+        """Of those that are there."""
+        found = {}
+        for name in sorted(names):
+            try:
+                contents = self.options.log.contents(self.options.vhost, name)
+            except UnknownQueue as error:
+                self._deleted(name, error)
+                continue
+            if not contents.queue.is_stream:
+                raise BadOption(
+                    f"'{name}' is a {contents.queue.kind} queue, which readStream cannot read: read it in batch, "
+                    "or change the option subscribe to a stream"
+                )
+            self.marks.note(contents)
+            found[name] = contents
+        return found
+
+    def _deleted(self, name: str, error: UnknownQueue) -> None:
+        """A stream that was read, or is asked for by name, must be there."""
+        if self.options.fail_on_data_loss:
+            raise error
+        log.warning("%s", error)
+
+    def _loss(self, queue: Queue) -> Loss:
+        return Loss(queue, fail=self.options.fail_on_data_loss)
+
+    # --- a batch ---
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        wanted = {name: (start.get(name, stop), stop) for name, stop in end.items()}
+        found = self._contents({name for name, (first, stop) in wanted.items() if first != stop})
+        spans = [self._span(contents, *wanted[name]) for name, contents in found.items()]
+        planned = plan(
+            spans,
+            min_partitions=self.options.min_partitions,
+            can_locate=self.options.log.can_locate,
+            marks=self.marks,
+        )
+        return [SourcePartition(partition) for partition in planned]
+
+    def _span(self, contents: Contents, first: int, end: int) -> Span:
+        loss = self._loss(contents.queue)
+        if end > contents.next_offset:
+            loss.beyond(end, contents.next_offset)
+        if first > end:  # it was made anew, and the user wants to go on
+            first = contents.first_offset
+        return Span(contents, checked_start(contents, first, loss), end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, SourcePartition):
+            return iter(())
+        wanted = Wanted(
+            headers=self.options.headers,
+            body=self.options.body,
+            fail_on_data_loss=self.options.fail_on_data_loss,
+        )
+        return read_partition(self.options.log, partition.value, wanted)
+
+    # --- telling the broker ---
+
+    def commit(self, end: dict[str, int]) -> None:
+        """How far the query is, for whoever looks at the stream. The checkpoint is what counts, so a broker that
+        cannot be told is no reason to stop.
+        """
+        if not self.options.reference or not isinstance(self.options.log, HttpLog):
+            return
+        for name, offset in end.items():
+            try:
+                if offset > 0:
+                    queue = Queue(self.options.vhost, name, "stream")
+                    self.options.log.put_offset(queue, self.options.reference, offset - 1)
+            except ReadError as error:
+                log.warning(
+                    "cannot report progress under the reference '%s': %s", self.options.reference, error
+                )
