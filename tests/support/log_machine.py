@@ -13,14 +13,16 @@ from tests.support.fakes import FakeWorld
 from tests.support.faulty_disk import Faults, FaultyDisk, FaultyFiles, PatientHousekeeping, Platter
 from tests.support.machine import Notes
 from warren.amqp.properties import BasicProperties
-from warren.amqp.table import encode_name
+from warren.amqp.table import Table, encode_name
 from warren.broker.commands import AddVhost, DeclareQueue, DeleteQueue
 from warren.broker.entry_list import EntryList
 from warren.broker.message import Message
 from warren.broker.store import NOTHING_TO_READ
 from warren.storage.queue_log import QueueLog
 from warren.storage.store import DiskStore, StorageSettings
+from warren.storage.stream_log import SegmentedStream
 
+STREAM: Table = {"x-queue-type": "stream"}
 QUEUE = "orders"
 TIME_MS = 1_700_000_000_000
 
@@ -35,19 +37,31 @@ def message(
 class LogMachine:
     """The data directory is `data` in the given one, which outlives it."""
 
-    def __init__(self, path: Path, *, segment_bytes: int = 500, open_files_max: int = 8) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        segment_bytes: int = 500,
+        open_files_max: int = 8,
+        arguments: Table | None = None,
+    ) -> None:
         self.data = path / "data"
         self.data.mkdir(exist_ok=True)
         self.boot_id = path / "boot_id"
         self.boot_id.write_text("boot 1\n")
         self.settings = StorageSettings(
-            path=self.data, segment_bytes=segment_bytes, open_files_max=open_files_max, boot_id=self.boot_id
+            path=self.data,
+            segment_bytes=segment_bytes,
+            stream_segment_bytes=segment_bytes,
+            open_files_max=open_files_max,
+            boot_id=self.boot_id,
         )
         self.faults = Faults()
         self.platter = Platter(self.data)
         self.start()
         self.store.record(AddVhost(name="/"))
-        self.store.record(DeclareQueue(vhost="/", name=QUEUE, durable=True))
+        declare = DeclareQueue(vhost="/", name=QUEUE, durable=True, arguments=arguments or {})
+        self.store.record(declare)
         self.run()
 
     def start(self) -> None:
@@ -83,6 +97,11 @@ class LogMachine:
         assert opened is not None
         assert isinstance(opened[0], QueueLog)
         return opened[0]
+
+    def open_stream(self) -> tuple[SegmentedStream, int]:
+        log, position = self.store.open_stream("/", QUEUE)
+        assert isinstance(log, SegmentedStream)
+        return log, position
 
     def open_overflow(self) -> QueueLog:
         log = self.store.open_overflow()
@@ -129,6 +148,12 @@ class LogMachine:
         self.disk.write_part(rng)
         self.housekeeping.run(rng.randint(0, len(self.housekeeping.waiting)))
         self._close_files()
+
+    def cut_power(self, rng: Random) -> None:
+        """The same, and any part of what was not synced is gone."""
+        self.kill(rng)
+        self.platter.replace(self.platter.crashed(rng))
+        self.boot_id.write_text(f"boot {rng.random()}\n")
 
     def lose_all_unsynced(self) -> None:
         """The power is cut."""

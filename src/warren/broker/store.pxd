@@ -33,6 +33,7 @@ cdef class StreamReader:
 
 cdef class StreamLog:
     cdef public dict offsets
+    cdef public Py_ssize_t count
     cdef public Py_ssize_t size_bytes
 
     cpdef append(self, Message message, uint64_t position, uint64_t time_ms)

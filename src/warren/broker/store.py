@@ -120,6 +120,7 @@ class StreamLog:
 
     def __init__(self) -> None:
         self.offsets: dict[str, int] = {}
+        self.count = 0
         self.size_bytes = 0
 
     def append(self, message: Message, position: int, time_ms: int) -> None:
@@ -131,6 +132,14 @@ class StreamLog:
 
     def safe_position(self) -> int:
         """Of the last message that a consumer may get."""
+        raise NotImplementedError
+
+    def all_is_safe(self) -> bool:
+        """Whether consumers may get all that there is."""
+        raise NotImplementedError
+
+    def newest_ms(self) -> int:
+        """The time of the last message; 0 if there is none."""
         raise NotImplementedError
 
     def position_at(self, time_ms: int) -> int:

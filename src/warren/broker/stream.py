@@ -78,6 +78,7 @@ class Stream(Queue):
     def open(self, log: StreamLog, position: int) -> None:
         self.log = log
         self.position = position
+        self.newest_ms = log.newest_ms()
         self.set_rules(self.rules)
 
     # --- on the path of every message ---
@@ -89,13 +90,18 @@ class Stream(Queue):
         self.position += 1
         self.log.append(message, self.position, self.newest_ms)
         if not self.awaiting:
-            self.awaiting = True
-            self.surroundings.when_safe(self._is_safe)
+            self._await()
         return ON_ITS_WAY
 
+    def _await(self) -> None:
+        self.awaiting = True
+        self.surroundings.when_safe(self._is_safe)
+
     def _is_safe(self, _round: int) -> None:
-        """What was published is there for consumers."""
+        """What was published is there for consumers, but for what came since the round began."""
         self.awaiting = False
+        if not self.opened_log().all_is_safe():
+            self._await()
         self.touch()
         self._retain()
 
@@ -200,8 +206,9 @@ class Stream(Queue):
             self.store_offset(view.name, last - 1)
 
     def requeue(self, entry: Entry) -> None:
-        """There is nothing to give back; and whoever does so is not done with it."""
+        """There is nothing to give back; and whoever does so is not done with it, but can have another."""
         self.unacked -= 1
+        self.touch()
 
     def reject(self, entry: Entry) -> None:
         """It is done with, as by an ack: there is nowhere that it would go."""
@@ -241,7 +248,7 @@ class Stream(Queue):
     # --- the rest ---
 
     def length(self) -> int:
-        return 0 if self.log is None else self.position + 1 - self.log.first_position()
+        return 0 if self.log is None else self.log.count
 
     def body_bytes(self) -> int:
         """With all that belongs to the messages: a stream does not look at them one by one."""

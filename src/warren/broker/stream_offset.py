@@ -7,6 +7,7 @@ from warren.amqp.table import Table, Timestamp, Value
 from warren.broker.interval import SECOND_MS, interval_ms
 from warren.broker.store import StreamLog
 
+TIME_MS_MAX = 2**63 - 1
 OFFSET, TRACKING = "x-stream-offset", "x-stream-automatic-offset-tracking"
 NEXT = "next"
 
@@ -20,18 +21,20 @@ def is_tracked(arguments: Table) -> bool:
 
 
 def start_position(arguments: Table, log: StreamLog, known: int | None, now_ms: int) -> int:
-    """`known` is the last offset that it was done with, which counts more than the arguments."""
+    """`known` is the last offset that it was done with, which counts more than the arguments; but nothing is
+    passed by if the stream has lost its end since then.
+    """
     wanted = arguments.get(OFFSET, NEXT)
     position = _position(wanted, log, now_ms)
     if known is not None:
-        position = known + 2
+        position = min(known + 2, log.safe_position() + 1)
     return max(position, log.first_position())
 
 
 def _position(wanted: Value, log: StreamLog, now_ms: int) -> int:
     """Positions count from 1, offsets from 0."""
     if isinstance(wanted, Timestamp):
-        return log.position_at(int(wanted) * SECOND_MS)
+        return _position_at(int(wanted) * SECOND_MS, log)
     if isinstance(wanted, int) and not isinstance(wanted, bool) and wanted >= 0:
         return int(wanted) + 1
     if wanted == "first":
@@ -42,10 +45,15 @@ def _position(wanted: Value, log: StreamLog, now_ms: int) -> int:
         return log.safe_position() + 1
     if isinstance(wanted, str):
         try:
-            return log.position_at(now_ms - interval_ms(wanted))
+            return _position_at(now_ms - interval_ms(wanted), log)
         except ValueError:
             pass
     raise PreconditionFailed(
         f"invalid arg '{OFFSET}': {wanted!r} is none of first, last, next, an offset, a timestamp "
         "and an interval such as 7D"
     )
+
+
+def _position_at(time_ms: int, log: StreamLog) -> int:
+    """Also of a time before all times, or far ahead, which anybody may ask for."""
+    return log.position_at(min(max(time_ms, 0), TIME_MS_MAX))

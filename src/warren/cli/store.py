@@ -18,6 +18,7 @@ from typing import TypeAlias
 from warren.cli.store_text import message_json, message_text, printable, queues_table, summary_json, totals
 from warren.storage.data_files import DataFiles, InspectError, Kind, Problem, QueueFiles
 from warren.storage.inspect import read_messages, summarize
+from warren.storage.inspect_stream import summarize_stream
 from warren.storage.verify import verify
 
 EXIT_DAMAGED, EXIT_ERROR, EXIT_INTERRUPTED = 1, 2, 130
@@ -96,7 +97,7 @@ def _open(options: argparse.Namespace) -> DataFiles:
 
 def _ls(options: argparse.Namespace) -> int:
     files = _open(options)
-    summaries = [summarize(log) for log in files.logs(options.vhost)]
+    summaries = [(summarize_stream if log.is_stream else summarize)(log) for log in files.logs(options.vhost)]
     if options.json:
         content = {"queues": [summary_json(summary) for summary in summaries], "totals": totals(summaries)}
         sys.stdout.write(json.dumps(content, indent=2) + "\n")

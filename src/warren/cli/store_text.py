@@ -57,8 +57,12 @@ def _row(summary: QueueSummary, now_ms: int) -> tuple[str, ...]:
         str(len(summary.segments)),
         _directory(files) if files.path.exists() else "-",
         "-" if summary.oldest is None else _time_and_age(summary.oldest.time_ms, now_ms),
-        "" if files.defined else "not defined",
+        ", ".join(_remarks(files)),
     )
+
+
+def _remarks(files: QueueFiles) -> list[str]:
+    return [*(["stream"] if files.is_stream else []), *([] if files.defined else ["not defined"])]
 
 
 def _directory(files: QueueFiles) -> str:
@@ -124,7 +128,19 @@ def summary_json(summary: QueueSummary) -> dict[str, object]:
         "oldest": _place_json(summary.oldest),
         "newest": _place_json(summary.newest),
         "segments": [asdict(segment) for segment in summary.segments],
+        **(_stream_json(summary) if summary.files.is_stream else {}),
         "problems": [str(problem) for problem in summary.problems],
+    }
+
+
+def _stream_json(summary: QueueSummary) -> dict[str, object]:
+    """Offsets count from 0, positions from 1."""
+    oldest, newest = summary.oldest, summary.newest
+    return {
+        "type": "stream",
+        "first_offset": None if oldest is None else oldest.position - 1,
+        "next_offset": None if newest is None else newest.position,
+        "offsets": summary.offsets,
     }
 
 
@@ -139,6 +155,7 @@ def message_text(stored: StoredMessage) -> str:
     message = stored.message
     head = [
         f"--- {stored.part} {stored.position}" if stored.part else f"--- {stored.position}",
+        *([f"offset {stored.position - 1}"] if stored.is_of_stream else []),
         _time(stored.time_ms),
         f"exchange {_quoted(message.exchange_name)}",
         f"routing key {_quoted(message.key)}",
@@ -205,6 +222,7 @@ def message_json(stored: StoredMessage) -> str:
     content = {
         **({"part": stored.part} if stored.part else {}),
         "position": stored.position,
+        **({"offset": stored.position - 1} if stored.is_of_stream else {}),
         "time": _time(stored.time_ms),
         "time_ms": stored.time_ms,
         "exchange": message.exchange_name,

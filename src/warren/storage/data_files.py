@@ -19,7 +19,8 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeAlias
 
-from warren.broker.commands import DeclareQueue
+from warren.broker.commands import Command, DeclareQueue
+from warren.broker.rules import STREAM, queue_type
 from warren.storage.command_text import command_from_json
 from warren.storage.definitions import Definitions
 from warren.storage.definitions_recovery import Problem as DefinitionProblem
@@ -63,7 +64,8 @@ Tell: TypeAlias = Callable[[Problem], None]
 @dataclass(frozen=True)
 class SegmentFiles:
     """`path` is without a suffix; `sizes` are those of the files that there were, by suffix. The `newest` is
-    the last one of its queue that has any bytes, or comes after it; in a `live` one files come and go.
+    the last one of its queue that has any bytes, or comes after it; `before_all` is what comes before the
+    first one of which there are records. In a `live` one files come and go.
     """
 
     path: str
@@ -71,6 +73,13 @@ class SegmentFiles:
     sizes: dict[str, int]
     newest: bool
     live: bool
+    is_of_stream: bool = False
+    before_all: bool = False
+
+    @property
+    def closed(self) -> bool:
+        """Nothing is added to it any more."""
+        return "idx" in self.sizes or "chunks" in self.sizes
 
     def name(self, suffix: str) -> str:
         return f"{self.path}.{suffix}"
@@ -90,7 +99,7 @@ class SegmentFiles:
 @dataclass(frozen=True)
 class QueueFiles:
     """Of a queue that is not `defined` the directory says what it is; if it does not, there is no `queue`.
-    One that is defined may have no directory yet. `part` is empty for its own log.
+    One that is defined may have no directory yet. `part` is empty for its own log; a stream has no others.
     """
 
     vhost: str
@@ -100,6 +109,7 @@ class QueueFiles:
     defined: bool
     live: bool
     part: str = ""
+    is_stream: bool = False
 
     def parts(self) -> list[QueueFiles]:
         """The further logs of a queue."""
@@ -118,7 +128,8 @@ class QueueFiles:
                 found.setdefault(int(stem), {})[suffix] = size
             elif self.part or not belongs_to_queue(self.path, name):
                 tell(Problem(Kind.DAMAGE, f"{self.path}/{name}", "foreign file"))
-        newest = max((base for base, sizes in found.items() if sizes.get("seg")), default=0)
+        with_records = [base for base, sizes in found.items() if sizes.get("seg")]
+        newest, oldest = max(with_records, default=0), min(with_records, default=0)
         return [
             SegmentFiles(
                 f"{self.path}/{str(base).zfill(NAME_DIGITS)}",
@@ -126,6 +137,8 @@ class QueueFiles:
                 found[base],
                 newest=base >= newest,
                 live=self.live,
+                is_of_stream=self.is_stream,
+                before_all=base < oldest,
             )
             for base in sorted(found)
         ]
@@ -185,13 +198,16 @@ class DataFiles:
         names = sorted((key.vhost, key.name, number) for key, number in self.definitions.numbers.items())
         for of_vhost, name, number in names:
             if vhost in {None, of_vhost}:
-                yield self._files(of_vhost, name, number, str(number), defined=True)
+                is_stream = _is_stream(self.definitions.queue(of_vhost, name))
+                files = self._files(of_vhost, name, number, str(number), defined=True)
+                yield replace(files, is_stream=is_stream)
         known = set(self.definitions.numbers.values())
         for number, directory in self._directories():
             if number not in known:
-                of_vhost, undefined = _described(self.queues_path / directory)
+                of_vhost, undefined, is_stream = _described(self.queues_path / directory)
                 if vhost in {None, of_vhost}:
-                    yield self._files(of_vhost, undefined, number, directory, defined=False)
+                    files = self._files(of_vhost, undefined, number, directory, defined=False)
+                    yield replace(files, is_stream=is_stream)
 
     def queue(self, vhost: str, name: str) -> QueueFiles:
         for queue in self.queues(vhost):
@@ -212,13 +228,19 @@ class DataFiles:
         return sorted((int(name), name) for name in names if name.isdecimal())
 
 
-def _described(path: Path) -> tuple[str, str | None]:
-    """The vhost and name of a queue, as its directory has them."""
+def _described(path: Path) -> tuple[str, str | None, bool]:
+    """The vhost and name of a queue, as its directory has them, and whether it is a stream."""
     try:
         command = command_from_json(json.loads((path / MANIFEST).read_text()))
     except (OSError, ValueError):
-        return "", None
-    return (command.vhost, command.name) if isinstance(command, DeclareQueue) else ("", None)
+        return "", None, False
+    if not isinstance(command, DeclareQueue):
+        return "", None, False
+    return command.vhost, command.name, _is_stream(command)
+
+
+def _is_stream(command: Command) -> bool:
+    return isinstance(command, DeclareQueue) and queue_type(command.arguments) == STREAM
 
 
 def _holder(lock: Path) -> int | None:

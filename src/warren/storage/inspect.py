@@ -144,13 +144,16 @@ class Place:
 
 @dataclass
 class QueueSummary:
-    """`oldest` and `newest` are of the messages that are ready; `bytes` are those on disk."""
+    """`oldest` and `newest` are of the messages that are ready; `bytes` are those on disk. `offsets` are
+    those of a stream that have a name.
+    """
 
     files: QueueFiles
     segments: list[SegmentSummary] = field(default_factory=list)
     oldest: Place | None = None
     newest: Place | None = None
     problems: list[Problem] = field(default_factory=list)
+    offsets: dict[str, int] = field(default_factory=dict)
 
     @property
     def messages(self) -> int:
@@ -206,7 +209,7 @@ def _place(segment: Segment, position: int, offset: int, tell: Tell) -> Place | 
 @dataclass(frozen=True)
 class StoredMessage:
     """`deliveries` is how often it was given to a consumer; `acked`, that it is done with; `part`, in which
-    of the queue's logs it is.
+    of the queue's logs it is; `is_of_stream`, that it has an offset.
     """
 
     position: int
@@ -215,6 +218,7 @@ class StoredMessage:
     acked: bool
     message: Message
     part: str = ""
+    is_of_stream: bool = False
 
 
 def read_messages(
@@ -232,7 +236,12 @@ def read_messages(
         data = files_of_one.read("seg", tell)
         if data is not None:
             found = _messages_of(segment, data, tell, first=first, with_acked=with_acked)
-            yield from (replace(message, part=files.part) for message in found) if files.part else found
+            is_plain = not files.part and not files.is_stream
+            yield from (
+                found
+                if is_plain
+                else (replace(message, part=files.part, is_of_stream=files.is_stream) for message in found)
+            )
 
 
 def _messages_of(

@@ -9,9 +9,10 @@ were, and something is read twice.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
-from warren.storage.checked_lines import checked_line, line_content, scan_lines
+from warren.storage.checked_lines import Line, checked_line, line_content, scan_lines
 from warren.storage.files import OpenFiles
 from warren.storage.log_directory import OFFSETS, LogDirectory
 
@@ -64,11 +65,14 @@ class NamedOffsets:
 
 def read_offsets(file: Path) -> tuple[dict[str, int], int]:
     """What the file says, and how much of it is sound to write on behind."""
+    return offsets_in(scan_lines(file.read_bytes())) if file.exists() else ({}, 0)
+
+
+def offsets_in(lines: Iterable[Line]) -> tuple[dict[str, int], int]:
+    """Those that hold, and where the last sound line ends."""
     offsets: dict[str, int] = {}
     size = 0
-    if not file.exists():
-        return offsets, size
-    for line in scan_lines(file.read_bytes()):
+    for line in lines:
         if not line.intact:
             continue
         content = line_content(line.raw)

@@ -142,7 +142,9 @@ class DiskStore(Store):
         directory = self._log_directory(vhost, name)
         named = NamedOffsets(directory, self.files, found.offsets, found.offsets_size)
         size = self.settings.stream_segment_bytes
-        log = SegmentedStream(directory, self.commit, self.problems, size, named, found.segments)
+        log = SegmentedStream(
+            directory, self.commit, self.problems, size, named, found.segments, found.position
+        )
         return log, found.position
 
     def _log_directory(self, vhost: str, queue: str) -> LogDirectory:
@@ -246,7 +248,7 @@ class DiskStore(Store):
             command = self.file.definitions.queue(vhost, queue)
             if isinstance(command, DeclareQueue) and queue_type(command.arguments) == STREAM:
                 self.recovered_streams[vhost, queue] = recover_stream(
-                    self._directory_of(number), self.problems
+                    self._directory_of(number), self.problems, self._sync
                 )
             else:
                 logs = self._recover_logs(number)
@@ -256,6 +258,10 @@ class DiskStore(Store):
         with ThreadPoolExecutor(RECOVERY_THREADS, thread_name_prefix="warren-recovery") as threads:
             list(threads.map(recover_one, present))
         progress.end()
+
+    def _sync(self, path: str) -> None:
+        if self.settings.sync:
+            self.files.sync(path)
 
     def _recover_logs(self, number: int) -> dict[str, Recovered]:
         """Of one queue, by part."""

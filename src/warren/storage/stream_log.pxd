@@ -12,6 +12,7 @@ cdef class SegmentedStream(StreamLog):
     cdef readonly str path
     cdef readonly object directory
     cdef readonly list segments
+    cdef uint64_t before
     cdef object problems
     cdef object named
     cdef Py_ssize_t segment_bytes_usual
@@ -22,5 +23,5 @@ cdef class SegmentedStream(StreamLog):
     cdef bytes known
     cdef bytes values
 
-    @cython.locals(tail=StreamSegment, size=Py_ssize_t)
+    @cython.locals(tail=StreamSegment, end=Py_ssize_t)
     cpdef append(self, Message message, uint64_t position, uint64_t time_ms)

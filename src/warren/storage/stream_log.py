@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 
 class SegmentedStream(StreamLog):
-    """`values` are the filter values of the `known` properties, those of the last message."""
+    """`values` are the filter values of the `known` properties, those of the last message. `before` is the
+    position that the first message comes after, if there is no segment.
+    """
 
     def __init__(
         self,
@@ -38,6 +40,7 @@ class SegmentedStream(StreamLog):
         segment_bytes: int,
         named: NamedOffsets,
         segments: list[StreamSegment] | None = None,
+        before: int = 0,
     ) -> None:
         super().__init__()
         self.directory = directory
@@ -48,10 +51,12 @@ class SegmentedStream(StreamLog):
         self.offsets = named.offsets
         self.segment_bytes = self.segment_bytes_usual = segment_bytes
         self.segments = segments or []
+        self.before = before
         self.window = Window(commit.files)
         self.tail: StreamSegment | None = None
         self.known: bytes | None = None
         self.values = b""
+        self.count = sum(segment.count for segment in self.segments)
         self.size_bytes = sum(segment.end for segment in self.segments)
         directory.made = bool(self.segments)
         for segment in self.segments:
@@ -70,9 +75,11 @@ class SegmentedStream(StreamLog):
         if message.properties is not self.known:
             self.known = message.properties
             self.values = values_of(message.properties)
-        size = tail.add(message, position, time_ms, self.values)
-        self.commit.unsafe_bytes += size
-        self.size_bytes += size
+        end = tail.end
+        tail.add(message, position, time_ms, self.values)
+        self.commit.unsafe_bytes += tail.end - end
+        self.size_bytes += tail.end - end
+        self.count += 1
 
     # --- reading ---
 
@@ -86,7 +93,13 @@ class SegmentedStream(StreamLog):
         for segment in reversed(self.segments):
             if segment.written:
                 return segment.safe_last()
-        return self.segments[0].base - 1 if self.segments else 0
+        return self.segments[0].base - 1 if self.segments else self.before
+
+    def all_is_safe(self) -> bool:
+        return self.tail is None or self.tail.written == self.tail.end
+
+    def newest_ms(self) -> int:
+        return self.segments[-1].last_ms if self.segments else 0
 
     def position_at(self, time_ms: int) -> int:
         found = position_at(self.segments, Cursor(self.commit.files, self.problems), time_ms)
@@ -136,6 +149,7 @@ class SegmentedStream(StreamLog):
 
     def _drop(self, segment: StreamSegment) -> None:
         del self.segments[index_beyond(self.segments, segment.base) - 1]
+        self.count -= segment.count
         self.size_bytes -= segment.end
         self.commit.drop(segment)
 

@@ -16,7 +16,7 @@ from warren.storage.format import UnknownVersion
 from warren.storage.stream_segment import bits_of
 
 from warren.amqp.traits cimport add_headers
-from warren.amqp.wire cimport put64
+from warren.amqp.wire cimport get32, put64
 from warren.broker.message cimport Message
 from warren.storage.cursor cimport Cursor
 from warren.storage.format cimport (
@@ -137,20 +137,12 @@ cdef class LogReader(StreamReader):
         self.wanted = max(self.wanted, segment.base)
         self.cursor.move(segment, 0)
         self.cursor.window = None
-        chunks = self.look_up(segment)
+        chunks = chunks_of(segment, self.cursor.problems)
         self.chunks = chunks if self.filter is not None else None
         if chunks is not None and chunks.count():
             chunk = chunks.at(chunks.of_position(self.wanted - segment.base))
             self.cursor.seek(segment, chunk.offset, segment.base + chunk.relative - 1)
         return True
-
-    def look_up(self, StreamSegment segment):
-        """The chunks of a segment; None if there are none to be read: then all of it is read."""
-        try:
-            return segment.read_chunks()
-        except (OSError, ValueError, UnknownVersion) as error:
-            self.cursor.problems.warn("chunks cannot be read", file=segment.path + ".chunks", error=str(error))
-            return None
 
     cdef bint go_to_next_segment(self) except -1:
         """Whether there is one: the present one is read to the end of what is safe."""
@@ -167,7 +159,7 @@ cdef class LogReader(StreamReader):
         self.cursor.move(segment, 0)
         self.wanted = max(self.wanted, segment.base)
         if self.filter is not None:
-            self.chunks = self.look_up(segment)
+            self.chunks = chunks_of(segment, self.cursor.problems)
         return True
 
     # --- filters ---
@@ -216,10 +208,21 @@ cdef class LogReader(StreamReader):
         ):
             self.plain = PyBytes_FromStringAndSize(<char*>properties, size)
             self.template = add_headers(without_offset(self.plain), OFFSET_FIELD, False)
-            self.template_at = self.template.rfind(OFFSET_FIELD) + PyBytes_GET_SIZE(OFFSET_FIELD) - 8
+            self.template_at = end_of_headers(self.template) - 8
         result = PyBytes_FromStringAndSize(PyBytes_AS_STRING(self.template), PyBytes_GET_SIZE(self.template))
         put64(<uint8_t*>PyBytes_AS_STRING(result) + self.template_at, offset)
         return result
+
+
+cdef Py_ssize_t end_of_headers(bytes properties) noexcept:
+    """Where the last header, which is the one that was added, ends: before the table come two short strings."""
+    cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(properties)
+    cdef Py_ssize_t at = 2
+    if p[0] & 0x80:
+        at += 1 + p[at]
+    if p[0] & 0x40:
+        at += 1 + p[at]
+    return at + 4 + <Py_ssize_t>get32(p + at)
 
 
 def without_offset(bytes properties):
@@ -253,6 +256,15 @@ cdef inline Py_ssize_t body_size(const uint8_t* p) noexcept:
     return head.length - head.properties_length - (properties_of(p) - p)
 
 
+def chunks_of(StreamSegment segment, problems):
+    """The chunks of a segment; None if there are none to be read: then all of it is read."""
+    try:
+        return segment.read_chunks()
+    except (OSError, ValueError, UnknownVersion) as error:
+        problems.warn("chunks cannot be read", file=segment.path + ".chunks", error=str(error))
+        return None
+
+
 def position_at(list segments, Cursor cursor, uint64_t time_ms):
     """Of the first safe record that came at a time or later; None if there is none yet."""
     cdef StreamSegment segment
@@ -265,8 +277,8 @@ def position_at(list segments, Cursor cursor, uint64_t time_ms):
         if segment.last_ms < time_ms or segment.written == 0:
             continue
         cursor.move(segment, 0)
-        chunks = segment.read_chunks()
-        if chunks.count():
+        chunks = chunks_of(segment, cursor.problems)
+        if chunks is not None and chunks.count():
             chunk = chunks.at(chunks.before_time(time_ms))
             cursor.seek(segment, chunk.offset, segment.base + chunk.relative - 1)
         while cursor.offset < segment.written:

@@ -1,12 +1,16 @@
 """Reading the directory of a stream back: closed segments from their chunks files, the last one by a scan.
 
 The same holds as for queues (recovery.py): nothing is refused, and nothing that could not be read is deleted.
+No offset is used again that somebody may have seen: what is found in a segment without chunks may not have
+been synced when the broker was killed, so that is done before anybody gets it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from warren.storage.format import UnknownVersion
 from warren.storage.log_directory import OFFSETS
@@ -14,6 +18,9 @@ from warren.storage.named_offsets import read_offsets
 from warren.storage.queue_log import NAME_DIGITS
 from warren.storage.recovery import Problems, bases_in, last_possible, scanned
 from warren.storage.stream_segment import StreamSegment, decode_chunks
+
+Sync: TypeAlias = Callable[[str], None]
+"""Makes a file's bytes, or a directory's names, safe."""
 
 
 @dataclass
@@ -28,21 +35,37 @@ class RecoveredStream:
     offsets_size: int
 
 
-def recover_stream(directory: Path, problems: Problems) -> RecoveredStream:
+def recover_stream(directory: Path, problems: Problems, sync: Sync) -> RecoveredStream:
     recovered = RecoveredStream([], 0, *_offsets(directory, problems))
+    alone: list[Path] = []
     for base in bases_in(directory, problems, is_of_part=False):
         path = f"{directory}/{str(base).zfill(NAME_DIGITS)}"
         try:
-            segment = _read(path, base, problems)
+            segment, last = _read(path, base, problems, sync)
         except OSError as error:
             problems.warn("cannot read segment", file=path + ".seg", error=str(error))
-            recovered.position = max(recovered.position, last_possible(base))
-            continue
-        recovered.position = max(recovered.position, base - 1 if segment is None else segment.last)
+            segment, last = None, last_possible(base)
+        recovered.position = max(recovered.position, last)
         if segment is not None:
             _close_last(recovered, problems)
             recovered.segments.append(segment)
+        elif not Path(path + ".seg").exists() and Path(path + ".chunks").exists():
+            alone.append(Path(path + ".chunks"))
+    if recovered.segments and recovered.segments[-1].closed:
+        _close_last(recovered, problems)
+    _look_at(alone, recovered.segments, problems)
     return recovered
+
+
+def _look_at(alone: list[Path], segments: list[StreamSegment], problems: Problems) -> None:
+    """Chunks without their segment. After a power cut they may be left of one that retention has dropped,
+    which is before all others; else the segment is lost.
+    """
+    for file in alone:
+        if segments and int(file.stem) < segments[0].base:
+            file.unlink(missing_ok=True)
+        else:
+            problems.warn("segment is missing", file=str(file.with_suffix(".seg")))
 
 
 def _offsets(directory: Path, problems: Problems) -> tuple[dict[str, int], int]:
@@ -54,21 +77,50 @@ def _offsets(directory: Path, problems: Problems) -> tuple[dict[str, int], int]:
         return {}, 0
 
 
-def _read(path: str, base: int, problems: Problems) -> StreamSegment | None:
-    """None if there is nothing in it."""
+def _read(path: str, base: int, problems: Problems, sync: Sync) -> tuple[StreamSegment | None, int]:
+    """A segment, if there is anything in it, and the last position that may have been in use."""
     file = Path(path + ".seg")
     if not file.exists():
-        problems.warn("files without their segment", file=path)
-        return None
+        return None, _without_records(path, base, problems)
     segment = _closed(path, base, file.stat().st_size, problems)
     if segment is not None:
-        return segment
+        return segment, segment.last
     segment = StreamSegment(path, base)
-    if not scanned(segment, problems) or not segment.count:
-        return None
+    if not scanned(segment, problems):
+        return None, last_possible(base)
+    if not segment.count:
+        return None, _without_records(path, base, problems)
+    segment.entries = b""  # streams do without
     segment.note_all(file.read_bytes())
     segment.closed |= Path(path + ".chunks").exists()
-    return segment
+    _make_safe(file, problems, sync)
+    return segment, segment.last
+
+
+def _make_safe(file: Path, problems: Problems, sync: Sync) -> None:
+    """The bytes, and the names that lead to them."""
+    try:
+        for path in (file, file.parent, file.parent.parent):
+            sync(str(path))
+    except OSError as error:
+        problems.warn("cannot sync", file=str(file), error=str(error))
+
+
+def _without_records(path: str, base: int, problems: Problems) -> int:
+    """The last position of which is known that it was in use. A broker that is killed leaves segments of
+    which nothing is written yet, and maybe not all of the one before either: nobody has seen any of it. With
+    chunks, there was more.
+    """
+    Path(path + ".chunks.new").unlink(missing_ok=True)
+    file = Path(path + ".chunks")
+    if not file.exists():
+        return 0
+    try:
+        last: int = decode_chunks(file.read_bytes(), base)[2][0]
+    except (OSError, ValueError, UnknownVersion) as error:
+        problems.warn("chunks file is not sound", file=str(file), error=str(error))
+        return last_possible(base)
+    return last
 
 
 def _closed(path: str, base: int, size: int, problems: Problems) -> StreamSegment | None:

@@ -2,6 +2,7 @@
 
     definitions.log    every line
     a queue            its name, foreign files; in each log, positions that go up from segment to segment
+    a stream           the lines of its offsets
     a segment          see verify_segment.py
 
 What a crash leaves is told apart from damage: the tail of a write that did not finish, marks that were not
@@ -17,7 +18,8 @@ from dataclasses import dataclass
 from warren.broker.commands import DeclareQueue
 from warren.storage.command_text import command_from_json
 from warren.storage.data_files import DataFiles, Kind, Problem, QueueFiles, Tell
-from warren.storage.log_directory import MANIFEST
+from warren.storage.inspect_stream import read_offset_lines
+from warren.storage.log_directory import MANIFEST, OFFSETS
 from warren.storage.verify_segment import SegmentCheck
 
 THREADS = 4
@@ -74,6 +76,21 @@ def _check_queue(queue: QueueFiles, files: DataFiles, tell: Tell) -> None:
         _check_undefined(queue, files, tell)
     elif queue.path.exists():
         _check_manifest(queue, tell)
+    if queue.is_stream:
+        _check_offsets(queue, tell)
+
+
+def _check_offsets(stream: QueueFiles, tell: Tell) -> None:
+    """Those of a stream that have a name."""
+    lines = read_offset_lines(stream, tell)
+    for line in lines:
+        if not line.intact:
+            is_torn = line is lines[-1]
+            what = (
+                "torn tail; somebody goes on at an older offset" if is_torn else f"line {line.number} is bad"
+            )
+            kind = Kind.HARMLESS if is_torn else Kind.DAMAGE
+            tell(Problem(kind, str(stream.path / OFFSETS), what, line.offset))
 
 
 def _check_segments(log: QueueFiles, threads: Executor, checked: Checked, tell: Tell) -> None:

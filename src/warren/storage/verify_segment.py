@@ -4,6 +4,7 @@
 .idx     that it says what is in the segment
 .due     the same, of what is due when
 .acks    the header and every mark, and that they are of records that are there
+.chunks  of a stream, that it says what is in the segment
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ from collections.abc import Iterator
 from typing import Self
 
 from warren.storage.data_files import Kind, Problem, SegmentFiles
-from warren.storage.format import HEADER_BYTES, Scan, encode_mark, marks, scan
+from warren.storage.format import HEADER_BYTES, Scan, encode_mark, marks, records, scan
 from warren.storage.index import DUE_BYTES, ENTRY_BYTES, Index, last_of, without_bodies
 from warren.storage.inspect import read_acks, read_dues, read_index, read_sound
+from warren.storage.inspect_stream import ChunksFile, read_chunks
 from warren.storage.recovery import MARK_BYTES, leave_undone
+from warren.storage.stream_segment import StreamSegment
 
 SET_ASIDE = {"torn": "bytes", "acks.torn": "marks"}
-CHECKED_SUFFIXES = ("seg", "idx", "due", "acks")
+CHECKED_SUFFIXES = ("seg", "idx", "due", "acks", "chunks")
+UNFINISHED = {"idx.new": "an index", "chunks.new": "a chunks file"}
+NOT_OF_STREAMS = ("idx", "due", "acks")
 MARK = struct.Struct("<III")
 
 
@@ -36,7 +41,9 @@ class SegmentCheck:
 
     def run(self) -> Self:
         self._check_left()
-        if self.exists:
+        if self.exists and self.files.is_of_stream:
+            self._check_stream()
+        elif self.exists:
             index = read_index(self.files, self.problems.append)
             self._check_records(index)
             self._check_marks(index)
@@ -53,16 +60,22 @@ class SegmentCheck:
         for suffix, what in SET_ASIDE.items():
             if suffix in self.files.sizes:
                 self.tell(Kind.HARMLESS, suffix, f"{what} set aside by an earlier start")
-        if "idx.new" in self.files.sizes and not self.files.live:
-            self.tell(Kind.HARMLESS, "idx.new", "an index whose writing did not finish")
+        for suffix, what in UNFINISHED.items():
+            if suffix in self.files.sizes and not self.files.live:
+                self.tell(Kind.HARMLESS, suffix, f"{what} whose writing did not finish")
+        for suffix in NOT_OF_STREAMS if self.files.is_of_stream else ("chunks",):
+            if suffix in self.files.sizes:
+                self.tell(Kind.DAMAGE, suffix, "foreign file: not of a queue of this type")
 
     def _check_missing(self) -> None:
         """A broker that is killed leaves marks alone: of records that were not written yet, or are deleted,
-        since marks go last. With an index, there was more.
+        since marks go last. With an index, there was more. Of a stream, the oldest go.
         """
         if self.files.live:
             return
-        if "idx" in self.files.sizes:
+        if self.files.is_of_stream and self.files.before_all:
+            self.tell(Kind.HARMLESS, "chunks", "of a segment that is gone")
+        elif self.files.closed:
             self.tell(Kind.DAMAGE, "seg", "segment is missing")
         elif "due" in self.files.sizes:
             self.tell(Kind.HARMLESS, "due", "of a segment that is gone")
@@ -72,19 +85,25 @@ class SegmentCheck:
     # --- records ---
 
     def _check_records(self, index: Index | None) -> None:
+        data = self._read_records()
+        if data is not None:
+            found = self._scan(data)
+            if index is not None:
+                self._check_index(index, found, len(data))
+
+    def _read_records(self) -> bytes | None:
         if self.files.sizes["seg"] == 0:
             self._check_empty()
-            return
-        data = read_sound(self.files, self.problems.append)
-        if data is None:
-            return
+            return None
+        return read_sound(self.files, self.problems.append)
+
+    def _scan(self, data: bytes) -> Scan:
         found = scan(data, self.files.base)
         self.records, self.last = found.count, found.last
         for offset, size in found.bad:
             self.tell(Kind.DAMAGE, "seg", f"bad record, {size} bytes", offset)
         self._check_end(found, len(data))
-        if index is not None:
-            self._check_index(index, found, len(data))
+        return found
 
     def _check_empty(self) -> None:
         """As is a file that was made and not written before the broker was killed."""
@@ -95,9 +114,9 @@ class SegmentCheck:
         rest = size - found.end
         if rest <= 0:
             return
-        if self.files.live and "idx" not in self.files.sizes:
+        if self.files.live and not self.files.closed:
             self.tell(Kind.HARMLESS, "seg", f"{rest} bytes are being written", found.end)
-        elif "idx" in self.files.sizes or not self.files.newest:
+        elif self.files.closed or not self.files.newest:
             self.tell(Kind.DAMAGE, "seg", f"bad record, {rest} bytes at the end", found.end)
         else:
             text = f"torn tail, {rest} bytes of a write that did not finish; the next start sets them aside"
@@ -112,6 +131,35 @@ class SegmentCheck:
         dues = None if index.without_bodies else read_dues(self.files, index, self.problems.append)
         if dues is not None and not _say_the_same(dues, found.dues, DUE_BYTES, bad):
             self.tell(Kind.DAMAGE, "due", "due file does not say what is in the segment")
+
+    # --- streams ---
+
+    def _check_stream(self) -> None:
+        told = read_chunks(self.files, self.problems.append)
+        data = self._read_records()
+        if data is None:
+            return
+        found = self._scan(data)
+        self._check_times(data)
+        if told is not None and not found.bad and found.end == len(data):
+            self._check_chunks(told, found, data)
+
+    def _check_chunks(self, told: ChunksFile, found: Scan, data: bytes) -> None:
+        """Of a sound segment: of a bad record nobody knows what was noted of it."""
+        anew = StreamSegment(self.files.path, self.files.base)
+        anew.end = found.end
+        anew.note_all(data)
+        assert anew.chunks is not None, "they were just made"
+        is_right = (told.count, told.end, told.last) == (found.count, found.end, found.last)
+        if not is_right or (told.last_ms, told.chunks.tobytes()) != (anew.last_ms, anew.chunks.tobytes()):
+            self.tell(Kind.DAMAGE, "chunks", "chunks file does not say what is in the segment")
+
+    def _check_times(self, data: bytes) -> None:
+        newest_ms = 0
+        for record in records(data):
+            if record.time_ms < newest_ms:
+                self.tell(Kind.DAMAGE, "seg", "record is older than the one before", record.offset)
+            newest_ms = max(newest_ms, record.time_ms)
 
     # --- marks ---
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.unit.storage.log_files import LogDirectory, acks, done, index, segment
+from tests.unit.storage.log_files import LogDirectory, acks, chunks, done, index, segment
+from warren.amqp.table import Table
 from warren.broker.commands import DeclareQueue
+from warren.storage.checked_lines import checked_line
 from warren.storage.command_text import command_to_json
 from warren.storage.definitions import Definitions
+from warren.storage.table_text import Json
 
 
 class HandMade:
@@ -25,9 +28,9 @@ class HandMade:
         with (self.path / "definitions.log").open("ab") as file:
             file.write(self.definitions.take_pending())
 
-    def declare(self, queue: str, vhost: str = "/") -> LogDirectory:
+    def declare(self, queue: str, vhost: str = "/", arguments: Table | None = None) -> LogDirectory:
         """A queue that has a directory."""
-        command = DeclareQueue(vhost=vhost, name=queue, durable=True)
+        command = DeclareQueue(vhost=vhost, name=queue, durable=True, arguments=arguments or {})
         self.definitions.record(command)
         self.write_definitions()
         return self.directory(self.definitions.queue_number(vhost, queue), command)
@@ -58,4 +61,21 @@ def with_queue(path: Path) -> tuple[HandMade, LogDirectory]:
     log.put(1, "acks", acks(1, done(2), (3, 1, 2)))
     log.put(4, "seg", SECOND)
     log.put(4, "acks", acks(4, done(4)))
+    return data, log
+
+
+def with_stream(path: Path) -> tuple[HandMade, LogDirectory]:
+    """A stream with the same messages; `reader` is done with the second, and `gone` with nothing any more."""
+    data = HandMade(path)
+    log = data.declare("s", arguments={"x-queue-type": "stream"})
+    log.put(1, "seg", FIRST)
+    log.put(1, "chunks", chunks(1, FIRST))
+    log.put(4, "seg", SECOND)
+    lines: list[dict[str, Json]] = [
+        {"name": "reader", "offset": 0},
+        {"name": "gone", "offset": 5},
+        {"name": "reader", "offset": 1},
+        {"name": "gone", "offset": None},
+    ]
+    (log.path / "offsets").write_bytes(b"".join(map(checked_line, lines)))
     return data, log

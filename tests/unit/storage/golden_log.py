@@ -1,5 +1,6 @@
-"""What is in tests/golden/log-1, which has one file of each kind of that time, and in log-2: values, and the
-bytes they have to give. In log-2 is the index of version 2, and what it came with: messages that have times.
+"""What is in tests/golden/log-1, which has one file of each kind of that time, in log-2 and in stream-1:
+values, and the bytes they have to give. In log-2 is the index of version 2, and what it came with: messages
+that have times. In stream-1 is a segment of a stream, and its chunks.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from itertools import accumulate
 from struct import pack
 
 from warren.amqp.properties import BasicProperties
-from warren.amqp.table import encode_name
+from warren.amqp.table import Table, encode_name
 from warren.broker.message import Message
 from warren.storage.format import (
     ACKED,
@@ -21,6 +22,7 @@ from warren.storage.format import (
     encode_record,
 )
 from warren.storage.index import encode_dues, encode_index
+from warren.storage.stream_segment import StreamSegment, encode_chunks
 
 BASE = 2**40 + 7
 TIME_MS = 1_700_000_000_123
@@ -78,3 +80,37 @@ _FOUND = Scan(
 TIMED_SEGMENT = encode_header(SEGMENT_MAGIC, BASE) + b"".join(_TIMED_ENCODED)
 INDEX_2 = encode_index(_FOUND, BASE)
 DUES = encode_dues(_FOUND, BASE)
+
+
+def _filtered(body: bytes, values: str | None) -> Message:
+    headers: Table | None = None if values is None else {"x-stream-filter-value": values}
+    properties = BasicProperties(delivery_mode=2, headers=headers)
+    return Message(encode_name(""), encode_name("s"), properties.encode(), body, True)
+
+
+# milliseconds after TIME_MS, filter values, body; the third is so large that another chunk begins behind it
+FILTERED = [
+    (0, None, b"without a value"),
+    (0, "a", b"one"),
+    (5, " b ,c", bytes(66_000)),
+    (5, "é", b"in another chunk"),
+    (1000, "a,b", b"the last"),
+]
+_FILTERED_ENCODED = [
+    encode_record(BASE + relative, TIME_MS + ms, _filtered(body, values))
+    for relative, (ms, values, body) in enumerate(FILTERED)
+]
+FILTERED_OFFSETS = list(accumulate(map(len, _FILTERED_ENCODED), initial=HEADER_BYTES))
+STREAM_SEGMENT = encode_header(SEGMENT_MAGIC, BASE) + b"".join(_FILTERED_ENCODED)
+
+
+def _chunks() -> bytes:
+    segment = StreamSegment("", BASE)
+    segment.end = len(STREAM_SEGMENT)
+    segment.note_all(STREAM_SEGMENT)
+    assert segment.chunks is not None
+    last = BASE + len(FILTERED) - 1
+    return encode_chunks(BASE, len(FILTERED), segment.end, last, segment.last_ms, segment.chunks)
+
+
+CHUNKS = _chunks()

@@ -22,6 +22,7 @@ from warren.storage.format import (
     scan,
 )
 from warren.storage.index import encode_dues, encode_index
+from warren.storage.stream_segment import StreamSegment, encode_chunks
 
 TIME_MS = 1_700_000_000_000
 
@@ -65,6 +66,16 @@ def index_of_version_1(base: int, data: bytes) -> bytes:
 
 def dues(base: int, data: bytes) -> bytes:
     return encode_dues(scan(data, base), base)
+
+
+def chunks(base: int, data: bytes) -> bytes:
+    """The chunks file of a stream's segment."""
+    found, noted = scan(data, base), StreamSegment("", base)
+    assert found.last is not None
+    noted.end = found.end
+    noted.note_all(data)
+    assert noted.chunks is not None
+    return encode_chunks(base, found.count, found.end, found.last, noted.last_ms, noted.chunks)
 
 
 def acks(base: int, *marks: tuple[int, int, int]) -> bytes:

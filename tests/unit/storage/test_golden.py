@@ -33,6 +33,7 @@ from warren.storage.format import (
     scan,
 )
 from warren.storage.index import decode_dues, decode_index, without_bodies
+from warren.storage.stream_segment import decode_chunks
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 DATA = GOLDEN / "data-1"
@@ -42,7 +43,7 @@ def golden_file(suffix: str, log: str = "log-1") -> bytes:
     return (GOLDEN / log / f"{golden_log.BASE:020}.{suffix}").read_bytes()
 
 
-# --- the four formats ---
+# --- the formats ---
 
 
 @pytest.mark.parametrize(
@@ -53,8 +54,10 @@ def golden_file(suffix: str, log: str = "log-1") -> bytes:
         ("log-2", "seg", golden_log.TIMED_SEGMENT),
         ("log-2", "idx", golden_log.INDEX_2),
         ("log-2", "due", golden_log.DUES),
+        ("stream-1", "seg", golden_log.STREAM_SEGMENT),
+        ("stream-1", "chunks", golden_log.CHUNKS),
     ],
-    ids=["segment", "acks", "segment with times", "index", "dues"],
+    ids=["segment", "acks", "segment with times", "index", "dues", "segment of a stream", "chunks"],
 )
 def test_same_values_still_give_the_same_bytes(log: str, suffix: str, made: bytes) -> None:
     assert made == golden_file(suffix, log)
@@ -107,6 +110,35 @@ def test_golden_index_and_due_file_can_be_read_by_their_description_alone() -> N
         for (relative, _, due), offset in zip(golden_log.TIMED, golden_log.TIMED_OFFSETS, strict=False)
         if due is not None
     ]
+
+
+def test_golden_chunks_are_read_as_they_were_written() -> None:
+    count, end, (last, last_ms), chunks = decode_chunks(golden_file("chunks", "stream-1"), golden_log.BASE)
+    assert (count, end) == (len(golden_log.FILTERED), golden_log.FILTERED_OFFSETS[-1])
+    assert (last, last_ms) == (golden_log.BASE + count - 1, golden_log.TIME_MS + 1000)
+    assert chunks.first_ms() == golden_log.TIME_MS
+
+
+def test_golden_chunks_can_be_read_by_their_description_alone() -> None:
+    data = golden_file("chunks", "stream-1")
+    magic, version, crc, base, count, end, last, last_ms = struct.unpack_from("<8sIIQIIQQ", data)
+    assert (magic, version, base, count) == (b"WARREN\0C", 1, golden_log.BASE, len(golden_log.FILTERED))
+    assert crc == checksum_by_table(data[:12] + data[16:])
+    assert (end, last) == (golden_log.FILTERED_OFFSETS[-1], base + count - 1)
+    assert last_ms == golden_log.TIME_MS + 1000
+    first, second = struct.iter_unpack("<IIQII64s", data[48:])
+    assert first == (0, 32, golden_log.TIME_MS, 1, 0, bloom("a", "b", "c"))
+    assert second == (3, golden_log.FILTERED_OFFSETS[3], golden_log.TIME_MS + 5, 0, 0, bloom("é", "a", "b"))
+
+
+def bloom(*values: str) -> bytes:
+    """Three bits of 512 for each value: the nines of bits of its checksum, from the lowest on."""
+    bits = 0
+    for value in values:
+        hashed = checksum_by_table(value.encode())
+        for shift in (0, 9, 18):
+            bits |= 1 << (hashed >> shift & 511)
+    return bits.to_bytes(64, "little")
 
 
 def test_golden_ack_file_is_read_as_it_was_written() -> None:

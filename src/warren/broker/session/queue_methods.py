@@ -38,6 +38,8 @@ from warren.broker.session.names import (
 )
 from warren.broker.session.reply_to import PSEUDO_QUEUE
 
+COUNT_TOLD_MAX = 2**32 - 1
+
 
 def declare(channel: Channel, method: QueueDeclare) -> None:
     name = method.queue
@@ -131,9 +133,16 @@ def queue_declared(channel: Channel, method: QueueDeclare, queue: Queue) -> None
         answer = channel.answer if queue.durable else channel.reply
         answer(
             QueueDeclareOk(
-                queue=queue.name, message_count=queue.message_count, consumer_count=len(queue.consumers)
+                queue=queue.name,
+                message_count=told_count(queue),
+                consumer_count=len(queue.consumers),
             )
         )
+
+
+def told_count(queue: Queue) -> int:
+    """How many are ready, as far as a method can say it: a stream may have more."""
+    return min(queue.message_count, COUNT_TOLD_MAX)
 
 
 def binding_key(channel: Channel, method: QueueBind | QueueUnbind) -> str:
@@ -203,7 +212,7 @@ def delete(channel: Channel, method: QueueDelete) -> None:
     count = 0
     if name in channel.vhost.queues:
         queue = clients_queue(channel, name)
-        count = queue.message_count
+        count = told_count(queue)
         if method.if_unused and queue.is_consumed:
             raise PreconditionFailed(f"queue '{name}' in vhost '{queue.vhost}' in use")
         if method.if_empty and count:
