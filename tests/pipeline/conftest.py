@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import gc
+import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from warren.pipeline.session import open_session
+
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """PySpark leaves its sockets to the garbage collector."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+
+
+@pytest.fixture(autouse=True)
+def _collected() -> Iterator[None]:
+    """What PySpark has left is collected here, and not in somebody else's test."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +42,6 @@ def spark() -> Iterator[SparkSession]:
     session = open_session(app_name="tests", master="local[2]", conf=conf)
     yield session
     session.stop()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
