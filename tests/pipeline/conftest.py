@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from warren.pipeline.session import open_session
 
-
 HERE = Path(__file__).parent
 
 
