@@ -14,7 +14,7 @@ run: $(VENV)/built
 	$(BIN)/warren serve
 
 test: lint $(NODE_MODULES)/.ready
-	$(BIN)/python -m pytest
+	@./scripts/test $(BIN)/python
 
 lint: equip
 	$(BIN)/ruff check .

@@ -16,9 +16,10 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """PySpark leaves its sockets to the garbage collector."""
+    """Spark takes its time to start. PySpark leaves its sockets to the garbage collector."""
     for item in items:
         if HERE in item.path.parents:
+            item.add_marker(pytest.mark.timeout(300))
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
 
 
