@@ -16,7 +16,7 @@ from warren.pipeline.report.result import Bars, Histogram, Lines, Plot, Series
 from warren.pipeline.report.words import moment, number, printable
 
 WIDTH, HEIGHT = 720, 260
-LEFT, RIGHT, TOP, BOTTOM = 64, 16, 26, 34
+LEFT, RIGHT, TOP, BOTTOM = 64, 34, 26, 34
 SERIES_MAX = 8
 BARS_MAX = 20
 BAR_HEIGHT, BAR_GAP = 20, 8
