@@ -9,14 +9,15 @@ from pyspark.sql import SparkSession
 
 from warren.pipeline.session import open_session
 
+CONF = {
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "2",
+}
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    conf = {
-        "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.sql.shuffle.partitions": "2",
-    }
-    session = open_session(app_name="tests", master="local[2]", conf=conf)
+    session = open_session(app_name="tests", master="local[2]", conf=CONF)
     yield session
     session.stop()

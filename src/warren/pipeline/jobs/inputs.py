@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -196,10 +197,11 @@ def initial_offsets(source: Source) -> dict[str, int]:
     does not get at the streams though Spark does.
     """
     options = parse_options(stream_options(source, headers=False, body=False), streaming=True)
-    try:
-        return StreamReader(options).initialOffset()
-    except ReadError:
-        return {}
+    with closing(options.log):
+        try:
+            return StreamReader(options).initialOffset()
+        except ReadError:
+            return {}
 
 
 def report_offsets(source: Source, reference: str, offsets: Mapping[str, int]) -> None:
@@ -207,10 +209,12 @@ def report_offsets(source: Source, reference: str, offsets: Mapping[str, int]) -
     `offsets` are the next to read.
     """
     options = parse_options(stream_options(source, headers=False, body=False), streaming=True)
-    if isinstance(options.log, HttpLog):
-        for name, offset in offsets.items():
-            if offset > 0:
-                options.log.put_offset(Queue(options.vhost, name, "stream"), reference, offset - 1)
+    log = options.log
+    if isinstance(log, HttpLog):
+        with closing(log):
+            for name, offset in offsets.items():
+                if offset > 0:
+                    log.put_offset(Queue(options.vhost, name, "stream"), reference, offset - 1)
 
 
 def reader_options(source: Source, *, headers: bool, body: bool) -> dict[str, str]:
