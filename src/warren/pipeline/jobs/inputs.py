@@ -19,8 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from warren.pipeline.errors import UsageError
+from warren.pipeline.failures import for_the_command
 from warren.pipeline.jobs.tables import read_archive
-from warren.pipeline.segments.errors import ReadError
+from warren.pipeline.segments.errors import BadOption, ReadError
 from warren.pipeline.segments.http import HttpLog
 from warren.pipeline.segments.log import Queue
 from warren.pipeline.source.options import parse_options
@@ -137,7 +138,10 @@ def check(options: argparse.Namespace) -> None:
     """What can be wrong with these options and is known without Spark."""
     source = source_of(options)
     if source.archive is None:
-        reader_options(source, headers=True, body=True)
+        try:
+            parse_options(reader_options(source, headers=True, body=True), streaming=False)
+        except BadOption as error:
+            raise UsageError(for_the_command(error)) from error
 
 
 def access_of(options: argparse.Namespace) -> dict[str, str]:
