@@ -18,6 +18,7 @@ from warren.pipeline.java import java_home
 START_SECONDS_MAX = 100
 STOP_SECONDS_MAX = 20
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+DAEMON_MEMORY = "512m"  # for a Connect server it counts more than what its configuration says
 HOME = Path(pyspark.__file__).parent
 
 
@@ -31,8 +32,8 @@ def standalone_master(place: Path, *, workers: int = 2) -> Iterator[str]:
     share = ["--cores", "1", "--memory", "1g"]
     with contextlib.ExitStack() as running:
         master = [f"{package}.master.Master", *where, "--port", str(port)]
-        running.enter_context(_process("spark-class", *master, log=place / "master.log"))
-        wait_for(port, place / "master.log")
+        process = running.enter_context(_process("spark-class", *master, log=place / "master.log"))
+        wait_for(port, process, place / "master.log")
         for number in range(workers):
             words = [*where, *share, "--work-dir", str(place / f"worker-{number}"), url]
             log = place / f"worker-{number}.log"
@@ -48,24 +49,23 @@ def connect_server(place: Path) -> Iterator[str]:
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
         "spark.driver.extraJavaOptions": JAVA_OPTIONS,
-        "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
     }
     words = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--master", "local[2]"]
     words += [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
-    with _process("spark-submit", *words, "spark-internal", log=place / "connect.log"):
-        wait_for(port, place / "connect.log")
+    with _process("spark-submit", *words, "spark-internal", log=place / "connect.log") as process:
+        wait_for(port, process, place / "connect.log")
         yield f"sc://127.0.0.1:{port}"
 
 
 @contextlib.contextmanager
-def _process(program: str, *words: str, log: Path) -> Iterator[None]:
+def _process(program: str, *words: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     surroundings = {
         "JAVA_HOME": str(java_home()),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
-        "SPARK_DAEMON_MEMORY": "1g",
+        "SPARK_DAEMON_MEMORY": DAEMON_MEMORY,
         "SPARK_HOME": str(HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
@@ -73,7 +73,7 @@ def _process(program: str, *words: str, log: Path) -> Iterator[None]:
     with log.open("w") as output:
         process = subprocess.Popen(command, env=os.environ | surroundings, stdout=output, stderr=output)
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         try:
@@ -89,11 +89,12 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def wait_for(port: int, log: Path) -> None:
+def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS_MAX
     while True:
         with contextlib.suppress(OSError):
             socket.create_connection(("127.0.0.1", port)).close()
             return
+        assert process.poll() is None, log.read_text()
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.1)

@@ -13,6 +13,11 @@ from pyspark.sql import SparkSession
 from warren.pipeline.session import open_session
 
 HERE = Path(__file__).parent
+CONF = {
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "2",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,12 +39,7 @@ def _collected() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    conf = {
-        "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.sql.shuffle.partitions": "2",
-    }
-    session = open_session(app_name="tests", master="local[2]", conf=conf)
+    session = open_session(app_name="tests", master="local[2]", conf=CONF)
     yield session
     session.stop()
     with warnings.catch_warnings():

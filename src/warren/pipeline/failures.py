@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from warren.pipeline.errors import PipelineError
+from warren.pipeline.segments.errors import ReadError
 
 OURS = re.compile(r"^warren\.pipeline\.(?:\w+\.)*\w+: (.+)$", re.MULTILINE)
 CAUSED = re.compile(r"^Caused by: (?:[\w$]+\.)*\w+: (.+)$", re.MULTILINE)
@@ -30,6 +31,7 @@ OPTIONS = {
     "read it in batch": "read it in batch (archive --snapshot, flow without --follow and --once)",
     "option path": "option --path",
     "option url": "option --url",
+    "option amqp": "option --amqp",
     "option user": "option --user",
     "option password": "option --password",
     "option vhost": "option --vhost",
@@ -55,7 +57,7 @@ def in_one_line(error: BaseException) -> str:
 def for_the_command(error: BaseException) -> str:
     """The same in the words of the commands, which have other names for the data source's options."""
     line = in_one_line(error)
-    if isinstance(error, PipelineError):
+    if isinstance(error, PipelineError) and not isinstance(error, ReadError):
         return line
     for theirs, ours in OPTIONS.items():
         line = re.sub(rf"(?<![\w-]){theirs}\b", ours, line)

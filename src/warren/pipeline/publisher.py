@@ -69,7 +69,8 @@ class PublishError(PipelineError):
     """The connection failed; `confirmed` messages are safe, of the others nobody knows."""
 
     def __init__(self, reason: str, *, confirmed: int, sent: int) -> None:
-        super().__init__(f"{reason}; {confirmed} of the {sent} messages sent by this task were confirmed")
+        so_far = f"; {confirmed} of the {sent} messages sent by this task were confirmed" if sent else ""
+        super().__init__(reason + so_far)
         self.confirmed = confirmed
         self.sent = sent
 

@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,8 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from warren.pipeline.errors import UsageError
+from warren.pipeline.failures import for_the_command
 from warren.pipeline.jobs.tables import read_archive
-from warren.pipeline.segments.errors import ReadError
+from warren.pipeline.segments.errors import BadOption, ReadError
 from warren.pipeline.segments.http import HttpLog
 from warren.pipeline.segments.log import Queue
 from warren.pipeline.source.options import parse_options
@@ -136,7 +138,10 @@ def check(options: argparse.Namespace) -> None:
     """What can be wrong with these options and is known without Spark."""
     source = source_of(options)
     if source.archive is None:
-        reader_options(source, headers=True, body=True)
+        try:
+            parse_options(reader_options(source, headers=True, body=True), streaming=False)
+        except BadOption as error:
+            raise UsageError(for_the_command(error)) from error
 
 
 def access_of(options: argparse.Namespace) -> dict[str, str]:
@@ -196,10 +201,11 @@ def initial_offsets(source: Source) -> dict[str, int]:
     does not get at the streams though Spark does.
     """
     options = parse_options(stream_options(source, headers=False, body=False), streaming=True)
-    try:
-        return StreamReader(options).initialOffset()
-    except ReadError:
-        return {}
+    with closing(options.log):
+        try:
+            return StreamReader(options).initialOffset()
+        except ReadError:
+            return {}
 
 
 def report_offsets(source: Source, reference: str, offsets: Mapping[str, int]) -> None:
@@ -207,10 +213,12 @@ def report_offsets(source: Source, reference: str, offsets: Mapping[str, int]) -
     `offsets` are the next to read.
     """
     options = parse_options(stream_options(source, headers=False, body=False), streaming=True)
-    if isinstance(options.log, HttpLog):
-        for name, offset in offsets.items():
-            if offset > 0:
-                options.log.put_offset(Queue(options.vhost, name, "stream"), reference, offset - 1)
+    log = options.log
+    if isinstance(log, HttpLog):
+        with closing(log):
+            for name, offset in offsets.items():
+                if offset > 0:
+                    log.put_offset(Queue(options.vhost, name, "stream"), reference, offset - 1)
 
 
 def reader_options(source: Source, *, headers: bool, body: bool) -> dict[str, str]:

@@ -35,6 +35,7 @@ class DataLoss(ReadError):
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what}; set failOnDataLoss to false to go on without them")
+        self.what = what
 
 
 class SegmentGone(Exception):

@@ -64,7 +64,7 @@ class HttpLog:
         self.url, self.user, self.password = url, user, password
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or parts.hostname is None:
-            raise BadOption(f"url '{url}' is not like http://host:15672")
+            raise BadOption(f"the option url is '{url}', which is not like http://host:15672")
         self._prefix = parts.path.rstrip("/")
         secret = base64.b64encode(f"{user}:{password}".encode()).decode()
         self._head = {"Authorization": f"Basic {secret}"}
@@ -157,7 +157,8 @@ class HttpLog:
     def _refusal(self, answer: Answer, what: str) -> ReadError:
         if answer.status == http.HTTPStatus.UNAUTHORIZED:
             return Refused(
-                f"{self.url} does not let user '{self.user}' in: change the options user and password"
+                f"{self.url} does not let user '{self.user}' in: {answer.reason}: "
+                "change the options user and password, or vhost"
             )
         if answer.status == http.HTTPStatus.FORBIDDEN:
             return Refused(f"user '{self.user}' may not read {what}: {answer.reason}: change the option user")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from warren.pipeline.segments.decode import END, FULL, MORE, OPEN_END, Decoder, find_sound
-from warren.pipeline.segments.errors import DataLoss, ReadError, SegmentGone, Unreadable
+from warren.pipeline.segments.errors import DataLoss, SegmentGone, Unreadable
 from warren.pipeline.segments.log import Log, OpenSegment, Queue, Slice
 from warren.pipeline.segments.plan import Partition
 from warren.storage.format import HEADER_BYTES, SEGMENT_MAGIC, UnknownVersion, check_header
@@ -96,10 +96,10 @@ class Loss:
             )
         )
 
-    def tell(self, error: ReadError) -> None:
+    def tell(self, error: DataLoss) -> None:
         if self.fail:
             raise error
-        log.warning("%s", error)
+        log.warning("%s; going on without them", error.what)
 
 
 class _SliceReader:

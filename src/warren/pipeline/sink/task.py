@@ -8,7 +8,8 @@ from itertools import chain
 
 import pyarrow as pa
 
-from warren.pipeline.publisher import Failure, Publisher
+from warren.pipeline.errors import PipelineError
+from warren.pipeline.publisher import Failure, Publisher, PublishError
 from warren.pipeline.sink.failures import Failures, FirstIsFatal, SideTable
 from warren.pipeline.sink.options import WriteOptions
 from warren.pipeline.sink.rows import RowEncoder
@@ -61,11 +62,18 @@ def _publish(
     if first is None:
         return 0, 0
     encoder = RowEncoder(first.schema, options, prefix)
-    with Publisher(options.uri, on_failure=on_failure, window=options.window, rate=options.rate) as publisher:
+    with _connected(options, on_failure) as publisher:
         for batch in chain((first,), remaining):
             for message in encoder.encode(batch):
                 publisher.publish(message)
     return publisher.sent, publisher.confirmed
+
+
+def _connected(options: WriteOptions, on_failure: Callable[[Failure], None]) -> Publisher:
+    try:
+        return Publisher(options.uri, on_failure=on_failure, window=options.window, rate=options.rate)
+    except PublishError as error:
+        raise PipelineError(f"{error}: change the option amqp") from error
 
 
 def _failures(options: WriteOptions, name: str) -> Failures:

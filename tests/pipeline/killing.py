@@ -1,0 +1,111 @@
+"""Drivers that are killed at random moments, and messages that keep coming meanwhile."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+import pika
+
+from tests.support.process import Address
+
+LOOK_SECONDS = 0.03
+PUBLISH_SECONDS = 0.005
+START_SECONDS_MAX = 150
+WRITES_MAX = 40
+"""A kill comes after so many writes of a driver at most: of a batch's offsets, of rows, of what counts…"""
+
+MOMENT_SECONDS_MAX = 0.5
+"""… and within so long after it, so that it may hit what does not write as well."""
+
+
+class Publishing:
+    """Publishes to a queue, in a thread, the numbers from 0 on, each when the one before it is confirmed
+    and not faster than that. After leaving, `confirmed` is how many.
+    """
+
+    def __init__(self, address: Address, queue: str) -> None:
+        self._address = address
+        self._queue = queue
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._publish)
+        self.confirmed = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _publish(self) -> None:
+        with pika.BlockingConnection(pika.URLParameters(self._address.url())) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            while not self._stop.wait(PUBLISH_SECONDS):
+                channel.basic_publish("", self._queue, b"%d" % self.confirmed)
+                self.confirmed += 1
+
+
+def kill_at_random(command: Sequence[str], place: Path, chance: random.Random, log: Path) -> str:
+    """Start a driver that writes below `place`, and kill it with all that it has started; says when that
+    was. It begins with what the one before it left undone, so its first writes are those of a recovery.
+    """
+    writes, seconds = chance.randint(1, WRITES_MAX), chance.uniform(0, MOMENT_SECONDS_MAX)
+    with log.open("w") as output:
+        driver = subprocess.Popen(command, start_new_session=True, stdout=output, stderr=output)
+    try:
+        _wait_for_writes(driver, place, writes, log)
+        assert _lives(driver, seconds), log.read_text()
+    finally:
+        kill_session(driver)
+    return f"{seconds:.2f} s after {writes} writes"
+
+
+def _wait_for_writes(driver: subprocess.Popen[bytes], place: Path, count: int, log: Path) -> None:
+    before = set(place.rglob("*"))
+    seen: set[Path] = set()
+    for _ in range(int(START_SECONDS_MAX / LOOK_SECONDS)):
+        with suppress(FileNotFoundError):  # Spark removes files while we look
+            seen.update(place.rglob("*"))
+        if len(seen - before) >= count:
+            return
+        assert _lives(driver, LOOK_SECONDS), log.read_text()
+    raise AssertionError(f"nothing written in {START_SECONDS_MAX} s: {log.read_text()}")
+
+
+def _lives(driver: subprocess.Popen[bytes], seconds: float) -> bool:
+    try:
+        driver.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
+
+
+def kill_session(leader: subprocess.Popen[bytes]) -> None:
+    """SIGKILL for a process and all that have come of it: Java, and Spark's Python workers. They are gone
+    when this returns.
+    """
+    with suppress(ProcessLookupError):
+        os.killpg(leader.pid, signal.SIGKILL)
+    leader.wait()
+    while members := list(_members(leader.pid)):
+        for process in members:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+
+
+def _members(session: int) -> Iterator[int]:
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, _, its_session = path.read_text().rpartition(") ")[2].split()[:4]
+            if int(its_session) == session and state != "Z":
+                yield int(path.parent.name)

@@ -1,0 +1,134 @@
+"""Each message once, or told that it is gone: drivers that are killed, and retention that overtakes one.
+
+WARREN_DRIVER_KILLS=20    a longer campaign
+WARREN_DRIVER_SEED=…      when each is killed is decided as in that run
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pika
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.pipeline import endless_query
+from tests.pipeline.conftest import CONF
+from tests.pipeline.killing import Publishing, kill_at_random
+from tests.support.process import BrokerProcess
+from warren.pipeline.failures import for_the_command
+from warren.pipeline.jobs import archive
+from warren.pipeline.jobs.tables import read_archive
+from warren.pipeline.report.progress import Progress
+from warren.pipeline.segments.http import HttpLog
+
+KILLS = int(os.environ.get("WARREN_DRIVER_KILLS", "2"))
+SEED = os.environ.get("WARREN_DRIVER_SEED") or str(random.SystemRandom().randrange(1 << 32))
+SEGMENT_BYTES = 16_384  # some 250 of these messages
+BATCH = "500"
+CONF_WORDS = [word for name, value in CONF.items() for word in ("--conf", f"{name}={value}")]
+STREAM = {"x-queue-type": "stream", "x-stream-max-segment-size-bytes": SEGMENT_BYTES}
+
+
+@contextmanager
+def broker_with_streams(path: Path, **streams: dict[str, object]) -> Iterator[BrokerProcess]:
+    """Each with the arguments that are given for it besides those of all."""
+    with BrokerProcess(path / "data") as process:
+        with pika.BlockingConnection(pika.URLParameters(process.address.url())) as connection:
+            for name, arguments in streams.items():
+                connection.channel().queue_declare(name, durable=True, arguments=STREAM | arguments)
+        yield process
+
+
+def kill_often(command: list[str], place: Path, path: Path) -> None:
+    chance = random.Random(SEED)
+    place.mkdir()
+    for number in range(KILLS):
+        when = kill_at_random(command, place, chance, path / "driver.log")
+        print(f"kill {number} of seed {SEED}: {when}")  # noqa: T201 - pytest shows it if it fails
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    archive.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+def check_each_once(found: list[tuple[int, bytes]], confirmed: int) -> None:
+    assert confirmed
+    assert sorted(found) == [(number, b"%d" % number) for number in range(confirmed)]
+
+
+@pytest.mark.timeout(100 + 100 * KILLS)
+def test_archive_that_is_killed_again_and_again_has_each_message_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = tmp_path / "archive"
+    with broker_with_streams(tmp_path, s={}) as broker:
+        words = ["--path", str(broker.data_dir), "--queue", "s", "--to", str(place)]
+        command = [sys.executable, "-m", "warren", "pipeline", "archive", *words, "--every", "1", "--quiet"]
+        with Publishing(broker.address, "s") as published:
+            kill_often([*command, "--batch", BATCH, "--master", "local[2]", *CONF_WORDS], place, tmp_path)
+        result = archive.run(spark, parsed(*words, "--once"), Progress(None))
+
+        assert result.numbers["offsets without a message"] == 0
+        assert len(list(broker.data_dir.glob("queues/*/*.seg"))) > 1
+    rows = read_archive(spark, str(place)).select("offset", "body").collect()
+    check_each_once([(row.offset, bytes(row.body)) for row in rows], published.confirmed)
+
+
+@pytest.mark.timeout(100 + 100 * KILLS)
+def test_query_that_is_killed_again_and_again_has_each_message_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = tmp_path / "table"
+    with broker_with_streams(tmp_path, s={}) as broker:
+        options = {"url": broker.http_url, "subscribe": "s"}
+        command = [sys.executable, "-m", endless_query.__name__, str(place), f"maxOffsetsPerTrigger={BATCH}"]
+        with Publishing(broker.address, "s") as published:
+            kill_often([*command, *(f"{k}={v}" for k, v in options.items())], place, tmp_path)
+        endless_query.start(spark, str(place), options, availableNow=True).awaitTermination()
+    rows = spark.read.parquet(str(place)).select("offset", "body").collect()
+    check_each_once([(row.offset, bytes(row.body)) for row in rows], published.confirmed)
+
+
+def test_retention_that_overtook_a_stopped_archive_is_an_error_unless_loss_is_allowed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with broker_with_streams(tmp_path, s={"x-max-length-bytes": 2 * SEGMENT_BYTES}) as broker:
+        words = ["--url", broker.http_url, "--queue", "s", "--to", str(tmp_path / "archive"), "--once"]
+        archived = publish(broker, 0, 10)
+        archive.run(spark, parsed(*words), Progress(None))
+        end = publish(broker, archived, 2000)
+        with closing(HttpLog(broker.http_url, "guest", "guest")) as log:
+            first = log.contents("/", "s").first_offset
+        assert first > archived
+
+        with pytest.raises(Exception, match="retention overtook the reader") as failed:
+            archive.run(spark, parsed(*words), Progress(None))
+        assert for_the_command(failed.value) == (
+            f"offsets {archived} to {first - 1} of stream 's' are gone: retention overtook the reader; "
+            "give --allow-data-loss to go on without them"
+        )
+        result = archive.run(spark, parsed(*words, "--allow-data-loss"), Progress(None))
+
+    assert result.numbers["offsets without a message"] == first - archived
+    rows = read_archive(spark, str(tmp_path / "archive")).select("offset").collect()
+    assert sorted(row.offset for row in rows) == [*range(archived), *range(first, end)]
+
+
+def publish(broker: BrokerProcess, first: int, count: int) -> int:
+    """The number of the next."""
+    with pika.BlockingConnection(pika.URLParameters(broker.address.url())) as connection:
+        channel = connection.channel()
+        for number in range(first, first + count):
+            channel.basic_publish("", "s", b"%d" % number)
+        channel.confirm_delivery()
+        channel.basic_publish("", "s", b"%d" % (first + count))  # behind all the others
+    return first + count + 1
