@@ -31,11 +31,13 @@ NOT_YET_FOUND = -2  # of a reader: others have their turn first
 SENT_A_TURN_MAX = 256 * 1024  # bytes, to one consumer
 SENT_OVERHEAD = 64
 RETENTION_LOOK_MS_MAX = 60_000
+NEVER = 2**64 - 1  # beyond all positions
 
 
 class StreamView:
     """Where a consumer is. If its place is remembered, under a `name`, the positions that are `out` with it
-    are known, and which of them are `done`, so that only what is done without a gap counts.
+    are known, and which of them are `done`, so that only what is done without a gap counts. Once one was
+    given back, nothing from there on ever counts: that is the `end`, and what lies behind is not noted.
     """
 
     def __init__(self, reader: StreamReader, name: str | None) -> None:
@@ -43,18 +45,30 @@ class StreamView:
         self.name = name
         self.out: deque[int] = deque()
         self.done: set[int] = set()
+        self.end = NEVER
 
     def sent(self, position: int) -> None:
-        self.out.append(position)
+        if position < self.end:
+            self.out.append(position)
 
     def settled(self, position: int) -> int | None:
         """The last position up to which all is done, if that is news."""
+        if position >= self.end:
+            return None
         self.done.add(position)
         last = None
         while self.out and self.out[0] in self.done:
             last = self.out.popleft()
             self.done.discard(last)
         return last
+
+    def given_back(self, position: int) -> None:
+        """It will not be done."""
+        if position >= self.end:
+            return
+        self.end = position
+        while self.out and self.out[-1] >= position:
+            self.done.discard(self.out.pop())
 
 
 def stream_view(consumer: Consumer) -> StreamView:
@@ -208,6 +222,8 @@ class Stream(Queue):
     def requeue(self, entry: Entry) -> None:
         """There is nothing to give back; and whoever does so is not done with it, but can have another."""
         self.unacked -= 1
+        if entry.consumer is not None:
+            stream_view(entry.consumer).given_back(entry.position)
         self.touch()
 
     def reject(self, entry: Entry) -> None:
