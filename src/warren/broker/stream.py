@@ -143,7 +143,11 @@ class Stream(Queue):
         self.surroundings.timetable.after()
 
     def serve(self, consumer: Consumer) -> bool:
-        """Give a consumer its share of this turn; whether there is more for it."""
+        """Give a consumer its share of this turn; whether there is more for it. For one that can take nothing
+        nothing is read: of a thousand, most wait for their clients.
+        """
+        if not consumer.can_take(0):
+            return False
         view = stream_view(consumer)
         reader = view.reader
         sent = 0
