@@ -31,6 +31,7 @@ NOT_YET_FOUND = -2  # of a reader: others have their turn first
 SENT_A_TURN_MAX = 256 * 1024  # bytes, to one consumer
 SENT_OVERHEAD = 64
 RETENTION_LOOK_MS_MAX = 60_000
+NAMES_MAX = 10_000  # that have an offset
 NEVER = 2**64 - 1  # beyond all positions
 
 
@@ -196,6 +197,8 @@ class Stream(Queue):
         name = tag if is_tracked(method.arguments) else None
         if name is not None and not method.consumer_tag:
             raise PreconditionFailed(f"to remember an offset in {what}, the consumer needs a tag of its own")
+        if name is not None:
+            self.check_name(name)
         log = self.opened_log()
         known = None if name is None else log.offsets.get(name)
         position = start_position(method.arguments, log, known, self.clock.refresh())
@@ -258,6 +261,13 @@ class Stream(Queue):
     @property
     def named_offsets(self) -> dict[str, int]:
         return self.opened_log().offsets
+
+    def check_name(self, name: str) -> None:
+        """406 if there are too many others: whoever makes up a name each time would fill memory and disk."""
+        if name not in self.named_offsets and len(self.named_offsets) >= NAMES_MAX:
+            raise PreconditionFailed(
+                f"stream '{self.name}' in vhost '{self.vhost}' has offsets of {NAMES_MAX} names already"
+            )
 
     def store_offset(self, name: str, offset: int) -> None:
         self.opened_log().note_offset(name, offset)
