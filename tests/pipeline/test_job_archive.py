@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.pipeline.messages import ALL, Message, message, some_messages, table
 from warren.pipeline.errors import PipelineError
 from warren.pipeline.jobs import compact
-from warren.pipeline.jobs.archive import start, write_snapshot
+from warren.pipeline.jobs.archive import read_snapshot, start, write_snapshot
 from warren.pipeline.jobs.inputs import Slice, select
 from warren.pipeline.jobs.queries import follow
 from warren.pipeline.jobs.tables import read_archive
@@ -91,6 +91,18 @@ def test_snapshot_of_one_name_is_replaced(spark: SparkSession, tmp_path: Path) -
     write_snapshot(table(spark, [message("orders", 4)]), to, "tuesday")
     found = spark.read.parquet(to).filter("queue = 'orders'").select("snapshot", "offset").collect()
     assert sorted(map(tuple, found)) == [("monday", 3), ("tuesday", 4)]
+
+
+@pytest.mark.parametrize("name", ["7", "before 10:00, 50% = half/full"])
+def test_snapshot_is_found_by_its_name_also_if_it_is_empty(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    to = str(tmp_path / "snapshots")
+    write_snapshot(table(spark, []), to, name)
+    assert places(read_snapshot(spark, to, name)) == []
+    write_snapshot(table(spark, [message("orders", 3)]), to, name)
+    write_snapshot(table(spark, [message("orders", 4)]), to, "another")
+    assert places(read_snapshot(spark, to, name)) == [("/", "orders", 3)]
 
 
 def test_slice_of_an_archive_is_that_of_a_queue(spark: SparkSession) -> None:

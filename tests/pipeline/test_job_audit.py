@@ -55,3 +55,13 @@ def test_queue_that_was_never_archived_is_not_missing(spark: SparkSession) -> No
     live = counted(table(spark, [message("orders", n) for n in range(3)]))
     verdicts = compared(live, counted(table(spark, []))).collect()
     assert {row["verdict"] for row in verdicts} == {"not_archived_yet"}
+
+
+def test_one_offset_of_several_priorities_is_no_duplicate(spark: SparkSession) -> None:
+    queue = [message("jobs", n, priority=priority) for n in range(3) for priority in (None, 1, 9)]
+    counts = counted(table(spark, queue))
+    assert duplicates(counts).collect() == []
+    assert {row["verdict"] for row in compared(counts, counts).collect()} == {"same"}
+    assert compared(counts, counts).count() == len(queue)
+    twice = counted(table(spark, [*queue, message("jobs", 1, priority=9)]))
+    assert [tuple(row) for row in duplicates(twice).collect()] == [("/", "jobs", 1, 2)]

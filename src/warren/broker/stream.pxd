@@ -11,13 +11,15 @@ from warren.broker.store cimport StreamLog, StreamReader
 cdef int NOT_YET_FOUND
 cdef Py_ssize_t SENT_A_TURN_MAX
 cdef Py_ssize_t SENT_OVERHEAD
+cdef uint64_t NEVER
 
 
 cdef class StreamView:
     cdef public StreamReader reader
     cdef public str name
-    cdef object out
-    cdef set done
+    cdef readonly object out
+    cdef readonly set done
+    cdef uint64_t end
 
 
 cdef StreamView stream_view(Consumer consumer)

@@ -31,11 +31,14 @@ NOT_YET_FOUND = -2  # of a reader: others have their turn first
 SENT_A_TURN_MAX = 256 * 1024  # bytes, to one consumer
 SENT_OVERHEAD = 64
 RETENTION_LOOK_MS_MAX = 60_000
+NAMES_MAX = 10_000  # that have an offset
+NEVER = 2**64 - 1  # beyond all positions
 
 
 class StreamView:
     """Where a consumer is. If its place is remembered, under a `name`, the positions that are `out` with it
-    are known, and which of them are `done`, so that only what is done without a gap counts.
+    are known, and which of them are `done`, so that only what is done without a gap counts. Once one was
+    given back, nothing from there on ever counts: that is the `end`, and what lies behind is not noted.
     """
 
     def __init__(self, reader: StreamReader, name: str | None) -> None:
@@ -43,18 +46,30 @@ class StreamView:
         self.name = name
         self.out: deque[int] = deque()
         self.done: set[int] = set()
+        self.end = NEVER
 
     def sent(self, position: int) -> None:
-        self.out.append(position)
+        if position < self.end:
+            self.out.append(position)
 
     def settled(self, position: int) -> int | None:
         """The last position up to which all is done, if that is news."""
+        if position >= self.end:
+            return None
         self.done.add(position)
         last = None
         while self.out and self.out[0] in self.done:
             last = self.out.popleft()
             self.done.discard(last)
         return last
+
+    def given_back(self, position: int) -> None:
+        """It will not be done."""
+        if position >= self.end:
+            return
+        self.end = position
+        while self.out and self.out[-1] >= position:
+            self.done.discard(self.out.pop())
 
 
 def stream_view(consumer: Consumer) -> StreamView:
@@ -129,7 +144,11 @@ class Stream(Queue):
         self.surroundings.timetable.after()
 
     def serve(self, consumer: Consumer) -> bool:
-        """Give a consumer its share of this turn; whether there is more for it."""
+        """Give a consumer its share of this turn; whether there is more for it. For one that can take nothing
+        nothing is read: of a thousand, most wait for their clients.
+        """
+        if not consumer.can_take(0):
+            return False
         view = stream_view(consumer)
         reader = view.reader
         sent = 0
@@ -178,6 +197,8 @@ class Stream(Queue):
         name = tag if is_tracked(method.arguments) else None
         if name is not None and not method.consumer_tag:
             raise PreconditionFailed(f"to remember an offset in {what}, the consumer needs a tag of its own")
+        if name is not None:
+            self.check_name(name)
         log = self.opened_log()
         known = None if name is None else log.offsets.get(name)
         position = start_position(method.arguments, log, known, self.clock.refresh())
@@ -208,6 +229,8 @@ class Stream(Queue):
     def requeue(self, entry: Entry) -> None:
         """There is nothing to give back; and whoever does so is not done with it, but can have another."""
         self.unacked -= 1
+        if entry.consumer is not None:
+            stream_view(entry.consumer).given_back(entry.position)
         self.touch()
 
     def reject(self, entry: Entry) -> None:
@@ -238,6 +261,13 @@ class Stream(Queue):
     @property
     def named_offsets(self) -> dict[str, int]:
         return self.opened_log().offsets
+
+    def check_name(self, name: str) -> None:
+        """406 if there are too many others: whoever makes up a name each time would fill memory and disk."""
+        if name not in self.named_offsets and len(self.named_offsets) >= NAMES_MAX:
+            raise PreconditionFailed(
+                f"stream '{self.name}' in vhost '{self.vhost}' has offsets of {NAMES_MAX} names already"
+            )
 
     def store_offset(self, name: str, offset: int) -> None:
         self.opened_log().note_offset(name, offset)

@@ -6,6 +6,7 @@ hand it from a thread to the loop, for which both need the interpreter's lock.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 
@@ -13,6 +14,21 @@ from warren.management.context import Context
 
 READ_BYTES = 128 * 1024
 NOT_AT_ONCE = {errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+
+
+async def open_file(context: Context, path: str) -> int:
+    """To be read, and closed by whoever gets it. If the client hangs up meanwhile, that is nobody."""
+    opening = asyncio.ensure_future(context.in_thread(os.open, path, os.O_RDONLY | os.O_CLOEXEC))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close)
+        raise
+
+
+def _close(opened: asyncio.Future[int]) -> None:
+    if not opened.cancelled() and opened.exception() is None:
+        os.close(opened.result())
 
 
 async def read_some(context: Context, file: int, start: int, stop: int) -> bytes | memoryview:

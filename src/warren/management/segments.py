@@ -20,7 +20,7 @@ from warren.management.auth import readable_queue
 from warren.management.byte_range import parse_range
 from warren.management.context import Context
 from warren.management.errors import BadRequest, ObjectNotFound
-from warren.management.file_reader import read_some
+from warren.management.file_reader import open_file, read_some
 from warren.management.json_text import batches, begin, send_pieces, to_json, write
 from warren.management.paths import QUEUE, VHOST
 from warren.storage.log_listing import ListedSegment, describe, find_segment, logs_of
@@ -90,7 +90,7 @@ class Segments:
         )
         start, stop = ranged or (0, size)
         try:
-            file = await self.context.in_thread(os.open, path, os.O_RDONLY | os.O_CLOEXEC)
+            file = await open_file(self.context, path)
         except FileNotFoundError:
             raise ObjectNotFound(f"segment {segment.base} is gone") from None
         try:

@@ -16,6 +16,7 @@ from warren.management.paths import NAME, QUEUE, VHOST
 OFFSETS = f"/api/streams/{VHOST}/{QUEUE}/offsets"
 NAME_BYTES_MAX = 255
 OFFSET_MAX = 2**63 - 1
+BODY_BYTES_MAX = 4096
 
 
 class Streams:
@@ -43,8 +44,11 @@ class Streams:
         name = request.match_info["name"]
         if len(name.encode("utf-8", "surrogateescape")) > NAME_BYTES_MAX:
             raise BadRequest(f"the name of an offset has at most {NAME_BYTES_MAX} bytes")
+        self._stream(request)  # who may not do it need not send the rest
         offset = offset_in(await request.read())
-        self._stream(request).store_offset(name, offset)
+        stream = self._stream(request)
+        stream.check_name(name)
+        stream.store_offset(name, offset)
         self.node.end_turn()  # which writes it
         return web.Response(status=204)
 
@@ -68,9 +72,11 @@ class Streams:
 
 
 def offset_in(body: bytes) -> int:
+    if len(body) > BODY_BYTES_MAX:
+        raise BadRequest(f"the body has more than {BODY_BYTES_MAX} bytes")
     try:
         given = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise BadRequest('the body is not JSON: expected {"offset": number}') from None
     offset = given.get("offset") if isinstance(given, dict) else None
     if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= OFFSET_MAX:

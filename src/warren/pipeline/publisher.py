@@ -201,10 +201,14 @@ class Publisher:
                 raise ClientError(f"the broker sent {method.name} when nothing like it was due")
 
     def _on_returned(self, returned: BasicReturn, header: bytes) -> None:
-        """It is known by its id. The broker returns a message before it confirms it, so it is in flight."""
+        """It is known by its id and where it was to go: ids that come from a table may be there twice. The
+        broker returns a message before it confirms it, so it is in flight.
+        """
         message_id = decode_properties(header[CONTENT_HEAD_BYTES:]).message_id
+        wanted = message_id, returned.exchange, returned.routing_key
         for tag, message in self._in_flight.items():
-            if message.message_id == message_id and tag not in self._reasons:
+            known = message.message_id, message.exchange, message.routing_key
+            if known == wanted and tag not in self._reasons:
                 self._reasons[tag] = f"{returned.reply_code} {returned.reply_text}"
                 return
         raise ClientError(f"the broker returned message '{message_id}', which is not in flight")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import errno
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.http_api import Api
-from warren.management.file_reader import READ_BYTES, read_cached
+from warren.management.context import Context
+from warren.management.file_reader import READ_BYTES, open_file, read_cached
 
 DATA = bytes(range(256)) * 1_000
 
@@ -56,3 +60,40 @@ async def test_bytes_are_the_same_from_memory_and_from_disk(
     await api.publish(api.declare("q"), [b"x" * (3 * READ_BYTES)])
     whole = (api.broker.config.data_dir / "queues/1/00000000000000000001.seg").read_bytes()
     assert (await api.get("/api/segments/%2F/q/1")).body == whole
+
+
+def is_open(file: Path) -> bool:
+    for number in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names are all that is needed
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            if Path(f"/proc/self/fd/{number}").readlink() == file:
+                return True
+    return False
+
+
+async def test_file_for_a_client_that_hangs_up_while_it_is_opened_is_closed(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(DATA)
+    opened, going_on, real_open = threading.Event(), threading.Event(), os.open
+
+    def slow_open(path: str, flags: int) -> int:
+        number = real_open(path, flags)
+        opened.set()
+        going_on.wait()
+        return number
+
+    context = Context(api.broker)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", slow_open)
+        task = asyncio.create_task(open_file(context, str(file)))
+        await asyncio.to_thread(opened.wait)
+    assert is_open(file)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    going_on.set()
+    async with asyncio.timeout(10):
+        while is_open(file):  # noqa: ASYNC110 - nobody tells when a file is closed
+            await asyncio.sleep(0)
+    context.close()

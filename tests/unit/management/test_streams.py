@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.support.http_api import Api
-from warren.broker.stream import Stream
+from warren.broker.stream import NAMES_MAX, Stream
 from warren.management.streams import NAME_BYTES_MAX
 from warren.storage.format import records
 
@@ -54,6 +54,8 @@ async def test_offset_is_still_there_after_a_restart(api: Api, stream: Stream) -
         b"3",
         b"{}",
         b'{"offset": -1}',
+        b"[" * 4096,
+        b'{"offset": 1}' + b" " * 4096,
         b'{"offset": "1"}',
         b'{"offset": true}',
         b'{"offset": 1e3}',
@@ -68,6 +70,15 @@ async def test_body_that_has_no_offset_is_400(api: Api, stream: Stream, body: by
 async def test_name_that_is_too_long_is_400(api: Api, stream: Stream) -> None:
     assert await put(api, "x" * (NAME_BYTES_MAX + 1), b'{"offset": 1}') == 400
     assert stream.named_offsets == {}
+
+
+async def test_there_are_only_so_many_names(api: Api, stream: Stream) -> None:
+    for number in range(NAMES_MAX):
+        stream.store_offset(f"job {number}", number)
+    assert await put(api, "another", b'{"offset": 1}') == 400
+    assert await put(api, "job%201", b'{"offset": 2}') == 204
+    assert (await api.request("DELETE", f"{OFFSETS}/job%201")).status == 204
+    assert await put(api, "another", b'{"offset": 1}') == 204
 
 
 async def test_who_may_not_read_the_stream_neither_sees_nor_stores_offsets(api: Api, stream: Stream) -> None:

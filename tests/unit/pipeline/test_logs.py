@@ -21,7 +21,7 @@ from warren.pipeline.segments.errors import (
     Unreachable,
     Unreadable,
 )
-from warren.pipeline.segments.files import FileLog
+from warren.pipeline.segments.files import FileLog, _segment_sizes
 from warren.pipeline.segments.http import HttpLog
 from warren.pipeline.segments.log import Log, Queue, Slice
 from warren.pipeline.segments.offsets import offset_at
@@ -214,6 +214,51 @@ def test_closed_segment_that_ends_early_lacks_offsets(
         read(log, partitions)
     assert read(log, partitions, fail=False) == numbered([0, 1, 4])
     assert "are missing" in caplog.text
+
+
+def test_gap_behind_a_whole_record_is_what_a_power_cut_took_and_no_loss(
+    data: DataDirectory, log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = data.queue("s")
+    segment = stream.append(4)
+    stream.append(1)
+    content = segment.read_bytes()
+    segment.write_bytes(content[: 32 + (len(content) - 32) // 2])
+    assert read(log, whole(log, "s")) == numbered([0, 1, 4])
+    assert "offsets 2 to 3 of stream 's' are missing" in caplog.text
+
+
+def test_segment_that_is_made_but_not_written_yet_does_not_end_the_one_before(data: DataDirectory) -> None:
+    stream = data.queue("s")
+    segment = stream.append(4)
+    following = stream.append(1)
+    contents = {file: file.read_bytes() for file in (segment, following)}
+    segment.write_bytes(contents[segment][: 32 + (len(contents[segment]) - 32) // 2])
+    following.write_bytes(b"")
+    log = FileLog(str(data.path))
+    assert log.contents("/", "s").next_offset == 2
+    assert read(log, whole(log, "s")) == numbered(range(2))
+    for file, content in contents.items():
+        file.write_bytes(content)
+    assert read(log, whole(log, "s")) == numbered(range(5))
+
+
+def test_segment_that_grew_while_the_directory_was_read_is_read_to_its_end(
+    data: DataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = data.queue("s")
+    segment = stream.append(4)
+    stream.append(1)
+    content = segment.read_bytes()
+    segment.write_bytes(content[: 32 + (len(content) - 32) // 2])
+
+    def grow(directory: Path) -> Iterator[tuple[int, int]]:
+        yield from list(_segment_sizes(directory))
+        segment.write_bytes(content)
+
+    monkeypatch.setattr("warren.pipeline.segments.files._segment_sizes", grow)
+    log = FileLog(str(data.path))
+    assert read(log, whole(log, "s")) == numbered(range(5))
 
 
 def test_segment_that_vanished_since_it_was_planned_is_told(

@@ -191,21 +191,22 @@ def test_confirms_may_come_in_any_order_and_each_counts_once(script: ScriptedBro
     assert [failure.message.message_id for failure in failures] == ["m3", "m6"]
 
 
-def test_returned_message_is_known_by_its_id_though_others_with_its_id_are_in_flight(
+def test_returned_message_is_known_by_id_and_key_though_others_with_its_id_are_in_flight(
     script: ScriptedBroker,
 ) -> None:
-    same = [message(1, "a"), message(1, "b"), message(2, "c")]
+    same = [message(1, key) for key in "abbc"]
     done = script.run(lambda: publish(f"amqp://127.0.0.1:{script.uri.port}", same))
     script.log_in()
-    script.expect_publishes(3)
-    returned = BasicReturn(reply_code=312, reply_text="NO_ROUTE", exchange="", routing_key="a")
+    script.expect_publishes(4)
     header = encode_frame(HEADER, 1, encode_header(0, BasicProperties(message_id="m1")))
-    script.send_raw((method_frame(1, returned) + header) * 2)
-    script.send(BasicAck(delivery_tag=3, multiple=True))
+    for key in "bbc":
+        returned = BasicReturn(reply_code=312, reply_text="NO_ROUTE", exchange="", routing_key=key)
+        script.send_raw(method_frame(1, returned) + header)
+    script.send(BasicAck(delivery_tag=4, multiple=True))
     part(script)
     publisher, failures = done.result()
     assert publisher.confirmed == 1
-    assert [failure.message.routing_key for failure in failures] == ["a", "b"]
+    assert [failure.message.routing_key for failure in failures] == ["b", "b", "c"]
 
 
 def test_blocked_connection_sends_nothing_until_it_is_unblocked(script: ScriptedBroker) -> None:

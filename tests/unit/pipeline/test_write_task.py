@@ -79,6 +79,24 @@ def test_rows_that_no_queue_takes_go_to_the_side_table_of_the_option(
     ]
 
 
+def test_task_whose_rows_all_find_a_queue_when_it_runs_again_leaves_no_side_table(
+    broker: Address, queue: str, tmp_path: Path
+) -> None:
+    options = options_of(broker, errors=str(tmp_path / "errors"))
+    assert write_rows([batch("nowhere")], options, "query/7/0").failed == 1
+    assert write_rows([batch(queue)], options, "query/7/0").failed == 0
+    assert list((tmp_path / "errors").iterdir()) == []
+
+
+def test_row_that_no_queue_takes_is_told_from_another_with_its_id(
+    broker: Address, queue: str, tmp_path: Path
+) -> None:
+    options = options_of(broker, errors=str(tmp_path / "errors"))
+    rows = batch(queue, "nowhere", queue).append_column("message_id", pa.array(["same"] * 3))
+    assert write_rows([rows], options, "job/0") == Written(rows=3, confirmed=2, failed=1)
+    assert pq.read_table(tmp_path / "errors").column("routing_key").to_pylist() == ["nowhere"]
+
+
 def test_write_that_fails_leaves_no_side_table(
     broker: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -259,14 +259,13 @@ class Channel(ContentReader):
     def give_back(self, entries: list[Entry], *, requeue: bool) -> None:
         """Return entries to their queues, in order."""
         for entry in entries:
-            if not requeue:
-                entry.queue.reject(entry)
-            if entry.consumer is not None:
-                entry.consumer.settled(entry)
             if requeue:
                 entry.queue.requeue(entry)
             else:
-                entry.queue.touch()
+                entry.queue.reject(entry)
+            if entry.consumer is not None:
+                entry.consumer.settled(entry)
+            entry.queue.touch()
         if self.deliveries.prefetch_count or self.deliveries.prefetch_size:
             self.wake_consumers()
 

@@ -31,6 +31,7 @@ from warren.pipeline.jobs.queries import follow, stop_on_signals
 from warren.pipeline.jobs.rows import collect
 from warren.pipeline.jobs.tables import (
     ARCHIVE_PARTITIONS,
+    ARCHIVE_SCHEMA,
     check_checkpoint,
     has_sink_log,
     overwrite_partitions,
@@ -104,6 +105,12 @@ def write_snapshot(messages: DataFrame, to: str, name: str) -> None:
     overwrite_partitions(named, to, SNAPSHOT_PARTITIONS)
 
 
+def read_snapshot(spark: SparkSession, to: str, name: str) -> DataFrame:
+    """Nothing, if the queues were empty. Spark is told the types: a snapshot named `7` is no number."""
+    found = spark.read.schema(f"{ARCHIVE_SCHEMA}, snapshot string").parquet(to)
+    return found.filter(sf.col("snapshot") == name)
+
+
 def check(options: argparse.Namespace) -> None:
     inputs.check(options)
     if options.reference and not options.url:
@@ -152,10 +159,7 @@ def _snapshot(
     with progress.step("snapshot"):
         write_snapshot(inputs.read(spark, source), options.to, name)
     with progress.step("counting"):
-        written = spark.read.option("basePath", options.to).parquet(
-            f"{options.to.rstrip('/')}/snapshot={name}"
-        )
-        rows = collect(extents(written))
+        rows = collect(extents(read_snapshot(spark, options.to, name)))
     result = Result(title=f"Snapshot {name} in {options.to}")
     result.numbers["messages written"] = tell_extents(result, rows)
     return result

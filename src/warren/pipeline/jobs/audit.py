@@ -27,6 +27,9 @@ from warren.pipeline.report.result import Bars, Result, Value
 ABOUT = "find gaps and duplicates, and compare an archive with what is live"
 RANGE = 100_000
 PLACE = ("vhost", "queue", "offset")
+MESSAGE = (*PLACE, "priority")
+"""What tells a message from all others: in a queue with priorities, offsets count within each."""
+
 COMPARED = ("exchange", "routing_key", "message_id", "body")
 VERDICTS = (
     "same",
@@ -51,10 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def counted(messages: DataFrame, *, contents: bool = False) -> DataFrame:
-    """How often each offset is there; `digest` is of the contents, or of nothing."""
+    """How often each message is there; `digest` is of the contents, or of nothing."""
     digest = sf.xxhash64(*COMPARED) if contents else sf.lit(0).cast("long")
-    places = messages.select(*PLACE, digest.alias("digest"))
-    return places.groupBy(*PLACE).agg(sf.count("*").alias("copies"), sf.min("digest").alias("digest"))
+    priority = sf.coalesce("priority", sf.lit(0)).alias("priority")
+    places = messages.select(*PLACE, priority, digest.alias("digest"))
+    return places.groupBy(*MESSAGE).agg(sf.count("*").alias("copies"), sf.min("digest").alias("digest"))
 
 
 def _range_of(size: int) -> Column:
@@ -110,12 +114,12 @@ def compared(live: DataFrame, archived: DataFrame) -> DataFrame:
     queues = ["vhost", "queue"]
     live_from = live.groupBy(*queues).agg(sf.min("offset").alias("live_first"))
     archived_to = archived.groupBy(*queues).agg(sf.max("offset").alias("archive_last"))
-    left = live.select(*PLACE, sf.col("digest").alias("live_digest"), sf.lit(True).alias("is_live"))
+    left = live.select(*MESSAGE, sf.col("digest").alias("live_digest"), sf.lit(True).alias("is_live"))
     right = archived.select(
-        *PLACE, sf.col("digest").alias("archive_digest"), sf.lit(True).alias("is_archived")
+        *MESSAGE, sf.col("digest").alias("archive_digest"), sf.lit(True).alias("is_archived")
     )
     both = (
-        left.join(right, list(PLACE), "full")
+        left.join(right, list(MESSAGE), "full")
         .join(live_from, queues, "left")
         .join(archived_to, queues, "left")
     )
@@ -158,7 +162,7 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) ->
             archived = counted(messages, contents=options.contents).persist()
             in_archive = archived.agg(sf.sum("copies")).collect()[0][0] or 0
     live_messages = inputs.read(spark, source, headers=False, body=options.contents)
-    slim = live_messages.select(*PLACE, "timestamp", *COMPARED).persist()
+    slim = live_messages.select(*MESSAGE, "timestamp", *COMPARED).persist()
     counts = counted(slim, contents=options.contents).persist()
     try:
         with progress.step("reading"):

@@ -32,6 +32,7 @@ ABOUT = "make an archive's small files into few, optionally with the latest mess
 ROWS_A_FILE = 1_000_000
 KEYS = ("message_id", "correlation_id", "routing_key", "type", "app_id", "user_id")
 HEADER = "header:"
+DAY_MS = 86_400_000
 LATEST_PARTITIONS = ("vhost", "queue")
 
 
@@ -123,6 +124,16 @@ def check(options: argparse.Namespace) -> None:
         raise UsageError("--to must be another directory than --archive: an archive is not changed")
     if options.latest_per and (options.since or options.until or options.from_offset or options.to_offset):
         raise UsageError("--latest-per looks at whole queues: leave out --since, --until and the offsets")
+    _check_whole_days(options)
+
+
+def _check_whole_days(options: argparse.Namespace) -> None:
+    """Days are replaced as a whole: with some of a day's messages, the rest would be gone from the table."""
+    if options.from_offset or options.to_offset:
+        raise UsageError("compact replaces whole days: choose them by --since and --until, not by offsets")
+    for name, time_ms in (("--since", options.since), ("--until", options.until)):
+        if time_ms is not None and time_ms % DAY_MS:
+            raise UsageError(f"compact replaces whole days: give a day, such as 2026-03-01, for {name}")
 
 
 def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:

@@ -99,12 +99,12 @@ class FileLog:
     def _segments(self, queue: Queue, part: str) -> Iterator[Segment]:
         directory = Path(self.path, queue.place, part)
         sizes = dict(sorted(_segment_sizes(directory)))
-        bases = [*sizes, 0]
-        for base, following in zip(sizes, bases[1:], strict=True):
+        bases = _begun(sizes)
+        for base, following in zip(bases, [*bases[1:], 0], strict=True):
             path = _path(directory, base)
             try:
                 size, end = (
-                    (sizes[base], following - 1) if following else self._sound_part(path, base, sizes[base])
+                    (_size(path), following - 1) if following else self._sound_part(path, base, sizes[base])
                 )
             except SegmentGone:  # just now: all of it was done with
                 continue
@@ -157,6 +157,21 @@ def _segment_sizes(directory: Path) -> Iterator[tuple[int, int]]:
                     yield int(stem), entry.stat().st_size
     except FileNotFoundError:  # a queue that has no directory yet, or a segment that was just deleted
         return
+
+
+def _begun(sizes: dict[int, int]) -> list[int]:
+    """The segments with something in them. A broker makes the file of the next one before it has written the
+    rest of the one before, but writes in order: what is in the next says that the one before is whole.
+    """
+    return [base for base, size in sizes.items() if size > HEADER_BYTES] or list(sizes)[-1:]
+
+
+def _size(path: str) -> int:
+    """As it is now: it may have grown since the directory was read, in which the next one was found."""
+    try:
+        return os.stat(path).st_size  # noqa: PTH116 - paths are text here
+    except FileNotFoundError:
+        raise SegmentGone(path) from None
 
 
 def _acked(path: str, base: int) -> bytes:

@@ -96,6 +96,16 @@ class Loss:
             )
         )
 
+    def ends_early(self, name: str, at: int, first: int, end: int, *, whole: bool) -> None:
+        """A segment ends before the next one begins. If it ends with a `whole` record, a power cut took what
+        was not synced: that was neither confirmed nor delivered, so nothing is lost, and it is no error.
+        """
+        what = f"{name} ends at byte {at}: offsets {first} to {end - 1} of {self.queue} are missing"
+        if whole:
+            log.warning("%s", what)
+        else:
+            self.tell(DataLoss(what))
+
     def tell(self, error: DataLoss) -> None:
         if self.fail:
             raise error
@@ -179,10 +189,7 @@ class _SliceReader:
             return True
         if self.loss.queue.is_stream and decoder.above < self.part.end_offset:
             first = max(decoder.above, self.part.first_offset)
-            self.loss.tell(
-                DataLoss(
-                    f"{self.opened.name} ends at byte {self.at}: "
-                    f"offsets {first} to {self.part.end_offset - 1} of {self.loss.queue} are missing"
-                )
+            self.loss.ends_early(
+                self.opened.name, self.at, first, self.part.end_offset, whole=self.at == size
             )
         return False

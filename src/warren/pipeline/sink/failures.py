@@ -105,6 +105,8 @@ class SideTable:
         if self._writer is not None:
             self._writer.close()
             self._files.move(self._unfinished, self._final)
+        elif self._files.get_file_info(self._final).type != fs.FileType.NotFound:
+            self._files.delete_file(self._final)  # of an earlier run, of which nothing is left over now
 
     def discard(self) -> None:
         if self._writer is not None:

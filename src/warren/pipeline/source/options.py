@@ -45,9 +45,13 @@ class ReadOptions:
         """The queues to be read now, in order."""
         if self.names:
             return list(self.names)
-        matches = re.compile(self.pattern).fullmatch
-        found = [queue for queue in self.log.queues(self.vhost) if not queue.name.startswith(INTERNAL)]
-        return sorted(queue.name for queue in found if matches(queue.name))
+        return sorted(queue.name for queue in self.log.queues(self.vhost) if self.subscribes_to(queue.name))
+
+    def subscribes_to(self, name: str) -> bool:
+        """Whether it is one of the queues to read, if it is there."""
+        if self.names:
+            return name in self.names
+        return not name.startswith(INTERNAL) and re.fullmatch(self.pattern, name) is not None
 
 
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:

@@ -61,7 +61,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._latest()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        found = self._contents(set(start) | set(self.options.queue_names()))
+        left = {name for name in start if not self.options.subscribes_to(name)}
+        found = self._contents((set(start) - left) | set(self.options.queue_names()))
         latest = {name: self._end(name, contents) for name, contents in found.items()}
         for name in start.keys() & found.keys():
             checked_start(found[name], start[name], self._loss(found[name].queue))
