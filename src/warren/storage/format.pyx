@@ -196,7 +196,7 @@ cdef Py_ssize_t find_record(
     return -1
 
 
-cdef inline bytes same_or_new(bytes known, const uint8_t* p, Py_ssize_t size):
+cdef bytes same_or_new(bytes known, const uint8_t* p, Py_ssize_t size):
     if known is not None and PyBytes_GET_SIZE(known) == size and memcmp(PyBytes_AS_STRING(known), p, size) == 0:
         return known
     return PyBytes_FromStringAndSize(<char*>p, size)

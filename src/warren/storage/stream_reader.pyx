@@ -20,7 +20,7 @@ from warren.amqp.wire cimport get32, put64
 from warren.broker.message cimport Message
 from warren.storage.cursor cimport Cursor
 from warren.storage.format cimport (
-    FLAG_DIED, FLAG_PERSISTENT, HEAD_BYTES, RECORD_HEAD_BYTES, RecordHead,
+    FLAG_DIED, FLAG_PERSISTENT, HEAD_BYTES, RECORD_HEAD_BYTES, RecordHead, same_or_new,
 )
 from warren.storage.segment cimport index_beyond
 from warren.storage.stream_segment cimport SOME_UNFILTERED, Chunk, Chunks, StreamSegment, may_have
@@ -237,12 +237,6 @@ def without_offset(bytes properties):
 cdef inline Py_ssize_t end_of_step(Py_ssize_t passed) noexcept:
     """To pass by a chunk costs next to nothing, compared with reading it."""
     return passed // 64
-
-
-cdef inline bytes same_or_new(bytes known, const uint8_t* p, Py_ssize_t size):
-    if known is not None and PyBytes_GET_SIZE(known) == size and memcmp(PyBytes_AS_STRING(known), p, size) == 0:
-        return known
-    return PyBytes_FromStringAndSize(<char*>p, size)
 
 
 cdef inline const uint8_t* properties_of(const uint8_t* p) noexcept:
