@@ -82,6 +82,11 @@ def test_archive_refuses_a_new_checkpoint(spark: SparkSession, recorded: Recorde
         start(stream, recorded.to, checkpoint=str(tmp_path / "another"))
     with pytest.raises(PipelineError, match="belongs to another directory"):
         start(stream, str(tmp_path / "elsewhere"), checkpoint=f"{recorded.to}/_checkpoint")
+    recorded.add([message("orders", 1)])
+    recorded.archive()
+    Path(recorded.to, "_checkpoint", "commits", "0").unlink()  # as Spark does after a hundred batches
+    with pytest.raises(PipelineError, match="belongs to another directory"):
+        start(stream, str(tmp_path / "elsewhere"), checkpoint=f"{recorded.to}/_checkpoint")
 
 
 def test_snapshot_of_one_name_is_replaced(spark: SparkSession, tmp_path: Path) -> None:

@@ -362,6 +362,7 @@ def test_broker_that_is_not_there_for_a_moment_is_asked_again(
     data: DataDirectory, api: SegmentApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("warren.pipeline.segments.http.PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr("warren.pipeline.segments.http.LATER_PAUSES_SECONDS", ())
     data.queue("s").append(1)
     with closing(HttpLog(api.url, "guest", "guest")) as log:
         api.failures = [503, 503]
@@ -369,6 +370,22 @@ def test_broker_that_is_not_there_for_a_moment_is_asked_again(
         api.failures = [503, 503, 503]
         with pytest.raises(Unreachable, match="answers for queue 's'"):
             log.contents("/", "s")
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+def test_broker_that_was_there_gets_time_to_start_again(
+    data: DataDirectory, monkeypatch: pytest.MonkeyPatch, was_there: bool
+) -> None:
+    data.queue("s").append(1)
+    with SegmentApi(str(data.path)) as gone, closing(HttpLog(gone.url, "guest", "guest")) as log:
+        if was_there:
+            log.contents("/", "s")
+    sent: HttpLog = pickle.loads(pickle.dumps(log))  # noqa: S301 - what was just made
+    pauses: list[float] = []
+    monkeypatch.setattr("warren.pipeline.segments.http.time.sleep", pauses.append)
+    with pytest.raises(Unreachable, match="no broker answers"):
+        sent.contents("/", "s")
+    assert (sum(pauses) > 20) is was_there
 
 
 def test_progress_is_put_once_under_its_name(api: SegmentApi) -> None:

@@ -75,7 +75,7 @@ def check_checkpoint(spark: SparkSession, to: str, checkpoint: str, *, written: 
     """What a stream has written and how far it got must stay together. With a new checkpoint Spark counts its
     batches from 0 again, and takes those that are in the table for the same. `written`: there are some.
     """
-    has_progress = exists(spark, f"{checkpoint.rstrip('/')}/commits/0")
+    has_progress = exists(spark, f"{checkpoint.rstrip('/')}/commits/*")  # of old ones Spark keeps a hundred
     if written and not exists(spark, f"{checkpoint.rstrip('/')}/offsets"):
         raise PipelineError(
             f"{to} was written with another checkpoint than {checkpoint}: name that one with --checkpoint, "

@@ -6,7 +6,8 @@
     PUT /api/streams/{vhost}/{queue}/offsets/{name}     how far a query is
 
 One connection for each log is kept open. What only reads is tried again when a connection breaks, or the
-broker says that it is not there at the moment; what changes something never is.
+broker says that it is not there at the moment; what changes something never is. A broker that was there
+before gets the time that it takes to start again: a query that runs for weeks outlives that.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ Json: TypeAlias = Any  # what the API tells; it leaves this module as the types 
 CHUNK_BYTES = 4 << 20
 TIMEOUT_SECONDS = 60.0
 PAUSES_SECONDS = (0.1, 0.3, 0.9)  # before each further try
+LATER_PAUSES_SECONDS = (2.0, 4.0, 8.0, 15.0)  # then, if a broker was there: it may just be starting again
 BROKEN = (OSError, http.client.HTTPException)
 
 
@@ -69,9 +71,10 @@ class HttpLog:
         secret = base64.b64encode(f"{user}:{password}".encode()).decode()
         self._head = {"Authorization": f"Basic {secret}"}
         self._connection: http.client.HTTPConnection | None = None
+        self._has_answered = False
 
-    def __reduce__(self) -> tuple[type[HttpLog], tuple[str, str, str]]:
-        return HttpLog, (self.url, self.user, self.password)
+    def __reduce__(self) -> tuple[type[HttpLog], tuple[str, str, str], dict[str, bool]]:
+        return HttpLog, (self.url, self.user, self.password), {"_has_answered": self._has_answered}
 
     # --- the log ---
 
@@ -116,7 +119,8 @@ class HttpLog:
         return self._retried(lambda: self._ask("GET", path, head or {}))
 
     def _retried(self, ask: Callable[[], Answer]) -> Answer:
-        for pause in (*PAUSES_SECONDS, None):
+        later = LATER_PAUSES_SECONDS if self._has_answered else ()
+        for pause in (*PAUSES_SECONDS, *later, None):
             try:
                 answer = ask()
             except BROKEN as error:
@@ -137,7 +141,9 @@ class HttpLog:
             self._connection = kind(parts.hostname, parts.port, timeout=TIMEOUT_SECONDS)
         self._connection.request(method, self._prefix + path, body, {**self._head, **head})
         with self._connection.getresponse() as response:
-            return Answer(response.status, response.read())
+            answer = Answer(response.status, response.read())
+        self._has_answered = True
+        return answer
 
     def close(self) -> None:
         if self._connection is not None:
