@@ -22,6 +22,7 @@ from tests.pipeline import endless_query
 from tests.pipeline.conftest import CONF
 from tests.pipeline.killing import Publishing, kill_at_random
 from tests.support.process import BrokerProcess
+from tests.support.segments import DataDirectory
 from warren.pipeline.failures import for_the_command
 from warren.pipeline.jobs import archive
 from warren.pipeline.jobs.tables import read_archive
@@ -96,6 +97,24 @@ def test_query_that_is_killed_again_and_again_has_each_message_once(
         endless_query.start(spark, str(place), options, availableNow=True).awaitTermination()
     rows = spark.read.parquet(str(place)).select("offset", "body").collect()
     check_each_once([(row.offset, bytes(row.body)) for row in rows], published.confirmed)
+
+
+def test_batch_that_was_written_before_a_kill_is_neither_written_again_nor_taken_for_lost(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    stream = DataDirectory(tmp_path / "data").queue("s")
+    place = tmp_path / "archive"
+    options = parsed("--path", str(tmp_path / "data"), "--queue", "s", "--to", str(place), "--once")
+    stream.append(5)
+    archive.run(spark, options, Progress(None))
+    for name in ("0", ".0.crc"):  # as if it had been killed a moment before it was done
+        (place / "_checkpoint" / "commits" / name).unlink()
+    stream.append(3)
+
+    numbers = archive.run(spark, options, Progress(None)).numbers
+    assert (numbers["messages read"], numbers["offsets without a message"]) == (3, 0)
+    rows = read_archive(spark, str(place)).select("offset").collect()
+    assert sorted(row.offset for row in rows) == list(range(8))
 
 
 def test_retention_that_overtook_a_stopped_archive_is_an_error_unless_loss_is_allowed(

@@ -20,6 +20,7 @@ from warren.pipeline.report.result import Lines, Series, Table, Value
 
 POLL_SECONDS = 1
 HISTORY_MAX = 500
+WRITING_OFFSETS = "walCommit"  # what Spark calls it
 
 
 @dataclass
@@ -49,6 +50,8 @@ class Summary:
     def _add(self, progress: StreamingQueryProgress) -> None:
         source = progress.sources[0]
         begin = self.initial if source.startOffset in {None, "null"} else offsets_of(source.startOffset)
+        if _was_written_before(progress):
+            begin = offsets_of(source.endOffset)
         self.first = {**begin, **self.first}
         self.next.update(offsets_of(source.endOffset))
         self.batches += progress.numInputRows > 0
@@ -82,6 +85,13 @@ class Summary:
         if first is None:
             return queue, None, None, end - 1
         return (queue, end - first, first, end - 1) if end > first else (queue, 0, None, None)
+
+
+def _was_written_before(progress: StreamingQueryProgress) -> bool:
+    """A run that was killed had written this batch, and not yet noted that it was done: it is gone through
+    again, as its offsets were written down then, and nothing is read.
+    """
+    return progress.numInputRows == 0 and WRITING_OFFSETS not in progress.durationMs
 
 
 def offsets_of(text: str | None) -> dict[str, int]:

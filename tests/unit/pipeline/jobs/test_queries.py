@@ -13,6 +13,7 @@ def batch(number: int, start: str | None, end: str, rows: int, late: int = 0) ->
         batchId=number,
         numInputRows=rows,
         processedRowsPerSecond=10.0,
+        durationMs={"addBatch": 5, "walCommit": 1},
         timestamp=f"2026-03-01T10:00:{number:02}.000Z",
         sources=[SimpleNamespace(startOffset=start, endOffset=end)],
         stateOperators=[SimpleNamespace(numRowsDroppedByWatermark=late)],
