@@ -26,6 +26,7 @@ from warren.pipeline.errors import UsageError
 from warren.pipeline.jobs import inputs
 from warren.pipeline.jobs.columns import utc_date
 from warren.pipeline.jobs.extent import extents, tell_extents
+from warren.pipeline.jobs.leftovers import remove_leftovers
 from warren.pipeline.jobs.numbers import positive
 from warren.pipeline.jobs.queries import follow, stop_on_signals
 from warren.pipeline.jobs.rows import collect
@@ -123,6 +124,7 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) ->
         return _snapshot(spark, source, options, progress)
     messages = inputs.read_stream(spark, source, batch_offsets_max=options.batch, reference=options.reference)
     initial = inputs.initial_offsets(source)
+    removed = remove_leftovers(options.to)
     with stop_on_signals() as stop:
         summary = follow(_start(messages, options), progress, stop, initial)
     if options.reference:
@@ -134,6 +136,8 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) ->
         "offsets without a message": summary.missing,
         "batches": summary.batches,
     }
+    if removed:
+        result.numbers["files removed that a killed run had left"] = removed
     result.tables.append(summary.table())
     result.plots.append(summary.plot())
     if not summary.rows:
