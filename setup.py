@@ -1,5 +1,6 @@
 """The compiled parts: raw memory in .pyx; the rules on every message's path in .py with a .pxd beside it."""
 
+import os
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -16,9 +17,10 @@ def extension(path: Path) -> Extension:
 sources = {*SOURCE.rglob("*.pyx"), *(path.with_suffix(".py") for path in SOURCE.rglob("*.pxd"))}
 
 setup(
+    options={"build_ext": {"parallel": os.cpu_count()}},
     ext_modules=cythonize(
         [extension(path) for path in sorted(sources) if path.exists()],
-        nthreads=2,
+        nthreads=os.cpu_count() or 1,
         include_path=[str(SOURCE)],
         compiler_directives={"language_level": 3, "annotation_typing": False},
     )
