@@ -23,5 +23,5 @@ setup(
         nthreads=os.cpu_count() or 1,
         include_path=[str(SOURCE)],
         compiler_directives={"language_level": 3, "annotation_typing": False},
-    )
+    ),
 )
