@@ -73,6 +73,11 @@ def test_stream_without_a_message_is_empty(data: DataDirectory, log: Log) -> Non
     assert whole(log, "s") == []
 
 
+def test_queue_without_a_file_is_empty(data: DataDirectory, log: Log) -> None:
+    data.queue("q", kind="classic")
+    assert log.contents("/", "q").segments == ()
+
+
 def test_stream_whose_first_segments_are_gone_begins_later(data: DataDirectory, log: Log) -> None:
     stream = data.queue("s")
     stream.append(3).unlink()

@@ -12,6 +12,7 @@ import os
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
@@ -100,7 +101,7 @@ class FileLog:
         directory = Path(self.path, queue.place, part)
         sizes = dict(sorted(_segment_sizes(directory)))
         bases = _begun(sizes)
-        for base, following in zip(bases, [*bases[1:], 0], strict=True):
+        for base, following in pairwise([*bases, 0]):
             path = _path(directory, base)
             try:
                 size, end = (
