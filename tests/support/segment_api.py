@@ -56,7 +56,7 @@ class SegmentApi:
             return 404, json.dumps({"error": "Object Not Found", "reason": str(error)}).encode()
 
     def _route(self, parts: list[str], head: Any) -> tuple[int, bytes]:
-        if parts[0] == "queues":
+        if len(parts) == 2:
             queues = self.log.queues(parts[1])
             return 200, json.dumps([{"name": each.name, "type": each.kind} for each in queues]).encode()
         if parts[2] in self.forbidden:

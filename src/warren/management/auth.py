@@ -120,6 +120,18 @@ def visible_vhost(node: Node, user: User, name: str) -> Vhost:
     return vhost
 
 
+def readable_queues(node: Node, request: web.Request) -> list[Queue]:
+    """Those of the vhost that the path names which the user may read."""
+    user = user_of(request)
+    vhost = visible_vhost(node, user, request.match_info["vhost"])
+    access = Access(user, vhost.name)
+    return [
+        queue
+        for queue in vhost.queues.values()
+        if not queue.internal and access.allows(Permission.READ, queue.name)
+    ]
+
+
 def readable_queue(node: Node, request: web.Request) -> Queue:
     """The queue that the path names, for who may read it."""
     user = user_of(request)

@@ -1,7 +1,8 @@
 """`/api/segments`: the segments of a queue or stream, and their bytes, for those who may read it.
 
-A client reads the list, and then of each segment as many bytes as the list says: these are whole records that
-are safe. Nothing beyond is ever served, and a segment that is gone is 404.
+A client asks which queues it may read, if it does not know, reads the list of one, and then of each segment
+as many bytes as the list says: these are whole records that are safe. Nothing beyond is ever served, and a
+segment that is gone is 404.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from aiohttp import hdrs, web
 from warren.broker.queue import Queue
 from warren.broker.rules import queue_type
 from warren.broker.stream import Stream
-from warren.management.auth import readable_queue
+from warren.management.auth import readable_queue, readable_queues
 from warren.management.byte_range import parse_range
 from warren.management.context import Context
 from warren.management.errors import BadRequest, ObjectNotFound
 from warren.management.file_reader import open_file, read_some
-from warren.management.json_text import batches, begin, send_pieces, to_json, write
+from warren.management.json_text import batches, begin, send_pieces, send_rows, to_json, write
 from warren.management.paths import QUEUE, VHOST
 from warren.storage.log_listing import ListedSegment, describe, find_segment, logs_of
 from warren.storage.segment import Segment
@@ -50,9 +51,17 @@ class Segments:
 
     def routes(self) -> list[web.RouteDef]:
         path = f"/api/segments/{VHOST}/{QUEUE}"
-        return [web.get(path, self.list_all), web.get(path + "/{base}", self.read)]
+        return [
+            web.get(f"/api/segments/{VHOST}", self.list_queues),
+            web.get(path, self.list_all),
+            web.get(path + "/{base}", self.read),
+        ]
 
-    # --- the list ---
+    # --- the lists ---
+
+    async def list_queues(self, request: web.Request) -> web.StreamResponse:
+        queues = readable_queues(self.context.node, request)
+        return await send_rows(request, ({"name": q.name, "type": queue_type(q.arguments)} for q in queues))
 
     async def list_all(self, request: web.Request) -> web.StreamResponse:
         queue = readable_queue(self.context.node, request)

@@ -68,6 +68,18 @@ async def test_tags_alone_do_not_let_anybody_read_messages(api: Api) -> None:
         assert (await api.get(SEGMENTS, user=user)).status == 403
 
 
+async def test_queues_that_may_be_read_are_listed_whatever_the_tags(api: Api) -> None:
+    api.declare("open")
+    api.declare("closed", queue_type="quorum")
+    names = {}
+    for user in ("reader", "manager", "guest"):
+        found = (await api.get("/api/segments/%2F", user=user)).json
+        names[user] = {(queue["name"], queue["type"]) for queue in found}
+    assert names["reader"] == {("open", "classic")}
+    assert names["manager"] == set()
+    assert names["guest"] == {("open", "classic"), ("closed", "quorum")}
+
+
 async def test_manager_sees_its_vhosts_and_monitor_all(api: Api) -> None:
     api.broker.execute(commands.AddVhost(name="other"))
     api.broker.execute(commands.DeclareQueue(vhost="other", name="there"))

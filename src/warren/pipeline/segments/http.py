@@ -1,6 +1,6 @@
 """Logs through a broker's HTTP API: for executors that share no disk with it.
 
-    GET /api/queues/{vhost}                             which queues there are
+    GET /api/segments/{vhost}                           which queues the user may read
     GET /api/segments/{vhost}/{queue}                   the segments of one, and what is acked
     GET /api/segments/{vhost}/{queue}/{base}?part=      bytes of one, by ranges
     PUT /api/streams/{vhost}/{queue}/offsets/{name}     how far a query is
@@ -79,7 +79,7 @@ class HttpLog:
     # --- the log ---
 
     def queues(self, vhost: str) -> list[Queue]:
-        answer = self._get(f"/api/queues/{_path(vhost)}")
+        answer = self._get(f"/api/segments/{_path(vhost)}")
         if answer.status == http.HTTPStatus.NOT_FOUND:
             raise Unreachable(f"no vhost '{vhost}' at {self.url}: change the option vhost")
         return [
