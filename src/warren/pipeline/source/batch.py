@@ -18,6 +18,7 @@ from warren.pipeline.segments.plan import Partition, Span, plan
 from warren.pipeline.segments.reading import Loss, Wanted, read_partition
 from warren.pipeline.source.filters import Filters
 from warren.pipeline.source.options import ReadOptions
+from warren.pipeline.source.worker import spare_collector
 
 PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
 
@@ -74,6 +75,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, SourcePartition):
             return iter(())
+        spare_collector()
         options, filters = self.options, self.filters
         since, until = filters.since_ms, filters.until_ms
         if isinstance(options.start, Timestamp):

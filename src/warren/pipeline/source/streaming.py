@@ -27,6 +27,7 @@ from warren.pipeline.segments.plan import Marks, Span, limit, plan
 from warren.pipeline.segments.reading import Loss, Wanted, read_partition
 from warren.pipeline.source.batch import SourcePartition
 from warren.pipeline.source.options import ReadOptions
+from warren.pipeline.source.worker import spare_collector
 
 log = logging.getLogger("warren.pipeline")
 
@@ -131,6 +132,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, SourcePartition):
             return iter(())
+        spare_collector()
         wanted = Wanted(
             headers=self.options.headers,
             body=self.options.body,
