@@ -59,13 +59,14 @@ def recover_stream(directory: Path, problems: Problems, sync: Sync) -> Recovered
 
 def _look_at(alone: list[Path], segments: list[StreamSegment], problems: Problems) -> None:
     """Chunks without their segment. After a power cut they may be left of one that retention has dropped,
-    which is before all others; else the segment is lost.
+    which is before all others; else the segment is lost. They are of use only behind the last segment, where
+    they tell which positions were taken.
     """
     for file in alone:
-        if segments and int(file.stem) < segments[0].base:
-            file.unlink(missing_ok=True)
-        else:
+        if not segments or int(file.stem) > segments[0].base:
             problems.warn("segment is missing", file=str(file.with_suffix(".seg")))
+        if segments and int(file.stem) < segments[-1].base:
+            file.unlink(missing_ok=True)
 
 
 def _offsets(directory: Path, problems: Problems) -> tuple[dict[str, int], int]:
