@@ -1,24 +1,31 @@
-"""The same commands on Sparks that run elsewhere: a standalone master with two workers, and Spark Connect."""
+"""The same commands on Sparks that run elsewhere: a standalone master with two workers, and Spark Connect.
+
+They share the jobs, since Spark is slow to start things; WARREN_CLUSTER_JOBS=all runs each on both.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
+import pika
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.pipeline import several_commands
 from tests.pipeline.clusters import JAVA_OPTIONS, connect_server, standalone_master
-from warren.cli.pipeline import WIDTH_MAX
+from warren.cli.pipeline import WIDTH_MAX, load
+from warren.client.uri import Uri
 from warren.pipeline.demo.broker import DemoBroker
-from warren.pipeline.demo.shop import EXCHANGE, HISTORY, MAIL, Sales, open_shop, set_up
-from warren.pipeline.jobs import audit, what_if
+from warren.pipeline.demo.shop import DEAD_LETTERS, EXCHANGE, HISTORY, PAYMENTS, SHIPPING, open_shop, set_up
 from warren.pipeline.report.progress import Progress
 from warren.pipeline.report.text import as_text
 
@@ -30,8 +37,6 @@ DRIVER = {
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
 }
-
-
 PLAN = json.dumps({
     "exchanges": [{"name": EXCHANGE, "type": "topic"}],
     "queues": [{"name": HISTORY}, {"name": "north"}],
@@ -40,63 +45,103 @@ PLAN = json.dumps({
         {"source": EXCHANGE, "destination": "north", "routing_key": "order.*.north"},
     ],
 })  # fmt: skip
+SETTLE_SECONDS_MAX = 30
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A broker on whose queues nothing happens any more."""
+
+    broker: DemoBroker
+    events: int
+
+    def commands(self, place: Path, names: tuple[str, ...]) -> list[list[str]]:
+        """Jobs on the stream, the dead letters or what the archive made of them."""
+        (place / "plan.json").write_text(PLAN)
+        live = ["--url", self.broker.url]
+        history = [*live, "--queue", HISTORY]
+        archive = str(place / "archive")
+        amqp = f"amqp://{self.broker.uri.address}"
+        commands = {
+            "archive": [*history, "--once", "--to", archive],
+            "compact": ["--archive", archive, "--to", str(place / "compact"), "--latest-per", "routing_key"],
+            "dead-letters": [*live, "--queue", DEAD_LETTERS, "--to", str(place / "deaths")],
+            "flow": [*history, "--once", "--to", str(place / "flow")],
+            "replay": ["--archive", archive, "--where", "offset < 100", "--amqp", amqp,
+                       "--exchange", "", "--routing-key", PAYMENTS],
+            "what-if": [*history, "--topology", str(place / "plan.json")],
+            "audit": [*history, "--archive", archive, "--contents"],
+        }  # fmt: skip
+        all_of_them = os.environ.get("WARREN_CLUSTER_JOBS") == "all"
+        return [[name, *words] for name, words in commands.items() if all_of_them or name in names]
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DemoBroker, Sales]]:
-    """A broker with a stream on which there is something."""
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     with DemoBroker(tmp_path_factory.mktemp("shop")) as broker:
         set_up(broker.uri)
-        yield broker, open_shop(broker.uri, seconds=0.5)
+        sales = open_shop(broker.uri, seconds=0.5)
+        _wait_until_nothing_can_expire(broker.uri)
+        yield Shop(broker, sales.events)
 
 
-def pipeline(*words: str) -> str:
-    command = [sys.executable, "-m", "warren", "pipeline", *words, "--quiet"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def _wait_until_nothing_can_expire(uri: Uri) -> None:
+    deadline = time.monotonic() + SETTLE_SECONDS_MAX
+    connection = pika.BlockingConnection(pika.ConnectionParameters(uri.host, uri.port))
+    with connection, connection.channel() as channel:
+        while channel.queue_declare(SHIPPING, passive=True).method.message_count:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
 
 
-def archive_all(shop: tuple[DemoBroker, Sales], archive: Path, *where: str) -> None:
-    """Every message of the stream is in the archive once."""
-    broker, sales = shop
-    pipeline("archive", "--url", broker.url, "--queue", HISTORY, "--once", "--to", str(archive), *where)
-    offsets = pq.read_table(archive, columns=["offset"], partitioning=None).column("offset").to_pylist()
-    assert sorted(offsets) == list(range(sales.events))
+def run_here(spark: SparkSession, shop: Shop, place: Path, *names: str) -> list[str]:
+    """What the commands tell on the Spark of the tests."""
+    place.mkdir()
+    return [_without(place, _run_here(spark, *words)) for words in shop.commands(place, names)]
 
 
-def here(spark: SparkSession, job: ModuleType, *words: str) -> str:
-    """What the command shows if it is run on the Spark of the tests."""
-    parser = argparse.ArgumentParser()
+def _run_here(spark: SparkSession, name: str, *words: str) -> str:
+    job, parser = load(name), argparse.ArgumentParser()
     job.add_arguments(parser)
     return as_text(job.run(spark, parser.parse_args(words), Progress(None)), width=WIDTH_MAX)
 
 
+def _without(place: Path, text: str) -> str:
+    return text.replace(str(place), "DIR")
+
+
+def run_there(shop: Shop, place: Path, where: list[str], *names: str) -> list[str]:
+    commands = [[*words, *where, "--quiet"] for words in shop.commands(place, names)]
+    program = [sys.executable, several_commands.__file__, json.dumps(commands)]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout)
+    assert [status for status, _ in results] == [0] * len(commands), done.stderr
+    return [_without(place, text) for _, text in results]
+
+
+def check_archive(shop: Shop, archive: Path) -> None:
+    """Every message of the stream is in it once."""
+    offsets = pq.read_table(archive, columns=["offset"], partitioning=None).column("offset").to_pylist()
+    assert sorted(offsets) == list(range(shop.events))
+
+
 @pytest.mark.timeout(400)
-def test_commands_do_the_same_on_a_standalone_master_with_two_workers(
-    spark: SparkSession, shop: tuple[DemoBroker, Sales], tmp_path: Path
+def test_jobs_do_the_same_on_a_standalone_master_with_two_workers(
+    spark: SparkSession, shop: Shop, tmp_path: Path
 ) -> None:
+    names = "archive", "dead-letters", "flow", "audit"
     conf = [word for name, value in DRIVER.items() for word in ("--conf", f"{name}={value}")]
-    words = ["--url", shop[0].url, "--queue", HISTORY, "--archive", str(tmp_path / "archive"), "--contents"]
     with standalone_master(tmp_path) as master:
-        archive_all(shop, tmp_path / "archive", "--master", master, *conf)
-        told = pipeline("audit", *words, "--master", master, *conf)
-    assert told == here(spark, audit, *words)
+        told = run_there(shop, tmp_path, ["--master", master, *conf], *names)
+    assert told == run_here(spark, shop, tmp_path / "here", *names)
+    check_archive(shop, tmp_path / "archive")
 
 
 @pytest.mark.timeout(400)
-def test_commands_do_the_same_through_spark_connect(
-    spark: SparkSession, shop: tuple[DemoBroker, Sales], tmp_path: Path
-) -> None:
-    (tmp_path / "plan.json").write_text(PLAN)
-    words = ["--url", shop[0].url, "--queue", HISTORY, "--topology", str(tmp_path / "plan.json")]
-    target = ["--amqp", f"amqp://{shop[0].uri.address}", "--exchange", "", "--routing-key", MAIL]
+def test_jobs_do_the_same_through_spark_connect(spark: SparkSession, shop: Shop, tmp_path: Path) -> None:
+    names = "archive", "compact", "replay", "what-if"
     with connect_server(tmp_path) as remote:
-        archive_all(shop, tmp_path / "archive", "--remote", remote)
-        told = pipeline("what-if", *words, "--remote", remote)
-        replayed = pipeline(
-            "replay", "--archive", str(tmp_path / "archive"), "--where", "offset < 100", *target,
-            "--remote", remote,
-        )  # fmt: skip
-    assert told == here(spark, what_if, *words)
-    assert ["messages", "confirmed", "100"] in [line.split() for line in replayed.splitlines()]
+        told = run_there(shop, tmp_path, ["--remote", remote], *names)
+    assert told == run_here(spark, shop, tmp_path / "here", *names)
+    check_archive(shop, tmp_path / "archive")
