@@ -107,6 +107,18 @@ def test_chunks_of_what_retention_has_dropped_go(directory: Directory) -> None:
     assert directory.told == []
 
 
+def test_chunks_of_a_segment_that_is_missing_in_the_middle_go_and_are_told_once(directory: Directory) -> None:
+    third = segment(6, [b"six"])
+    directory.put(4, "chunks", chunks(4, SECOND))
+    directory.put(6, "seg", third)
+    directory.file(4, "seg").unlink()
+    for _ in range(2):
+        recovered = directory.recover()
+        assert (found(recovered), recovered.position) == ([(1, 3, True), (6, 6, False)], 6)
+    assert not directory.file(4, "chunks").exists()
+    assert directory.told == ["segment is missing"]
+
+
 def test_damaged_chunks_of_the_last_segment_are_written_anew(directory: Directory) -> None:
     sound = chunks(4, SECOND)
     directory.put(4, "chunks", damaged(sound, 40))
