@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from warren.amqp.budget import Budget
 from warren.amqp.errors import AmqpError, CommandInvalid, PreconditionFailed
 from warren.amqp.writer import Output
 from warren.broker.access import User
@@ -27,6 +28,7 @@ from warren.broker.store import Store
 from warren.broker.stream import Stream
 from warren.broker.surroundings import Surroundings
 from warren.broker.timetable import Timetable
+from warren.broker.turns import Turns
 from warren.broker.vhost import PREDECLARED, Vhost, default_exchange
 
 if TYPE_CHECKING:
@@ -77,6 +79,7 @@ class Node:
         self.store = store or Store()
         self.memory = Memory(limits.memory_budget_bytes)
         self.clock = Clock(world.time_ms)
+        self.turns = Turns(world, Budget(), self.end_turn, world.report)
         self.timetable = Timetable(world, self.clock, self.end_turn, world.report)
         self.handover = Handover(self.store)
         self.events = Events(world.report)
@@ -168,6 +171,7 @@ class Node:
             events=self.events,
             touched_queues=self.touched_queues,
             timers=self.world,
+            turns=self.turns,
             memory=self.memory,
             clock=self.clock,
             timetable=self.timetable,
