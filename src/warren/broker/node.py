@@ -153,7 +153,13 @@ class Node:
             self.dirty_outputs.clear()
             for output in outputs:
                 if output.owner is not None:
-                    output.owner.flush()
+                    self._flush(output.owner)
+
+    def _flush(self, connection: Connection) -> None:
+        try:
+            connection.flush()
+        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others unsent
+            self.world.report(error)
 
     # --- making things ---
 
