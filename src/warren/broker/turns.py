@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from warren.amqp.budget import Budget
 from warren.broker.flow import Timers
@@ -25,8 +26,9 @@ LOOK_AROUND_WORK = 100_000
 
 
 class Turns:
-    """`jobs` stand in line. `after` ends a turn; `look_around` checks alarms, and is called after every
-    `LOOK_AROUND_WORK` units, since timers come late when there is much to do.
+    """`jobs` stand in line; `done_this_turn` are those that had a share of the last turn. `after` ends a
+    turn. `look_around` checks alarms, and is called after every `LOOK_AROUND_WORK` units, since timers come
+    late when there is much to do.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Turns:
         self.report = report
         self.look_around: Callable[[], None] | None = None
         self.jobs: deque[Callable[[], None]] = deque()
+        self.done_this_turn: list[Callable[[], None]] = []
         self.turn_is_planned = False
         self.worked = 0
         budget.left = WORK_A_TURN_MAX
@@ -76,7 +79,7 @@ class Turns:
                     then()
                 return
             budget.left -= cost
-        self.later(lambda: self._go_on(steps, then))
+        self.later(partial(self._go_on, steps, then))
 
     def _plan_turn(self) -> None:
         if not self.turn_is_planned:
@@ -94,11 +97,14 @@ class Turns:
             self._do(self.look_around)
         left = WORK_A_TURN_MAX
         jobs = len(self.jobs)
+        self.done_this_turn.clear()
         while jobs and left > 0:
             jobs -= 1
             share = min(left, SHARE_MAX)
             self.budget.left = share
-            self._do(self.jobs.popleft())
+            job = self.jobs.popleft()
+            self.done_this_turn.append(job)
+            self._do(job)
             left -= share - self.budget.left
         self.budget.left = left
         if self.jobs:

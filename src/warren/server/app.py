@@ -30,6 +30,7 @@ from warren.server.log import get_logger, log_events
 from warren.server.memory import MemoryAlarm, share_in_bytes
 from warren.server.protocol import AmqpProtocol
 from warren.server.services import Service, load_service
+from warren.server.watchdog import BEAT_SECONDS
 from warren.server.world import LoopWorld
 from warren.storage.disk import Disk
 from warren.storage.store import DiskStore, StorageSettings
@@ -117,6 +118,7 @@ class Broker:
             asyncio.create_task(self._repeat(RESOURCES_CHECK_SECONDS, check_resources)),
             asyncio.create_task(self._repeat(RESOURCES_CHECK_SECONDS, self.store.tidy)),
             asyncio.create_task(self._repeat(CONSUMERS_CHECK_SECONDS, self._check_consumers)),
+            asyncio.create_task(self._beat()),
         ]
         self.log.info("broker started", bind=self.host, port=self.port)
 
@@ -131,7 +133,7 @@ class Broker:
             await self._start_http()
         buffer = ReadBuffer()
         self.listener = await self.loop.create_server(
-            lambda: AmqpProtocol(self.node, buffer, self.config.receive_buffer_bytes),
+            lambda: AmqpProtocol(self.node, buffer, self.config.receive_buffer_bytes, self.world.watchdog),
             self.config.bind,
             self.config.port,
             backlog=BACKLOG,
@@ -205,7 +207,7 @@ class Broker:
         """All that the data directory has, and what the configuration adds to it."""
         self.node.restore(await self.loop.run_in_executor(None, self.store.recover))
         self.disk.start()
-        self.loop.add_reader(self.disk.done, self.store.commit.completed)
+        self.loop.add_reader(self.disk.done, self.world.watchdog.run, self.store.commit.completed)
         await self._make_definitions()
 
     async def _close_store(self) -> None:
@@ -292,9 +294,20 @@ class Broker:
         while True:
             await asyncio.sleep(seconds)
             try:
-                chore()
+                self.world.watchdog.run(chore)
             except Exception as error:  # noqa: BLE001 - one failed round must not end the chore
                 self.world.report(error)
+
+    async def _beat(self) -> None:
+        watchdog = self.world.watchdog
+        watchdog.start()
+        try:
+            while True:
+                due = watchdog.now() + BEAT_SECONDS
+                await asyncio.sleep(BEAT_SECONDS)
+                watchdog.beat(due)
+        finally:
+            watchdog.stop()
 
     def _check_liveness(self) -> None:
         now = self.world.now()

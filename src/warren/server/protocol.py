@@ -8,8 +8,10 @@ import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+from warren.amqp.methods import METHODS
 from warren.amqp.reader import ReadBuffer
 from warren.broker.session.connection import Connection
+from warren.server.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from warren.broker.node import Node
@@ -22,8 +24,9 @@ LINGER_SECONDS_MAX = 10.0
 class AmqpProtocol(asyncio.BufferedProtocol):
     """Lets the kernel write into the buffer that all connections share, and is the connection's `Link`."""
 
-    def __init__(self, node: Node, buffer: ReadBuffer, receive_buffer_bytes: int) -> None:
+    def __init__(self, node: Node, buffer: ReadBuffer, receive_buffer_bytes: int, watchdog: Watchdog) -> None:
         self.node = node
+        self.watchdog = watchdog
         self.buffer = buffer
         self.receive_buffer_bytes = receive_buffer_bytes
         self.connection: Connection | None = None
@@ -48,8 +51,11 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         return self.connection.writable_view()
 
     def buffer_updated(self, nbytes: int) -> None:
-        assert self.connection is not None
-        self.connection.received(nbytes)
+        connection = self.connection
+        assert connection is not None
+        started = self.watchdog.now()
+        connection.received(nbytes)
+        self.watchdog.ended(started, lambda: what_was_read(connection, nbytes))
 
     def eof_received(self) -> None:
         """The client has nothing more to say: the transport closes."""
@@ -93,3 +99,13 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         self.transport.close()
         if self.transport.get_write_buffer_size():
             self.node.world.call_later(LINGER_SECONDS_MAX, self.transport.abort)
+
+
+def what_was_read(connection: Connection, nbytes: int) -> dict[str, object]:
+    method = METHODS.get(connection.handled)
+    return {
+        "what": "read",
+        "connection": connection.name,
+        "bytes": nbytes,
+        "last_method": "none" if method is None else method.name,
+    }

@@ -11,6 +11,8 @@ from typing import TypeVar
 
 import structlog
 
+from warren.server.watchdog import Watchdog
+
 T = TypeVar("T")
 THREADS_MAX = 4
 
@@ -19,6 +21,7 @@ class LoopWorld:
     def __init__(self, loop: asyncio.AbstractEventLoop, log: structlog.stdlib.BoundLogger) -> None:
         self.loop = loop
         self.log = log
+        self.watchdog = Watchdog(log)
         self.threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="warren")
 
     def now(self) -> float:
@@ -28,10 +31,10 @@ class LoopWorld:
         return time.time_ns() // 1_000_000
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        self.loop.call_soon(callback)
+        self.loop.call_soon(self.watchdog.run, callback)
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> None:
-        self.loop.call_later(seconds, callback)
+        self.loop.call_later(seconds, self.watchdog.run, callback)
 
     def random_bytes(self, count: int) -> bytes:
         return os.urandom(count)

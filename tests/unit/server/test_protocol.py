@@ -11,7 +11,9 @@ from tests.support.fakes import FakeWorld, make_node
 from tests.support.frames import PROTOCOL_HEADER
 from warren.amqp.reader import ReadBuffer
 from warren.broker.session.connection import Connection
+from warren.server.log import get_logger
 from warren.server.protocol import LINGER_SECONDS_MAX, AmqpProtocol
+from warren.server.watchdog import Watchdog
 
 
 class FakeTransport:
@@ -53,7 +55,7 @@ class FakeTransport:
 
 
 def connected(world: FakeWorld, transport: FakeTransport) -> AmqpProtocol:
-    protocol = AmqpProtocol(make_node(world), ReadBuffer(), 0)
+    protocol = AmqpProtocol(make_node(world), ReadBuffer(), 0, Watchdog(get_logger()))
     protocol.connection_made(cast("asyncio.Transport", transport))
     return protocol
 

@@ -52,7 +52,7 @@ cdef class Channel(ContentReader):
     @cython.locals(message=Message)
     cpdef int published(self, bytes body) except -1
     cpdef int acked(self, uint64_t delivery_tag, bint multiple) except -1
-    @cython.locals(queue=Queue, outcome=int)
+    @cython.locals(queue=Queue, outcome=int, work=long)
     cpdef enqueue(self, Message message, list queues, bint mandatory)
     @cython.locals(entry=Entry, taken=list)
     cpdef settle(self, uint64_t delivery_tag, bint multiple)

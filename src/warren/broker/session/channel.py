@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from warren.broker.session.connection import Connection
 
 NO_ROUTE = 312
+PERSISTENT_WORK = 3  # units for one that goes to disk: it is copied, checked and written
 BODY_WORK_SHIFT = 10  # a kilobyte, copied and checked, costs about as much as a small message
 
 
@@ -164,7 +165,8 @@ class Channel(ContentReader):
     def enqueue(self, message: Message, queues: list[Queue], mandatory: bool) -> None:
         """Hand the message to its queues. What nobody gets is returned, if that was asked for."""
         self.published_total += 1
-        self.budget.left -= (1 + len(queues)) * (1 + (len(message.body) >> BODY_WORK_SHIFT))
+        work = (1 + len(queues)) * (1 + (len(message.body) >> BODY_WORK_SHIFT))
+        self.budget.left -= work * PERSISTENT_WORK if message.persistent else work
         for queue in queues:
             outcome = queue.publish(message)
             if outcome:

@@ -104,6 +104,7 @@ class Connection(FrameReader):
         self.totals_of_closed = (0, 0)
         self.exclusive_queues: dict[str, Queue] = {}
         self.handling: tuple[int, int] | None = None
+        self.handled = (0, 0)
         self.close_reason = "client unexpectedly closed the connection"
         node.connections.add(self)
 
@@ -127,7 +128,7 @@ class Connection(FrameReader):
             self._connection_method(decode_method(payload))
         else:
             self._channel_method(number, payload)
-        self.handling = None
+        self.handled, self.handling = self.handling, None
         return 0
 
     def _connection_method(self, method: Method) -> None:
