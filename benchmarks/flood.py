@@ -189,8 +189,9 @@ def measure(case: Case, pid: int, amqp: int, http: int) -> str:
         threading.Thread(target=clients.probe, args=(lambda: come_and_go(amqp), end)),
     ]
     publishers = multiprocessing.Process(target=flood, args=(amqp, case))
-    for runner in (publishers, *probes):
-        runner.start()
+    publishers.start()
+    for probe in probes:
+        probe.start()
     publishers.join()
     peak = peak_bytes(pid)
     end.set()

@@ -152,12 +152,12 @@ class Node:
             outputs = self.dirty_outputs[:]
             self.dirty_outputs.clear()
             for output in outputs:
-                if output.owner is not None:
-                    self._flush(output.owner)
+                self._flush(output)
 
-    def _flush(self, connection: Connection) -> None:
+    def _flush(self, output: Output) -> None:
         try:
-            connection.flush()
+            if output.owner is not None:
+                output.owner.flush()
         except Exception as error:  # noqa: BLE001 - one that fails must not keep the others unsent
             self.world.report(error)
 

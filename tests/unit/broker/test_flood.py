@@ -122,6 +122,29 @@ def test_connection_closed_by_the_broker_in_the_middle_of_its_read_hears_why(bro
     assert client.link.is_closed
 
 
+def test_one_large_message_for_very_many_queues_is_spread_over_turns(broker: FakeBroker) -> None:
+    client = broker.connect().open()
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    client.connection.feed(published("amq.fanout", "", bytes(100_000)) + published("amq.fanout", "", b"x"))
+    assert 0 < enqueued(broker) < QUEUES
+    assert client.methods() == []
+    broker.world.run()
+    assert enqueued(broker) == 2 * QUEUES
+    assert client.methods() == [m.BasicAck(delivery_tag=2, multiple=True)]
+    for queue in broker.vhost.queues.values():
+        first = queue.get(no_ack=True)
+        assert first is not None
+        assert len(first.message.body) == 100_000, "the order is kept"
+
+
+def test_large_message_reaches_all_queues_though_its_connection_ends_meanwhile(broker: FakeBroker) -> None:
+    client = broker.connect().open()
+    client.connection.feed(published("amq.fanout", "", bytes(100_000)))
+    client.connection.lost()
+    broker.world.run()
+    assert enqueued(broker) == QUEUES
+
+
 def test_methods_are_work_too(broker: FakeBroker) -> None:
     """Ten thousand declares in one read are spread over turns."""
     client = broker.connect().open()

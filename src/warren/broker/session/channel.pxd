@@ -52,8 +52,9 @@ cdef class Channel(ContentReader):
     @cython.locals(message=Message)
     cpdef int published(self, bytes body) except -1
     cpdef int acked(self, uint64_t delivery_tag, bint multiple) except -1
-    @cython.locals(queue=Queue, outcome=int, work=long)
+    @cython.locals(queue=Queue, outcome=int, work=long, total=long)
     cpdef enqueue(self, Message message, list queues, bint mandatory)
+    cpdef has_enqueued(self, Message message, list queues, bint mandatory)
     @cython.locals(entry=Entry, taken=list)
     cpdef settle(self, uint64_t delivery_tag, bint multiple)
     @cython.locals(consumer=Consumer, queue=Queue)

@@ -7,6 +7,7 @@ keeps for the next, until the bytes, or the vhost's version, say that something 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
 from warren.amqp.errors import NotImplementedByBroker, PreconditionFailed, SoftError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 NO_ROUTE = 312
 PERSISTENT_WORK = 3  # units for one that goes to disk: it is copied, checked and written
+WORK_AT_ONCE_MAX = 40_000
 BODY_WORK_SHIFT = 10  # a kilobyte, copied and checked, costs about as much as a small message
 
 
@@ -164,13 +166,45 @@ class Channel(ContentReader):
 
     def enqueue(self, message: Message, queues: list[Queue], mandatory: bool) -> None:
         """Hand the message to its queues. What nobody gets is returned, if that was asked for."""
-        self.published_total += 1
-        work = (1 + len(queues)) * (1 + (len(message.body) >> BODY_WORK_SHIFT))
-        self.budget.left -= work * PERSISTENT_WORK if message.persistent else work
+        work = 1 + (len(message.body) >> BODY_WORK_SHIFT)
+        if message.persistent:
+            work *= PERSISTENT_WORK
+        total = work * (1 + len(queues))
+        if total > WORK_AT_ONCE_MAX and self.transaction is None and self.seen is None:
+            self.spread_out(message, queues, mandatory, work)
+            return
+        self.budget.left -= total
         for queue in queues:
             outcome = queue.publish(message)
             if outcome:
                 self.confirms.note(outcome)
+        self.has_enqueued(message, queues, mandatory)
+
+    def spread_out(self, message: Message, queues: list[Queue], mandatory: bool, work: int) -> None:
+        """Hand a message that is too much for one turn to its queues over several. The channel waits
+        for that; if it ends meanwhile, the other queues get the message all the same.
+        """
+
+        def steps() -> Iterator[int]:
+            for queue in queues:
+                while store.behind:
+                    yield WORK_AT_ONCE_MAX  # it is the disk's turn
+                if not queue.deleted:
+                    self.confirms.note(queue.publish(message))
+                yield work
+
+        def end() -> None:
+            if self.waiting:
+                self.has_enqueued(message, queues, mandatory)
+                self.go_on()
+
+        store = self.connection.node.store
+        self.wait()
+        self.connection.node.turns.spread(steps(), end)
+
+    def has_enqueued(self, message: Message, queues: list[Queue], mandatory: bool) -> None:
+        """The queues have the message, or have refused it."""
+        self.published_total += 1
         if mandatory and not queues:
             self.return_message(message)
         if self.confirms.on:
