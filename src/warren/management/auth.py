@@ -14,11 +14,13 @@ import ipaddress
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
+from warren.amqp.errors import AmqpError
 from warren.broker.access import Access, Permission, User
 from warren.broker.events import AuthenticationFailed
 from warren.broker.node import Node
 from warren.broker.passwords import PasswordHash
 from warren.broker.queue import Queue
+from warren.broker.session.names import check_for_clients
 from warren.broker.vhost import Vhost
 from warren.management.errors import Handler, NotAuthorised, ObjectNotFound
 
@@ -125,11 +127,15 @@ def readable_queues(node: Node, request: web.Request) -> list[Queue]:
     user = user_of(request)
     vhost = visible_vhost(node, user, request.match_info["vhost"])
     access = Access(user, vhost.name)
-    return [
-        queue
-        for queue in vhost.queues.values()
-        if not queue.internal and access.allows(Permission.READ, queue.name)
-    ]
+    return [queue for queue in vhost.queues.values() if _is_readable(queue, access)]
+
+
+def _is_readable(queue: Queue, access: Access) -> bool:
+    try:
+        check_for_clients(queue, None)
+    except AmqpError:
+        return False
+    return access.allows(Permission.READ, queue.name)
 
 
 def readable_queue(node: Node, request: web.Request) -> Queue:
@@ -138,4 +144,6 @@ def readable_queue(node: Node, request: web.Request) -> Queue:
     vhost = visible_vhost(node, user, request.match_info["vhost"])
     name = request.match_info["queue"]
     Access(user, vhost.name).check(Permission.READ, "queue", name)
-    return vhost.find_queue(name)
+    queue = vhost.find_queue(name)
+    check_for_clients(queue, None)
+    return queue

@@ -6,10 +6,14 @@ import asyncio
 
 import pytest
 
+from tests.support.fake_client import FakeLink
 from tests.support.fakes import quick_hash
 from tests.support.http_api import Api
 from warren import commands, events
+from warren.amqp.reader import ReadBuffer
+from warren.amqp.table import Table
 from warren.broker.access import Permissions
+from warren.broker.session.connection import Connection
 from warren.management.auth import is_loopback
 
 SEGMENTS = "/api/segments/%2F/open"
@@ -123,3 +127,33 @@ async def test_password_with_other_letters_than_ascii_is_utf_8(api: Api) -> None
         commands.PutUser(name="zoë", password=quick_hash("schlüssel"), tags=frozenset({"management"}))
     )
     assert (await api.get("/api/whoami", user="zoë", password="schlüssel")).json["name"] == "zoë"
+
+
+@pytest.mark.parametrize("end", ["", "/1", "/1?part=seen"])
+async def test_segments_of_a_queue_that_belongs_to_an_exchange_are_refused_as_over_amqp(
+    api: Api, end: str
+) -> None:
+    arguments: Table = {"x-delayed-type": "fanout", "x-message-deduplication": True}
+    api.broker.execute(
+        commands.DeclareExchange(vhost="/", name="x", type="x-delayed-message", arguments=arguments)
+    )
+    for queue in ("amq.delayed.x", "amq.dedup.x"):
+        answer = await api.get(f"/api/segments/%2F/{queue}{end}")
+        assert (answer.status, answer.json) == (
+            403,
+            {
+                "error": "not_authorised",
+                "reason": f"queue '{queue}' in vhost '/' belongs to an exchange; it can only be purged",
+            },
+        )
+    assert (await api.get("/api/segments/%2F")).json == []
+
+
+async def test_exclusive_queue_is_for_its_connection_alone(api: Api) -> None:
+    owner = Connection(ReadBuffer(), api.broker.node, FakeLink(), "owner", is_loopback=True)
+    api.broker.execute(commands.DeclareQueue(vhost="/", name="q", owner=owner))
+    answer = await api.get("/api/segments/%2F/q")
+    assert (answer.status, answer.json["error"]) == (400, "bad_request")
+    assert answer.json["reason"].startswith("cannot obtain exclusive access to locked queue 'q'")
+    assert (await api.get("/api/segments/%2F")).json == []
+    owner.lost()
