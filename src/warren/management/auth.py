@@ -17,6 +17,7 @@ from aiohttp.typedefs import Middleware
 from warren.amqp.errors import AmqpError
 from warren.broker.access import Access, Permission, User
 from warren.broker.events import AuthenticationFailed
+from warren.broker.login import expected_password
 from warren.broker.node import Node
 from warren.broker.passwords import PasswordHash
 from warren.broker.queue import Queue
@@ -44,12 +45,13 @@ def authenticate(node: Node) -> Middleware:
 
 async def _authenticated(node: Node, request: web.Request) -> User:
     name, password = credentials(request.headers.get(hdrs.AUTHORIZATION, ""))
-    known = node.users.get(name)
-    reason = await _refusal(node, request, known, password)
-    if known is None or reason is not None:
-        node.events.emit(AuthenticationFailed(f"HTTP from {request.remote}", name, reason or ""))
+    stored, refusal = expected_password(node, name, is_loopback=is_loopback(request.remote))
+    right = node.passwords.knows(name, stored, password) or await _verify(node, name, stored, password)
+    user = node.users.get(name)
+    if user is None or not right:
+        node.events.emit(AuthenticationFailed(f"HTTP from {request.remote}", name, refusal))
         raise NotAuthorised("Login failed")
-    return known
+    return user
 
 
 def credentials(header: str) -> tuple[str, bytes]:
@@ -63,19 +65,6 @@ def credentials(header: str) -> tuple[str, bytes]:
         return name.decode(), password
     except ValueError:
         raise NotAuthorised("Login failed") from None
-
-
-async def _refusal(node: Node, request: web.Request, user: User | None, password: bytes) -> str | None:
-    """Why not; the client learns no more than that."""
-    stored = user.password if user is not None else None
-    if user is None or stored is None:
-        return "unknown user, or one without a password"
-    if user.name in node.limits.loopback_users and not is_loopback(request.remote):
-        return "this user can only connect via localhost"
-    if node.passwords.knows(user.name, stored, password):
-        return None
-    right = await _verify(node, user.name, stored, password)
-    return None if right else "wrong password"
 
 
 async def _verify(node: Node, user: str, stored: PasswordHash, password: bytes) -> bool:

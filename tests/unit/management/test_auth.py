@@ -12,7 +12,9 @@ from tests.support.http_api import Api
 from warren import commands, events
 from warren.amqp.reader import ReadBuffer
 from warren.amqp.table import Table
+from warren.broker import passwords
 from warren.broker.access import Permissions
+from warren.broker.passwords import hash_password
 from warren.broker.session.connection import Connection
 from warren.management.auth import is_loopback
 
@@ -42,6 +44,33 @@ async def test_failed_login_is_an_event_with_the_reason(api: Api) -> None:
     api.broker.subscribe(events.AuthenticationFailed, seen.append)
     await api.get("/api/whoami", password="wrong")
     assert [(event.user, event.reason) for event in seen] == [("guest", "wrong password")]
+
+
+@pytest.mark.parametrize("user", ["guest", "slow", "without", "nobody"])
+async def test_every_refusal_costs_one_slow_hash(
+    api: Api, monkeypatch: pytest.MonkeyPatch, user: str
+) -> None:
+    hashed: list[bytes] = []
+
+    def count(password: bytes, _salt: bytes) -> bytes:
+        hashed.append(password)
+        return bytes(32)
+
+    api.broker.execute(commands.PutUser(name="slow", password=hash_password("slow", bytes(16))))
+    api.broker.execute(commands.PutUser(name="without", password=None))
+    monkeypatch.setattr(passwords, "_scrypt", count)
+    assert (await api.get("/api/whoami", user=user, password="wrong")).status == 401
+    assert hashed == [b"wrong"]
+
+
+async def test_request_whose_password_cannot_be_hashed_is_refused(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_password: bytes, _salt: bytes) -> bytes:
+        raise MemoryError("no room to hash in")
+
+    monkeypatch.setattr(passwords, "_scrypt", fail)
+    assert (await api.get("/api/whoami", user="nobody")).status == 401
 
 
 async def test_whoami_tells_name_and_tags(api: Api) -> None:
