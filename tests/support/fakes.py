@@ -58,8 +58,19 @@ class FakeWorld:
             raise self.broken
         return next(self.numbers).to_bytes(count)
 
-    def in_thread(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
-        self.threads.append(lambda: done(work()))
+    def in_thread(
+        self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[BaseException], None]
+    ) -> None:
+        def run() -> None:
+            try:
+                result = work()
+            except Exception as error:  # noqa: BLE001 - whatever it is, whoever waits is told
+                self.report(error)
+                failed(error)
+            else:
+                done(result)
+
+        self.threads.append(run)
 
     def report(self, error: Exception) -> None:
         self.errors.append(error)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import TypeVar
 
 import structlog
@@ -39,23 +39,33 @@ class LoopWorld:
     def random_bytes(self, count: int) -> bytes:
         return os.urandom(count)
 
-    def in_thread(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
-        """Call `done` on the loop with what `work` returned; if it raised, that goes to the log."""
+    def in_thread(
+        self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[BaseException], None]
+    ) -> None:
+        """Call back on the loop: `done` with what `work` returned, or `failed` with what it raised, which
+        then is in the log. Work that the end of the broker cancels has failed as well.
+        """
 
         def finish(future: Future[T]) -> None:
-            error = future.exception()
-            if isinstance(error, Exception):
-                self.report(error)
-            elif error is None:
+            error = CancelledError() if future.cancelled() else future.exception()
+            if error is None:
                 done(future.result())
+                return
+            if not future.cancelled():
+                self.report(error)
+            failed(error)
 
         def finish_on_loop(future: Future[T]) -> None:
             if not self.loop.is_closed():
                 self.loop.call_soon_threadsafe(finish, future)
 
-        self.threads.submit(work).add_done_callback(finish_on_loop)
+        try:
+            self.threads.submit(work).add_done_callback(finish_on_loop)
+        except RuntimeError as error:  # the system gives no thread, or the broker has ended
+            self.report(error)
+            self.loop.call_soon(failed, error)
 
-    def report(self, error: Exception) -> None:
+    def report(self, error: BaseException) -> None:
         self.log.error("internal error", exc_info=error)
 
     def close(self) -> None:

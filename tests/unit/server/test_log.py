@@ -139,6 +139,7 @@ def test_every_logged_event_can_be_written() -> None:
     other = FakeClient(node)
     other.greet()
     other.authenticate("guest")
+    world.run_threads()
     client.connection.lost()
     assert not world.errors
     texts = {text for _, text in log.WHAT_TO_LOG.values()}

@@ -40,6 +40,7 @@ cdef class Channel(ContentReader):
     cdef uint8_t priority
     cdef bint special
     cdef list extra_keys
+    cdef bint extra_keys_checked
     cdef public Confirms confirms
     # since the last batch of frames
     cdef public bint has_published

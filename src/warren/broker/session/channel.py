@@ -26,11 +26,12 @@ from warren.broker.queue import Queue
 from warren.broker.rules import TIME_MS_MAX
 from warren.broker.session import routing_headers
 from warren.broker.session.confirms import Confirms
-from warren.broker.session.publish_rights import check_publish, check_user_id
+from warren.broker.session.publish_rights import check_key, check_publish, check_user_id
 from warren.broker.session.reply_to import REPLY_TO, close_reply_queue, rewrite_reply_to
 from warren.broker.session.transaction import Transaction
 
 if TYPE_CHECKING:
+    from warren.broker.exchange.exchange import Exchange
     from warren.broker.session.connection import Connection
 
 NO_ROUTE = 312
@@ -65,6 +66,7 @@ class Channel(ContentReader):
         self.priority = 0
         self.special = False
         self.extra_keys: list[str] = []
+        self.extra_keys_checked = False
         self.confirms = Confirms(connection.output, number, connection.node.store)
         self.has_published = False
         self.reached: list[Queue] | None = None
@@ -125,6 +127,7 @@ class Channel(ContentReader):
         self._see_if_special()
 
     def _see_if_special(self) -> None:
+        self.extra_keys_checked = False
         self.special = self.by_properties or bool(self.extra_keys) or self.reply_to == REPLY_TO
 
     def publish_special(self, body: bytes) -> None:
@@ -133,6 +136,7 @@ class Channel(ContentReader):
         queues = self.queues
         if self.by_properties or self.extra_keys:
             exchange = self.vhost.exchanges_by_wire_name[self.exchange]
+            self._check_extra_keys(exchange)
             key = self.routing_key[1:].decode("utf-8", "surrogateescape")
             queues = self.vhost.walk(exchange, [key, *self.extra_keys], decode_properties(properties))
             if len(queues) == 1 and queues[0].internal:
@@ -146,6 +150,13 @@ class Channel(ContentReader):
             self.transaction.publish(message, queues, self.seen, mandatory=self.mandatory)
         else:
             self.enqueue_once(message, queues, self.seen, self.mandatory)
+
+    def _check_extra_keys(self, exchange: Exchange) -> None:
+        """Once for messages that follow each other with the same keys, as for the routing key."""
+        if not self.extra_keys_checked:
+            for key in self.extra_keys:
+                check_key(self.connection, exchange, key)
+            self.extra_keys_checked = True
 
     def enqueue_once(self, message: Message, queues: list[Queue], seen: Seen | None, mandatory: bool) -> None:
         """The same as `enqueue`, unless the exchange has seen the message before: then nobody gets it."""

@@ -114,8 +114,8 @@ def check_binding(channel: Channel, method: ExchangeBind | ExchangeUnbind) -> No
     access.check(Permission.WRITE, "exchange", method.destination)
     access.check(Permission.READ, "exchange", method.source)
     source = channel.vhost.exchanges.get(method.source)
-    if source is not None and source.type == "topic":
-        access.check_topic(Permission.READ, method.source, method.routing_key)
+    if source is not None:
+        access.check_topic(Permission.READ, source, method.routing_key)
 
 
 def change_binding(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from warren.broker.node import World
     from warren.broker.queue import Queue
     from warren.broker.session.channel import Channel
+    from warren.broker.session.connection import Connection
 
 RANDOM_BYTES = 16
 RESERVED = "amq."
@@ -49,19 +50,29 @@ def queue_name(channel: Channel, name: str) -> str:
 def usable_queue(channel: Channel, name: str) -> Queue:
     """A queue that exists and is not another connection's own."""
     queue: Queue = channel.vhost.find_queue(queue_name(channel, name))
-    if queue.owner is not None and queue.owner is not channel.connection:
-        raise locked(queue)
+    check_owner(queue, channel.connection)
     return queue
 
 
 def clients_queue(channel: Channel, name: str) -> Queue:
     """The same, and not one that belongs to an exchange."""
-    queue = usable_queue(channel, name)
+    queue: Queue = channel.vhost.find_queue(queue_name(channel, name))
+    check_for_clients(queue, channel.connection)
+    return queue
+
+
+def check_for_clients(queue: Queue, connection: Connection | None) -> None:
+    """Raise unless this connection, or for None somebody without one, may get at what is in the queue."""
+    check_owner(queue, connection)
     if queue.internal:
         raise AccessRefused(
             f"queue '{queue.name}' in vhost '{queue.vhost}' belongs to an exchange; it can only be purged"
         )
-    return queue
+
+
+def check_owner(queue: Queue, connection: Connection | None) -> None:
+    if queue.owner is not None and queue.owner is not connection:
+        raise locked(queue)
 
 
 def locked(queue: Queue) -> ResourceLocked:

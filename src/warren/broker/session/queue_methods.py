@@ -158,8 +158,8 @@ def check_binding(channel: Channel, method: QueueBind | QueueUnbind, queue: str)
     access.check(Permission.WRITE, "queue", queue)
     access.check(Permission.READ, "exchange", method.exchange)
     exchange = channel.vhost.exchanges.get(method.exchange)
-    if exchange is not None and exchange.type == "topic":
-        access.check_topic(Permission.READ, method.exchange, method.routing_key)
+    if exchange is not None:
+        access.check_topic(Permission.READ, exchange, binding_key(channel, method))
 
 
 def change_binding(
