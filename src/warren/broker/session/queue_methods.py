@@ -210,6 +210,7 @@ def delete(channel: Channel, method: QueueDelete) -> None:
     name = queue_name(channel, method.queue)
     channel.connection.access.check(Permission.CONFIGURE, "queue", name)
     count = 0
+    notices: list[Method] = []
     if name in channel.vhost.queues:
         queue = clients_queue(channel, name)
         count = told_count(queue)
@@ -217,9 +218,12 @@ def delete(channel: Channel, method: QueueDelete) -> None:
             raise PreconditionFailed(f"queue '{name}' in vhost '{queue.vhost}' in use")
         if method.if_empty and count:
             raise PreconditionFailed(f"queue '{name}' in vhost '{queue.vhost}' not empty")
+        notices = channel.forget_consumers_of(queue)
         channel.connection.node.execute(commands.DeleteQueue(vhost=queue.vhost, name=name))
-    if not method.no_wait:
-        channel.answer(QueueDeleteOk(message_count=count))
+    if method.no_wait:
+        channel.reply(*notices)
+    else:
+        channel.answer(QueueDeleteOk(message_count=count), *notices)
 
 
 HANDLERS: dict[type[Method], Callable[[Channel, Any], None]] = {
