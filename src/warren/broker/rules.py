@@ -176,7 +176,6 @@ RULES = (
     Rule("stream-max-segment-size-bytes", whole_number(1, SEGMENT_BYTES_MAX), types=(STREAM,)),
 )
 WITHOUT_EFFECT = (  # a node alone has no replicas, and one kind of storage
-    Rule("queue-type", one_of(*QUEUE_TYPES), in_policies=False, types=QUEUE_TYPES),
     Rule("queue-mode", one_of(*QUEUE_MODES), types=(CLASSIC,)),
     Rule("queue-version", whole_number(1, 2), types=(CLASSIC,)),
     Rule("queue-master-locator", one_of(*MASTER_LOCATORS), types=(CLASSIC,)),
@@ -187,30 +186,32 @@ WITHOUT_EFFECT = (  # a node alone has no replicas, and one kind of storage
     Rule("max-in-memory-bytes", whole_number(0, COUNT_MAX), in_operator_policies=True, types=(QUORUM,)),
     Rule("dead-letter-strategy", one_of(*DEAD_LETTER_STRATEGIES), types=(QUORUM,)),
 )
-ARGUMENTS = (*RULES, *WITHOUT_EFFECT)
+TYPE = Rule("queue-type", one_of(*QUEUE_TYPES), in_policies=False, types=QUEUE_TYPES)
+ARGUMENTS = (TYPE, *RULES, *WITHOUT_EFFECT)
 EXCHANGE_ARGUMENTS = {"x-message-deduplication", "x-cache-size", "x-cache-ttl", "x-deduplication-header"}
 
 
 def queue_type(arguments: Table) -> str:
-    return str(arguments.get("x-queue-type", CLASSIC))
+    return str(arguments.get(TYPE.argument, CLASSIC))
 
 
 def check_arguments(what: str, arguments: Table) -> None:
     """406 if an argument makes no sense, alone or beside the others."""
+    kind = queue_type(arguments)
     for rule in ARGUMENTS:
         if rule.argument in arguments:
+            if kind not in rule.types and rule is not TYPE:
+                raise not_for_type(rule.argument, what, kind)
             try:
                 rule.check(arguments[rule.argument])
             except ValueError as error:
                 raise PreconditionFailed(f"invalid arg '{rule.argument}' for {what}: {error}") from None
-    kind = queue_type(arguments)
-    for rule in ARGUMENTS:
-        if rule.argument in arguments and kind not in rule.types:
-            raise PreconditionFailed(
-                f"invalid arg '{rule.argument}' for {what} of queue type rabbit_{kind}_queue"
-            )
     for argument, reason in _conflicts(arguments):
         raise PreconditionFailed(f"invalid arg '{argument}' for {what}: {reason}")
+
+
+def not_for_type(argument: str, what: str, kind: str) -> PreconditionFailed:
+    return PreconditionFailed(f"invalid arg '{argument}' for {what} of queue type rabbit_{kind}_queue")
 
 
 def arguments_of(kind: str) -> list[str]:

@@ -256,10 +256,14 @@ class Channel(ContentReader):
             entries = [entry]
         self.give_back(entries, requeue=requeue)
 
-    def give_back(self, entries: list[Entry], *, requeue: bool) -> None:
-        """Return entries to their queues, in order."""
+    def give_back(self, entries: list[Entry], *, requeue: bool, settled: bool = True) -> None:
+        """Return entries to their queues, in order; `settled` if the client has said what is to become of
+        them, and not just let go of them.
+        """
         for entry in entries:
-            if requeue:
+            if not settled:
+                entry.queue.take_back(entry)
+            elif requeue:
                 entry.queue.requeue(entry)
             else:
                 entry.queue.reject(entry)
@@ -301,7 +305,7 @@ class Channel(ContentReader):
                 consumer.settled(entry)
                 entry.queue.lane_of(entry).note_delivered(entry)
                 consumer.deliver(entry)
-        self.give_back(returning, requeue=True)
+        self.give_back(returning, requeue=True, settled=False)
 
     # --- consumers ---
 
@@ -374,7 +378,8 @@ class Channel(ContentReader):
         self.deliveries.active = False
         for consumer in consumers:
             self.forget_consumer(consumer)
-        self.give_back(self.deliveries.take_up_to(self.deliveries.delivery_tag), requeue=True)
+        outstanding = self.deliveries.take_up_to(self.deliveries.delivery_tag)
+        self.give_back(outstanding, requeue=True, settled=False)
         for consumer in consumers:
             self.vhost.remove_if_abandoned(consumer.queue)
 

@@ -23,7 +23,7 @@ from warren.broker import commands
 from warren.broker.access import Permission
 from warren.broker.events import QueuePurged
 from warren.broker.queue import Queue
-from warren.broker.rules import CLASSIC, arguments_of, check_arguments, queue_type
+from warren.broker.rules import CLASSIC, TYPE, arguments_of, check_arguments, queue_type
 from warren.broker.session.channel import Channel
 from warren.broker.session.names import (
     check_equal,
@@ -40,7 +40,6 @@ from warren.broker.session.names import (
 from warren.broker.session.reply_to import PSEUDO_QUEUE
 
 COUNT_TOLD_MAX = 2**32 - 1
-TYPE = "x-queue-type"
 
 
 def declare(channel: Channel, method: QueueDeclare) -> None:
@@ -139,7 +138,7 @@ def check_same_queue(channel: Channel, queue: Queue, method: QueueDeclare) -> No
     check_equal(what, "auto_delete", method.auto_delete, queue.auto_delete)
     kind = queue_type(queue.arguments)
     for argument in arguments_of(kind):
-        if argument != TYPE or queue_type(method.arguments) != kind:
+        if argument != TYPE.argument or queue_type(method.arguments) != kind:
             check_equal_argument(what, argument, method.arguments, queue.arguments)
 
 
