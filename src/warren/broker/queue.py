@@ -196,6 +196,10 @@ class Queue:
 
     # --- the rest ---
 
+    def take_back(self, entry: Entry) -> None:
+        """The client is gone, or asks for all that it has not settled."""
+        self.requeue(entry)
+
     def reject(self, entry: Entry) -> None:
         """A client does not want it back in the queue."""
         if entry.position == 0:

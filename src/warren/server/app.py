@@ -26,6 +26,7 @@ from warren.server.config import GUEST, HTTP_OFF, HTTP_PORT, Config, UserConfig
 from warren.server.config_error import ConfigError
 from warren.server.disk_space import DiskSpace
 from warren.server.event_stream import EventStream
+from warren.server.farewell import Farewells
 from warren.server.log import get_logger, log_events
 from warren.server.memory import MemoryAlarm, share_in_bytes
 from warren.server.protocol import AmqpProtocol
@@ -101,6 +102,7 @@ class Broker:
         self.disk_space = DiskSpace(self.config.data_dir, self.config.disk_free_limit)
         self.store = self._make_store()
         self.node = Node(self.world, self._limits(), exchange_types(), self.config.cluster_name, self.store)
+        self.farewells = Farewells(self.world.now)
         log_events(self.log, self.node.events)
         await self._recover()
         try:
@@ -133,7 +135,13 @@ class Broker:
             await self._start_http()
         buffer = ReadBuffer()
         self.listener = await self.loop.create_server(
-            lambda: AmqpProtocol(self.node, buffer, self.config.receive_buffer_bytes, self.world.watchdog),
+            lambda: AmqpProtocol(
+                self.node,
+                buffer,
+                self.config.receive_buffer_bytes,
+                farewells=self.farewells,
+                watchdog=self.world.watchdog,
+            ),
             self.config.bind,
             self.config.port,
             backlog=BACKLOG,
@@ -169,6 +177,7 @@ class Broker:
         await self._all_closed()
         for connection in list(self.node.connections):
             connection.drop("the broker ends")
+        self.farewells.end()
         await self.listener.wait_closed()
         if self.event_stream is not None:
             self.event_stream.stop()
@@ -313,6 +322,7 @@ class Broker:
         now = self.world.now()
         for connection in list(self.node.connections):
             connection.liveness.check(connection, now)
+        self.farewells.check()
         self.node.end_turn()
 
     def _check_consumers(self) -> None:

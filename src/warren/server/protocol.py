@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from warren.amqp.methods import METHODS
 from warren.amqp.reader import ReadBuffer
 from warren.broker.session.connection import Connection
+from warren.server.farewell import Farewells
 from warren.server.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -18,17 +20,26 @@ if TYPE_CHECKING:
 
 UNSENT_BYTES_HIGH = 1024 * 1024
 UNSENT_BYTES_LOW = 256 * 1024
-LINGER_SECONDS_MAX = 10.0
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # of SO_LINGER: on, for no time
 
 
 class AmqpProtocol(asyncio.BufferedProtocol):
     """Lets the kernel write into the buffer that all connections share, and is the connection's `Link`."""
 
-    def __init__(self, node: Node, buffer: ReadBuffer, receive_buffer_bytes: int, watchdog: Watchdog) -> None:
+    def __init__(
+        self,
+        node: Node,
+        buffer: ReadBuffer,
+        receive_buffer_bytes: int,
+        *,
+        farewells: Farewells,
+        watchdog: Watchdog,
+    ) -> None:
         self.node = node
         self.watchdog = watchdog
         self.buffer = buffer
         self.receive_buffer_bytes = receive_buffer_bytes
+        self.farewells = farewells
         self.connection: Connection | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -95,10 +106,16 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         return self.transport.get_write_buffer_size()
 
     def close(self) -> None:
-        """What is written still goes out, if the client takes it before long."""
-        self.transport.close()
-        if self.transport.get_write_buffer_size():
-            self.node.world.call_later(LINGER_SECONDS_MAX, self.transport.abort)
+        """What is written still goes out; what else the client says is thrown away until it closes too."""
+        self.connection = None
+        if not self.transport.is_closing():
+            self.farewells.begin(self.transport)
+
+    def reset(self) -> None:
+        """Nobody is there who could take what was written, or close: nothing of the socket stays behind."""
+        client: socket.socket = self.transport.get_extra_info("socket")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+        self.transport.abort()
 
 
 def what_was_read(connection: Connection, nbytes: int) -> dict[str, object]:

@@ -215,7 +215,7 @@ def test_client_that_is_not_read_while_a_channel_waits_is_not_taken_for_dead(bro
 def test_silent_client_with_a_waiting_channel_is_dropped(broker: FakeBroker) -> None:
     client = broker.connect().open(heartbeat=INTERVAL)
     client.channel.wait()
-    broker.pass_time(3 * INTERVAL)
+    broker.pass_time(4 * INTERVAL)
     assert client.link.is_closed
 
 

@@ -248,26 +248,26 @@ class Channel(ContentReader):
         )
         self.output.content(self.number, message.properties, message.body)
 
-    def answer(self, method: Method) -> None:
+    def answer(self, *methods: Method) -> None:
         """Reply when all that was changed is on disk, by others too: what this one did not have to change may
         be on its way there. What else comes on this channel waits for that.
         """
         node = self.connection.node
         if not self.confirms.unsafe and not node.store.is_saving():
-            self.reply(method)
+            self.reply(*methods)
             return
         self.wait()
         longer = self.confirms.unsafe_longer
-        node.store.when_safe(lambda _number: self.answer_now(method, longer))
+        node.store.when_safe(lambda _number: self.answer_now(methods, longer))
 
-    def answer_now(self, method: Method, longer: bool) -> None:
-        """Or after one round more."""
+    def answer_now(self, methods: tuple[Method, ...], longer: bool) -> None:
+        """A round of writing is over; `longer` if what is to be safe takes one more."""
         if not self.waiting or self.discarding:
             return
         if longer:
-            self.connection.node.store.when_safe(lambda _number: self.answer_now(method, False))
+            self.connection.node.store.when_safe(lambda _number: self.answer_now(methods, False))
         else:
-            self.reply(method)
+            self.reply(*methods)
             self.go_on()
 
     # --- acknowledging ---
@@ -315,10 +315,14 @@ class Channel(ContentReader):
             entries = [entry]
         self.give_back(entries, requeue=requeue)
 
-    def give_back(self, entries: list[Entry], *, requeue: bool) -> None:
-        """Return entries to their queues, in order."""
+    def give_back(self, entries: list[Entry], *, requeue: bool, settled: bool = True) -> None:
+        """Return entries to their queues, in order; `settled` if the client has said what is to become of
+        them, and not just let go of them.
+        """
         for entry in entries:
-            if requeue:
+            if not settled:
+                entry.queue.take_back(entry)
+            elif requeue:
                 entry.queue.requeue(entry)
             else:
                 entry.queue.reject(entry)
@@ -360,7 +364,7 @@ class Channel(ContentReader):
                 consumer.settled(entry)
                 entry.queue.lane_of(entry).note_delivered(entry)
                 consumer.deliver(entry)
-        self.give_back(returning, requeue=True)
+        self.give_back(returning, requeue=True, settled=False)
 
     # --- consumers ---
 
@@ -370,10 +374,23 @@ class Channel(ContentReader):
             consumer.queue.touch()
 
     def queue_is_gone(self, consumer: Consumer) -> None:
-        """The queue of this consumer was deleted; the client is told if it can understand that."""
+        """The queue of this consumer was deleted by somebody else, or by itself."""
         self.forget_consumer(consumer)
-        if self.connection.has_capability("consumer_cancel_notify") and not self.discarding:
-            self.reply(BasicCancel(consumer_tag=consumer.tag, no_wait=True))
+        if not self.discarding:
+            self.reply(*self.cancel_notices(consumer))
+
+    def forget_consumers_of(self, queue: Queue) -> list[Method]:
+        """This channel deletes the queue: what the client is told of its own consumers, after delete-ok."""
+        consumers = [consumer for consumer in self.consumers.values() if consumer.queue is queue]
+        for consumer in consumers:
+            self.forget_consumer(consumer)
+        return self.cancel_notices(*consumers)
+
+    def cancel_notices(self, *consumers: Consumer) -> list[Method]:
+        """For a client that can understand them."""
+        if not self.connection.has_capability("consumer_cancel_notify"):
+            return []
+        return [BasicCancel(consumer_tag=consumer.tag, no_wait=True) for consumer in consumers]
 
     def forget_consumer(self, consumer: Consumer) -> None:
         self.consumers.pop(consumer.tag, None)
@@ -396,8 +413,9 @@ class Channel(ContentReader):
 
     # --- the end ---
 
-    def reply(self, method: Method) -> None:
-        self.output.method(self.number, method.encode())
+    def reply(self, *methods: Method) -> None:
+        for method in methods:
+            self.output.method(self.number, method.encode())
 
     def fail(self, error: SoftError, method_id: tuple[int, int]) -> None:
         """Close the channel for the peer's mistake; what was deferred, or still comes on it, is dropped."""
@@ -419,7 +437,8 @@ class Channel(ContentReader):
         self.deliveries.active = False
         for consumer in consumers:
             self.forget_consumer(consumer)
-        self.give_back(self.deliveries.take_up_to(self.deliveries.delivery_tag), requeue=True)
+        outstanding = self.deliveries.take_up_to(self.deliveries.delivery_tag)
+        self.give_back(outstanding, requeue=True, settled=False)
         for consumer in consumers:
             self.vhost.remove_if_abandoned(consumer.queue)
 

@@ -77,6 +77,7 @@ class Link(Protocol):
     def resume_reading(self) -> None: ...
     def unsent_bytes(self) -> int: ...
     def close(self) -> None: ...
+    def reset(self) -> None: ...
 
 
 class Connection(FrameReader):
@@ -445,9 +446,15 @@ class Connection(FrameReader):
             self.start_reading(reason)
 
     def drop(self, reason: str) -> None:
-        """Give the connection up without another word."""
+        """All is said: the client gets what was sent, and closes."""
         self.close_reason = reason
         self.link.close()
+        self.lost()
+
+    def give_up(self, reason: str) -> None:
+        """The client does not answer, and may not be there any more."""
+        self.close_reason = reason
+        self.link.reset()
         self.lost()
 
     def lost(self) -> None:

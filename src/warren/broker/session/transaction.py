@@ -36,9 +36,10 @@ class Transaction:
     def commit(self, channel: Channel) -> None:
         publishes, settled = self.publishes, self.settled
         self.rollback()
+        now_ms = channel.connection.node.clock.refresh()
         for message, queues, seen, mandatory in publishes:
             alive = [queue for queue in queues if not queue.deleted]
-            channel.enqueue_once(message, alive, seen, mandatory)
+            channel.enqueue_once(message.came_at(now_ms), alive, seen, mandatory)
         for tag, fate in settled.items():
             entry = channel.deliveries.take(tag)
             assert entry is not None, "only outstanding tags are noted, and nobody else settles them"

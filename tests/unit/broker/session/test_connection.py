@@ -156,8 +156,15 @@ def test_reply_queue_goes_with_its_channel(client: FakeClient) -> None:
     assert client.vhost.reply_queues == {}
 
 
+@pytest.mark.parametrize("argument", ["x-priority", "x-browse", "x-selector", "x-stream-offset"])
+def test_arguments_of_a_reply_consumer_are_not_looked_at(client: FakeClient, argument: str) -> None:
+    client.consume("amq.rabbitmq.reply-to", no_ack=True, arguments={argument: 5.5})
+    assert isinstance(client.methods()[0], m.BasicConsumeOk)
+    assert len(client.vhost.reply_queues) == 1
+
+
 def test_reply_consumer_that_is_refused_leaves_no_queue_behind(client: FakeClient) -> None:
-    client.consume("amq.rabbitmq.reply-to", no_ack=True, arguments={"x-priority": "high"})
+    client.consume("amq.rabbitmq.reply-to", no_ack=False)
     client.expect_close(406)
     assert client.vhost.reply_queues == {}
 
