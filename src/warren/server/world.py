@@ -30,8 +30,8 @@ class LoopWorld:
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.loop.call_soon(callback)
 
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> None:
-        self.loop.call_later(seconds, callback)
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        return self.loop.call_later(seconds, callback)
 
     def random_bytes(self, count: int) -> bytes:
         return os.urandom(count)
