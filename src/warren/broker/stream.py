@@ -319,8 +319,10 @@ class Stream(Queue):
             raise NotImplementedByBroker(
                 f"purge not supported by stream '{self.name}' in vhost '{self.vhost}'"
             )
-        count = self.length()
+        return self.length()
+
+    def end(self) -> None:
         self.surroundings.timetable.drop(self.retention)
         if self.log is not None:
             self.log.delete()
-        return count
+        super().end()

@@ -178,3 +178,4 @@ class SegmentedStream(StreamLog):
         self.commit.forget(self.segments[:], self.path)
         self.segments.clear()
         self.tail = None
+        self.window = Window(self.commit.files)  # the old one may be on a segment, which knows this log
