@@ -348,6 +348,17 @@ class Queue:
             self._drop(lane.clear(deleted=self.deleted))
         return count
 
+    def end(self) -> None:
+        """It is deleted and empty. Whatever refers back to it is let go, so that it is gone with the last of
+        its messages that is out, and need not wait for the garbage collector.
+        """
+        for lane in self.lanes:
+            lane.end()
+        if self.book is not None:
+            self.book.end()
+            self.book = None
+        self.owner = None
+
     def restore(self, log: MessageLog, position: int, level: int = 0) -> None:
         """Take over what is on disk; positions go on behind this one."""
         self.lanes[level].restore(log, position)

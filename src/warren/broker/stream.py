@@ -13,6 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from warren.amqp.errors import NotImplementedByBroker, PreconditionFailed
+from warren.broker.clock import follow
 from warren.broker.consumer import Consumer
 from warren.broker.entry import Entry
 from warren.broker.message import Message
@@ -99,9 +100,11 @@ class Stream(Queue):
     # --- on the path of every message ---
 
     def publish(self, message: Message) -> int:
-        """Times do not go down in a stream, whatever the clock does, so that they can be looked up."""
+        """Times do not go down in a segment, so that they can be looked up. After a long step back of the
+        clock they do go down, with a new segment, or `x-max-age` would wait until the clock is where it was.
+        """
         assert self.log is not None, "clients come when all streams are open"
-        self.newest_ms = max(self.newest_ms, self.clock.time_ms)
+        self.newest_ms = follow(self.newest_ms, self.clock.time_ms)
         self.position += 1
         self.log.append(message, self.position, self.newest_ms)
         if not self.awaiting:
@@ -320,8 +323,10 @@ class Stream(Queue):
         """Only with the whole stream."""
         if not self.deleted:
             raise NotImplementedByBroker(f"queue.purge not supported by stream queues {self.what}")
-        count = self.length()
+        return self.length()
+
+    def end(self) -> None:
         self.surroundings.timetable.drop(self.retention)
         if self.log is not None:
             self.log.delete()
-        return count
+        super().end()

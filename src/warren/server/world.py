@@ -33,8 +33,8 @@ class LoopWorld:
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.loop.call_soon(self.watchdog.run, callback)
 
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> None:
-        self.loop.call_later(seconds, self.watchdog.run, callback)
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        return self.loop.call_later(seconds, self.watchdog.run, callback)
 
     def random_bytes(self, count: int) -> bytes:
         return os.urandom(count)

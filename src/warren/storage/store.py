@@ -159,7 +159,7 @@ class DiskStore(Store):
 
     def _describe(self, vhost: str, queue: str) -> str:
         """What a queue's directory says of it."""
-        return json.dumps(command_to_json(self.file.definitions.queue(vhost, queue)), indent=2) + "\n"
+        return json.dumps(command_to_json(self.file.definitions.queue(vhost, queue))) + "\n"
 
     def open_overflow(self) -> MessageLog:
         directory = LogDirectory(str(self.directory.transient / str(next(self.overflows))), self.files)
