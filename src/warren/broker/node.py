@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from warren.amqp.budget import Budget
 from warren.amqp.errors import AmqpError, CommandInvalid, PreconditionFailed
 from warren.amqp.writer import Output
 from warren.broker.access import User
@@ -27,6 +28,7 @@ from warren.broker.store import Store
 from warren.broker.stream import Stream
 from warren.broker.surroundings import Surroundings
 from warren.broker.timetable import Timetable
+from warren.broker.turns import Turns
 from warren.broker.vhost import PREDECLARED, Vhost, default_exchange
 
 if TYPE_CHECKING:
@@ -77,6 +79,7 @@ class Node:
         self.store = store or Store()
         self.memory = Memory(limits.memory_budget_bytes)
         self.clock = Clock(world.time_ms)
+        self.turns = Turns(world, Budget(), self.end_turn, world.report)
         self.timetable = Timetable(world, self.clock, self.end_turn, world.report)
         self.handover = Handover(self.store)
         self.events = Events(world.report)
@@ -150,7 +153,13 @@ class Node:
             self.dirty_outputs.clear()
             for output in outputs:
                 if output.owner is not None:
-                    output.owner.flush()
+                    self._flush(output.owner)
+
+    def _flush(self, connection: Connection) -> None:
+        try:
+            connection.flush()
+        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others unsent
+            self.world.report(error)
 
     # --- making things ---
 
@@ -168,6 +177,7 @@ class Node:
             events=self.events,
             touched_queues=self.touched_queues,
             timers=self.world,
+            turns=self.turns,
             memory=self.memory,
             clock=self.clock,
             timetable=self.timetable,

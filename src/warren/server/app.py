@@ -110,9 +110,11 @@ class Broker:
             await self._close_store()
             self.world.close()
             raise
+        check_resources = self._resources_check()
+        self.node.turns.look_around = check_resources
         self.chores = [
             asyncio.create_task(self._repeat(CHECK_SECONDS, self._check_liveness)),
-            asyncio.create_task(self._repeat(RESOURCES_CHECK_SECONDS, self._resources_check())),
+            asyncio.create_task(self._repeat(RESOURCES_CHECK_SECONDS, check_resources)),
             asyncio.create_task(self._repeat(RESOURCES_CHECK_SECONDS, self.store.tidy)),
             asyncio.create_task(self._repeat(CONSUMERS_CHECK_SECONDS, self._check_consumers)),
         ]

@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
 
+from warren.amqp.budget cimport Budget
 from warren.amqp.reader cimport ContentReader
 from warren.amqp.writer cimport Output
 from warren.broker.clock cimport Clock
@@ -42,7 +43,9 @@ cdef class Channel(ContentReader):
     cdef public Confirms confirms
     # since the last batch of frames
     cdef public bint has_published
-    cdef public list reached
+    cdef list reached
+    cdef list routes
+    cdef Budget budget
     cdef public uint64_t published_total
     cdef public uint64_t look_again_ms
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from warren.broker.session.connection import Connection
 
 NO_ROUTE = 312
+BODY_WORK_SHIFT = 10  # a kilobyte, copied and checked, costs about as much as a small message
 
 
 class Channel(ContentReader):
@@ -63,7 +64,9 @@ class Channel(ContentReader):
         self.extra_keys: list[str] = []
         self.confirms = Confirms(connection.output, number, connection.node.store)
         self.has_published = False
-        self.reached: list[Queue] = []
+        self.reached: list[Queue] | None = None
+        self.routes: list[list[Queue]] = []
+        self.budget = connection.budget
         self.published_total = 0
         self.look_again_ms = 0
 
@@ -100,7 +103,6 @@ class Channel(ContentReader):
         self.queues = [] if self.by_properties else vhost.route(exchange, self.routing_key)
         self.route_version = self.version.number
         self.publish_changed = False
-        self.connection.publishes()
         self._see_if_special()
 
     def examine(self) -> None:
@@ -162,6 +164,7 @@ class Channel(ContentReader):
     def enqueue(self, message: Message, queues: list[Queue], mandatory: bool) -> None:
         """Hand the message to its queues. What nobody gets is returned, if that was asked for."""
         self.published_total += 1
+        self.budget.left -= (1 + len(queues)) * (1 + (len(message.body) >> BODY_WORK_SHIFT))
         for queue in queues:
             outcome = queue.publish(message)
             if outcome:
@@ -170,13 +173,22 @@ class Channel(ContentReader):
             self.return_message(message)
         if self.confirms.on:
             self.confirms.published += 1
-        self.reached = queues
+        if self.reached is not queues:
+            self.reached = queues
+            self.routes.append(queues)
         if not self.has_published:
             self.has_published = True
             self.connection.channels_that_published.append(self)
         if self.events.published and self.events.publishing.is_next():
             names = [queue.name for queue in queues]
             self.events.emit(MessagePublished(self.vhost.name, message, tuple(names)))
+
+    def take_reached(self) -> set[Queue]:
+        """All queues that messages of this batch went to."""
+        routes = {id(route): route for route in self.routes}
+        self.reached = None
+        self.routes.clear()
+        return {queue for route in routes.values() for queue in route}
 
     def return_message(self, message: Message) -> None:
         self.reply(

@@ -76,8 +76,8 @@ def test_heartbeat_0_turns_them_off() -> None:
 def test_client_that_is_not_read_is_not_held_to_its_heartbeats() -> None:
     broker, client = fresh()
     client.open(heartbeat=INTERVAL)
-    client.publish("amq.fanout", "", b"x")
     client.node.raise_alarm("memory")
+    client.publish("amq.fanout", "", b"x")
     broker.pass_time(5 * INTERVAL)
     assert not client.link.is_closed
     client.node.clear_alarm("memory")

@@ -1,0 +1,2 @@
+cdef class Budget:
+    cdef public long left

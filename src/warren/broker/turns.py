@@ -1,0 +1,112 @@
+"""What is too much for one turn of the event loop goes on in the next ones, fairly.
+
+A turn has a budget of work (`Budget` says what a unit is). A client's read takes from it as much as there is;
+whatever is left to do stands in line here, and in each turn those in front get a share until the budget of
+that turn is used up. Between two turns the event loop sees to sockets and timers, so that however much waits
+here, a new client, an HTTP request or an alarm waits for one turn.
+
+    turns.later(callback)        call once, in a turn to come
+    turns.spread(steps, then)    go through a generator that yields the cost of each step, now as far as the
+                                 turn allows and the rest in turns to come; call `then` at its end
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from warren.amqp.budget import Budget
+from warren.broker.flow import Timers
+
+WORK_A_TURN_MAX = 40_000
+SHARE_MAX = 10_000  # of one job in one turn
+SHARE_MIN = 1_000  # whoever has little to do gets it done at once, whatever others did in this turn
+LOOK_AROUND_WORK = 100_000
+
+
+class Turns:
+    """`jobs` stand in line. `after` ends a turn; `look_around` checks alarms, and is called after every
+    `LOOK_AROUND_WORK` units, since timers come late when there is much to do.
+    """
+
+    def __init__(
+        self, timers: Timers, budget: Budget, after: Callable[[], None], report: Callable[[Exception], None]
+    ) -> None:
+        self.timers = timers
+        self.budget = budget
+        self.after = after
+        self.report = report
+        self.look_around: Callable[[], None] | None = None
+        self.jobs: deque[Callable[[], None]] = deque()
+        self.turn_is_planned = False
+        self.worked = 0
+        budget.left = WORK_A_TURN_MAX
+
+    # --- the present turn ---
+
+    def begin_share(self) -> None:
+        """Somebody begins to work who has not stood in line: that is at least a small share."""
+        missing = SHARE_MIN - self.budget.left
+        if missing > 0:
+            self.worked += missing
+            self.budget.left = SHARE_MIN
+
+    def end_share(self) -> None:
+        """Have the budget filled again in the next turn, if there is little left of it."""
+        if self.budget.left < WORK_A_TURN_MAX // 2:
+            self._plan_turn()
+
+    # --- the next ones ---
+
+    def later(self, job: Callable[[], None]) -> None:
+        self.jobs.append(job)
+        self._plan_turn()
+
+    def spread(self, steps: Iterator[int], then: Callable[[], None] | None = None) -> None:
+        self.begin_share()
+        self._go_on(steps, then)
+        self.end_share()
+
+    def _go_on(self, steps: Iterator[int], then: Callable[[], None] | None) -> None:
+        budget = self.budget
+        while budget.left > 0:
+            cost = next(steps, None)
+            if cost is None:
+                if then is not None:
+                    then()
+                return
+            budget.left -= cost
+        self.later(lambda: self._go_on(steps, then))
+
+    def _plan_turn(self) -> None:
+        if not self.turn_is_planned:
+            self.turn_is_planned = True
+            self.timers.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Give those in front their shares, each one share at most. What was done in the turn before, by
+        whoever, counts for when to look around.
+        """
+        self.turn_is_planned = False
+        self.worked += WORK_A_TURN_MAX - self.budget.left
+        if self.worked >= LOOK_AROUND_WORK and self.look_around is not None:
+            self.worked = 0
+            self._do(self.look_around)
+        left = WORK_A_TURN_MAX
+        jobs = len(self.jobs)
+        while jobs and left > 0:
+            jobs -= 1
+            share = min(left, SHARE_MAX)
+            self.budget.left = share
+            self._do(self.jobs.popleft())
+            left -= share - self.budget.left
+        self.budget.left = left
+        if self.jobs:
+            self._plan_turn()
+        self.after()
+
+    def _do(self, job: Callable[[], None]) -> None:
+        try:
+            job()
+        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from their turn
+            self.report(error)
