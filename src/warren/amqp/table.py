@@ -89,6 +89,7 @@ TYPE_NAMES = {
 }  # fmt: skip
 INT32 = struct.Struct(">i")
 LENGTH = struct.Struct(">I")
+EMPTY_TABLE = LENGTH.pack(0)
 FLOAT = struct.Struct(">f")
 DOUBLE = struct.Struct(">d")
 DECIMAL = struct.Struct(">Bi")
@@ -190,6 +191,8 @@ def decode_value(raw: bytes) -> Value:
 
 
 def encode_table(table: Mapping[str, Value]) -> bytes:
+    if not table:
+        return EMPTY_TABLE
     content = b"".join(encode_name(name) + encode_value(value) for name, value in table.items())
     return LENGTH.pack(len(content)) + content
 

@@ -241,11 +241,7 @@ class Queue:
     def set_rules(self, rules: Rules) -> None:
         """From now on these hold, for what is there as well."""
         self.rules = rules
-        if self.book is not None or rules != Rules(
-            dead_letter_exchange=rules.dead_letter_exchange,
-            dead_letter_routing_key=rules.dead_letter_routing_key,
-            consumer_timeout=rules.consumer_timeout,
-        ):
+        if self.book is not None or rules.need_rulebook:
             self.rulebook().read(rules)
             self.touch()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 from warren.amqp.errors import PreconditionFailed
@@ -17,6 +18,7 @@ from warren.broker.interval import interval_ms
 
 TIME_MS_MAX = 100 * 365 * 24 * 3600 * 1000  # a hundred years
 COUNT_MAX = 2**63 - 1
+RULES_CACHED_MAX = 1_000
 PRIORITY_MAX = 255
 NAME_BYTES_MAX = 255
 QUORUM_DELIVERY_LIMIT = 20
@@ -56,6 +58,15 @@ class Rules:
     deduplication_header: str = CACHE_HEADER
     max_age: int | None = None
     stream_max_segment_size_bytes: int | None = None
+
+    @cached_property
+    def need_rulebook(self) -> bool:
+        """Whether a queue has to do more for them than to know them."""
+        return self != Rules(
+            dead_letter_exchange=self.dead_letter_exchange,
+            dead_letter_routing_key=self.dead_letter_routing_key,
+            consumer_timeout=self.consumer_timeout,
+        )
 
 
 @dataclass(frozen=True)
@@ -252,7 +263,24 @@ def rules_of(
     policy: Mapping[str, Value] | None = None,
     operator_policy: Mapping[str, Value] | None = None,
 ) -> Rules:
-    """Those that hold; what is given must have been checked."""
+    """Those that hold; what is given must have been checked. Very many queues have the same arguments, or
+    none, and share the rules that these make.
+    """
+    if not policy and not operator_policy:
+        items = tuple(arguments.items())
+        if all(isinstance(value, int | str) for _, value in items):
+            return _remembered_rules(items)
+    return _make_rules(arguments, policy, operator_policy)
+
+
+@lru_cache(RULES_CACHED_MAX)
+def _remembered_rules(arguments: tuple[tuple[str, Value], ...]) -> Rules:
+    return _make_rules(dict(arguments), None, None)
+
+
+def _make_rules(
+    arguments: Table, policy: Mapping[str, Value] | None, operator_policy: Mapping[str, Value] | None
+) -> Rules:
     values: dict[str, Any] = {}
     kind = queue_type(arguments)
     for rule in RULES:

@@ -113,7 +113,8 @@ class Vhost:
         self.policies.apply_to_queue(queue)
         self.queues[queue.name] = queue
         self.version.bump()
-        self.events.emit(QueueCreated(self.name, queue.name))
+        if self.events.wants(QueueCreated):
+            self.events.emit(QueueCreated(self.name, queue.name))
 
     def remove_queue(self, queue: Queue) -> int:
         """Delete it with its bindings and messages; its consumers are told. How many messages it had."""
@@ -175,9 +176,10 @@ class Vhost:
         source = binding.source
         if source.add(binding):
             self._bindings_changed()
-            self.events.emit(
-                BindingCreated(self.name, source.name, binding.destination.name, binding.routing_key)
-            )
+            if self.events.wants(BindingCreated):
+                self.events.emit(
+                    BindingCreated(self.name, source.name, binding.destination.name, binding.routing_key)
+                )
 
     def unbind(self, binding: Binding) -> None:
         """Remove it if it is there. An auto-delete exchange goes with its last binding, and so on."""

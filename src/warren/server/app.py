@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import errno
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import entry_points
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -214,7 +214,8 @@ class Broker:
 
     async def _recover(self) -> None:
         """All that the data directory has, and what the configuration adds to it."""
-        self.node.restore(await self.loop.run_in_executor(None, self.store.recover))
+        with without_collector():
+            self.node.restore(await self.loop.run_in_executor(None, self.store.recover))
         self.disk.start()
         self.loop.add_reader(self.disk.done, self.world.watchdog.run, self.store.commit.completed)
         await self._make_definitions()
@@ -350,9 +351,22 @@ def exchange_types() -> dict[str, type[Router]]:
     return {point.name: point.load() for point in entry_points(group="warren.exchange_types")}
 
 
+@contextlib.contextmanager
+def without_collector() -> Iterator[None]:
+    """While very many objects are made to stay: it would look through all of them again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def tune_process() -> None:
     """For a process that is all broker: its own arenas; and what lives now lives on, not to be collected."""
     arenas.install()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()

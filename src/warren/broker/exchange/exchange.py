@@ -93,10 +93,11 @@ class Exchange:
 
     def add(self, binding: Binding) -> bool:
         """Whether it is new."""
-        if binding.identity in self.bindings:
+        identity = binding.identity
+        if identity in self.bindings:
             return False
         self.router.bind(binding)
-        self.bindings[binding.identity] = binding
+        self.bindings[identity] = binding
         binding.destination.incoming.add(binding)
         return True
 
