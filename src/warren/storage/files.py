@@ -16,6 +16,10 @@ from warren.storage.disk import sync_file_system
 FILE_MODE = 0o640
 
 
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
+
+
 class OpenFiles:
     """Opened when asked for, and closed again when the limit is reached, those not used for longest first.
     What is `pinned`, because the disk is writing it, stays.
@@ -79,6 +83,25 @@ class OpenFiles:
         made = Path(path + ".new")
         made.write_bytes(data)
         made.rename(path)
+
+    def write_anew(self, path: str, data: bytes) -> None:
+        """A file that is to take the place of another; in any thread."""
+        with open(path, "wb", opener=_open_private) as file:
+            file.write(data)
+
+    def read(self, path: str, size: int, offset: int) -> bytes:
+        """At once, from an existing file that has so many bytes."""
+        file = self.open(path)
+        data = os.pread(file, size, offset)
+        if len(data) != size:
+            raise OSError(errno.EIO, "the file is shorter than it should be", path)
+        return data
+
+    def rename(self, path: str, target: str) -> None:
+        """At once; what either of them was is closed."""
+        self.close(path)
+        self.close(target)
+        Path(path).rename(target)
 
     def sync(self, path: str) -> None:
         """At once: a file's bytes, or a directory's names."""

@@ -116,8 +116,9 @@ class DiskStore(Store):
             self.commit.begin()
 
     def write_marks(self) -> None:
-        if self.commit.marked or self.commit.dropped or self.commit.offsets:
-            self.commit.write_marks()
+        commit = self.commit
+        if commit.marked or commit.dropped or commit.offsets or commit.rewritings.written:
+            commit.write_marks()
 
     def record(self, command: Command) -> None:
         if self.file.definitions.record(command):
@@ -135,6 +136,8 @@ class DiskStore(Store):
             directory = LogDirectory(f"{directory.path}/{part}", self.files, parent=directory)
         size = self.settings.segment_bytes
         log = QueueLog(directory, self.commit, self.problems, size, segments=found.segments)
+        for segment in found.segments:
+            self.commit.rewritings.consider(segment)
         return log, found.position
 
     def open_stream(self, vhost: str, name: str) -> tuple[StreamLog, int]:
@@ -282,7 +285,9 @@ class DiskStore(Store):
         """All that is to be written is written, or cannot be."""
         all_is_written = self.commit.is_idle and not self.is_failing and not self.commit.marked
         self.commit.stopped = True
+        self.commit.rewritings.stop()
         self.housekeeping.stop()
+        self.commit.rewritings.close()
         self.files.close_all()
         self.file.close()
         self.directory.close(well=all_is_written)
