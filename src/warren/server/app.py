@@ -24,6 +24,7 @@ from warren.broker.passwords import SALT_BYTES, PasswordHash, hash_password
 from warren.server import arenas
 from warren.server.config import GUEST, HTTP_OFF, HTTP_PORT, Config, UserConfig
 from warren.server.config_error import ConfigError
+from warren.server.descriptors import Descriptors, descriptors_max
 from warren.server.disk_space import DiskSpace
 from warren.server.event_stream import EventStream
 from warren.server.log import get_logger, log_events
@@ -98,7 +99,11 @@ class Broker:
         self.world = LoopWorld(self.loop, self.log)
         self.disk = Disk()
         self.disk_space = DiskSpace(self.config.data_dir, self.config.disk_free_limit)
+        self.descriptors = Descriptors(
+            descriptors_max(), self.config.open_files_max, self.log, self.world.now
+        )
         self.store = self._make_store()
+        self.descriptors.share_with(self.store.files)
         self.node = Node(self.world, self._limits(), exchange_types(), self.config.cluster_name, self.store)
         log_events(self.log, self.node.events)
         await self._recover()
@@ -129,7 +134,7 @@ class Broker:
             await self._start_http()
         buffer = ReadBuffer()
         self.listener = await self.loop.create_server(
-            lambda: AmqpProtocol(self.node, buffer, self.config.receive_buffer_bytes),
+            lambda: AmqpProtocol(self.node, self.descriptors, buffer, self.config.receive_buffer_bytes),
             self.config.bind,
             self.config.port,
             backlog=BACKLOG,
@@ -236,6 +241,7 @@ class Broker:
             message_bytes_max=config.max_message_bytes,
             memory_budget_bytes=share_in_bytes(config.memory_budget),
             consumer_timeout_ms=config.consumer_timeout,
+            connections_max=self.descriptors.connections_max,
         )
 
     async def _make_definitions(self) -> None:

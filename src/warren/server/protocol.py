@@ -13,6 +13,7 @@ from warren.broker.session.connection import Connection
 
 if TYPE_CHECKING:
     from warren.broker.node import Node
+    from warren.server.descriptors import Descriptors
 
 UNSENT_BYTES_HIGH = 1024 * 1024
 UNSENT_BYTES_LOW = 256 * 1024
@@ -22,8 +23,12 @@ LINGER_SECONDS_MAX = 10.0
 class AmqpProtocol(asyncio.BufferedProtocol):
     """Lets the kernel write into the buffer that all connections share, and is the connection's `Link`."""
 
-    def __init__(self, node: Node, buffer: ReadBuffer, receive_buffer_bytes: int) -> None:
+    def __init__(
+        self, node: Node, descriptors: Descriptors, buffer: ReadBuffer, receive_buffer_bytes: int
+    ) -> None:
         self.node = node
+        self.descriptors = descriptors
+        self.entered = False
         self.buffer = buffer
         self.receive_buffer_bytes = receive_buffer_bytes
         self.connection: Connection | None = None
@@ -32,7 +37,8 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH, low=UNSENT_BYTES_LOW)
         peer = transport.get_extra_info("peername")
-        if peer is None:  # it has gone before we could look
+        self.entered = self.descriptors.enter()
+        if peer is None or not self.entered:  # it has gone before we could look, or there is no room
             self.transport.abort()
             return
         if self.receive_buffer_bytes:
@@ -55,6 +61,8 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         """The client has nothing more to say: the transport closes."""
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self.entered:
+            self.descriptors.leave()
         if self.connection is not None:
             self.connection.lost()
             self.connection = None  # they refer to each other, and cycles would wait for the collector

@@ -249,7 +249,7 @@ class GroupCommit:
     def _open_directories(self, flight: Flight) -> None:
         self._close_directories(flight)
         for path in sorted(flight.names):
-            flight.directories.append(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            flight.directories.append(self.files.open_directory(path))
 
     def _close_directories(self, flight: Flight) -> None:
         while flight.directories:

@@ -85,7 +85,7 @@ class DiskStore(Store):
         self.directory = DataDirectory(
             settings.path, self.files, log.warning, sync=settings.sync, boot_id=settings.boot_id
         )
-        self.file = DefinitionsFile(self.directory.definitions, sync=settings.sync)
+        self.file = DefinitionsFile(self.directory.definitions, self.files, sync=settings.sync)
         self.housekeeping = housekeeping or Housekeeping(log.warning)
         self.commit = GroupCommit(
             timers, disk, self.files, self.housekeeping, self.file, self, sync=settings.sync
@@ -203,7 +203,7 @@ class DiskStore(Store):
 
     def _save_definitions(self) -> None:
         try:
-            self.file.save(self.files)
+            self.file.save()
         except OSError as error:  # a full disk; they are written when it has room again
             self.log.warning("cannot write definitions", file=str(self.file.path), error=str(error))
 

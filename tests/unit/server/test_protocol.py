@@ -9,8 +9,10 @@ import pytest
 
 from tests.support.fakes import FakeWorld, make_node
 from tests.support.frames import PROTOCOL_HEADER
+from tests.support.machine import Notes
 from warren.amqp.reader import ReadBuffer
 from warren.broker.session.connection import Connection
+from warren.server.descriptors import Descriptors
 from warren.server.protocol import LINGER_SECONDS_MAX, AmqpProtocol
 
 
@@ -52,8 +54,9 @@ class FakeTransport:
         self.is_aborted = True
 
 
-def connected(world: FakeWorld, transport: FakeTransport) -> AmqpProtocol:
-    protocol = AmqpProtocol(make_node(world), ReadBuffer(), 0)
+def connected(world: FakeWorld, transport: FakeTransport, descriptors_max: int = 1_000) -> AmqpProtocol:
+    descriptors = Descriptors(descriptors_max, 10, Notes(), world.now)
+    protocol = AmqpProtocol(make_node(world), descriptors, ReadBuffer(), 0)
     protocol.connection_made(cast("asyncio.Transport", transport))
     return protocol
 
