@@ -97,16 +97,18 @@ def test_the_scenario_uses_all_that_can_fail() -> None:
         "create",
         "delete directory",
         "delete segment",
+        "let go of ack file",
         "make directory",
         "rename",
         "sync",
         "sync all",
         "sync names",
         "write",
+        "write ack file anew",
         "write index",
     }
     written = {operation.rpartition(".")[2] for operation in done if operation.startswith("write ")}
-    assert written >= {"seg", "acks", "log", "json"}
+    assert written >= {"seg", "acks", "new", "log", "json"}
 
 
 @pytest.mark.parametrize(

@@ -21,14 +21,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.support.log_machine import TIME_MS, LogMachine, browse, message, read_on
 from warren.broker.message import Message
 from warren.broker.store import NOTHING_TO_READ, LogBrowser
-from warren.storage import queue_log
+from warren.storage import queue_log, rewriting
 from warren.storage.queue_log import QueueLog
 
 SIZES = st.one_of(st.integers(0, 200), st.sampled_from([0, 0, 700, 5_000]))
 SEEDS = st.integers(0, 2**32)
 MEMORY = Path("/dev/shm")  # noqa: S108 - nothing here needs a disk of its own
 VOLATILE = "volatile"
-SUFFIXES = {".seg", ".acks", ".idx", ".due"}
+SUFFIXES = {".seg", ".acks", ".new", ".idx", ".due"}
 
 
 class State(Enum):
@@ -57,8 +57,14 @@ class Browsing:
 class LogTest(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.limits = patch.object(queue_log, "DEAD_TAIL_BYTES_MIN", 300)
-        self.limits.start()
+        self.limits = [
+            patch.object(queue_log, "DEAD_TAIL_BYTES_MIN", 300),
+            patch.object(rewriting, "ACKS_BYTES_MIN", 64),
+            patch.object(rewriting, "TIMES_LARGER", 1),
+            patch.object(rewriting, "ADDED_BYTES_MAX", 16),
+        ]
+        for limit in self.limits:
+            limit.start()
         self.scratch = Path(tempfile.mkdtemp(prefix="warren-log-", dir=MEMORY if MEMORY.is_dir() else None))
         self.items: list[Item] = []
         self.browsings: list[Browsing] = []
@@ -67,7 +73,8 @@ class LogTest(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.machine.close()
         shutil.rmtree(self.scratch)
-        self.limits.stop()
+        for limit in self.limits:
+            limit.stop()
 
     @initialize(
         part=st.sampled_from(["", "priority-3", VOLATILE]),
@@ -220,7 +227,7 @@ class LogTest(RuleBasedStateMachine):
             item.safe = True
         kept = {segment.path for segment in self.log.segments}
         on_disk = [path for path in Path(self.log.path).glob("*") if path.suffix in SUFFIXES]
-        assert {str(path.with_suffix("")) for path in on_disk} <= kept
+        assert {str(path).partition(".")[0] for path in on_disk} <= kept
 
     @rule()
     def keep_house(self) -> None:

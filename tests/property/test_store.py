@@ -336,9 +336,11 @@ class StoreMachine(RuleBasedStateMachine):
         kept = {segment.path for segment in log.segments if segment.created}
         allowed = kept | self.orphans | self.not_deleted
         on_disk = [
-            path for path in Path(log.path).glob("*") if path.suffix in {".seg", ".acks", ".idx", ".due"}
+            path
+            for path in Path(log.path).glob("*")
+            if path.suffix in {".seg", ".acks", ".new", ".idx", ".due"}
         ]
-        assert {str(path.with_suffix("")) for path in on_disk} <= allowed
+        assert {str(path).partition(".")[0] for path in on_disk} <= allowed
         assert all(Path(path + ".seg").exists() for path in kept)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -116,6 +117,19 @@ def test_queue_that_is_there_may_be_declared_at_the_limit(broker: FakeBroker) ->
     limit_vhost(broker, max_queues=0)
     client.declare("q")
     client.call(m.QueueDeclare(queue="q", passive=True, arguments={}), m.QueueDeclareOk)
+
+
+# --- the node ---
+
+
+def test_connection_over_the_limit_of_the_node_is_530_until_another_one_ends(broker: FakeBroker) -> None:
+    broker.node.limits = replace(broker.node.limits, connections_max=2)
+    first, _second = broker.connect().open("ann"), broker.connect().open("guest")
+    assert refusal(broker).reply_text == (
+        "NOT_ALLOWED - connection refused: node connection limit (2) is reached"
+    )
+    first.hang_up()
+    broker.connect().open("ann")
 
 
 # --- users ---

@@ -369,6 +369,16 @@ class FaultyFiles(OpenFiles):
         self.faults.check("write", Path(path).name)
         super().write_whole(path, text)
 
+    def write_anew(self, path: str, data: bytes) -> None:
+        error = self.faults.strikes("write", Path(path).name)
+        super().write_anew(path, data if error is None else data[: len(data) // 2])
+        if error is not None:
+            raise error
+
+    def rename(self, path: str, target: str) -> None:
+        self.faults.check("rename", Path(path).name)
+        super().rename(path, target)
+
     def sync(self, path: str) -> None:
         error = self.faults.strikes("sync", Path(path).name)
         if error is not None:
@@ -390,8 +400,10 @@ class PatientHousekeeping(Housekeeping):
         self.waiting: list[Callable[[], None]] = []
         self.kinds: Counter[str] = Counter()
 
-    def _do(self, trouble: str, path: str, work: Callable[[], None]) -> None:
-        self.waiting.append(lambda: self._try(trouble, path, lambda: self._work(trouble, path, work)))
+    def _do(
+        self, trouble: str, path: str, work: Callable[[], None], failed: Callable[[], None] | None = None
+    ) -> None:
+        self.waiting.append(lambda: self._try(trouble, path, lambda: self._work(trouble, path, work), failed))
 
     def _work(self, trouble: str, path: str, work: Callable[[], None]) -> None:
         self.faults.check(trouble.removeprefix("cannot "), Path(path).name)

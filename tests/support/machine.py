@@ -25,7 +25,7 @@ from warren.broker.message import Message
 from warren.broker.node import Limits, Node
 from warren.broker.queue import Queue
 from warren.broker.view import View
-from warren.storage import definitions, queue_log
+from warren.storage import definitions, queue_log, rewriting
 from warren.storage.format import records
 from warren.storage.store import DiskStore, StorageSettings
 
@@ -37,12 +37,15 @@ SMALL_LIMITS = (
     patch.object(lane, "READ_MAX", 3),
     patch.object(queue_log, "DEAD_TAIL_BYTES_MIN", 1_000),
     patch.object(definitions, "DEAD_LINES_MIN", 10),
+    patch.object(rewriting, "ACKS_BYTES_MIN", 100),
+    patch.object(rewriting, "TIMES_LARGER", 2),
+    patch.object(rewriting, "ADDED_BYTES_MAX", 32),
 )
 
 
 @contextmanager
 def small_limits() -> Iterator[None]:
-    """Few messages are held in memory, and even a small tail is given back."""
+    """Few messages are held in memory, small tails are given back, and ack files are often written anew."""
     for limit in SMALL_LIMITS:
         limit.start()
     try:

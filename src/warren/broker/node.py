@@ -61,6 +61,7 @@ class Limits:
     message_bytes_max: int = 128 * 1024 * 1024
     memory_budget_bytes: int = 1024 * 1024 * 1024
     consumer_timeout_ms: int = 1_800_000
+    connections_max: int | None = None
     loopback_users: frozenset[str] = frozenset({"guest"})
 
 

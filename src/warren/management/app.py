@@ -55,11 +55,17 @@ class HttpService:
             shutdown_timeout=STOP_SECONDS_MAX,
         )
         await self.runner.setup()
+        self.broker.descriptors.others = self._descriptors
         try:
             await web.TCPSite(self.runner, config.bind, config.http_port).start()
         except OSError as error:
             reason = f"http_port = {config.http_port} (--http-port, -1 for no HTTP API): {error.strerror}"
             raise OSError(error.errno, reason) from error
+
+    def _descriptors(self) -> int:
+        """Each connection may read a file besides."""
+        server = None if self.runner is None else self.runner.server
+        return 0 if server is None else 2 * len(server.connections)
 
     async def stop(self) -> None:
         if self.runner is not None:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar, TypeVarTuple, Unpack
 
 from warren.server.app import Broker
+from warren.storage.files import NONE_LEFT
 
 THREADS_MAX = 4
 
@@ -26,6 +27,17 @@ class Context:
 
     async def in_thread(self, work: Callable[[Unpack[Arguments]], T], *arguments: *Arguments) -> T:
         return await asyncio.get_running_loop().run_in_executor(self.threads, work, *arguments)
+
+    async def in_thread_with_files(self, work: Callable[[Unpack[Arguments]], T], *arguments: *Arguments) -> T:
+        """The same for what opens files: if none can be opened, idle ones of queues are closed first."""
+        try:
+            return await self.in_thread(work, *arguments)
+        except OSError as error:
+            if error.errno not in NONE_LEFT:
+                raise
+            self.store.files.when_short()
+            self.store.files.close_some()
+        return await self.in_thread(work, *arguments)
 
     def close(self) -> None:
         self.threads.shutdown(wait=False, cancel_futures=True)

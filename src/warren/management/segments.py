@@ -85,7 +85,7 @@ class Segments:
     async def _describe(self, segments: list[Segment]) -> list[ListedSegment]:
         self.context.store.write_marks()
         snapshots = self.listing.take(segments)
-        listed = await self.context.in_thread(describe, snapshots)
+        listed = await self.context.in_thread_with_files(describe, snapshots)
         self.listing.remember(listed)
         return listed
 

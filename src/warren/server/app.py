@@ -24,6 +24,7 @@ from warren.broker.passwords import SALT_BYTES, PasswordHash, hash_password
 from warren.server import arenas
 from warren.server.config import GUEST, HTTP_OFF, HTTP_PORT, Config, UserConfig
 from warren.server.config_error import ConfigError
+from warren.server.descriptors import Descriptors, descriptors_max
 from warren.server.disk_space import DiskSpace
 from warren.server.event_stream import EventStream
 from warren.server.farewell import Farewells
@@ -100,7 +101,11 @@ class Broker:
         self.world = LoopWorld(self.loop, self.log)
         self.disk = Disk()
         self.disk_space = DiskSpace(self.config.data_dir, self.config.disk_free_limit)
+        self.descriptors = Descriptors(
+            descriptors_max(), self.config.open_files_max, self.log, self.world.now
+        )
         self.store = self._make_store()
+        self.descriptors.share_with(self.store.files)
         self.node = Node(self.world, self._limits(), exchange_types(), self.config.cluster_name, self.store)
         self.farewells = Farewells(self.world.now)
         log_events(self.log, self.node.events)
@@ -139,6 +144,7 @@ class Broker:
                 self.node,
                 buffer,
                 self.config.receive_buffer_bytes,
+                descriptors=self.descriptors,
                 farewells=self.farewells,
                 watchdog=self.world.watchdog,
             ),
@@ -250,6 +256,7 @@ class Broker:
             message_bytes_max=config.max_message_bytes,
             memory_budget_bytes=share_in_bytes(config.memory_budget),
             consumer_timeout_ms=config.consumer_timeout,
+            connections_max=self.descriptors.connections_max,
         )
 
     async def _make_definitions(self) -> None:

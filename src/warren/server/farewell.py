@@ -22,9 +22,9 @@ class Farewells:
         self.now = now
         self.leaving: set[Farewell] = set()
 
-    def begin(self, transport: asyncio.Transport) -> None:
-        """What is written still goes out, and then the end of it."""
-        farewell = Farewell(transport, self.leaving, self.now())
+    def begin(self, transport: asyncio.Transport, closed: Callable[[], None]) -> None:
+        """What is written still goes out, and then the end of it. `closed` is called when all is over."""
+        farewell = Farewell(transport, self.leaving, self.now(), closed)
         transport.set_protocol(farewell)
         transport.resume_reading()
         if transport.can_write_eof():
@@ -45,10 +45,17 @@ class Farewells:
 class Farewell(asyncio.BufferedProtocol):
     """Takes the place of the protocol that the transport had."""
 
-    def __init__(self, transport: asyncio.Transport, leaving: set[Farewell], began_at: float) -> None:
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        leaving: set[Farewell],
+        began_at: float,
+        closed: Callable[[], None],
+    ) -> None:
         self.transport = transport
         self.leaving = leaving
         self.began_at = began_at
+        self.closed = closed
         self.discarded_bytes = 0
         leaving.add(self)
 
@@ -65,3 +72,4 @@ class Farewell(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.leaving.discard(self)
+        self.closed()

@@ -17,6 +17,7 @@ from warren.server.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from warren.broker.node import Node
+    from warren.server.descriptors import Descriptors
 
 UNSENT_BYTES_HIGH = 1024 * 1024
 UNSENT_BYTES_LOW = 256 * 1024
@@ -32,10 +33,13 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         buffer: ReadBuffer,
         receive_buffer_bytes: int,
         *,
+        descriptors: Descriptors,
         farewells: Farewells,
         watchdog: Watchdog,
     ) -> None:
         self.node = node
+        self.descriptors = descriptors
+        self.entered = False
         self.watchdog = watchdog
         self.buffer = buffer
         self.receive_buffer_bytes = receive_buffer_bytes
@@ -46,7 +50,8 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH, low=UNSENT_BYTES_LOW)
         peer = transport.get_extra_info("peername")
-        if peer is None:  # it has gone before we could look
+        self.entered = self.descriptors.enter()
+        if peer is None or not self.entered:  # it has gone before we could look, or there is no room
             self.transport.abort()
             return
         if self.receive_buffer_bytes:
@@ -72,9 +77,15 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         """The client has nothing more to say: the transport closes."""
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.leave()
         if self.connection is not None:
             self.connection.lost()
             self.connection = None  # they refer to each other, and cycles would wait for the collector
+
+    def leave(self) -> None:
+        """The socket is closed."""
+        if self.entered:
+            self.descriptors.leave()
 
     def pause_writing(self) -> None:
         if self.connection is not None:
@@ -109,7 +120,7 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         """What is written still goes out; what else the client says is thrown away until it closes too."""
         self.connection = None
         if not self.transport.is_closing():
-            self.farewells.begin(self.transport)
+            self.farewells.begin(self.transport, self.leave)
 
     def reset(self) -> None:
         """Nobody is there who could take what was written, or close: nothing of the socket stays behind."""

@@ -16,6 +16,7 @@ cdef class GroupCommit:
     cdef public list waiters
     cdef public object files
     cdef readonly Window window
+    cdef readonly object rewritings
     cdef public object failure
     cdef public object flight
     cdef object timers

@@ -23,6 +23,7 @@ from warren.broker.flow import Timers
 from warren.storage.disk import SYNC, SYNC_ALL, SYNC_DIRECTORY, WRITE, Buffer, Operation
 from warren.storage.files import OpenFiles
 from warren.storage.log_directory import OFFSETS
+from warren.storage.rewriting import Rewritings
 from warren.storage.segment import Segment
 from warren.storage.window import Window
 
@@ -59,6 +60,8 @@ class Housekeeping(Protocol):
     def remove(self, segment: Segment) -> None: ...
     def remove_now(self, segment: Segment) -> None: ...
     def remove_directory(self, path: str) -> None: ...
+    def rewrite(self, path: str, work: Callable[[], None], failed: Callable[[], None]) -> None: ...
+    def let_go(self, path: str, work: Callable[[], None], failed: Callable[[], None]) -> None: ...
 
 
 class Watcher(Protocol):
@@ -111,6 +114,7 @@ class GroupCommit:
         self.definitions = definitions
         self.watcher = watcher
         self.window = Window(files)
+        self.rewritings = Rewritings(files, housekeeping, sync=sync)
         self.sync = sync
         self.unsafe_bytes = 0
         self.written_bytes = 0
@@ -259,7 +263,7 @@ class GroupCommit:
     def _open_directories(self, flight: Flight) -> None:
         self._close_directories(flight)
         for path in sorted(flight.names):
-            flight.directories.append(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            flight.directories.append(self.files.open_directory(path))
 
     def _close_directories(self, flight: Flight) -> None:
         while flight.directories:
@@ -353,6 +357,7 @@ class GroupCommit:
                     self._marks_failed(segment, error)
         if self.offsets and not self.marks_wait:
             self._write_offsets()
+        self.rewritings.go_on()
         if self.dropped:
             dropped, self.dropped = self.dropped, []
             for segment in dropped:
@@ -403,6 +408,8 @@ class GroupCommit:
         segment.log.directory.make()
         self.files.write(segment.path + ".acks", data, segment.marks_written)
         segment.marks_are_written()
+        if segment.marks_written > segment.acks_bytes_max:
+            self.rewritings.consider(segment)
 
     # --- segments that end ---
 

@@ -91,9 +91,13 @@ class SegmentFiles:
         try:
             return Path(self.name(suffix)).read_bytes()
         except OSError as error:
-            if not (self.live and isinstance(error, FileNotFoundError)):
-                tell(Problem(Kind.UNREADABLE, self.name(suffix), error.strerror or str(error)))
+            self.tell_unreadable(suffix, error, tell)
             return None
+
+    def tell_unreadable(self, suffix: str, error: OSError, tell: Tell) -> None:
+        """Unless it is only gone by now."""
+        if not (self.live and isinstance(error, FileNotFoundError)):
+            tell(Problem(Kind.UNREADABLE, self.name(suffix), error.strerror or str(error)))
 
 
 @dataclass(frozen=True)

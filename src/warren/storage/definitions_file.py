@@ -15,8 +15,9 @@ from warren.storage.files import FILE_MODE, OpenFiles
 class DefinitionsFile:
     """Says to the group commit what to write, and hears from it when that is safe."""
 
-    def __init__(self, path: Path, *, sync: bool) -> None:
+    def __init__(self, path: Path, files: OpenFiles, *, sync: bool) -> None:
         self.path = path
+        self.files = files
         self.made = path.with_suffix(".new")
         self.sync = sync
         self.definitions = Definitions()
@@ -52,7 +53,7 @@ class DefinitionsFile:
             with self.path.with_suffix(".torn").open("ab") as torn:
                 torn.write(data[recovered.intact_bytes :])
 
-    def save(self, files: OpenFiles) -> None:
+    def save(self) -> None:
         """At start: write all of it again, since some of it may be readable only because a failed sync has
         left it in memory, and what was found elsewhere; and only then cut a torn tail off, which may be all
         that tells that there is something to be found.
@@ -60,11 +61,11 @@ class DefinitionsFile:
         path = str(self.path)
         data = self.path.read_bytes()[: self.size] + b"".join(self.definitions.pending)
         try:
-            files.write(path, data, 0)
+            self.files.write(path, data, 0)
             if self.sync:
-                files.sync(path)
+                self.files.sync(path)
         finally:
-            files.close(path)
+            self.files.close(path)
         os.ftruncate(self.file, len(data))
         self.size += len(self.definitions.take_pending())
 
@@ -87,7 +88,8 @@ class DefinitionsFile:
         return self._write(self.file, data, self.size, [] if self.named else self._sync_names())
 
     def _written_anew(self) -> list[Operation]:
-        self.next_file = os.open(self.made, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        self.next_file = self.files.try_twice(lambda: os.open(self.made, flags, FILE_MODE))
         data = self.definitions.compacted()  # only now: what is pending must not be lost if that fails
         self.writing = len(data)
         rename = Operation(RENAME, path=os.fsencode(self.made), target=os.fsencode(self.path))

@@ -9,12 +9,17 @@ from __future__ import annotations
 import errno
 import os
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from warren.storage.disk import sync_file_system
 
 FILE_MODE = 0o640
 READ_BYTES_MAX = 1 << 30
+NONE_LEFT = frozenset({errno.EMFILE, errno.ENFILE})  # no file can be opened before another one is closed
+
+T = TypeVar("T")
 
 
 def names_in(directory: str) -> list[str]:
@@ -38,15 +43,21 @@ def read_whole(path: str) -> bytes:
         os.close(file)
 
 
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
+
+
 class OpenFiles:
     """Opened when asked for, and closed again when the limit is reached, those not used for longest first.
-    What is `pinned`, because the disk is writing it, stays.
+    What is `pinned`, because the disk is writing it, stays. `when_short` is called when the system has no
+    descriptor left.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.files: OrderedDict[str, int] = OrderedDict()
         self.pinned: set[str] = set()
+        self.when_short: Callable[[], None] = lambda: None
 
     def open(self, path: str) -> int:
         """An existing file."""
@@ -62,24 +73,42 @@ class OpenFiles:
             self.files.move_to_end(path)
             return file
         if len(self.files) >= self.limit:
-            self._close_some()
+            self.close_some()
         file = self._open(path, flags | os.O_CLOEXEC)
         self.files[path] = file
         return file
 
     def _open(self, path: str, flags: int) -> int:
+        return self.try_twice(lambda: os.open(path, flags, FILE_MODE))
+
+    def try_twice(self, work: Callable[[], T]) -> T:
         """The process may have fewer files to open than the limit says, as when clients have taken them."""
         try:
-            return os.open(path, flags, FILE_MODE)
+            return work()
         except OSError as error:
-            if error.errno not in {errno.EMFILE, errno.ENFILE}:
+            if error.errno not in NONE_LEFT:
                 raise
-        self._close_some()
-        return os.open(path, flags, FILE_MODE)
+            self.when_short()
+            self.close_some()
+        return work()
 
-    def _close_some(self) -> None:
+    def close_some(self) -> None:
+        """Those that were not used for longest."""
         for path in [path for path in self.files if path not in self.pinned][: len(self.files) // 8 + 1]:
             self.close(path)
+
+    def keep_to(self, limit: int) -> None:
+        """From now on, no more than so many are open."""
+        self.limit = limit
+        over = len(self.files) - limit
+        if over > 0:
+            for path in [path for path in self.files if path not in self.pinned][:over]:
+                self.close(path)
+
+    def open_directory(self, path: str) -> int:
+        """For the moment: the caller closes it."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        return self.try_twice(lambda: os.open(path, flags))
 
     def write(self, path: str, data: bytes, offset: int) -> None:
         """At once, into a file that may not exist yet."""
@@ -94,13 +123,32 @@ class OpenFiles:
 
     def write_whole(self, path: str, text: str) -> None:
         """A small file that is written once."""
-        Path(path).write_text(text)
+        self.try_twice(lambda: Path(path).write_text(text))
 
     def replace_whole(self, path: str, data: bytes) -> None:
         """A small file, at once or not at all."""
         made = Path(path + ".new")
-        made.write_bytes(data)
+        self.try_twice(lambda: made.write_bytes(data))
         made.rename(path)
+
+    def write_anew(self, path: str, data: bytes) -> None:
+        """A file that is to take the place of another; in any thread."""
+        with open(path, "wb", opener=_open_private) as file:
+            file.write(data)
+
+    def read(self, path: str, size: int, offset: int) -> bytes:
+        """At once, from an existing file that has so many bytes."""
+        file = self.open(path)
+        data = os.pread(file, size, offset)
+        if len(data) != size:
+            raise OSError(errno.EIO, "the file is shorter than it should be", path)
+        return data
+
+    def rename(self, path: str, target: str) -> None:
+        """At once; what either of them was is closed."""
+        self.close(path)
+        self.close(target)
+        Path(path).rename(target)
 
     def sync(self, path: str) -> None:
         """At once: a file's bytes, or a directory's names."""

@@ -9,6 +9,7 @@ A log is a directory of segments. Each is named by the position of its first rec
     00000000000000000001.due     which of them have a time of their own, if any, beside the index
     00000000000000000001.chunks  instead of those three, in a stream: where to look for a time, and for what filters want
     00000000000000000001.torn    bytes that were no record, set aside by recovery
+    00000000000000000001.acks.new  an ack file that is being written anew, with fewer marks that say the same
 
 All numbers are little-endian, all records begin at a multiple of 8, and all checksums are CRC-32C.
 
@@ -378,19 +379,3 @@ def encode_mark(uint64_t base, uint32_t first, uint32_t count, uint32_t deliveri
     mark.first, mark.count, mark.deliveries = first, count, deliveries
     seal_mark(&mark, base)
     return PyBytes_FromStringAndSize(<char*>&mark, MARK_BYTES)
-
-
-def marks(const uint8_t[::1] data, uint64_t base):
-    """The sound marks of an ack file, and how many that were not."""
-    cdef Py_ssize_t at = HEAD_BYTES, size = data.shape[0]
-    cdef const Mark* mark
-    cdef list sound = []
-    cdef Py_ssize_t bad = 0
-    while at + MARK_BYTES <= size:
-        mark = <const Mark*>&data[at]
-        if mark_is_sound(mark, base):
-            sound.append((mark.first, mark.count, mark.deliveries))
-        else:
-            bad += 1
-        at += MARK_BYTES
-    return sound, bad + (at < size)

@@ -1,4 +1,4 @@
-"""What is done in the background, in order, and that nobody waits for: indexes and deletions."""
+"""What is done in the background, in order, and that nobody waits for: indexes, ack files anew, deletions."""
 
 from __future__ import annotations
 
@@ -35,14 +35,28 @@ class Housekeeping:
     def remove_directory(self, path: str) -> None:
         self._do("cannot delete directory", path, lambda: remove_tree(path))
 
-    def _do(self, trouble: str, path: str, work: Callable[[], None]) -> None:
-        self.thread.submit(self._try, trouble, path, work)
+    def rewrite(self, path: str, work: Callable[[], None], failed: Callable[[], None]) -> None:
+        """Write an ack file anew."""
+        self._do("cannot write ack file anew", path, work, failed)
 
-    def _try(self, trouble: str, path: str, work: Callable[[], None]) -> None:
+    def let_go(self, path: str, work: Callable[[], None], failed: Callable[[], None]) -> None:
+        """Be done with an ack file, the old one or one that was written in vain."""
+        self._do("cannot let go of ack file", path, work, failed)
+
+    def _do(
+        self, trouble: str, path: str, work: Callable[[], None], failed: Callable[[], None] | None = None
+    ) -> None:
+        self.thread.submit(self._try, trouble, path, work, failed)
+
+    def _try(
+        self, trouble: str, path: str, work: Callable[[], None], failed: Callable[[], None] | None = None
+    ) -> None:
         try:
             work()
         except OSError as error:
             self.warn(trouble, file=path, error=str(error))
+            if failed is not None:
+                failed()
 
     def stop(self) -> None:
         """When all is done."""

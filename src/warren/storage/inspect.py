@@ -9,16 +9,16 @@ from itertools import zip_longest
 from pathlib import Path
 
 from warren.broker.message import Message
+from warren.storage.ack_file import read_fates
 from warren.storage.data_files import Kind, Problem, QueueFiles, SegmentFiles, Tell
+from warren.storage.fates import Fates
 from warren.storage.format import (
     ACKED,
-    ACKS_MAGIC,
     HEADER_BYTES,
     SEGMENT_MAGIC,
     Scan,
     UnknownVersion,
     check_header,
-    marks,
     records,
     scan,
 )
@@ -42,7 +42,7 @@ def read_segment(files: SegmentFiles, tell: Tell) -> Segment | None:
         return None
     segment = Segment(files.path, files.base)
     fill(segment, found)
-    segment.recover_marks(read_marks(files, tell))
+    segment.recover_fates(read_marks(files, tell)[0])
     return segment
 
 
@@ -103,23 +103,22 @@ def read_sound(files: SegmentFiles, tell: Tell) -> bytes | None:
     return data
 
 
-def read_marks(files: SegmentFiles, tell: Tell) -> list[tuple[int, int, int]]:
-    """The sound ones. Bad marks are lost: at worst something is delivered again."""
-    return marks(read_acks(files, tell), files.base)[0]
-
-
-def read_acks(files: SegmentFiles, tell: Tell) -> bytes:
-    """The ack file, nothing if it is not one."""
-    data = files.read("acks", tell)
-    if data is None:
-        return b""
+def read_marks(files: SegmentFiles, tell: Tell) -> tuple[Fates, int]:
+    """What the sound marks come to, and how many are not sound: at worst something is delivered again."""
+    nothing = Fates(files.base), 0
+    if "acks" not in files.sizes:
+        return nothing
+    name = files.name("acks")
     try:
-        check_header(ACKS_MAGIC, data, files.base)
+        fates, bad, _ = read_fates(name, files.base)
     except (ValueError, UnknownVersion) as error:
-        kind = Kind.HARMLESS if len(data) < HEADER_BYTES else Kind.DAMAGE
-        tell(Problem(kind, files.name("acks"), f"ack file is not sound: {error}", 0))
-        return b""
-    return data
+        kind = Kind.HARMLESS if files.sizes["acks"] < HEADER_BYTES else Kind.DAMAGE
+        tell(Problem(kind, name, f"ack file is not sound: {error}", 0))
+    except OSError as error:
+        files.tell_unreadable("acks", error, tell)
+    else:
+        return fates, bad
+    return nothing
 
 
 # --- counts ---

@@ -17,8 +17,9 @@ from typing import TypeAlias
 from warren.broker.lane import part_of
 from warren.broker.queue import Queue
 from warren.broker.stream import Stream
-from warren.storage.acked_runs import acked_runs
-from warren.storage.format import HEADER_BYTES, scan
+from warren.storage.ack_file import read_fates
+from warren.storage.fates import Fates
+from warren.storage.format import HEADER_BYTES, UnknownVersion, scan
 from warren.storage.index import ENTRY_BYTES
 from warren.storage.queue_log import QueueLog
 from warren.storage.segment import Segment, index_beyond
@@ -144,17 +145,24 @@ def _describe(snapshot: Snapshot) -> ListedSegment:
     if ends is None or ends.size != snapshot.size:
         ends = _read_ends(snapshot)
     places = ends.last - snapshot.base + 1
-    acked = acked_runs(_acks(snapshot), snapshot.base, places)
+    acked = _fates(snapshot).acked_runs(places)
     for run in acked:
         run[0] += snapshot.base
     return ListedSegment(snapshot.path, snapshot.base, snapshot.closed, ends, acked)
 
 
-def _acks(snapshot: Snapshot) -> bytes:
+def _fates(snapshot: Snapshot) -> Fates:
+    """The ack file may have more by now than when the snapshot was taken, and in fewer marks."""
     if not snapshot.marks_written:
-        return snapshot.marks
-    with open(snapshot.path + ".acks", "rb") as file:  # noqa: PTH123 - paths are text here
-        return file.read(snapshot.marks_written) + snapshot.marks
+        fates = Fates(snapshot.base)
+        fates.add(snapshot.marks[HEADER_BYTES:])
+        return fates
+    try:
+        fates, _, _ = read_fates(snapshot.path + ".acks", snapshot.base)
+    except (ValueError, UnknownVersion):  # damaged while the broker runs: nothing is known to be done with
+        fates = Fates(snapshot.base)
+    fates.add(snapshot.marks)
+    return fates
 
 
 def _read_ends(snapshot: Snapshot) -> Ends:

@@ -13,27 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from warren.storage.ack_file import read_fates
+from warren.storage.fates import Fates
 from warren.storage.files import read_whole
-from warren.storage.format import (
-    ACKED,
-    ACKS_MAGIC,
-    HEADER_BYTES,
-    SEGMENT_MAGIC,
-    Scan,
-    UnknownVersion,
-    check_header,
-    marks,
-    scan,
-)
+from warren.storage.format import SEGMENT_MAGIC, Scan, UnknownVersion, check_header, scan
 from warren.storage.index import Index, decode_dues, decode_index, write_index
 from warren.storage.log_directory import MANIFEST, OFFSETS, is_part
 from warren.storage.queue_log import NAME_DIGITS
 from warren.storage.segment import Segment
 
-MARK_BYTES = 16
 RELATIVE_MAX = 2**32 - 1  # of a position to its segment's base, as an index can say
 OF_QUEUES = frozenset({MANIFEST, OFFSETS, OFFSETS + ".new"})
-SUFFIXES = ("seg", "acks", "idx", "idx.new", "due", "chunks", "chunks.new", "torn", "acks.torn")
+SUFFIXES = ("seg", "acks", "idx", "idx.new", "due", "chunks", "chunks.new", "torn", "acks.torn", "acks.new")
 
 
 class Problems:
@@ -153,7 +144,7 @@ def _without_records(path: str, base: int, problems: Problems) -> int:
     """A broker that is killed leaves files of which nothing was written yet, and marks alone: of records that
     were not written yet either, or that are deleted, since marks go last. With an index, there was more.
     """
-    found, _ = _read_marks(path, base, problems)
+    fates, _ = _read_marks(path, base, problems)
     is_there = Path(path + ".seg").exists()
     if is_there:
         problems.warn("segment is empty", file=path + ".seg")
@@ -161,10 +152,10 @@ def _without_records(path: str, base: int, problems: Problems) -> int:
         if not is_there:
             problems.warn("segment is missing", file=path + ".seg")
         return last_possible(base)
-    if leave_undone(found):
+    if fates.leave_undone():
         problems.warn("marks of records that were never written", file=path + ".acks")
     remove_files(path)
-    return max(base, base + _places(found) - 1)
+    return max(base, base + fates.places - 1)
 
 
 def _segment(path: str, base: int, size: int, suffixes: set[str], problems: Problems) -> Segment | None:
@@ -255,46 +246,32 @@ def scanned(segment: Segment, problems: Problems) -> bool:
 
 def _marks(path: str, base: int, segment: Segment | None, problems: Problems) -> int:
     """Apply the ack file. The highest position it knows of."""
-    found, size = _read_marks(path, base, problems)
-    highest = base + _places(found) - 1
+    fates, size = _read_marks(path, base, problems)
+    highest = base + fates.places - 1
     if segment is not None:
         if highest > segment.last:
             problems.warn("acks beyond the data", file=path + ".acks", last=segment.last, acked=highest)
-        segment.recover_marks(found)
+        segment.recover_fates(fates)
         segment.marks_written = size
     return highest
 
 
-def _read_marks(path: str, base: int, problems: Problems) -> tuple[list[tuple[int, int, int]], int]:
-    """The sound marks, and the size of the file as far as it consists of whole ones."""
+def _read_marks(path: str, base: int, problems: Problems) -> tuple[Fates, int]:
+    """What the sound marks come to, and the size of the file as far as it consists of whole ones."""
+    Path(path + ".acks.new").unlink(missing_ok=True)  # its writing did not finish
     file = Path(path + ".acks")
     if not file.exists():
-        return [], 0
-    data = file.read_bytes()
+        return Fates(base), 0
     try:
-        check_header(ACKS_MAGIC, data, base)
+        fates, bad, size = read_fates(file, base)
     except (ValueError, UnknownVersion) as error:
         problems.warn("ack file is not sound", file=str(file), error=str(error))
-        if problems.keep(Path(path + ".acks.torn"), data):
+        if problems.keep(Path(path + ".acks.torn"), file.read_bytes()):
             file.unlink()
-        return [], 0
-    found, bad = marks(data, base)
+        return Fates(base), 0
     if bad:
         problems.warn("bad marks in ack file", file=str(file), count=bad)
-    return found, len(data) - (len(data) - HEADER_BYTES) % MARK_BYTES
-
-
-def _places(found: list[tuple[int, int, int]]) -> int:
-    """How many positions from the base on marks (first, count, deliveries) are about."""
-    return max((first + count for first, count, _ in found), default=0)
-
-
-def leave_undone(found: list[tuple[int, int, int]], start: int = 0) -> bool:
-    """Whether something at the base plus `start`, or above, was delivered and is not done with."""
-    delivered = bytearray(_places(found))
-    for first, count, fate in sorted(found, key=lambda mark: mark[2]):  # done with comes last
-        delivered[first : first + count] = (b"\0" if fate == ACKED else b"\1") * count
-    return 1 in delivered[start:]
+    return fates, size
 
 
 def _assume_delivered(segment: Segment, problems: Problems) -> None:
@@ -328,7 +305,7 @@ def _close_last(recovered: Recovered, problems: Problems) -> None:
 
 def remove_files(path: str) -> None:
     """Of a segment in which nothing is alive. The marks go last: alone they do no harm."""
-    for suffix in (".idx", ".due", ".chunks", ".seg", ".acks"):
+    for suffix in (".idx", ".due", ".chunks", ".seg", ".acks.new", ".acks"):
         Path(path + suffix).unlink(missing_ok=True)
 
 

@@ -2,6 +2,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from warren.broker.message cimport Message
 from warren.storage.disk cimport Buffer
+from warren.storage.fates cimport Fates
 from warren.storage.format cimport Mark
 
 
@@ -29,7 +30,10 @@ cdef class Segment:
     # what was delivered and acked, and is to be written
     cdef public bint marked
     cdef public Py_ssize_t marks_written
+    cdef public Py_ssize_t acks_bytes_max
+    cdef public bint rewriting
     cdef Buffer marks
+    cdef Py_ssize_t marks_bytes_max
     cdef Mark done
     cdef Mark out
     # which of the unread ones were taken out
@@ -37,12 +41,13 @@ cdef class Segment:
     # what recovery found
     cdef public bytes entries
     cdef public bytes dues
-    cdef bytearray fates
+    cdef Fates fates
 
     cpdef bint is_full(self, Py_ssize_t segment_bytes, uint64_t position)
     cdef Py_ssize_t append(self, Message message, uint64_t position, uint64_t time_ms) except -1
     cdef int mark(self, Mark* run, uint64_t position, uint32_t count, uint32_t deliveries) except -1
     cdef int push(self, Mark* run) except -1
+    cdef int fold_marks(self) except -1
     cpdef int note_delivered(self, uint64_t position, uint32_t deliveries) except -1
     cpdef int note_done(self, uint64_t position, uint32_t count) except -1
     cdef const uint8_t* in_memory(self, Py_ssize_t offset, Py_ssize_t* left)

@@ -2,6 +2,7 @@ from collections.abc import Sequence
 
 from warren.broker.message import Message
 from warren.storage.disk import Buffer
+from warren.storage.fates import Fates
 from warren.storage.queue_log import QueueLog
 from warren.storage.stream_log import SegmentedStream
 
@@ -25,6 +26,8 @@ class Segment:
     flying: Buffer | None
     marked: bool
     marks_written: int
+    acks_bytes_max: int
+    rewriting: bool
     created: bool
     named: bool
     entries: bytes
@@ -53,6 +56,6 @@ class Segment:
     def fate(self, position: int) -> int: ...
     def fate_of(self, position: int) -> int: ...
     def assume_delivered(self) -> None: ...
-    def recover_marks(self, found: list[tuple[int, int, int]]) -> None: ...
+    def recover_fates(self, fates: Fates) -> None: ...
 
 def index_beyond(segments: Sequence[Segment], position: int) -> int: ...

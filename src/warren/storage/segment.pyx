@@ -9,7 +9,7 @@ a sync has covered them, since what a failed sync leaves behind on disk is anybo
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from pathlib import Path
@@ -19,22 +19,24 @@ from warren.storage.index import write_index
 
 from warren.broker.message cimport Message
 from warren.storage.disk cimport Buffer
+from warren.storage.fates cimport Fates
 from warren.storage.format cimport (
     HEAD_BYTES, MARK_BYTES, POSITIONS_MAX, IndexEntry, Mark, put_record, record_bytes, seal_mark,
 )
 
 cdef enum:
-    FATE_DONE = 0xFFFF      # in `fates`: done with; else the number of deliveries
-    DELIVERIES_MAX = 0xFFFE
+    MARKS_BYTES_MIN = 1024 * 1024   # of marks that wait to be written, before they are looked through
 
 cdef uint32_t ACKED = 0xFFFFFFFF
+cdef uint32_t DELIVERIES_MAX = 0xFFFFFFFE
 
 
 cdef class Segment:
     """`alive` records are not done with, and `unread` of these have not been read on by the queue, nor taken
     out; `unread_bytes` are those of their bodies. Nothing is appended to a `closed` one. What a `damaged` one holds could not all be read, so it is never deleted. A
     `volatile` one is neither synced nor kept over a restart; a `dropped` one is to be deleted, if its files were
-    ever `created`; `named`, if a sync of the directory has covered its name.
+    ever `created`; `named`, if a sync of the directory has covered its name. Its ack file is written anew when it
+    is larger than `acks_bytes_max`, unless that is under way: `rewriting`.
     """
 
     def __init__(self, str path, uint64_t base, object log=None, *, bint volatile=False):
@@ -45,6 +47,7 @@ cdef class Segment:
         self.volatile = volatile
         self.end = 0
         self.entries = self.dues = b""
+        self.marks_bytes_max = MARKS_BYTES_MIN
 
     # --- appending ---
 
@@ -123,7 +126,7 @@ cdef class Segment:
     # --- marks ---
 
     cpdef int note_delivered(self, uint64_t position, uint32_t deliveries) except -1:
-        return self.mark(&self.out, position, 1, deliveries)
+        return self.mark(&self.out, position, 1, min(deliveries, DELIVERIES_MAX))
 
     cpdef int note_done(self, uint64_t position, uint32_t count) except -1:
         """This many positions from this one on are done with."""
@@ -150,6 +153,21 @@ cdef class Segment:
         seal_mark(run, self.base)
         memcpy(self.marks.room(MARK_BYTES), run, MARK_BYTES)
         run.count = 0
+        if self.marks.size > self.marks_bytes_max:
+            self.fold_marks()
+        return 0
+
+    cdef int fold_marks(self) except -1:
+        """Keep as few of the marks that wait as say the same: a disk that fails may let them wait for long."""
+        cdef Py_ssize_t start = HEAD_BYTES if self.marks_written == 0 else 0, bad = 0
+        cdef Fates fates = Fates(self.base)
+        cdef bytes few
+        if fates.fold(self.marks.data + start, self.marks.size - start, &bad):
+            raise MemoryError
+        few = fates.encode()
+        self.marks.size = start
+        memcpy(self.marks.room(len(few)), <const char*>few, len(few))
+        self.marks_bytes_max = max(<Py_ssize_t>MARKS_BYTES_MIN, 4 * self.marks.size)
         return 0
 
     def marks_to_write(self):
@@ -160,6 +178,7 @@ cdef class Segment:
 
     def marks_are_written(self):
         self.marks_written += self.marks.size
+        self.marks_bytes_max = MARKS_BYTES_MIN
         if self.marks.capacity > 64 * 1024:
             self.marks = None
         else:
@@ -167,36 +186,21 @@ cdef class Segment:
 
     # --- recovered ---
 
-    def recover_marks(self, list found):
-        """Take over the marks (first, count, deliveries) of an ack file; `entries` must be there."""
-        cdef uint32_t first, count, deliveries
-        cdef uint64_t i, places = self.last - self.base + 1
-        cdef uint16_t fate
-        cdef uint16_t* fates
-        if not found or places == 0:
-            self.count_waiting()
-            return
-        self.fates = bytearray(places * 2)
-        fates = <uint16_t*><char*>self.fates
-        for first, count, deliveries in found:
-            fate = FATE_DONE if deliveries == ACKED else <uint16_t>min(deliveries, <uint32_t>DELIVERIES_MAX)
-            i = first
-            while i < first + <uint64_t>count and i < places:
-                fates[i] = max(fates[i], fate)
-                i += 1
+    def recover_fates(self, Fates fates):
+        """Take over what an ack file says; `entries` must be there."""
+        if fates.places:
+            fates.shrink()
+            self.fates = fates
         self.count_waiting()
 
     def assume_delivered(self):
         """After a power cut marks may be lost: all that is there may have been delivered once, and that is
         to be marked, lest the next start knows less.
         """
-        cdef uint64_t i, places = self.last - self.base + 1
-        cdef uint16_t* fates
+        cdef uint64_t places = self.last - self.base + 1
         if self.fates is None:
-            self.fates = bytearray(places * 2)
-        fates = <uint16_t*><char*>self.fates
-        for i in range(places):
-            fates[i] = max(fates[i], <uint16_t>1)
+            self.fates = Fates(self.base)
+        self.fates.assume_delivered(places)
         self.mark(&self.out, self.base, <uint32_t>places, 1)
 
     def count_waiting(self):
@@ -212,10 +216,7 @@ cdef class Segment:
 
     cdef uint32_t fate(self, uint64_t position) noexcept:
         """How often it was delivered in the time before, or ACKED."""
-        cdef uint32_t known = 0
-        if self.fates is not None and position - self.base < <uint64_t>PyByteArray_GET_SIZE(self.fates) // 2:
-            known = (<uint16_t*>PyByteArray_AS_STRING(self.fates))[position - self.base]
-        return ACKED if known == FATE_DONE else known
+        return 0 if self.fates is None else self.fates.at(position - self.base)
 
     def fate_of(self, uint64_t position):
         """The same for whoever looks at the log from outside."""

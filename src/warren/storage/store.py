@@ -73,7 +73,7 @@ class DiskStore(Store):
             settings.path, self.files, log.warning, sync=settings.sync, boot_id=settings.boot_id
         )
         self.queues = str(self.directory.queues)
-        self.file = DefinitionsFile(self.directory.definitions, sync=settings.sync)
+        self.file = DefinitionsFile(self.directory.definitions, self.files, sync=settings.sync)
         self.housekeeping = housekeeping or Housekeeping(log.warning)
         self.commit = GroupCommit(
             timers, disk, self.files, self.housekeeping, self.file, self, sync=settings.sync
@@ -104,8 +104,9 @@ class DiskStore(Store):
             self.commit.begin()
 
     def write_marks(self) -> None:
-        if self.commit.marked or self.commit.dropped or self.commit.offsets:
-            self.commit.write_marks()
+        commit = self.commit
+        if commit.marked or commit.dropped or commit.offsets or commit.rewritings.written:
+            commit.write_marks()
 
     def record(self, command: Command) -> None:
         if self.file.definitions.record(command):
@@ -123,6 +124,8 @@ class DiskStore(Store):
             directory = LogDirectory(f"{directory.path}/{part}", self.files, parent=directory)
         size = self.settings.segment_bytes
         log = QueueLog(directory, self.commit, self.problems, size, segments=found.segments)
+        for segment in found.segments:
+            self.commit.rewritings.consider(segment)
         return log, found.position
 
     def open_stream(self, vhost: str, name: str) -> tuple[StreamLog, int]:
@@ -186,7 +189,7 @@ class DiskStore(Store):
 
     def _save_definitions(self) -> None:
         try:
-            self.file.save(self.files)
+            self.file.save()
         except OSError as error:  # a full disk; they are written when it has room again
             self.log.warning("cannot write definitions", file=str(self.file.path), error=str(error))
 
@@ -248,7 +251,9 @@ class DiskStore(Store):
         """All that is to be written is written, or cannot be."""
         all_is_written = self.commit.is_idle and not self.is_failing and not self.commit.marked
         self.commit.stopped = True
+        self.commit.rewritings.stop()
         self.housekeeping.stop()
+        self.commit.rewritings.close()
         self.files.close_all()
         self.file.close()
         self.directory.close(well=all_is_written)

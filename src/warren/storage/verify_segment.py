@@ -13,17 +13,18 @@ import struct
 from collections.abc import Iterator
 from typing import Self
 
+from warren.storage.ack_file import MARK_BYTES, pieces
 from warren.storage.data_files import Kind, Problem, SegmentFiles
-from warren.storage.format import HEADER_BYTES, Scan, encode_mark, marks, records, scan
+from warren.storage.fates import Fates
+from warren.storage.format import HEADER_BYTES, Scan, encode_mark, records, scan
 from warren.storage.index import DUE_BYTES, ENTRY_BYTES, Index, last_of, without_bodies
-from warren.storage.inspect import read_acks, read_dues, read_index, read_sound
+from warren.storage.inspect import read_dues, read_index, read_marks, read_sound
 from warren.storage.inspect_stream import ChunksFile, read_chunks
-from warren.storage.recovery import MARK_BYTES, leave_undone
 from warren.storage.stream_segment import StreamSegment
 
 SET_ASIDE = {"torn": "bytes", "acks.torn": "marks"}
 CHECKED_SUFFIXES = ("seg", "idx", "due", "acks", "chunks")
-UNFINISHED = {"idx.new": "an index", "chunks.new": "a chunks file"}
+UNFINISHED = {"idx.new": "an index", "acks.new": "an ack file", "chunks.new": "a chunks file"}
 NOT_OF_STREAMS = ("idx", "due", "acks")
 MARK = struct.Struct("<III")
 
@@ -164,27 +165,31 @@ class SegmentCheck:
     # --- marks ---
 
     def _check_marks(self, index: Index | None) -> None:
-        data = read_acks(self.files, self.problems.append)
-        found, bad = marks(data, self.files.base)
+        fates, bad = read_marks(self.files, self.problems.append)
         if bad:
-            self._check_bad_marks(data)
+            self._check_bad_marks()
         if self.last is not None and not self.files.live:
             indexed = None if index is None else last_of(index.entries, self.files.base)
-            self._check_last(found, max(self.last, indexed or 0))
+            self._check_last(fates, max(self.last, indexed or 0))
 
-    def _check_last(self, found: list[tuple[int, int, int]], last: int) -> None:
+    def _check_last(self, fates: Fates, last: int) -> None:
         """What is delivered and acked may be so before it is written, if the broker is killed in between."""
         base = self.files.base
-        highest = max((base + first + count - 1 for first, count, _ in found), default=0)
+        highest = base + fates.places - 1
         if highest > last:
-            is_lost = not self.files.newest and leave_undone(found, last + 1 - base)
+            is_lost = not self.files.newest and fates.leave_undone(last + 1 - base)
             text = f"marks up to position {highest}, but the last record is {last}"
             self.tell(Kind.DAMAGE if is_lost else Kind.HARMLESS, "acks", text)
 
-    def _check_bad_marks(self, data: bytes) -> None:
+    def _check_bad_marks(self) -> None:
         """A stretch of bad marks at the end is of a write that did not finish."""
-        for offset, end in _bad_marks(data, self.files.base):
-            if end < len(data):
+        try:
+            stretches, size = _bad_marks(self.files.name("acks"), self.files.base)
+        except OSError as error:
+            self.files.tell_unreadable("acks", error, self.problems.append)
+            return
+        for offset, end in stretches:
+            if end < size:
                 self.tell(Kind.DAMAGE, "acks", f"bad marks, {end - offset} bytes", offset)
             else:
                 text = f"torn tail, {end - offset} bytes; what they were about is delivered again"
@@ -207,16 +212,22 @@ def _entries(data: bytes, entry_bytes: int) -> Iterator[bytes]:
     return (data[at : at + entry_bytes] for at in range(0, len(data), entry_bytes))
 
 
-def _bad_marks(data: bytes, base: int) -> list[tuple[int, int]]:
-    """Stretches, each from an offset to another."""
+def _bad_marks(name: str, base: int) -> tuple[list[tuple[int, int]], int]:
+    """Stretches in an ack file, each from an offset to another, and the size of the file."""
     stretches: list[tuple[int, int]] = []
-    for at in range(HEADER_BYTES, len(data), MARK_BYTES):
-        mark = data[at : at + MARK_BYTES]
-        if len(mark) == MARK_BYTES and encode_mark(base, *MARK.unpack_from(mark)) == mark:
-            continue
-        end = at + len(mark)
-        if stretches and stretches[-1][1] == at:
-            stretches[-1] = (stretches[-1][0], end)
-        else:
-            stretches.append((at, end))
-    return stretches
+    offset = HEADER_BYTES
+    with open(name, "rb") as file:  # noqa: PTH123 - paths are text here
+        for piece in pieces(file.fileno(), HEADER_BYTES):
+            for at in range(0, len(piece), MARK_BYTES):
+                mark = piece[at : at + MARK_BYTES]
+                if len(mark) < MARK_BYTES or encode_mark(base, *MARK.unpack_from(mark)) != mark:
+                    _note_bad(stretches, offset + at, offset + at + len(mark))
+            offset += len(piece)
+    return stretches, offset
+
+
+def _note_bad(stretches: list[tuple[int, int]], start: int, end: int) -> None:
+    if stretches and stretches[-1][1] == start:
+        stretches[-1] = (stretches[-1][0], end)
+    else:
+        stretches.append((start, end))

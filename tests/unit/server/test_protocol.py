@@ -10,8 +10,10 @@ import pytest
 
 from tests.support.fakes import FakeWorld, make_node
 from tests.support.frames import PROTOCOL_HEADER
+from tests.support.machine import Notes
 from warren.amqp.reader import ReadBuffer
 from warren.broker.session.connection import Connection
+from warren.server.descriptors import Descriptors
 from warren.server.farewell import DISCARDED_BYTES_MAX, LINGER_SECONDS_MAX, Farewells
 from warren.server.log import get_logger
 from warren.server.protocol import RESET_ON_CLOSE, AmqpProtocol
@@ -74,9 +76,14 @@ class FakeTransport:
             self.protocol.connection_lost(None)
 
 
-def connected(world: FakeWorld, transport: FakeTransport) -> AmqpProtocol:
+def connected(world: FakeWorld, transport: FakeTransport, descriptors_max: int = 1_000) -> AmqpProtocol:
     protocol = AmqpProtocol(
-        make_node(world), ReadBuffer(), 0, farewells=Farewells(world.now), watchdog=Watchdog(get_logger())
+        make_node(world),
+        ReadBuffer(),
+        0,
+        descriptors=Descriptors(descriptors_max, 10, Notes(), world.now),
+        farewells=Farewells(world.now),
+        watchdog=Watchdog(get_logger()),
     )
     protocol.connection_made(cast("asyncio.Transport", transport))
     return protocol

@@ -21,7 +21,6 @@ from tests.unit.storage.log_files import (
     timed_segment,
 )
 from warren.storage.format import (
-    ACKED,
     ACKS_MAGIC,
     DUES_MAGIC,
     HEADER_BYTES,
@@ -32,9 +31,7 @@ from warren.storage.format import (
     checksum,
     checksum_by_table,
     encode_header,
-    encode_mark,
     encode_record,
-    marks,
     records,
     scan,
 )
@@ -242,37 +239,3 @@ def test_record_that_claims_to_be_longer_than_the_file_is_no_record() -> None:
     long = bytearray(record(BASE + 4, b"five"))
     struct.pack_into("<I", long, 4, 0xFFFFFFFF)
     assert scan(SEGMENT + long, BASE).end == len(SEGMENT)
-
-
-# --- marks ---
-
-
-def test_marks_are_read_as_they_were_written() -> None:
-    data = acks(BASE, done(BASE + 3, 100), (BASE, 1, 5))
-    assert marks(data, BASE) == ([(3, 100, ACKED), (0, 1, 5)], 0)
-
-
-def test_any_changed_bit_of_a_mark_makes_it_bad_and_only_it() -> None:
-    data = acks(BASE, done(BASE), done(BASE + 2), done(BASE + 4))
-    for at in range(HEADER_BYTES + 16, HEADER_BYTES + 32):
-        assert marks(damaged(data, at), BASE) == ([(0, 1, ACKED), (4, 1, ACKED)], 1)
-
-
-def test_mark_of_another_segment_is_bad() -> None:
-    data = acks(BASE) + encode_mark(BASE + 1, 0, 1, ACKED)
-    assert marks(data, BASE) == ([], 1)
-
-
-@pytest.mark.parametrize("size", range(1, 16))
-def test_mark_that_is_not_whole_is_bad(size: int) -> None:
-    data = acks(BASE, done(BASE))
-    assert marks(data + encode_mark(BASE, 1, 1, ACKED)[:size], BASE) == ([(0, 1, ACKED)], 1)
-
-
-@pytest.mark.parametrize("base", [1, BASE, 2**32, 2**63])
-def test_zeros_are_no_mark(base: int) -> None:
-    assert marks(acks(base) + bytes(160), base) == ([], 10)
-
-
-def test_no_marks_in_a_file_that_is_not_there() -> None:
-    assert marks(b"", BASE) == ([], 0)

@@ -23,12 +23,12 @@ from warren.amqp import methods as m
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table
 from warren.cli.main import main
+from warren.storage.ack_file import read_fates
 from warren.storage.format import (
-    ACKS_MAGIC,
+    ACKED,
     SEGMENT_MAGIC,
     check_header,
     checksum_by_table,
-    marks,
     records,
     scan,
 )
@@ -142,9 +142,11 @@ def bloom(*values: str) -> bytes:
 
 
 def test_golden_ack_file_is_read_as_it_was_written() -> None:
-    data = golden_file("acks")
-    check_header(ACKS_MAGIC, data, golden_log.BASE)
-    assert marks(data, golden_log.BASE) == (golden_log.MARKS, 0)
+    file = GOLDEN / "log-1" / f"{golden_log.BASE:020}.acks"
+    fates, bad, size = read_fates(file, golden_log.BASE)
+    assert (bad, size) == (0, file.stat().st_size)
+    told = {place: fates.of(golden_log.BASE + place) for place in (0, 1, 2, 2**22 - 1)}
+    assert told == {0: ACKED, 1: ACKED, 2: 0, 2**22 - 1: 70_000}
 
 
 def test_golden_segment_can_be_read_by_its_description_alone() -> None:

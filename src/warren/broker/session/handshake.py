@@ -170,6 +170,9 @@ def open_vhost(connection: Connection, method: ConnectionOpen) -> None:
         raise NotAllowed(f"vhost {name} not found")
     if user is None or name not in user.permissions:
         raise NotAllowed(f"access to vhost '{name}' refused for user '{connection.user_name}'")
+    limit = connection.node.limits.connections_max
+    if is_reached(limit, len(connection.node.connections) - 1):  # besides this one
+        raise NotAllowed(f"connection refused: node connection limit ({limit}) is reached")
     _check_limits(vhost, user)
     connection.opened(vhost, Access(user, name))
     connection.send(ConnectionOpenOk())

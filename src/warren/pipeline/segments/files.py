@@ -20,12 +20,13 @@ from warren.broker.commands import DeclareQueue
 from warren.pipeline.segments.decode import OPEN_END, find_sound, walk
 from warren.pipeline.segments.errors import SegmentGone, UnknownQueue, Unreachable, Unreadable
 from warren.pipeline.segments.log import KINDS, Contents, Queue, Segment, Slice, pack_acked
+from warren.storage.ack_file import read_fates
 from warren.storage.checked_lines import line_content
 from warren.storage.command_text import command_from_json
 from warren.storage.data_files import DataFiles, InspectError, QueueFiles
 from warren.storage.definition_keys import QueueKey
 from warren.storage.definitions import parse_definition
-from warren.storage.format import ACKED, ACKS_MAGIC, HEADER_BYTES, UnknownVersion, check_header, marks
+from warren.storage.format import HEADER_BYTES, UnknownVersion
 from warren.storage.index import ENTRY_FIELDS, decode_index
 from warren.storage.log_directory import MANIFEST, parts_in
 
@@ -178,14 +179,10 @@ def _size(path: str) -> int:
 def _acked(path: str, base: int) -> bytes:
     """Bad marks, and what was not written yet, cost nothing but that a message is read that is done with."""
     try:
-        data = Path(path).with_suffix(".acks").read_bytes()
-        check_header(ACKS_MAGIC, data, base)
+        fates, _, _ = read_fates(Path(path).with_suffix(".acks"), base)
     except (FileNotFoundError, ValueError, UnknownVersion):
         return b""
-    sound, _ = marks(data, base)
-    return pack_acked(
-        (base + first, base + first + count) for first, count, deliveries in sound if deliveries == ACKED
-    )
+    return pack_acked((base + first, base + first + count) for first, count in fates.acked_runs(fates.places))
 
 
 class _OpenFile:
