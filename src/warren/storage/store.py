@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count
@@ -16,20 +16,21 @@ from warren.broker.commands import Command, DeclareQueue
 from warren.broker.flow import Timers
 from warren.broker.rules import STREAM, queue_type
 from warren.broker.store import MessageLog, Store, StreamLog
-from warren.storage.command_text import command_from_json, command_to_json
+from warren.storage.command_text import command_to_json
 from warren.storage.commit import Disk as DiskLike
 from warren.storage.commit import GroupCommit
 from warren.storage.definitions_file import DefinitionsFile
 from warren.storage.directory import BOOT_ID, DataDirectory
 from warren.storage.files import OpenFiles
 from warren.storage.housekeeping import Housekeeping
-from warren.storage.log_directory import MANIFEST, LogDirectory, is_part, parts_in
+from warren.storage.log_directory import LogDirectory, is_part, parts_in
 from warren.storage.log_listing import LogListing
 from warren.storage.named_offsets import NamedOffsets
 from warren.storage.queue_log import QueueLog
 from warren.storage.recovery import Problems, Recovered, recover
 from warren.storage.stream_log import SegmentedStream
 from warren.storage.stream_recovery import RecoveredStream, recover_stream
+from warren.storage.unknown_queues import UnknownQueues
 
 RECOVERY_THREADS = 4
 PROGRESS_SECONDS = 1.0
@@ -86,7 +87,7 @@ class DiskStore(Store):
             settings.path, self.files, log.warning, sync=settings.sync, boot_id=settings.boot_id
         )
         self.file = DefinitionsFile(self.directory.definitions, sync=settings.sync)
-        self.housekeeping = housekeeping or Housekeeping(log.warning)
+        self.housekeeping = housekeeping or Housekeeping(log.warning, on_error)
         self.commit = GroupCommit(
             timers, disk, self.files, self.housekeeping, self.file, self, sync=settings.sync
         )
@@ -140,7 +141,14 @@ class DiskStore(Store):
     def open_stream(self, vhost: str, name: str) -> tuple[StreamLog, int]:
         found = self.recovered_streams.pop((vhost, name), None) or RecoveredStream([], 0, {}, 0)
         directory = self._log_directory(vhost, name)
-        named = NamedOffsets(directory, self.files, found.offsets, found.offsets_size)
+        named = NamedOffsets(
+            directory,
+            self.files,
+            self.housekeeping,
+            found.offsets,
+            found.offsets_size,
+            sync=self.settings.sync,
+        )
         size = self.settings.stream_segment_bytes
         log = SegmentedStream(
             directory, self.commit, self.problems, size, named, found.segments, found.position
@@ -191,53 +199,26 @@ class DiskStore(Store):
         for command in definitions.commands():
             if isinstance(command, DeclareQueue):
                 numbers[definitions.queue_number(command.vhost, command.name)] = (command.vhost, command.name)
-        is_lost = bool(problems) or self.file.size == 0
-        numbers |= self._unknown_directories(numbers.keys(), adopt=is_lost)
+        numbers |= self._unknown_queues().settle(numbers)
         self._save_definitions()
         self._recover_queues(numbers)
         self.directory.note_run()
         return definitions.commands()
+
+    def _unknown_queues(self) -> UnknownQueues:
+        return UnknownQueues(
+            self.directory.queues,
+            self.file,
+            self.log,
+            remove=self.housekeeping.remove_directory,
+            sync=self._sync,
+        )
 
     def _save_definitions(self) -> None:
         try:
             self.file.save(self.files)
         except OSError as error:  # a full disk; they are written when it has room again
             self.log.warning("cannot write definitions", file=str(self.file.path), error=str(error))
-
-    def _unknown_directories(self, known: Collection[int], *, adopt: bool) -> dict[int, tuple[str, str]]:
-        """Directories of queues that are not defined: those were deleted, or their definition is lost."""
-        unknown = []
-        for path in sorted(self.directory.queues.iterdir()):
-            if not path.name.isdecimal():
-                self.log.warning("foreign file", file=str(path))
-                continue
-            self.file.definitions.reserve_queue_numbers(int(path.name))
-            if int(path.name) not in known:
-                unknown.append(path)
-        adopted: dict[int, tuple[str, str]] = {}
-        for path in unknown:
-            if adopt and int(path.name) not in self.file.deleted:
-                adopted |= self._adopt(path)
-            else:
-                self.log.info("removing what a deleted queue left", directory=str(path))
-                self.housekeeping.remove_directory(str(path))
-        return adopted
-
-    def _adopt(self, path: Path) -> dict[int, tuple[str, str]]:
-        """Some definitions could not be read: what the directory says of its queue is all there is."""
-        definitions = self.file.definitions
-        try:
-            command = command_from_json(json.loads((path / MANIFEST).read_text()))
-        except (OSError, ValueError) as error:
-            self.log.warning("directory of an unknown queue", directory=str(path), error=str(error))
-            return {}
-        if not isinstance(command, DeclareQueue) or not definitions.record(command):
-            self.log.warning("directory of a queue that has another", directory=str(path))
-            return {}
-        number = definitions.queue_number(command.vhost, command.name)
-        path.rename(self.directory.queues / str(number))
-        self.log.warning("queue declared again", vhost=command.vhost, queue=command.name)
-        return {number: (command.vhost, command.name)}
 
     def _recover_queues(self, numbers: dict[int, tuple[str, str]]) -> None:
         present = {number: name for number, name in numbers.items() if self._directory_of(number).is_dir()}
@@ -277,6 +258,7 @@ class DiskStore(Store):
     def tidy(self) -> None:
         """From time to time: give space back."""
         self.commit.tidy()
+        self.housekeeping.try_again()
 
     def close(self) -> None:
         """All that is to be written is written, or cannot be."""
