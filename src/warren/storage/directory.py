@@ -70,6 +70,8 @@ class DataDirectory:
 
     def close(self, *, well: bool) -> None:
         """The run ends: well, if all is written. Marks were not synced until now."""
+        if self.lock < 0:
+            return  # it was never opened
         try:
             if well and self.sync:
                 self.files.sync_all(str(self.path))
@@ -91,7 +93,7 @@ class DataDirectory:
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(self.lock, 20, 0).decode("utf-8", "replace").strip() or "unknown"
-            os.close(self.lock)
+            self._unlock()
             raise DirectoryError(f"{self.path} is in use by another broker, process {holder}") from None
         os.pwrite(self.lock, f"{os.getpid():<20}\n".encode(), 0)
 

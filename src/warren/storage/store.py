@@ -96,6 +96,7 @@ class DiskStore(Store):
         self.directories: WeakValueDictionary[int, LogDirectory] = WeakValueDictionary()  # of queues
         self.overflows = count(1)
         self.listing = LogListing()
+        self.is_recovered = False
 
     keeps_streams = True
 
@@ -203,6 +204,7 @@ class DiskStore(Store):
         self._save_definitions()
         self._recover_queues(numbers)
         self.directory.note_run()
+        self.is_recovered = True
         return definitions.commands()
 
     def _unknown_queues(self) -> UnknownQueues:
@@ -261,13 +263,15 @@ class DiskStore(Store):
         self.housekeeping.try_again()
 
     def close(self) -> None:
-        """All that is to be written is written, or cannot be."""
+        """All that is to be written is written, or cannot be. If not all was read, it did not end well: the
+        next start has to know how the run before this one ended.
+        """
         all_is_written = self.commit.is_idle and not self.is_failing and not self.commit.marked
         self.commit.stopped = True
         self.housekeeping.stop()
         self.files.close_all()
         self.file.close()
-        self.directory.close(well=all_is_written)
+        self.directory.close(well=all_is_written and self.is_recovered)
 
 
 class Progress:
