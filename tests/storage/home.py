@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.support.amqp import AmqpClient
 from tests.support.channel import AmqpChannel
+from tests.support.privacy import open_to_others
 from tests.support.process import BrokerProcess
 
 WAIT_SECONDS_MAX = 30.0
@@ -37,12 +38,16 @@ class Home:
 
     @contextmanager
     def broker(self, *, ends_by: signal.Signals = signal.SIGTERM) -> Iterator[BrokerProcess]:
-        """A broker that ends with the block, one way or the other, and has not failed."""
+        """A broker that ends with the block, one way or the other, and has not failed. It leaves no file that
+        others can read.
+        """
+        open_before = open_to_others(self.data_dir)
         with self.process() as process:
             yield process
             if ends_by is signal.SIGKILL:
                 process.kill()
         process.check_log()
+        assert open_to_others(self.data_dir) <= open_before - {str(self.data_dir)}
 
     @contextmanager
     def life(self, *, ends_by: signal.Signals = signal.SIGTERM) -> Iterator[AmqpChannel]:

@@ -23,7 +23,7 @@ from tests.storage.damages import (
     flip_a_byte,
     left,
 )
-from tests.storage.home import Home, connected
+from tests.storage.home import Home, connected, message_count
 from tests.support.channel import AmqpChannel
 from warren.amqp import methods as m
 
@@ -201,3 +201,17 @@ def test_foreign_files_in_the_data_directory_are_left_alone(home: Home) -> None:
         assert drain(channel, "q") == left()
     assert str(foreign[0]) in home.log()
     assert [path.read_text() for path in foreign] == ["not ours"] * 2
+
+
+def test_definitions_of_yesterday_cost_no_queue_that_was_declared_since(home: Home) -> None:
+    with home.life() as channel:
+        fill(channel, "old")
+    yesterday = (home.data_dir / "definitions.log").read_bytes()
+    with home.life(ends_by=signal.SIGKILL) as channel:
+        fill(channel, "new")
+    (home.data_dir / "definitions.log").write_bytes(yesterday)
+    for _ in range(2):
+        with home.life() as channel:
+            for queue in ("old", "new"):
+                assert message_count(channel, queue) == len(left())
+    assert "declared again" not in home.log()

@@ -17,7 +17,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +24,7 @@ from random import Random
 
 from warren.storage.disk import RENAME, SYNC, SYNC_ALL, SYNC_DIRECTORY, WRITE, Operation
 from warren.storage.files import OpenFiles
-from warren.storage.housekeeping import Housekeeping
+from warren.storage.housekeeping import Housekeeping, Job
 
 PAGE_BYTES = 4096
 NEW, OLD, TORN = range(3)
@@ -365,9 +364,13 @@ class FaultyFiles(OpenFiles):
         self.faults.check("make directory", Path(path).name)
         super().make_directory(path)
 
-    def write_whole(self, path: str, text: str) -> None:
+    def write_whole(self, path: str, data: bytes) -> None:
         self.faults.check("write", Path(path).name)
-        super().write_whole(path, text)
+        super().write_whole(path, data)
+
+    def put_in_place(self, path: str) -> None:
+        self.faults.check("rename", Path(path).name)
+        super().put_in_place(path)
 
     def write_anew(self, path: str, data: bytes) -> None:
         error = self.faults.strikes("write", Path(path).name)
@@ -394,24 +397,23 @@ class FaultyFiles(OpenFiles):
 class PatientHousekeeping(Housekeeping):
     """What is to be done waits until the test says so."""
 
-    def __init__(self, warn: Callable[..., object], faults: Faults) -> None:
-        super().__init__(warn)
-        self.faults = faults
-        self.waiting: list[Callable[[], None]] = []
-        self.kinds: Counter[str] = Counter()
-
-    def _do(
-        self, trouble: str, path: str, work: Callable[[], None], failed: Callable[[], None] | None = None
+    def __init__(
+        self, warn: Callable[..., object], report: Callable[[Exception], None], faults: Faults
     ) -> None:
-        self.waiting.append(lambda: self._try(trouble, path, lambda: self._work(trouble, path, work), failed))
+        super().__init__(warn, report)
+        self.faults = faults
+        self.waiting: list[Job] = []
 
-    def _work(self, trouble: str, path: str, work: Callable[[], None]) -> None:
-        self.faults.check(trouble.removeprefix("cannot "), Path(path).name)
-        work()
+    def _submit(self, job: Job) -> None:
+        self.waiting.append(job)
+
+    def _work(self, job: Job) -> None:
+        self.faults.check(job.trouble.removeprefix("cannot "), Path(job.path).name)
+        super()._work(job)
 
     def run(self, most: int | None = None) -> None:
         while self.waiting and most != 0:
-            self.waiting.pop(0)()
+            self._run(self.waiting.pop(0))
             most = most and most - 1
 
     def stop(self) -> None:

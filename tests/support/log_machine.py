@@ -69,7 +69,7 @@ class LogMachine:
         self.notes = Notes()
         self.disk = FaultyDisk(self.platter, self.faults)
         self.files = FaultyFiles(self.settings.open_files_max, self.platter, self.faults)
-        self.housekeeping = PatientHousekeeping(self.notes.warning, self.faults)
+        self.housekeeping = PatientHousekeeping(self.notes.warning, self.world.report, self.faults)
         self.store = DiskStore(
             self.settings,
             self.world,

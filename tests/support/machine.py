@@ -17,6 +17,7 @@ from unittest.mock import patch
 from tests.support.fake_client import FakeClient
 from tests.support.fakes import EXCHANGE_TYPES, FakeWorld, add_user
 from tests.support.faulty_disk import Faults, FaultyDisk, FaultyFiles, PatientHousekeeping, Platter
+from tests.support.privacy import open_to_others
 from warren.amqp import methods as m
 from warren.amqp.reader import ReadBuffer
 from warren.broker import commands, lane
@@ -112,7 +113,7 @@ class Machine:
         self.buffer = ReadBuffer()
         self.disk = FaultyDisk(self.platter, self.faults)
         self.files = FaultyFiles(self.settings.open_files_max, self.platter, self.faults)
-        self.housekeeping = PatientHousekeeping(self.notes.warning, self.faults)
+        self.housekeeping = PatientHousekeeping(self.notes.warning, self.world.report, self.faults)
         self.store = DiskStore(
             self.settings,
             self.world,
@@ -126,7 +127,9 @@ class Machine:
         )
         self.node = Node(self.world, self.limits, EXCHANGE_TYPES, "test", self.store)
         self.node.events.subscribe(Failure, lambda failure: self.world.report(failure.error))
+        open_before = open_to_others(self.data)
         self.node.restore(self.store.recover())
+        assert open_to_others(self.data) <= open_before - {str(self.data)}
         if not self.node.users:
             self.node.execute(commands.AddVhost(name="/"))
             add_user(self.node, "guest")
@@ -204,6 +207,7 @@ class Machine:
         self.run()  # what was due meanwhile
         assert self.store.commit.is_idle
         self.store.close()
+        assert not open_to_others(self.data)
         self._forget()
 
     def kill(self, rng: Random) -> None:

@@ -159,6 +159,14 @@ class SeenQueue(Queue):
         self.seen.restore(log, position, self.surroundings.when_safe)
 
 
+def exchange_of(queue: str) -> str | None:
+    """The exchange that a queue with this name would belong to."""
+    for prefix in _KINDS:
+        if queue.startswith(prefix):
+            return queue.removeprefix(prefix)
+    return None
+
+
 def make_internal_queue(vhost: Vhost, name: str, **named: Any) -> Queue | None:
     """The queue of an exchange, if this is the name of one."""
     for prefix, make in _KINDS.items():

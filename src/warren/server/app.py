@@ -57,7 +57,8 @@ class Broker:
         self.log = get_logger()
         self.services: dict[str, Service] = {}
         self.event_stream: EventStream | None = None
-        self.stopping = False
+        self.recovering: asyncio.Future[list[commands.Command]] | None = None
+        self.stopping = True  # or there is nothing to stop
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -96,30 +97,37 @@ class Broker:
         self.node.end_turn()
 
     async def start(self) -> None:
-        self.stopping = False
+        """If it cannot start, whatever the reason, nothing of it is left: no thread, lock, socket or task."""
         self.loop = asyncio.get_running_loop()
+        self.services, self.event_stream, self.recovering, self.is_writing = {}, None, None, False
         self.world = LoopWorld(self.loop, self.log)
         self.disk = Disk()
-        self.disk_space = DiskSpace(self.config.data_dir, self.config.disk_free_limit)
         self.descriptors = Descriptors(
             descriptors_max(), self.config.open_files_max, self.log, self.world.now
         )
         self.store = self._make_store()
         self.descriptors.share_with(self.store.files)
-        self.node = Node(self.world, self._limits(), exchange_types(), self.config.cluster_name, self.store)
         self.farewells = Farewells(self.world.now)
-        log_events(self.log, self.node.events)
-        await self._recover()
         try:
-            self._start_event_stream()
-            await self._listen()
-        except (ConfigError, OSError):
+            await self._start()
+        except BaseException:
             await self._stop_services()
             await self._close_store()
             self.world.close()
             raise
+        self.stopping = False
+        self.log.info("broker started", bind=self.host, port=self.port)
+
+    async def _start(self) -> None:
+        """What can fail comes before what accepts connections."""
+        self.disk_space = DiskSpace(self.config.data_dir, self.config.disk_free_limit)
+        self.node = Node(self.world, self._limits(), exchange_types(), self.config.cluster_name, self.store)
         check_resources = self._resources_check()
         self.node.turns.look_around = check_resources
+        log_events(self.log, self.node.events)
+        await self._recover()
+        self._start_event_stream()
+        await self._listen()
         self.chores = [
             asyncio.create_task(self._repeat(CHECK_SECONDS, self._check_liveness)),
             asyncio.create_task(self._repeat(RESOURCES_CHECK_SECONDS, check_resources)),
@@ -127,7 +135,6 @@ class Broker:
             asyncio.create_task(self._repeat(CONSUMERS_CHECK_SECONDS, self._check_consumers)),
             asyncio.create_task(self._beat()),
         ]
-        self.log.info("broker started", bind=self.host, port=self.port)
 
     def _start_event_stream(self) -> None:
         if self.config.events_stream:
@@ -220,17 +227,23 @@ class Broker:
 
     async def _recover(self) -> None:
         """All that the data directory has, and what the configuration adds to it."""
+        self.recovering = self.loop.run_in_executor(None, self.store.recover)
         with without_collector():
-            self.node.restore(await self.loop.run_in_executor(None, self.store.recover))
+            self.node.restore(await asyncio.shield(self.recovering))
         self.disk.start()
         self.loop.add_reader(self.disk.done, self.world.watchdog.run, self.store.commit.completed)
+        self.is_writing = True
         await self._make_definitions()
 
     async def _close_store(self) -> None:
         """Wait until all is written, but not for ever: a disk may be full."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._all_written(), STOP_SECONDS_MAX)
-        self.loop.remove_reader(self.disk.done)
+        if self.recovering is not None:
+            await asyncio.wait({self.recovering})  # a start that is cancelled leaves it under way
+        if self.is_writing:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._all_written(), STOP_SECONDS_MAX)
+            self.loop.remove_reader(self.disk.done)
+            self.is_writing = False
         await self.loop.run_in_executor(None, self.disk.stop)
         await self.loop.run_in_executor(None, self.store.close)
 

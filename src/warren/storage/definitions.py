@@ -65,13 +65,16 @@ class Definitions:
 
     # --- changing them ---
 
-    def record(self, command: Command) -> bool:
-        """Whether it changed anything that survives; if so, there is something to be written."""
+    def record(self, command: Command, number: int = 0) -> bool:
+        """Whether it changed anything that survives; if so, there is something to be written. A queue that
+        does not come with a number gets the next one.
+        """
         key = key_of(command)
         needs = key.needs
         if not self._may_change(command, key, needs):
             return False
-        number = self.next_queue_number if type(command) is DeclareQueue else 0
+        if type(command) is DeclareQueue:
+            number = number or self.next_queue_number
         line = definition_line(command, number)
         if self.live.get(key) == line:
             return False

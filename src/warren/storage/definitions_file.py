@@ -9,7 +9,7 @@ from warren.broker.commands import Command
 from warren.storage.definitions import Definitions
 from warren.storage.definitions_recovery import Problem, Recovered, recover_definitions
 from warren.storage.disk import RENAME, SYNC, SYNC_DIRECTORY, WRITE, Operation
-from warren.storage.files import FILE_MODE, OpenFiles
+from warren.storage.files import FILE_MODE, OpenFiles, write_file
 
 
 class DefinitionsFile:
@@ -23,6 +23,7 @@ class DefinitionsFile:
         self.definitions = Definitions()
         self.deleted: frozenset[int] = frozenset()  # queues of the time before, by their numbers
         self.read: dict[bytes, Command] = {}  # by the line that says it; until all are taken
+        self.is_damaged = False  # whether lines are lost that were once safe
         self.size = 0
         self.writing = 0
         self.named = False  # whether the file's name is known to be on disk
@@ -40,6 +41,7 @@ class DefinitionsFile:
         self.deleted = recovered.deleted
         self.read = recovered.commands
         self.size = recovered.intact_bytes
+        self.is_damaged = any(not problem.torn_tail for problem in recovered.problems)
         try:
             self._keep(data, recovered)
         except OSError as error:  # a full disk, which is also what may have torn the file
@@ -47,11 +49,10 @@ class DefinitionsFile:
         return recovered.problems
 
     def _keep(self, data: bytes, recovered: Recovered) -> None:
-        if any(not problem.torn_tail for problem in recovered.problems):
-            self.path.with_suffix(".damaged").write_bytes(data)
+        if self.is_damaged:
+            write_file(str(self.path.with_suffix(".damaged")), data)
         elif recovered.problems:
-            with self.path.with_suffix(".torn").open("ab") as torn:
-                torn.write(data[recovered.intact_bytes :])
+            write_file(str(self.path.with_suffix(".torn")), data[recovered.intact_bytes :], append=True)
 
     def save(self) -> None:
         """At start: write all of it again, since some of it may be readable only because a failed sync has

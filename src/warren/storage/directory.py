@@ -7,6 +7,10 @@ definitions.log    vhosts, users, permissions, exchanges, queues, bindings
 queues/17/         the log of one durable queue, and queue.json, which says of which; in directories there,
                    such as priority-3, further logs of the queue: its parts
 transient/         what memory had no room for; emptied at start
+
+All of it is for its owner alone, since it holds messages and password hashes. What an earlier version, or
+somebody who copied files here, has left open is closed at start. To look at all of a large directory takes
+time, so that is done once: from then on `lock` itself is private, which says so.
 """
 
 from __future__ import annotations
@@ -14,14 +18,17 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from warren.storage.files import OpenFiles
+from warren.storage.files import FILE_MODE, OpenFiles, make_directory
+from warren.storage.privacy import all_below, directly_below, is_open, make_private
 
 VERSION = 1
 VERSION_SHOWN_MAX = 20
+OURS = {"lock", "VERSION", "running", "definitions", "queues", "transient"}  # and with a suffix
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -48,12 +55,13 @@ class DataDirectory:
 
     def open(self) -> None:
         """Take it. That it is in use is noted when all is read: `note_run`."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_directory(str(self.path))
         self._lock()
         try:
             self._check_version()
-            self.queues.mkdir(exist_ok=True)
-            self.transient.mkdir(exist_ok=True)
+            self._make_private()
+            make_directory(str(self.queues))
+            make_directory(str(self.transient))
             self._empty_transient()
             self._see_how_it_ended()
         except BaseException:
@@ -62,6 +70,8 @@ class DataDirectory:
 
     def close(self, *, well: bool) -> None:
         """The run ends: well, if all is written. Marks were not synced until now."""
+        if self.lock < 0:
+            return  # it was never opened
         try:
             if well and self.sync:
                 self.files.sync_all(str(self.path))
@@ -78,17 +88,31 @@ class DataDirectory:
         return self.path / "running"
 
     def _lock(self) -> None:
-        self.lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        self.lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(self.lock, 20, 0).decode("utf-8", "replace").strip() or "unknown"
-            os.close(self.lock)
+            self._unlock()
             raise DirectoryError(f"{self.path} is in use by another broker, process {holder}") from None
         os.pwrite(self.lock, f"{os.getpid():<20}\n".encode(), 0)
 
     def _unlock(self) -> None:
         os.close(self.lock)
+        self.lock = -1
+
+    def _make_private(self) -> None:
+        """The lock and the directory itself come last: should this be interrupted, it is all done again."""
+        lock, top = str(self.path / "lock"), self.path.stat()
+        is_ours = top.st_uid == os.geteuid()
+        entries = [path for path in directly_below(self.path) if path != lock and _is_ours(path)]
+        below: Iterable[str] = entries
+        if is_open(os.fstat(self.lock).st_mode) or (is_ours and is_open(top.st_mode)):
+            below = chain(entries, all_below(self.queues), all_below(self.transient))
+        changed = make_private(chain(below, [lock]), self.warn)
+        if changed:
+            self.warn("others could get at files of the broker; not any more", files=changed)
+        make_private([str(self.path.resolve())], self.warn)
 
     def _check_version(self) -> None:
         file = self.path / "VERSION"
@@ -108,10 +132,7 @@ class DataDirectory:
 
     def _write(self, file: Path, text: str) -> None:
         """A file that is there after a power cut."""
-        self.files.write_whole(str(file), text)
-        if self.sync:
-            self.files.sync(str(file))
-            self.files.sync(str(self.path))
+        self.files.replace(str(file), text.encode(), sync=self.sync)
 
     def _see_how_it_ended(self) -> None:
         if self._running.exists():
@@ -127,3 +148,8 @@ class DataDirectory:
             self._write(self._running, self._boot)
         except OSError as error:  # a full disk; a broker that can deliver is better than none
             self.warn("cannot note that the broker runs", file=str(self._running), error=str(error))
+
+
+def _is_ours(path: str) -> bool:
+    """Whether something in the data directory is the broker's, and not put there by somebody else."""
+    return Path(path).name.partition(".")[0] in OURS

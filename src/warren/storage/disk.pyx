@@ -136,10 +136,11 @@ cdef class Disk:
         self.thread.start()
 
     def stop(self):
-        """End when what is under way is done."""
+        """End when what is under way is done; also if it was never started."""
         self.stopping = True
-        os.eventfd_write(self.wake, 1)
-        self.thread.join()
+        if self.thread.ident is not None:
+            os.eventfd_write(self.wake, 1)
+            self.thread.join()
         os.close(self.wake)
         os.close(self.done)
 

@@ -1,7 +1,8 @@
-"""The files that are open: as many as are in use, and no more than a limit.
+"""The files that are open: as many as are in use, and no more than a limit; and how files are made.
 
 All that a running broker does to files goes through here, through the disk's thread or through housekeeping,
-so that a test can put a disk that fails in between.
+so that a test can put a disk that fails in between. Files hold messages and password hashes, so they are for
+their owner alone, whatever the umask is.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import TypeVar
 
 from warren.storage.disk import sync_file_system
 
-FILE_MODE = 0o640
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+NEW = ".new"
 READ_BYTES_MAX = 1 << 30
 NONE_LEFT = frozenset({errno.EMFILE, errno.ENFILE})  # no file can be opened before another one is closed
 
@@ -45,6 +48,26 @@ def read_whole(path: str) -> bytes:
 
 def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
+
+
+def make_directory(path: str) -> None:
+    """One that may exist already."""
+    Path(path).mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
+
+
+def write_file(path: str, data: bytes, *, append: bool = False) -> None:
+    """All of a file, or more of it."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_APPEND if append else os.O_TRUNC)
+    with os.fdopen(os.open(path, flags, FILE_MODE), "wb") as file:
+        file.write(data)
+
+
+def replace_derived(path: str, data: bytes) -> None:
+    """A file that says what others say as well: at once or not at all, but not synced. After a power cut it
+    may be damaged, which its checksum tells, and then it is made again.
+    """
+    write_file(path + NEW, data)
+    Path(path + NEW).rename(path)
 
 
 class OpenFiles:
@@ -119,17 +142,32 @@ class OpenFiles:
 
     def make_directory(self, path: str) -> None:
         """One that may exist already."""
-        Path(path).mkdir(parents=True, exist_ok=True)
+        make_directory(path)
 
-    def write_whole(self, path: str, text: str) -> None:
+    def write_whole(self, path: str, data: bytes) -> None:
         """A small file that is written once."""
-        self.try_twice(lambda: Path(path).write_text(text))
+        self.try_twice(lambda: write_file(path, data))
 
-    def replace_whole(self, path: str, data: bytes) -> None:
-        """A small file, at once or not at all."""
-        made = Path(path + ".new")
-        self.try_twice(lambda: made.write_bytes(data))
-        made.rename(path)
+    # --- replacing a file: its name leads to all of the old bytes or to all of the new ones ---
+
+    def replace(self, path: str, data: bytes, *, sync: bool) -> None:
+        """At once, and safe if it is synced."""
+        self.prepare(path, data, sync=sync)
+        self.put_in_place(path)
+        if sync:
+            self.sync(os.path.dirname(path))  # noqa: PTH120 - paths are text here
+
+    def prepare(self, path: str, data: bytes, *, sync: bool) -> None:
+        """The new bytes have to be safe before the name leads to them."""
+        self.write_whole(path + NEW, data)
+        if sync:
+            self.sync(path + NEW)
+
+    def put_in_place(self, path: str) -> None:
+        """What was prepared. It is safe when the directory is synced."""
+        self.close(path)
+        self.close(path + NEW)
+        Path(path + NEW).rename(path)
 
     def write_anew(self, path: str, data: bytes) -> None:
         """A file that is to take the place of another; in any thread."""

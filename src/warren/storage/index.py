@@ -9,6 +9,7 @@ from array import array
 from dataclasses import dataclass
 from pathlib import Path
 
+from warren.storage.files import replace_derived, write_file
 from warren.storage.format import DUES_MAGIC, HEADER_BYTES, INDEX_MAGIC, Scan, check_header, encode_header
 
 ENTRY_BYTES, DUE_BYTES = 12, 16
@@ -86,11 +87,8 @@ def encode_dues(found: Scan, base: int) -> bytes:
 
 def write_index(path: str, base: int, found: Scan) -> None:
     """At once or not at all: what is due comes first, and does not count without its index."""
-    dues = Path(path + ".due")
     if found.dues:
-        dues.write_bytes(encode_dues(found, base))
+        write_file(path + ".due", encode_dues(found, base))
     else:
-        dues.unlink(missing_ok=True)
-    made = Path(path + ".idx.new")
-    made.write_bytes(encode_index(found, base))
-    made.rename(path + ".idx")
+        Path(path + ".due").unlink(missing_ok=True)
+    replace_derived(path + ".idx", encode_index(found, base))

@@ -4,6 +4,8 @@ queues/17/                what is in no part, and queue.json, which says of whic
 queues/17/priority-3/     messages of priority 3
 queues/17/seen/           what is to be remembered of other messages
 queues/17/offsets         of a stream, those that have a name
+queues/16.deleted/        of a queue that is deleted: it goes, now or at the next start
+queues/15.unknown/        of a queue of which nothing is known: set aside, for whoever can make use of it
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 MANIFEST = "queue.json"
 OFFSETS = "offsets"
+DELETED = ".deleted"
+UNKNOWN = ".unknown"
 PART = re.compile(r"seen|priority-(?:[1-9]\d?|1\d\d|2[0-4]\d|25[0-5])", re.ASCII)
 
 
@@ -70,7 +74,7 @@ class LogDirectory:
             self.parent.make()
         self.files.make_directory(self.path)
         if self.describe is not None and not self.deleted:
-            self.files.write_whole(f"{self.path}/{MANIFEST}", self.describe())
+            self.files.write_whole(f"{self.path}/{MANIFEST}", self.describe().encode())
         self.made = True
 
     def unsynced(self) -> set[str]:

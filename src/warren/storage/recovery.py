@@ -15,7 +15,7 @@ from typing import Any
 
 from warren.storage.ack_file import read_fates
 from warren.storage.fates import Fates
-from warren.storage.files import read_whole
+from warren.storage.files import read_whole, write_file
 from warren.storage.format import SEGMENT_MAGIC, Scan, UnknownVersion, check_header, scan
 from warren.storage.index import Index, decode_dues, decode_index, write_index
 from warren.storage.log_directory import MANIFEST, OFFSETS, is_part
@@ -63,8 +63,7 @@ class Problems:
 def keep(file: Path, data: bytes) -> None:
     """Add bytes to what was set aside, unless they are only zeros or there since an earlier start."""
     if any(data) and not (file.exists() and data in file.read_bytes()):
-        with file.open("ab") as kept:
-            kept.write(data)
+        write_file(str(file), data, append=True)
 
 
 @dataclass
@@ -276,13 +275,13 @@ def _read_marks(path: str, base: int, problems: Problems) -> tuple[Fates, int]:
 
 def _assume_delivered(segment: Segment, problems: Problems) -> None:
     segment.assume_delivered()
-    file = Path(segment.path + ".acks")
+    path = segment.path + ".acks"
     try:
-        with file.open("r+b" if segment.marks_written else "wb") as acks:
-            acks.seek(segment.marks_written)
-            acks.write(segment.marks_to_write())
+        if segment.marks_written:
+            os.truncate(path, segment.marks_written)  # whole marks: what is torn was told of
+        write_file(path, segment.marks_to_write(), append=bool(segment.marks_written))
     except OSError as error:  # then it is written with the next marks
-        problems.warn("cannot write marks", file=str(file), error=str(error))
+        problems.warn("cannot write marks", file=path, error=str(error))
     else:
         segment.marks_are_written()
 

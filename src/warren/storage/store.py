@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -13,14 +13,14 @@ from warren.broker.commands import Command, DeclareQueue
 from warren.broker.flow import Timers
 from warren.broker.rules import STREAM, queue_type
 from warren.broker.store import MessageLog, Store, StreamLog
-from warren.storage.command_text import command_from_json, command_to_json
+from warren.storage.command_text import command_to_json
 from warren.storage.commit import Disk as DiskLike
 from warren.storage.commit import GroupCommit
 from warren.storage.definitions_file import DefinitionsFile
 from warren.storage.directory import BOOT_ID, DataDirectory
-from warren.storage.files import OpenFiles, names_in
+from warren.storage.files import OpenFiles
 from warren.storage.housekeeping import Housekeeping
-from warren.storage.log_directory import MANIFEST, LogDirectory, is_part
+from warren.storage.log_directory import LogDirectory, is_part
 from warren.storage.log_listing import LogListing
 from warren.storage.named_offsets import NamedOffsets
 from warren.storage.queue_log import QueueLog
@@ -28,6 +28,7 @@ from warren.storage.queues_recovery import Log, QueuesRecovery
 from warren.storage.recovery import Problems, Recovered
 from warren.storage.stream_log import SegmentedStream
 from warren.storage.stream_recovery import RecoveredStream
+from warren.storage.unknown_queues import UnknownQueues
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +75,7 @@ class DiskStore(Store):
         )
         self.queues = str(self.directory.queues)
         self.file = DefinitionsFile(self.directory.definitions, self.files, sync=settings.sync)
-        self.housekeeping = housekeeping or Housekeeping(log.warning)
+        self.housekeeping = housekeeping or Housekeeping(log.warning, on_error)
         self.commit = GroupCommit(
             timers, disk, self.files, self.housekeeping, self.file, self, sync=settings.sync
         )
@@ -83,6 +84,7 @@ class DiskStore(Store):
         self.directories: WeakValueDictionary[int, LogDirectory] = WeakValueDictionary()  # of queues
         self.overflows = count(1)
         self.listing = LogListing()
+        self.is_recovered = False
 
     keeps_streams = True
 
@@ -131,7 +133,14 @@ class DiskStore(Store):
     def open_stream(self, vhost: str, name: str) -> tuple[StreamLog, int]:
         found = self.recovered_streams.pop((vhost, name), None) or RecoveredStream([], 0, {}, 0)
         directory = self._log_directory(vhost, name)
-        named = NamedOffsets(directory, self.files, found.offsets, found.offsets_size)
+        named = NamedOffsets(
+            directory,
+            self.files,
+            self.housekeeping,
+            found.offsets,
+            found.offsets_size,
+            sync=self.settings.sync,
+        )
         size = self.settings.stream_segment_bytes
         log = SegmentedStream(
             directory, self.commit, self.problems, size, named, found.segments, found.position
@@ -179,54 +188,28 @@ class DiskStore(Store):
             self.log.warning("definitions", line=problem.line, offset=problem.offset, reason=problem.reason)
         definitions = self.file.definitions
         numbers = {number: (key.vhost, key.name) for key, number in definitions.numbers.items()}
-        is_lost = bool(problems) or self.file.size == 0
-        numbers |= self._unknown_directories(numbers.keys(), adopt=is_lost)
+        numbers |= self._unknown_queues().settle(numbers)
         self._save_definitions()
         commands = self.file.take_commands()
         self._recover_queues(numbers, _streams_among(commands))
         self.directory.note_run()
+        self.is_recovered = True
         return commands
+
+    def _unknown_queues(self) -> UnknownQueues:
+        return UnknownQueues(
+            self.directory.queues,
+            self.file,
+            self.log,
+            remove=self.housekeeping.remove_directory,
+            sync=self._sync,
+        )
 
     def _save_definitions(self) -> None:
         try:
             self.file.save()
         except OSError as error:  # a full disk; they are written when it has room again
             self.log.warning("cannot write definitions", file=str(self.file.path), error=str(error))
-
-    def _unknown_directories(self, known: Collection[int], *, adopt: bool) -> dict[int, tuple[str, str]]:
-        """Directories of queues that are not defined: those were deleted, or their definition is lost."""
-        unknown = []
-        for name in sorted(names_in(self.queues)):
-            if not name.isdecimal():
-                self.log.warning("foreign file", file=str(self.directory.queues / name))
-                continue
-            self.file.definitions.reserve_queue_numbers(int(name))
-            if int(name) not in known:
-                unknown.append(self.directory.queues / name)
-        adopted: dict[int, tuple[str, str]] = {}
-        for path in unknown:
-            if adopt and int(path.name) not in self.file.deleted:
-                adopted |= self._adopt(path)
-            else:
-                self.log.info("removing what a deleted queue left", directory=str(path))
-                self.housekeeping.remove_directory(str(path))
-        return adopted
-
-    def _adopt(self, path: Path) -> dict[int, tuple[str, str]]:
-        """Some definitions could not be read: what the directory says of its queue is all there is."""
-        definitions = self.file.definitions
-        try:
-            command = command_from_json(json.loads((path / MANIFEST).read_text()))
-        except (OSError, ValueError) as error:
-            self.log.warning("directory of an unknown queue", directory=str(path), error=str(error))
-            return {}
-        if not isinstance(command, DeclareQueue) or not definitions.record(command):
-            self.log.warning("directory of a queue that has another", directory=str(path))
-            return {}
-        number = definitions.queue_number(command.vhost, command.name)
-        path.rename(self.directory.queues / str(number))
-        self.log.warning("queue declared again", vhost=command.vhost, queue=command.name)
-        return {number: (command.vhost, command.name)}
 
     def _recover_queues(self, numbers: dict[int, tuple[str, str]], streams: set[tuple[str, str]]) -> None:
         recovery = QueuesRecovery(
@@ -246,9 +229,12 @@ class DiskStore(Store):
     def tidy(self) -> None:
         """From time to time: give space back."""
         self.commit.tidy()
+        self.housekeeping.try_again()
 
     def close(self) -> None:
-        """All that is to be written is written, or cannot be."""
+        """All that is to be written is written, or cannot be. If not all was read, it did not end well: the
+        next start has to know how the run before this one ended.
+        """
         all_is_written = self.commit.is_idle and not self.is_failing and not self.commit.marked
         self.commit.stopped = True
         self.commit.rewritings.stop()
@@ -256,7 +242,7 @@ class DiskStore(Store):
         self.commit.rewritings.close()
         self.files.close_all()
         self.file.close()
-        self.directory.close(well=all_is_written)
+        self.directory.close(well=all_is_written and self.is_recovered)
 
 
 def _streams_among(commands: list[Command]) -> set[tuple[str, str]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from warren.amqp.table import decode_value
 from warren.broker.stream_filter import FILTER_VALUE, filter_values
+from warren.storage.files import replace_derived
 from warren.storage.format import CHUNKS_MAGIC, HEADER_BYTES, check_header, encode_header
 
 from warren.amqp.traits cimport header_of
@@ -198,9 +199,8 @@ cdef class StreamSegment(Segment):
         cdef Chunks chunks = self.chunks
         if chunks is None:
             return
-        made = Path(self.path + ".chunks.new")
-        made.write_bytes(encode_chunks(self.base, self.count, self.end, self.last, self.last_ms, chunks))
-        made.rename(self.path + ".chunks")
+        data = encode_chunks(self.base, self.count, self.end, self.last, self.last_ms, chunks)
+        replace_derived(self.path + ".chunks", data)
         self.chunks = None
 
     def note_all(self, const uint8_t[::1] data):

@@ -14,18 +14,20 @@ from __future__ import annotations
 import json
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 from warren.broker.commands import DeclareQueue
 from warren.storage.command_text import command_from_json
 from warren.storage.data_files import DataFiles, Kind, Problem, QueueFiles, Tell
 from warren.storage.inspect_stream import read_offset_lines
-from warren.storage.log_directory import MANIFEST, OFFSETS
+from warren.storage.log_directory import DELETED, MANIFEST, OFFSETS, UNKNOWN
 from warren.storage.verify_segment import SegmentCheck
 
 THREADS = 4
 KNOWN_NAMES = frozenset(
     {"lock", "VERSION", "running", "definitions.log", "definitions.new", "queues", "transient", "lost+found"}
 )
+INTERRUPTED = frozenset({"VERSION.new", "running.new"})
 
 
 @dataclass
@@ -64,11 +66,23 @@ def _check_names(files: DataFiles, tell: Tell) -> None:
     for path in sorted(files.path.iterdir()):
         if path.name in {"definitions.damaged", "definitions.torn"}:
             tell(Problem(Kind.HARMLESS, str(path), "set aside by an earlier start"))
+        elif path.name in INTERRUPTED:
+            tell(Problem(Kind.HARMLESS, str(path), "left by a start that was interrupted"))
         elif path.name not in KNOWN_NAMES:
             tell(Problem(Kind.DAMAGE, str(path), "foreign file"))
     for path in sorted(files.queues_path.iterdir()) if files.queues_path.exists() else ():
         if not path.name.isdecimal() or not path.is_dir():
-            tell(Problem(Kind.DAMAGE, str(path), "foreign file"))
+            _check_other_directory(path, tell)
+
+
+def _check_other_directory(path: Path, tell: Tell) -> None:
+    number, _, suffix = path.name.partition(".")
+    if number.isdecimal() and "." + suffix == DELETED:
+        tell(Problem(Kind.HARMLESS, str(path), "left by a queue that was deleted"))
+    elif number.isdecimal() and path.name.startswith(number + UNKNOWN):
+        tell(Problem(Kind.HARMLESS, str(path), "of an unknown queue: set aside by an earlier start"))
+    else:
+        tell(Problem(Kind.DAMAGE, str(path), "foreign file"))
 
 
 def _check_queue(queue: QueueFiles, files: DataFiles, tell: Tell) -> None:
@@ -112,6 +126,8 @@ def _check_undefined(queue: QueueFiles, files: DataFiles, tell: Tell) -> None:
     name = "unknown" if queue.queue is None else f"'{queue.queue}' in vhost '{queue.vhost}'"
     if files.definition_problems or not files.definitions_data:
         tell(Problem(Kind.DAMAGE, str(queue.path), f"the definition of its queue is lost: {name}"))
+    elif queue.number >= files.definitions.next_queue_number:
+        tell(Problem(Kind.HARMLESS, str(queue.path), f"the next start declares its queue again: {name}"))
     else:
         tell(Problem(Kind.HARMLESS, str(queue.path), f"left by a queue that was deleted: {name}"))
 

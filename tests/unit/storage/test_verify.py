@@ -321,10 +321,26 @@ def test_definitions_that_are_gone_are_damage_if_there_are_queues(data: HandMade
 
 
 def test_directory_of_a_deleted_queue_is_harmless(data: HandMade) -> None:
+    data.definitions.reserve_queue_numbers(9)
+    (data.path / "definitions.log").write_bytes(data.definitions.compacted())
     data.directory(9, DeclareQueue(vhost="/", name="deleted"))
     (problem,) = problems(data)
     assert problem.kind is Kind.HARMLESS
     assert problem.text == "left by a queue that was deleted: 'deleted' in vhost '/'"
+
+
+def test_directory_of_a_queue_that_the_definitions_never_had_is_harmless(data: HandMade) -> None:
+    data.directory(9, DeclareQueue(vhost="/", name="newer"))
+    (problem,) = problems(data)
+    assert problem.kind is Kind.HARMLESS
+    assert problem.text == "the next start declares its queue again: 'newer' in vhost '/'"
+
+
+@pytest.mark.parametrize("name", ["9.deleted", "9.unknown", "9.unknown2"])
+def test_directory_that_was_set_aside_is_harmless(data: HandMade, name: str) -> None:
+    (data.path / "queues" / name).mkdir()
+    (problem,) = problems(data)
+    assert problem.kind is Kind.HARMLESS
 
 
 def foreign_in_queue(data: HandMade) -> str:
