@@ -119,7 +119,7 @@ def test_browser_that_goes_leaves_no_trace(stage: Stage, how: str) -> None:
 
 def test_browser_sees_redelivered_and_delivery_count_as_they_are(stage: Stage) -> None:
     client = stage.client
-    client.queue("q")
+    client.queue("q", {"x-delivery-limit": 9})
     client.put("q", b"0", b"1")
     for _ in range(2):
         client.requeue(client.take("q").method.delivery_tag)

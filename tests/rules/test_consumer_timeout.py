@@ -37,7 +37,7 @@ def test_channel_is_closed_with_406_when_a_delivery_is_unacked_for_too_long(plai
 
 
 def test_message_goes_to_another_consumer_as_redelivered(stage: Stage) -> None:
-    hold(stage, TEN_SECONDS)
+    hold(stage, {**TEN_SECONDS, "x-delivery-limit": 9})
     other = stage.connect()
     other.start("q")
     stage.pass_time(10 + SLACK)

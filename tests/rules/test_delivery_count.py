@@ -9,7 +9,9 @@ import pytest
 
 from tests.rules.stage import TO_DEAD, Client, Stage, header, numbers, why
 from warren.amqp import methods as m
+from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Int64, Table
+from warren.broker.commands import PutPolicy
 
 
 def nack(client: Client, tag: int) -> None:
@@ -32,13 +34,16 @@ WAYS_BACK = (nack, reject, recover, close)
 Return = Callable[[Client, int], None]
 
 
+COUNTED: Table = {"x-delivery-limit": 9}
+
+
 @pytest.mark.parametrize("give_back", WAYS_BACK)
-@pytest.mark.parametrize("queue_type", ["classic", "quorum"])
+@pytest.mark.parametrize("arguments", [COUNTED, {"x-queue-type": "quorum"}], ids=["limit", "quorum"])
 def test_delivery_count_is_absent_at_first_and_then_rises(
-    stage: Stage, give_back: Return, queue_type: str
+    stage: Stage, give_back: Return, arguments: Table
 ) -> None:
     client = stage.client
-    client.queue("q", {"x-queue-type": queue_type})
+    client.queue("q", arguments)
     client.put("q", *numbers(5), headers={"mine": 1})
     for count in range(4):
         content = client.take("q")
@@ -51,7 +56,7 @@ def test_delivery_count_is_absent_at_first_and_then_rises(
 
 def test_delivery_count_is_a_long_also_without_other_properties(stage: Stage) -> None:
     client = stage.client
-    client.queue("q")
+    client.queue("q", COUNTED)
     client.publish("", "q", b"m")
     client.requeue(client.take("q").method.delivery_tag)
     found = header(client.take("q"), "x-delivery-count")
@@ -60,7 +65,7 @@ def test_delivery_count_is_a_long_also_without_other_properties(stage: Stage) ->
 
 def test_consumer_sees_the_delivery_count(stage: Stage) -> None:
     client, taker = stage.client, stage.connect()
-    client.queue("q")
+    client.queue("q", COUNTED)
     taker.start("q")
     client.put("q", b"m")
     for tag in range(1, 4):
@@ -71,7 +76,7 @@ def test_consumer_sees_the_delivery_count(stage: Stage) -> None:
 
 def test_recover_to_the_same_consumer_counts(plain: Stage) -> None:
     client, taker = plain.client, plain.connect()
-    client.queue("q")
+    client.queue("q", COUNTED)
     taker.start("q")
     client.put("q", b"m")
     taker.send(m.BasicRecoverAsync(requeue=False))
@@ -81,7 +86,7 @@ def test_recover_to_the_same_consumer_counts(plain: Stage) -> None:
 
 def test_messages_that_were_not_out_have_no_delivery_count(stage: Stage) -> None:
     client = stage.client
-    client.queue("q")
+    client.queue("q", COUNTED)
     client.put("q", *numbers(6))
     for _ in range(2):
         client.take("q")
@@ -91,7 +96,7 @@ def test_messages_that_were_not_out_have_no_delivery_count(stage: Stage) -> None
 
 def test_header_that_a_client_wrote_is_replaced(stage: Stage) -> None:
     client = stage.client
-    client.queue("q")
+    client.queue("q", COUNTED)
     client.put("q", b"m", headers={"x-delivery-count": 9})
     client.requeue(client.take("q").method.delivery_tag)
     assert header(client.take("q"), "x-delivery-count") == 1
@@ -100,7 +105,7 @@ def test_header_that_a_client_wrote_is_replaced(stage: Stage) -> None:
 @pytest.mark.parametrize("end", ["clean", "kill"])
 def test_delivery_count_survives(durable: Stage, end: str) -> None:
     client = durable.client
-    client.queue("q")
+    client.queue("q", COUNTED)
     client.put("q", *numbers(5))
     for count in range(1, 4):
         taken = client.take("q")
@@ -110,6 +115,51 @@ def test_delivery_count_survives(durable: Stage, end: str) -> None:
     got = client.drain_all("q")
     assert [content.body for content in got] == numbers(5)
     assert [header(content, "x-delivery-count") for content in got] == [3, None, None, None, None]
+
+
+@pytest.mark.parametrize("headers", [None, {}, {"mine": 1}, {"x-delivery-count": 9}], ids=str)
+@pytest.mark.parametrize("give_back", WAYS_BACK)
+def test_queue_without_such_a_rule_returns_a_message_with_the_headers_it_came_with(
+    stage: Stage, give_back: Return, headers: Table | None
+) -> None:
+    client = stage.client
+    client.queue("q")
+    client.publish("", "q", b"m", BasicProperties(headers=headers, delivery_mode=2))
+    for count in range(3):
+        content = client.take("q")
+        assert (content.properties.headers, content.method.redelivered) == (headers, count > 0)
+        give_back(client, content.method.delivery_tag)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({}, False),
+        ({"x-delivery-limit": -1}, False),
+        ({"x-delivery-limit": 9}, True),
+        ({"x-retry-delay-min": 1}, True),
+        ({"x-queue-type": "quorum", "x-delivery-limit": -1}, True),
+        ({"x-message-ttl": 100_000, "x-max-length": 5, "x-dead-letter-exchange": "amq.fanout"}, False),
+    ],
+    ids=str,
+)
+def test_queues_that_tell_the_delivery_count(plain: Stage, arguments: Table, told: bool) -> None:
+    client = plain.client
+    client.queue("q", arguments)
+    client.put("q", b"m")
+    client.requeue(client.take("q").method.delivery_tag)
+    plain.pass_time(1)
+    assert header(client.take("q"), "x-delivery-count") == (1 if told else None)
+
+
+def test_policy_with_a_limit_has_the_count_told_of_what_was_returned_before(plain: Stage) -> None:
+    client = plain.client
+    client.queue("q")
+    client.put("q", b"m")
+    for _ in range(3):
+        client.requeue(client.take("q").method.delivery_tag)
+    plain.node.execute(PutPolicy(vhost="/", name="p", pattern="q", definition={"delivery-limit": 9}))
+    assert header(client.take("q"), "x-delivery-count") == 3
 
 
 @pytest.mark.parametrize("give_back", WAYS_BACK)

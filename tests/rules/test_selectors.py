@@ -70,7 +70,7 @@ def test_prefetch_holds_while_others_are_skipped(stage: Stage) -> None:
 
 
 def test_returned_message_goes_to_whom_it_matches_in_its_place(stage: Stage) -> None:
-    stage.client.queue("q")
+    stage.client.queue("q", {"x-delivery-limit": 9})
     put_numbers(stage.client, 12)
     first, second = select(stage, "parity = 'odd'", prefetch=3), select(stage, "parity = 'odd'", prefetch=1)
     assert (first.delivered(), second.delivered()) == ([b"1", b"3", b"5"], [b"7"])

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from tests.support.channel import AmqpChannel
 from tests.support.frames import CONTENT_HEAD, FRAME_END, FRAME_HEAD, published
 from warren.amqp import methods as m
 from warren.amqp.properties import PERSISTENT, TRANSIENT, BasicProperties
-from warren.amqp.table import Int64
 
 DURABLE = BasicProperties(delivery_mode=PERSISTENT)
 FLEETING = BasicProperties(delivery_mode=TRANSIENT)
@@ -89,34 +87,22 @@ class NumberConsumer:
     ) -> None:
         self.channel = channel
         self.prefetch = prefetch
-        again = replace(DURABLE, headers={"x-delivery-count": Int64(1)})
-        self.layouts = [
-            struct.Struct(
-                f">{FRAME_HEAD.size + len(m.METHOD_ID.pack(0, 0)) + 1 + len(TAG)}x Q ? x"
-                f"{1 + len(queue)}x {len(FRAME_END)}x"
-                f"{FRAME_HEAD.size + CONTENT_HEAD.size + len(properties.encode())}x {len(FRAME_END)}x"
-                f"{FRAME_HEAD.size}x {DIGITS}s {body_bytes - DIGITS}x c"
-            )
-            for properties in (DURABLE, again)
-        ]
+        self.layout = struct.Struct(
+            f">{FRAME_HEAD.size + len(m.METHOD_ID.pack(0, 0)) + 1 + len(TAG)}x Q ? x"
+            f"{1 + len(queue)}x {len(FRAME_END)}x"
+            f"{FRAME_HEAD.size + CONTENT_HEAD.size + len(DURABLE.encode())}x {len(FRAME_END)}x"
+            f"{FRAME_HEAD.size}x {DIGITS}s {body_bytes - DIGITS}x c"
+        )
         channel.call(m.BasicQos(prefetch_count=prefetch), m.BasicQosOk)
         channel.consume(queue, TAG)
 
     def take(self, count: int) -> list[Delivered]:
         """The next ones; as many as the prefetch count lets out at the most."""
-        first, again = self.layouts
-        data = self.channel.client.read_bytes(count * first.size)
+        data = self.channel.client.read_bytes(count * self.layout.size)
         taken: list[Delivered] = []
-        at = 0
-        while len(taken) < count:
-            delivery_tag, redelivered, number, end = first.unpack_from(data, at)
-            layout = again if redelivered else first
-            if redelivered:
-                data += self.channel.client.read_bytes(again.size - first.size)
-                delivery_tag, redelivered, number, end = again.unpack_from(data, at)
+        for delivery_tag, redelivered, number, end in self.layout.iter_unpack(data):
             assert end == FRAME_END
             taken.append(Delivered(delivery_tag, redelivered, int(number)))
-            at += layout.size
         return taken
 
     def ack(self, delivery_tag: int, *, multiple: bool = True) -> None:

@@ -156,9 +156,11 @@ class Deliveries:
 
 
 def with_delivery_count(entry: Entry) -> bytes:
-    """The properties with a header that says how often the message was delivered before."""
+    """The properties, with a header that says how often the message was delivered before if the queue tells
+    that: from the others a message comes back with the headers that it came with.
+    """
     properties = entry.message.properties
-    if entry.delivery_count == 0:
+    if entry.delivery_count == 0 or not entry.queue.rules.tells_delivery_count:
         return properties
     if DELIVERY_COUNT in properties:  # the publisher's own, maybe: there must not be two
         decoded = decode_properties(properties)

@@ -36,7 +36,9 @@ DEAD_LETTER_STRATEGIES = ("at-most-once", "at-least-once")
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """None stands for no limit; `consumer_timeout_ms` 0 for no limit, and None for the node's."""
+    """None stands for no limit; `consumer_timeout_ms` 0 for no limit, and None for the node's. A queue that
+    `tells_delivery_count` says so in a header: quorum queues, as in RabbitMQ, and those whose rules count.
+    """
 
     message_ttl: int | None = None
     expires: int | None = None
@@ -58,6 +60,7 @@ class Rules:
     deduplication_header: str = CACHE_HEADER
     max_age: int | None = None
     stream_max_segment_size_bytes: int | None = None
+    tells_delivery_count: bool = False
 
     @cached_property
     def need_rulebook(self) -> bool:
@@ -199,6 +202,7 @@ WITHOUT_EFFECT = (  # a node alone has no replicas, and one kind of storage
 )
 TYPE = Rule("queue-type", one_of(*QUEUE_TYPES), in_policies=False, types=QUEUE_TYPES)
 ARGUMENTS = (TYPE, *RULES, *WITHOUT_EFFECT)
+COUNTING = {"delivery_limit", "retry_delay_min"}  # what a queue does by them depends on the count
 EXCHANGE_ARGUMENTS = {"x-message-deduplication", "x-cache-size", "x-cache-ttl", "x-deduplication-header"}
 
 
@@ -294,6 +298,7 @@ def _make_rules(
             values[rule.field] = min(read) if rule.limit else read[0]
     if kind == QUORUM and not _says("delivery-limit", arguments, policy, operator_policy):
         values["delivery_limit"] = QUORUM_DELIVERY_LIMIT
+    values["tells_delivery_count"] = kind == QUORUM or not values.keys().isdisjoint(COUNTING)
     if kind == STREAM:
         values["consumer_timeout"] = 0  # nobody waits for what one of its readers holds
     return Rules(**values)

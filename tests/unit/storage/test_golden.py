@@ -196,11 +196,21 @@ def drain(channel: AmqpChannel, queue: str) -> Got:
     return list(iter(lambda: channel.try_get(queue), None))
 
 
+COUNTING = """
+[[policies]]
+name = "counting"
+pattern = ""
+definition = { delivery-limit = 1000 }
+"""
+
+
 @pytest.fixture(scope="module")
 def drained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Got]:
     """All messages, by the names of their queues."""
     data = copy_of_golden(tmp_path_factory.mktemp("drained"))
-    with BrokerProcess(data) as broker:
+    config = data.with_name("warren.toml")
+    config.write_text(COUNTING)
+    with BrokerProcess(data, "--config", str(config)) as broker:
         with AmqpClient.connect(broker.address) as client:
             channel = client.channel()
             got = {queue: drain(channel, queue) for queue in ("kinds", "long")}
