@@ -18,14 +18,15 @@ import errno
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 
 from warren.storage.disk import RENAME, SYNC, SYNC_ALL, SYNC_DIRECTORY, WRITE, Operation
 from warren.storage.files import OpenFiles
-from warren.storage.housekeeping import Housekeeping
+from warren.storage.housekeeping import Housekeeping, Job
 
 PAGE_BYTES = 4096
 NEW, OLD, TORN = range(3)
@@ -390,8 +391,9 @@ class PatientHousekeeping(Housekeeping):
         self.waiting: list[Callable[[], None]] = []
         self.kinds: Counter[str] = Counter()
 
-    def _do(self, trouble: str, path: str, work: Callable[[], None]) -> None:
-        self.waiting.append(lambda: self._try(trouble, path, lambda: self._work(trouble, path, work)))
+    def _do_all(self, jobs: Sequence[Job]) -> None:
+        for trouble, path, work in jobs:
+            self.waiting.append(partial(self._try, trouble, path, partial(self._work, trouble, path, work)))
 
     def _work(self, trouble: str, path: str, work: Callable[[], None]) -> None:
         self.faults.check(trouble.removeprefix("cannot "), Path(path).name)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from warren.storage.recovery import remove_files, remove_tree
 from warren.storage.segment import Segment
+
+Job: TypeAlias = tuple[str, str, Callable[[], None]]
+"""What to say if it fails, of which file, and what to do."""
 
 
 class Housekeeping:
@@ -32,11 +36,19 @@ class Housekeeping:
         if not segment.damaged:
             self._try("cannot delete segment", segment.path, lambda: remove_files(segment.path))
 
-    def remove_directory(self, path: str) -> None:
-        self._do("cannot delete directory", path, lambda: remove_tree(path))
+    def remove_directories(self, paths: Sequence[str]) -> None:
+        """Handed over together: one by one, very many would cost the event loop more than the thread."""
+        self._do_all([("cannot delete directory", path, partial(remove_tree, path)) for path in paths])
 
     def _do(self, trouble: str, path: str, work: Callable[[], None]) -> None:
-        self.thread.submit(self._try, trouble, path, work)
+        self._do_all([(trouble, path, work)])
+
+    def _do_all(self, jobs: Sequence[Job]) -> None:
+        self.thread.submit(self._try_all, jobs)
+
+    def _try_all(self, jobs: Sequence[Job]) -> None:
+        for trouble, path, work in jobs:
+            self._try(trouble, path, work)
 
     def _try(self, trouble: str, path: str, work: Callable[[], None]) -> None:
         try:

@@ -206,7 +206,7 @@ class DiskStore(Store):
                 adopted |= self._adopt(path)
             else:
                 self.log.info("removing what a deleted queue left", directory=str(path))
-                self.housekeeping.remove_directory(str(path))
+                self.housekeeping.remove_directories([str(path)])
         return adopted
 
     def _adopt(self, path: Path) -> dict[int, tuple[str, str]]:
