@@ -404,8 +404,8 @@ class PatientHousekeeping(Housekeeping):
         self.faults = faults
         self.waiting: list[Job] = []
 
-    def _submit(self, job: Job) -> None:
-        self.waiting.append(job)
+    def _submit(self, *jobs: Job) -> None:
+        self.waiting += jobs
 
     def _work(self, job: Job) -> None:
         self.faults.check(job.trouble.removeprefix("cannot "), Path(job.path).name)

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from warren.broker.vhost import Vhost
 
 
+COMMAND_WORK = 200  # units of `Budget`: what it takes to carry one out, and to write it down
+
+
 @dataclass(frozen=True, kw_only=True)
 class AddVhost:
     name: str

@@ -11,7 +11,7 @@ from warren.amqp.errors import AmqpError, CommandInvalid, PreconditionFailed
 from warren.amqp.writer import Output
 from warren.broker.access import User
 from warren.broker.clock import Clock
-from warren.broker.commands import Command, DeclareExchange, DeclareQueue, apply
+from warren.broker.commands import COMMAND_WORK, Command, DeclareExchange, DeclareQueue, apply
 from warren.broker.dead_letters import DeadLetters, Handover
 from warren.broker.events import AlarmCleared, AlarmRaised, Events, VhostCreated
 from warren.broker.exchange.delayed import Delayed
@@ -98,6 +98,7 @@ class Node:
 
     def execute(self, command: Command) -> None:
         """Change the definitions; durable ones on disk too, for which `store.when_safe` waits."""
+        self.turns.budget.left -= COMMAND_WORK
         if apply(self, command):
             self.record(command)
             if isinstance(command, DeclareQueue):

@@ -35,15 +35,19 @@ cdef extern from *:
         while (size--) crc = __builtin_ia32_crc32qi(crc, *p++);
         return crc;
     }
-    static inline uint32_t warren_crc32c(const uint8_t *p, size_t size) {
-        if (__builtin_cpu_supports("sse4.2")) return ~warren_crc_sse(~0u, p, size);
-        return ~warren_crc_table(~0u, p, size);
+    static inline uint32_t warren_crc32c_on(uint32_t crc, const uint8_t *p, size_t size) {
+        if (__builtin_cpu_supports("sse4.2")) return ~warren_crc_sse(~crc, p, size);
+        return ~warren_crc_table(~crc, p, size);
     }
     #else
-    static inline uint32_t warren_crc32c(const uint8_t *p, size_t size) {
-        return ~warren_crc_table(~0u, p, size);
+    static inline uint32_t warren_crc32c_on(uint32_t crc, const uint8_t *p, size_t size) {
+        return ~warren_crc_table(~crc, p, size);
     }
     #endif
+    static inline uint32_t warren_crc32c(const uint8_t *p, size_t size) {
+        return warren_crc32c_on(0, p, size);
+    }
     """
     uint32_t crc32c "warren_crc32c"(const uint8_t* p, size_t size) noexcept nogil
+    uint32_t crc32c_on "warren_crc32c_on"(uint32_t crc, const uint8_t* p, size_t size) noexcept nogil
     uint32_t crc32c_by_table "warren_crc_table"(uint32_t crc, const uint8_t* p, size_t size) noexcept nogil

@@ -29,6 +29,8 @@ cdef class GroupCommit:
     cdef public bint marks_wait
     cdef public bint stopped
     cdef dict condemned
+    cdef public dict leaving
+    cdef public object to_tell
     cdef list buffers
     cdef Py_ssize_t buffered_bytes
 

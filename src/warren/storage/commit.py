@@ -15,6 +15,7 @@ of each turn of the event loop.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -35,6 +36,8 @@ SYNCED_ONE_BY_ONE_MAX = 4
 RETRY_SECONDS = 0.5
 FILES_A_TURN_MAX = 64
 UNSAFE_BYTES_MAX = 64 * 1024 * 1024
+TOLD_A_TURN_MAX = 500
+DIRECTORIES_A_TURN_MAX = 1_000
 BUFFERS_BYTES_MAX = 16 * 1024 * 1024
 
 
@@ -59,7 +62,7 @@ class Housekeeping(Protocol):
     def close(self, segment: Segment) -> None: ...
     def remove(self, segment: Segment) -> None: ...
     def remove_now(self, segment: Segment) -> None: ...
-    def remove_directory(self, path: str) -> None: ...
+    def remove_directories(self, paths: Sequence[str]) -> None: ...
     def rewrite(self, path: str, work: Callable[[], None], failed: Callable[[], None]) -> None: ...
     def let_go(self, path: str, work: Callable[[], None], failed: Callable[[], None]) -> None: ...
 
@@ -126,7 +129,9 @@ class GroupCommit:
         self.offsets: list[NamedOffsets] = []
         self.dead_tails: set[QueueLog] = set()
         self.waiters: list[Callable[[int], None]] = []
+        self.to_tell: deque[tuple[Callable[[int], None], int]] = deque()
         self.condemned: dict[str, Sequence[Segment]] = {}
+        self.leaving: dict[int, list[str]] = {}
         self.buffers: list[Buffer] = []
         self.buffered_bytes = 0
         self.marks_wait = False
@@ -330,12 +335,27 @@ class GroupCommit:
             self.definitions.are_safe()
         self.flight = None
         self.unsafe_bytes = sum(len(segment.gathered or ()) for segment in self.dirty)
-        for waiter in flight.waiters:
+        are_being_told = bool(self.to_tell)
+        self.to_tell += [(waiter, flight.number) for waiter in flight.waiters]
+        if not are_being_told:
+            self._tell()
+        self.begin()
+        self.watcher.round_is_over()
+
+    def _tell(self) -> None:
+        """Call those who waited, in their order; what is too much for a turn, in the next."""
+        for _ in range(min(TOLD_A_TURN_MAX, len(self.to_tell))):
+            waiter, number = self.to_tell[0]
             try:
-                waiter(flight.number)
+                waiter(number)
             except Exception as error:  # noqa: BLE001 - one who fails must not keep the others waiting
                 self.watcher.report(error)
-        self.begin()
+            self.to_tell.popleft()  # only now: who comes meanwhile is told behind it
+        if self.to_tell:
+            self.timers.call_soon(self._tell_more)
+
+    def _tell_more(self) -> None:
+        self._tell()
         self.watcher.round_is_over()
 
     # --- marks ---
@@ -439,22 +459,38 @@ class GroupCommit:
             segment.dropped = True
             segment.gathered = None
         self.condemned[directory] = segments
-        self.when_safe(lambda _number: self._remove_directory(directory))
+        leaving = self.leaving.get(self.gathering)
+        if leaving is None:
+            self.leaving[self.gathering] = [directory]
+            self.when_safe(self._remove_directories)
+        else:
+            leaving.append(directory)
 
-    def _remove_directory(self, directory: str) -> None:
-        for segment in self.condemned.pop(directory, ()):
-            for suffix in (".seg", ".acks"):
-                self.files.close(segment.path + suffix)
-        self.files.close(f"{directory}/{OFFSETS}")
-        self.housekeeping.remove_directory(directory)
+    def _remove_directories(self, number: int) -> None:
+        """Those of queues whose deletion is safe with this round: some in each turn."""
+        leaving = self.leaving[number]
+        some = leaving[-DIRECTORIES_A_TURN_MAX:]
+        del leaving[-DIRECTORIES_A_TURN_MAX:]
+        self._remove_all(some)
+        if leaving:
+            self.timers.call_soon(lambda: self._remove_directories(number))
+        else:
+            del self.leaving[number]
+
+    def _remove_all(self, directories: list[str]) -> None:
+        for directory in directories:
+            for segment in self.condemned.pop(directory, ()):
+                for suffix in (".seg", ".acks"):
+                    self.files.close(segment.path + suffix)
+            self.files.close(f"{directory}/{OFFSETS}")
+        self.housekeeping.remove_directories(directories)
 
     def tidy(self) -> None:
         """Give back the space of tails in which nothing is alive. On a disk that fails, because it is full as
         a rule, what is to be deleted goes at once: no round would be over before there is room.
         """
         if self.failure is not None:
-            for directory in list(self.condemned):
-                self._remove_directory(directory)
+            self._remove_all(list(self.condemned))
         logs, self.dead_tails = self.dead_tails, set()
         for log in logs:
             log.drop_dead_tail()

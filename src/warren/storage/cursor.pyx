@@ -8,7 +8,7 @@ its checksum.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from warren.broker.message cimport Message
-from warren.storage.format cimport HEAD_BYTES, POSITIONS_MAX, RecordHead, find_record, padded, take_message
+from warren.storage.format cimport HEAD_BYTES, POSITIONS_MAX, RecordHead, find_record, padded
 from warren.storage.segment cimport Segment
 from warren.storage.window cimport Window
 
@@ -66,7 +66,7 @@ cdef class Cursor:
     cpdef Message look(self):
         """The message whose position was just asked for."""
         cdef Py_ssize_t length = 0
-        self.like = take_message(self.record(&length), self.like)
+        self.like = self.segment.message_of(self.record(&length), self.like)
         return self.like
 
     cpdef Message take(self):
@@ -75,7 +75,7 @@ cdef class Cursor:
         cdef const uint8_t* p = self.record(&length)
         self.above = (<const RecordHead*>p).position
         self.offset += length
-        self.like = take_message(p, self.like)
+        self.like = self.segment.message_of(p, self.like)
         return self.like
 
     cdef const uint8_t* record(self, Py_ssize_t* length) except? NULL:

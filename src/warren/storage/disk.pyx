@@ -9,10 +9,15 @@ that fails, and says so through an eventfd, which the event loop watches.
 import os
 import threading
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.errno cimport EINTR, EIO, ENOENT, errno as c_errno
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport rename
 from libc.stdlib cimport free, malloc, realloc
+
+from warren.broker.message cimport Message
+from warren.storage.checksum cimport crc32c, crc32c_on
+from warren.storage.format cimport RecordHead
 
 cdef extern from "unistd.h" nogil:
     Py_ssize_t c_read "read"(int file, void* data, size_t size)
@@ -43,18 +48,31 @@ cdef enum:
 
 
 cdef class Buffer:
-    """Bytes on their way to a file."""
+    """Bytes on their way to a file. The body of a large record at their end is not copied: it is written from where
+    it is, and the record's checksum is worked out then, by the disk's thread.
+    """
 
     def __dealloc__(self):
         free(self.data)
 
     def __len__(self):
-        return self.size
+        return self.total()
+
+    cdef Py_ssize_t total(self) noexcept:
+        return self.size if self.large is None else self.size + PyBytes_GET_SIZE(self.large.body) + self.padding
+
+    cdef int attach(self, Message large, Py_ssize_t at, Py_ssize_t padding) except -1:
+        """The body of this message, and zeros, follow what is here, of which the record's head begins at `at`.
+        Nothing can be added behind it.
+        """
+        self.large, self.large_at, self.padding = large, at, padding
+        return 0
 
     cdef uint8_t* room(self, Py_ssize_t size) except NULL:
         """Where the next `size` bytes go, which count as used from now on."""
         cdef Py_ssize_t wanted = self.size + size
         cdef uint8_t* moved
+        assert self.large is None, "a large record is the last one"
         if wanted > self.capacity:
             wanted = max(wanted, max(2 * self.capacity, <Py_ssize_t>BUFFER_BYTES_MIN))
             moved = <uint8_t*>realloc(self.data, wanted)
@@ -67,9 +85,15 @@ cdef class Buffer:
 
     def clear(self):
         self.size = 0
+        self.large = None
 
     def tobytes(self):
-        return (<char*>self.data)[:self.size]
+        cdef bytes body
+        if self.large is None:
+            return (<char*>self.data)[:self.size]
+        body = self.large.body
+        seal(self.data + self.large_at, self.data + self.size, <const uint8_t*>PyBytes_AS_STRING(body), len(body))
+        return (<char*>self.data)[:self.size] + body + bytes(self.padding)
 
     @property
     def allocated(self):
@@ -90,18 +114,45 @@ cdef class Operation:
         self.target = target
 
 
+cdef void seal(uint8_t* head, const uint8_t* end, const uint8_t* body, Py_ssize_t size) noexcept nogil:
+    """Write the checksum of a record whose body lies elsewhere; its head and what is before the body end at `end`."""
+    cdef uint32_t crc = crc32c(head + 4, end - head - 4)
+    (<RecordHead*>head).crc = crc32c_on(crc, body, size)
+
+
+cdef int write_all(int file, const uint8_t* data, Py_ssize_t size, int64_t offset) noexcept nogil:
+    cdef Py_ssize_t at = 0, done
+    while at < size:
+        done = pwrite(file, data + at, size - at, offset + at)
+        if done <= 0:
+            if done < 0 and c_errno == EINTR:
+                continue
+            return c_errno if done < 0 else EIO
+        at += done
+    return 0
+
+
+cdef int write(const Step* step) noexcept nogil:
+    """The bytes of a step, and then the large body behind them, if there is one."""
+    cdef uint64_t zeros = 0
+    cdef int error
+    if step.body != NULL:
+        seal(step.head, step.data + step.size, step.body, step.body_size)
+    error = write_all(step.file, step.data, step.size, step.offset)
+    if error == 0 and step.body != NULL:
+        error = write_all(step.file, step.body, step.body_size, step.offset + step.size)
+        if error == 0:
+            error = write_all(
+                step.file, <const uint8_t*>&zeros, step.padding, step.offset + step.size + step.body_size
+            )
+    return error
+
+
 cdef inline int carry_out(const Step* step) noexcept nogil:
     """0, or the error's number."""
-    cdef Py_ssize_t at = 0, done
     cdef int result = 0
     if step.kind == C_WRITE:
-        while at < step.size:
-            done = pwrite(step.file, step.data + at, step.size - at, step.offset + at)
-            if done <= 0:
-                if done < 0 and c_errno == EINTR:
-                    continue
-                return c_errno if done < 0 else EIO
-            at += done
+        return write(step)
     elif step.kind == C_SYNC:
         result = fdatasync(step.file)
     elif step.kind == C_SYNC_ALL:
@@ -193,9 +244,14 @@ cdef Step as_step(Operation operation):
     cdef bytes data
     step.kind, step.file, step.offset = operation.kind, operation.file, operation.offset
     step.data, step.size, step.path, step.target = NULL, 0, NULL, NULL
+    step.head, step.body, step.body_size, step.padding = NULL, NULL, 0, 0
     if isinstance(operation.data, Buffer):
         buffer = operation.data
         step.data, step.size = buffer.data, buffer.size
+        if buffer.large is not None:
+            step.head = buffer.data + buffer.large_at
+            step.body = <const uint8_t*>PyBytes_AS_STRING(buffer.large.body)
+            step.body_size, step.padding = PyBytes_GET_SIZE(buffer.large.body), buffer.padding
     elif operation.data is not None:
         data = operation.data
         step.data, step.size = <const uint8_t*><const char*>data, len(data)

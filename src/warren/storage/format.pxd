@@ -47,6 +47,7 @@ cdef struct Mark:
 
 cdef Py_ssize_t record_bytes(Message message) noexcept
 cdef void put_record(uint8_t* p, Py_ssize_t size, uint64_t position, uint64_t time_ms, Message message) noexcept
+cdef uint8_t* put_head(uint8_t* p, uint64_t position, uint64_t time_ms, Message message) noexcept
 cdef Py_ssize_t record_length(const uint8_t* p, Py_ssize_t left, uint64_t above) noexcept nogil
 cdef Py_ssize_t find_record(
     const uint8_t* data, Py_ssize_t at, Py_ssize_t size, uint64_t above, uint64_t below

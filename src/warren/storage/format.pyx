@@ -143,13 +143,21 @@ cdef inline uint8_t* put_bytes(uint8_t* p, bytes data) noexcept:
 cdef void put_record(uint8_t* p, Py_ssize_t size, uint64_t position, uint64_t time_ms, Message message) noexcept:
     """Write a record of `size` = record_bytes(message) bytes."""
     cdef RecordHead* head = <RecordHead*>p
-    cdef uint8_t* at = p + RECORD_HEAD_BYTES
+    cdef uint8_t* at
     (<uint64_t*>(p + size - 8))[0] = 0
+    at = put_head(p, position, time_ms, message)
+    put_bytes(at, message.body)
+    head.crc = crc32c(p + 4, head.length - 4)
+
+
+cdef uint8_t* put_head(uint8_t* p, uint64_t position, uint64_t time_ms, Message message) noexcept:
+    """All of a record but its checksum and body, which is to begin where this ends."""
+    cdef RecordHead* head = <RecordHead*>p
+    cdef uint8_t* at = p + RECORD_HEAD_BYTES
     at = put_bytes(at, message.exchange)
     at = put_bytes(at, message.routing_key)
     at = put_bytes(at, message.properties)
-    at = put_bytes(at, message.body)
-    head.length = <uint32_t>(at - p)
+    head.length = <uint32_t>(at - p + PyBytes_GET_SIZE(message.body))
     head.position = position
     head.time_ms = time_ms
     head.properties_length = <uint32_t>PyBytes_GET_SIZE(message.properties)
@@ -158,7 +166,7 @@ cdef void put_record(uint8_t* p, Py_ssize_t size, uint64_t position, uint64_t ti
         | (FLAG_DIED if message.died else 0)
         | (FLAG_SCHEDULED if message.scheduled else 0)
     )
-    head.crc = crc32c(p + 4, head.length - 4)
+    return at
 
 
 cdef Py_ssize_t record_length(const uint8_t* p, Py_ssize_t left, uint64_t above) noexcept nogil:

@@ -7,9 +7,10 @@ start slow, and what could not be deleted takes space. A mistake of ours is repo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +63,11 @@ class Housekeeping:
         if not segment.damaged:
             self._run(Job("cannot delete segment", segment.path, lambda: remove_files(segment.path)))
 
-    def remove_directory(self, path: str) -> None:
-        """That of a queue. Its new name says that it is to go, should this not come to an end."""
-        self.do("cannot delete directory", path, lambda: remove_queue(path))
+    def remove_directories(self, paths: Sequence[str]) -> None:
+        """Those of queues. A new name says that one is to go, should this not come to an end. They are handed
+        over together: one by one, very many would cost the event loop more than the thread.
+        """
+        self._submit(*(Job("cannot delete directory", path, partial(remove_queue, path)) for path in paths))
 
     def rewrite(self, path: str, work: Callable[[], None], failed: Callable[[], None]) -> None:
         """Write an ack file anew."""
@@ -87,8 +90,12 @@ class Housekeeping:
             else:
                 self.failed.append(job)
 
-    def _submit(self, job: Job) -> None:
-        self.thread.submit(self._run, job)
+    def _submit(self, *jobs: Job) -> None:
+        self.thread.submit(self._run_all, jobs)
+
+    def _run_all(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            self._run(job)
 
     def _run(self, job: Job) -> None:
         try:

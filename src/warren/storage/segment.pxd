@@ -25,6 +25,7 @@ cdef class Segment:
     cdef public bint dirty
     cdef public bint created
     cdef public bint named
+    cdef bint ended
     cdef public Buffer gathered
     cdef public Buffer flying
     # what was delivered and acked, and is to be written
@@ -50,7 +51,9 @@ cdef class Segment:
     cdef int fold_marks(self) except -1
     cpdef int note_delivered(self, uint64_t position, uint32_t deliveries) except -1
     cpdef int note_done(self, uint64_t position, uint32_t count) except -1
+    cdef int put_large(self, Py_ssize_t size, uint64_t position, uint64_t time_ms, Message message) except -1
     cdef const uint8_t* in_memory(self, Py_ssize_t offset, Py_ssize_t* left)
+    cdef Message message_of(self, const uint8_t* p, Message like)
     cdef int take_out(self, uint64_t position) except -1
     cdef bint is_gone(self, uint64_t position) noexcept
     cdef bint waits(self, uint64_t position) noexcept

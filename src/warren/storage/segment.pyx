@@ -9,6 +9,7 @@ a sync has covered them, since what a failed sync leaves behind on disk is anybo
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.bytes cimport PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -21,11 +22,13 @@ from warren.broker.message cimport Message
 from warren.storage.disk cimport Buffer
 from warren.storage.fates cimport Fates
 from warren.storage.format cimport (
-    HEAD_BYTES, MARK_BYTES, POSITIONS_MAX, IndexEntry, Mark, put_record, record_bytes, seal_mark,
+    HEAD_BYTES, MARK_BYTES, POSITIONS_MAX, RECORD_HEAD_BYTES, IndexEntry, Mark, put_head, put_record, record_bytes,
+    seal_mark, take_message,
 )
 
 cdef enum:
     MARKS_BYTES_MIN = 1024 * 1024   # of marks that wait to be written, before they are looked through
+    LARGE_BYTES_MIN = 1024 * 1024   # of a body that is not copied
 
 cdef uint32_t ACKED = 0xFFFFFFFF
 cdef uint32_t DELIVERIES_MAX = 0xFFFFFFFE
@@ -35,7 +38,7 @@ cdef class Segment:
     """`alive` records are not done with, and `unread` of these have not been read on by the queue, nor taken
     out; `unread_bytes` are those of their bodies. Nothing is appended to a `closed` one. What a `damaged` one holds could not all be read, so it is never deleted. A
     `volatile` one is neither synced nor kept over a restart; a `dropped` one is to be deleted, if its files were
-    ever `created`; `named`, if a sync of the directory has covered its name. Its ack file is written anew when it
+    ever `created`; `named`, if a sync of the directory has covered its name. Behind a large record it has `ended`. Its ack file is written anew when it
     is larger than `acks_bytes_max`, unless that is under way: `rewriting`.
     """
 
@@ -53,19 +56,34 @@ cdef class Segment:
 
     cpdef bint is_full(self, Py_ssize_t segment_bytes, uint64_t position):
         """Whether the next one, with this position, goes to another segment."""
-        return self.end >= segment_bytes or position - self.base >= POSITIONS_MAX
+        return self.ended or self.end >= segment_bytes or position - self.base >= POSITIONS_MAX
 
     cdef Py_ssize_t append(self, Message message, uint64_t position, uint64_t time_ms) except -1:
         """How many bytes it takes; `gathered` must be there."""
         cdef Py_ssize_t size = record_bytes(message)
         if self.end == 0:
             self.begin()
-        put_record(self.gathered.room(size), size, position, time_ms, message)
+        if PyBytes_GET_SIZE(message.body) < LARGE_BYTES_MIN:
+            put_record(self.gathered.room(size), size, position, time_ms, message)
+        else:
+            self.put_large(size, position, time_ms, message)
         self.end += size
         self.last = position
         self.count += 1
         self.alive += 1
         return size
+
+    cdef int put_large(self, Py_ssize_t size, uint64_t position, uint64_t time_ms, Message message) except -1:
+        """Its body stays where it is, so that no time goes by with copying it. It is the last one here."""
+        cdef Py_ssize_t body = PyBytes_GET_SIZE(message.body), at = self.gathered.size
+        cdef Py_ssize_t before = (
+            RECORD_HEAD_BYTES + PyBytes_GET_SIZE(message.exchange) + PyBytes_GET_SIZE(message.routing_key)
+            + PyBytes_GET_SIZE(message.properties)
+        )
+        put_head(self.gathered.room(before), position, time_ms, message)
+        self.gathered.attach(message, at, size - before - body)
+        self.ended = True
+        return 0
 
     def begin(self):
         cdef bytes header = encode_header(SEGMENT_MAGIC, self.base)
@@ -76,12 +94,20 @@ cdef class Segment:
         """The record at an offset that is not in the file yet, and how many bytes lie there."""
         cdef Py_ssize_t at = offset - self.written
         if self.flying is not None:
-            if at < self.flying.size:
-                left[0] = self.flying.size - at
+            if at < self.flying.total():
+                left[0] = self.flying.total() - at
                 return self.flying.data + at
-            at -= self.flying.size
-        left[0] = self.gathered.size - at
+            at -= self.flying.total()
+        left[0] = self.gathered.total() - at
         return self.gathered.data + at
+
+    cdef Message message_of(self, const uint8_t* p, Message like):
+        """That of a record in the file or in memory, where it is there already if it is a large one."""
+        if self.gathered is not None and self.gathered.large is not None and p == self.gathered.data + self.gathered.large_at:
+            return self.gathered.large
+        if self.flying is not None and self.flying.large is not None and p == self.flying.data + self.flying.large_at:
+            return self.flying.large
+        return take_message(p, like)
 
     def write_index(self):
         """The file beside it that says where each record is."""

@@ -201,7 +201,7 @@ class DiskStore(Store):
             self.directory.queues,
             self.file,
             self.log,
-            remove=self.housekeeping.remove_directory,
+            remove=lambda path: self.housekeeping.remove_directories([path]),
             sync=self._sync,
         )
 

@@ -12,7 +12,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from warren.broker.message cimport Message
 from warren.storage.disk cimport Buffer
-from warren.storage.format cimport RECORD_BYTES_MIN, RecordHead, record_length, take_message
+from warren.storage.format cimport RECORD_BYTES_MIN, RecordHead, record_length
 from warren.storage.segment cimport Segment
 
 cdef extern from "unistd.h" nogil:
@@ -79,7 +79,7 @@ cdef class Window:
             p = self.record(segment, offset, position - 1, self.step, problems, &length)
         if p == NULL or (<const RecordHead*>p).position != position:
             return None
-        self.like = take_message(p, self.like)
+        self.like = segment.message_of(p, self.like)
         return self.like
 
     cdef adapt(self, Segment segment, Py_ssize_t offset):

@@ -6,7 +6,7 @@ clock. `on_error` is the one place where an exception becomes channel.close or c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 from warren.amqp.errors import (
@@ -35,6 +35,7 @@ from warren.amqp.table import Table
 from warren.amqp.writer import Output
 from warren.broker import events
 from warren.broker.access import Access, User
+from warren.broker.commands import COMMAND_WORK
 from warren.broker.limits import is_reached
 from warren.broker.session import (
     basic_methods,
@@ -484,7 +485,11 @@ class Connection(FrameReader):
                 self._forget_channel(channel)
             else:
                 self._close_channel(channel, self.close_reason)
-        for queue in list(self.exclusive_queues.values()):
-            self.vhost.remove_queue(queue)
+        self.node.turns.spread(self._remove_exclusive_queues())
         if self.held_by is not None:
             self.held_by.forget(self)
+
+    def _remove_exclusive_queues(self) -> Iterator[int]:
+        for queue in list(self.exclusive_queues.values()):
+            self.vhost.remove_queue(queue)
+            yield COMMAND_WORK
