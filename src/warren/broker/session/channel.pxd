@@ -45,13 +45,14 @@ cdef class Channel(ContentReader):
     cdef public list reached
     cdef public uint64_t published_total
     cdef public uint64_t look_again_ms
+    cdef public object chores
 
     @cython.locals(message=Message)
     cpdef int published(self, bytes body) except -1
     cpdef int acked(self, uint64_t delivery_tag, bint multiple) except -1
     @cython.locals(queue=Queue, outcome=int)
     cpdef enqueue(self, Message message, list queues, bint mandatory)
-    @cython.locals(entry=Entry, taken=list)
+    @cython.locals(entry=Entry)
     cpdef settle(self, uint64_t delivery_tag, bint multiple)
     @cython.locals(consumer=Consumer, queue=Queue)
     cpdef release(self, Entry entry)
