@@ -24,4 +24,6 @@ cdef class EntryList:
     cpdef Py_ssize_t insert(self, Entry entry) except -1
     @cython.locals(found=Entry, distance=uint64_t, recent=uint64_t)
     cpdef Entry nearest(self, uint64_t position)
+    @cython.locals(entry=Entry)
+    cpdef Entry first_beyond(self, uint64_t position, Entry near)
     cpdef drop(self, Py_ssize_t most)

@@ -143,6 +143,17 @@ class EntryList:
                 found = self.recent
         return found
 
+    def first_beyond(self, position: int, near: Entry | None) -> Entry | None:
+        """The first entry behind a position; `near` is one of the list that may be close to it."""
+        if self.tail is None or self.tail.position <= position:
+            return None
+        entry = self.nearest(position) if near is None else near
+        while entry.position <= position:  # the tail is not, so that there is another one behind it
+            entry = cast("Entry", entry.behind)
+        while entry.before is not None and entry.before.position > position:
+            entry = entry.before
+        return entry
+
     def drop(self, most: int) -> None:
         """Take out the first ones, one by one, lest a chain of a million entries be freed by recursion."""
         while self.head is not None and most > 0:

@@ -45,6 +45,7 @@ cdef class Lane:
     cpdef Entry pop(self)
     cpdef remove(self, Entry entry)
     cpdef bint is_ready(self, Entry entry)
+    cpdef bint is_stray(self, Entry entry)
     cpdef bint is_among_strays(self, Entry entry)
     @cython.locals(stored=uint64_t, aside=uint64_t, stray=uint64_t, more=EntryList)
     cpdef read_on(self)

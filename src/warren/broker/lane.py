@@ -148,6 +148,12 @@ class Lane:
             return True
         return entry.behind is not None and not self.is_among_strays(entry)
 
+    def is_stray(self, entry: Entry) -> bool:
+        """Whether it is in the list of those, and not taken."""
+        if self.strays.tail is entry:
+            return True
+        return entry.behind is not None and self.is_among_strays(entry)
+
     def is_among_strays(self, entry: Entry) -> bool:
         """Whether it is there, or that is where it belongs: all strays are behind all that are ready."""
         return self.strays.head is not None and entry.position >= self.strays.head.position

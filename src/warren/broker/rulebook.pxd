@@ -34,6 +34,7 @@ cdef class Rulebook:
     cdef Py_ssize_t arrived
     cdef readonly Py_ssize_t room
     cdef bint going_on
+    cdef public Py_ssize_t views_served
     cdef public Consumer active
     cdef list line
     cdef int64_t ttl_ms

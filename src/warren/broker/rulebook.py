@@ -59,6 +59,7 @@ class Rulebook:
         self.room = 0
         self.arrived = 0
         self.going_on = False
+        self.views_served = 0
         self.active: Consumer | None = None
         self.line: list[Consumer] = []
         self.read(queue.rules)
@@ -293,12 +294,11 @@ class Rulebook:
         """What was too much for one turn goes on in the next."""
         if not self.going_on:
             self.going_on = True
-            self.queue.surroundings.timers.call_soon(self.go_on)
+            self.queue.surroundings.turns.later(self.go_on)
 
     def go_on(self) -> None:
         self.going_on = False
-        self.queue.touch()
-        self.timetable.after()
+        self.queue.drain()
 
     def get(self, no_ack: bool) -> Entry | None:
         """The first message for basic.get."""

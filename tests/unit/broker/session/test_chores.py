@@ -15,7 +15,7 @@ from warren.broker.session.chores import ACKED_AT_A_TIME_MAX
 from warren.broker.turns import WORK_A_TURN_MAX
 
 MANY = 60_000
-ALL_OF_IT = {"delivery_tag": 0, "multiple": True}
+ACK_ALL = m.BasicAck(delivery_tag=0, multiple=True)
 RETRY: Table = {"x-retry-delay-min": 1_000}
 DEAD_LETTERS: Table = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
 
@@ -42,13 +42,13 @@ def take_all(client: FakeClient, count: int = MANY, arguments: Table | None = No
 
 
 def nack(client: FakeClient, *, requeue: bool) -> None:
-    client.send(m.BasicNack(**ALL_OF_IT, requeue=requeue))
+    client.send(m.BasicNack(delivery_tag=0, multiple=True, requeue=requeue))
 
 
 def ways_to_settle() -> dict[str, tuple[Table | None, Callable[[FakeClient], None]]]:
     close = m.ChannelClose(reply_code=200, reply_text="", class_id=0, method_id=0)
     return {
-        "ack": (None, lambda client: client.send(m.BasicAck(**ALL_OF_IT))),
+        "ack": (None, lambda client: client.send(ACK_ALL)),
         "requeue": (None, lambda client: nack(client, requeue=True)),
         "retry": (RETRY, lambda client: nack(client, requeue=True)),
         "reject": (None, lambda client: nack(client, requeue=False)),
@@ -85,7 +85,7 @@ def test_commit_of_very_much_takes_several_turns(client: FakeClient) -> None:
     take_all(client, 30_000)
     client.call(m.TxSelect(), m.TxSelectOk)
     publish_many(client, "dead", 30_000)
-    client.send(m.BasicAck(**ALL_OF_IT))
+    client.send(ACK_ALL)
     queues = client.vhost.queues
     client.send(m.TxCommit())
     assert 0 < queues["dead"].message_count < 30_000
