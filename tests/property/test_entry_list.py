@@ -97,3 +97,18 @@ class EntryListMachine(RuleBasedStateMachine):
 
 TestEntryList = EntryListMachine.TestCase
 TestEntryList.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+
+
+def test_putting_back_what_several_had_in_turns_passes_few_others() -> None:
+    """Ten consumers had every tenth entry each, and give theirs back one after the other."""
+    entries = EntryList()
+    count, consumers = 10_000, 10
+    message = Message(b"\0", b"\0", b"\0\0", b"", False)
+    steps = sum(
+        entries.insert(Entry(message, NO_QUEUE, number))
+        for consumer in range(consumers)
+        for number in range(consumer + 1, count + 1, consumers)
+    )
+    assert [entry.position for entry in entries] == list(range(1, count + 1))
+    assert steps <= count * consumers
+    entries.drop(count)

@@ -14,6 +14,7 @@ class ContentReader:
     number: int
     body_bytes_max: int
     waiting: bool
+    held: bool
     deferred: deque[tuple[int, bytes]] | None
     deferred_bytes: int
     exchange: bytes

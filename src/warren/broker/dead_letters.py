@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from warren.broker.vhost import Vhost
 
 NAMES_CACHED_MAX = 1_000
+LETTER_WORK = 25
 
 
 class Handover:
@@ -108,6 +109,7 @@ class DeadLetters:
         return self.last_targets
 
     def _publish(self, message: Message, targets: list[Queue]) -> bool:
+        self.vhost.surroundings.turns.budget.left -= LETTER_WORK + len(targets)
         results = [target.publish(message) for target in targets]
         return ON_ITS_WAY in results or AFTER_NEXT in results
 

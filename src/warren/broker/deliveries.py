@@ -3,13 +3,16 @@
 Delivery tags count up by one, so the outstanding entries stand in a list at `tag - base`, and taking
 one is one access, in whatever order a client acks. Slots in front that have been taken are cut off now
 and then. A few entries that stay out for very long would keep all the slots behind them: then they
-move to `old`, a dictionary, so that memory is bounded by what is outstanding.
+move to `old`, a dictionary in order of tags, so that memory is bounded by what is outstanding.
 
     old   { 3: entry, 90: entry }    slots  [ -, -, entry, -, entry, entry ]
                                              ^base  ^first             ^delivery_tag
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, islice, takewhile
 
 from warren.amqp.properties import decode_properties
 from warren.amqp.table import encode_name
@@ -18,6 +21,7 @@ from warren.amqp.writer import Output
 from warren.broker.entry import Entry
 
 SLOTS_TO_SPARE = 1024
+NO_LIMIT = 2**62
 DELIVERY_COUNT = encode_name("x-delivery-count")
 
 
@@ -93,7 +97,11 @@ class Deliveries:
     def tags(self) -> list[int]:
         """Every tag outstanding, oldest first."""
         slots = (self.base + index for index, entry in enumerate(self.slots) if entry is not None)
-        return [*sorted(self.old), *slots]
+        return [*self.old, *slots]
+
+    def span(self) -> Iterator[int]:
+        """Every tag that may be outstanding now, oldest first."""
+        return chain(list(self.old), range(self.base + self.first, self.delivery_tag + 1))
 
     def take(self, delivery_tag: int) -> Entry | None:
         """The entry delivered under this tag, which is settled by that; None if there is none."""
@@ -110,15 +118,15 @@ class Deliveries:
             self.settle_front()
         return entry
 
-    def take_up_to(self, delivery_tag: int) -> list[Entry]:
-        """All entries delivered under this tag and before, oldest first."""
+    def take_up_to(self, delivery_tag: int, most: int = NO_LIMIT) -> list[Entry]:
+        """The entries delivered under this tag and before, oldest first, so many at most."""
         taken: list[Entry] = []
         if self.old:
-            older = [tag for tag in sorted(self.old) if tag <= delivery_tag]
+            older = list(islice(takewhile(delivery_tag.__ge__, self.old), most))
             taken += [self.old.pop(tag) for tag in older]
         index = self.first
         stop = min(delivery_tag, self.delivery_tag) - self.base + 1 if delivery_tag >= self.base else 0
-        while index < stop:
+        while index < stop and len(taken) < most:
             entry = self.slots[index]
             if entry is not None:
                 taken.append(entry)

@@ -20,6 +20,10 @@ cdef class EntryList:
     @cython.locals(entry=Entry)
     cpdef Entry pop_head(self)
     cpdef remove(self, Entry entry)
-    @cython.locals(after=Entry)
-    cpdef insert(self, Entry entry)
+    @cython.locals(after=Entry, position=uint64_t, steps=Py_ssize_t)
+    cpdef Py_ssize_t insert(self, Entry entry) except -1
+    @cython.locals(found=Entry, distance=uint64_t, recent=uint64_t)
+    cpdef Entry nearest(self, uint64_t position)
+    @cython.locals(entry=Entry)
+    cpdef Entry first_beyond(self, uint64_t position, Entry near)
     cpdef drop(self, Py_ssize_t most)

@@ -6,7 +6,7 @@ They are linked both ways, so that one can leave from, or return to, any place.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from warren.broker.entry import Entry
 from warren.broker.message import Message
@@ -99,17 +99,22 @@ class EntryList:
         self.count -= 1
         self.bytes -= entry.size
 
-    def insert(self, entry: Entry) -> None:
-        """Put an entry back where its position belongs, which is near the head as a rule."""
-        after = self.head if self.recent is None else self.recent
-        self.recent = entry
-        while after is not None and after.position < entry.position:
-            after = after.behind
-        while after is not None and after.before is not None and after.before.position > entry.position:
-            after = after.before
-        if after is None:
+    def insert(self, entry: Entry) -> int:
+        """Put an entry back where its position belongs; how many others were passed on the way."""
+        position = entry.position
+        if self.tail is None or self.head is None or self.tail.position < position:
+            self.recent = entry
             self.append(entry)
-            return
+            return 0
+        after = self.nearest(position)
+        self.recent = entry
+        steps = 0
+        while after.position < position:  # the tail is not, so that there is another one behind it
+            after = cast("Entry", after.behind)
+            steps += 1
+        while after.before is not None and after.before.position > position:
+            after = after.before
+            steps += 1
         entry.behind = after
         entry.before = after.before
         if after.before is None:
@@ -119,6 +124,35 @@ class EntryList:
         after.before = entry
         self.count += 1
         self.bytes += entry.size
+        return steps
+
+    def nearest(self, position: int) -> Entry:
+        """The head, the tail, or the last one that was put back: where to begin to look for a place that is
+        not behind the tail.
+        """
+        assert self.head is not None, "there is a tail"
+        assert self.tail is not None, "there is a head"
+        if self.head.position >= position:
+            return self.head
+        found, distance = self.head, position - self.head.position
+        if self.tail.position - position < distance:
+            found, distance = self.tail, self.tail.position - position
+        if self.recent is not None:
+            recent = self.recent.position
+            if (recent - position if recent > position else position - recent) < distance:
+                found = self.recent
+        return found
+
+    def first_beyond(self, position: int, near: Entry | None) -> Entry | None:
+        """The first entry behind a position; `near` is one of the list that may be close to it."""
+        if self.tail is None or self.tail.position <= position:
+            return None
+        entry = self.nearest(position) if near is None else near
+        while entry.position <= position:  # the tail is not, so that there is another one behind it
+            entry = cast("Entry", entry.behind)
+        while entry.before is not None and entry.before.position > position:
+            entry = entry.before
+        return entry
 
     def drop(self, most: int) -> None:
         """Take out the first ones, one by one, lest a chain of a million entries be freed by recursion."""

@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
+from warren.amqp.budget cimport Budget
 from warren.broker.entry cimport Entry
 from warren.broker.entry_list cimport EntryList
 from warren.broker.expiry cimport Expiry
@@ -20,6 +21,7 @@ cdef uint64_t NOTHING_TO_READ
 cdef class Lane:
     cdef readonly object queue
     cdef Memory memory
+    cdef Budget budget
     cdef object open_overflow
     cdef public int level
     cdef public EntryList ready
@@ -36,12 +38,14 @@ cdef class Lane:
     @cython.locals(full=bint)
     cpdef uint64_t put_behind(self, Message message) except? 0
     cpdef expires(self, Message message, uint64_t location, bint waits)
+    @cython.locals(passed=Py_ssize_t)
     cpdef put_back(self, Entry entry)
     cpdef bint has_behind(self)
     cpdef Entry first(self)
     cpdef Entry pop(self)
     cpdef remove(self, Entry entry)
     cpdef bint is_ready(self, Entry entry)
+    cpdef bint is_stray(self, Entry entry)
     cpdef bint is_among_strays(self, Entry entry)
     @cython.locals(stored=uint64_t, aside=uint64_t, stray=uint64_t, more=EntryList)
     cpdef read_on(self)

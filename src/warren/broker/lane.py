@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 READY_MAX, READY_BYTES_MAX = 10_000, 16 * 1024 * 1024
 READ_MAX = 2_000  # from disk at a time
+PASSED_FOR_A_UNIT = 50  # entries, on the way to the place of one, for a unit of work
 
 
 def part_of(level: int) -> str:
@@ -48,6 +49,7 @@ class Lane:
         self, queue: Queue, memory: Memory, open_overflow: Callable[[], MessageLog | None], level: int
     ) -> None:
         self.queue = queue
+        self.budget = queue.surroundings.turns.budget
         self.memory = memory
         self.open_overflow = open_overflow
         self.level = level
@@ -99,9 +101,10 @@ class Lane:
     def put_back(self, entry: Entry) -> None:
         """An entry that was out returns to its place."""
         if self.has_behind() and (entry.position > self.next_behind() or self.is_among_strays(entry)):
-            self.strays.insert(entry)
+            passed = self.strays.insert(entry)
         else:
-            self.ready.insert(entry)
+            passed = self.ready.insert(entry)
+        self.budget.left -= passed // PASSED_FOR_A_UNIT
         if entry.message.expiration_ms >= 0:
             if self.expiry is None:
                 self.expiry = Expiry()
@@ -144,6 +147,12 @@ class Lane:
         if self.ready.tail is entry:
             return True
         return entry.behind is not None and not self.is_among_strays(entry)
+
+    def is_stray(self, entry: Entry) -> bool:
+        """Whether it is in the list of those, and not taken."""
+        if self.strays.tail is entry:
+            return True
+        return entry.behind is not None and self.is_among_strays(entry)
 
     def is_among_strays(self, entry: Entry) -> bool:
         """Whether it is there, or that is where it belongs: all strays are behind all that are ready."""

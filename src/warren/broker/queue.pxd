@@ -22,6 +22,7 @@ cdef class Queue:
     cdef public set incoming
     cdef public object flow
     cdef public bint holding
+    cdef public Py_ssize_t returning
     cdef public bint deleted
     cdef public bint had_consumer
     cdef public Consumer exclusive_consumer

@@ -63,6 +63,7 @@ class Queue:
         self.touched = False
         self.flow = QueueFlow(surroundings.timers)
         self.holding = False
+        self.returning = 0  # clients that are giving back very many: until they are there, nothing goes out
         self.durable = durable
         self.auto_delete = auto_delete
         self.owner = owner
@@ -105,7 +106,7 @@ class Queue:
     def drain(self) -> None:
         """Deliver as much as there are messages, and consumers that can take them."""
         self.touched = False
-        if self.deleted:
+        if self.deleted or self.returning:
             return
         if self.book is not None:
             self.book.drain()
@@ -222,7 +223,7 @@ class Queue:
         self.used()
         if self.book is not None:
             return self.book.get(no_ack)
-        if self.lane.first() is None:
+        if self.returning or self.lane.first() is None:
             return None
         entry = self.lane.pop()
         self.goes_out(entry, no_ack)

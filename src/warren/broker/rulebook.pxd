@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
+from warren.amqp.budget cimport Budget
 from warren.broker.clock cimport Clock
 from warren.broker.consumer cimport Consumer
 from warren.broker.entry cimport Entry
@@ -20,6 +21,7 @@ cdef int64_t NONE
 
 cdef class Rulebook:
     cdef Queue queue
+    cdef Budget budget
     cdef readonly Clock clock
     cdef Events events
     cdef object timetable
@@ -32,6 +34,7 @@ cdef class Rulebook:
     cdef Py_ssize_t arrived
     cdef readonly Py_ssize_t room
     cdef bint going_on
+    cdef public Py_ssize_t views_served
     cdef public Consumer active
     cdef list line
     cdef int64_t ttl_ms

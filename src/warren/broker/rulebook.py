@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 NONE = -1
 GONE_A_TURN_MAX = 200
 RETURNED_A_TURN_MAX = 2_000
+DELAY_WORK = 5
 
 
 class Rulebook:
@@ -45,6 +46,7 @@ class Rulebook:
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
+        self.budget = queue.surroundings.turns.budget
         self.clock = queue.surroundings.clock
         self.events = queue.surroundings.events
         self.timetable = queue.surroundings.timetable
@@ -57,6 +59,7 @@ class Rulebook:
         self.room = 0
         self.arrived = 0
         self.going_on = False
+        self.views_served = 0
         self.active: Consumer | None = None
         self.line: list[Consumer] = []
         self.read(queue.rules)
@@ -161,6 +164,7 @@ class Rulebook:
 
     def delay(self, entry: Entry) -> None:
         delay_ms = self.retry.delay(entry)
+        self.budget.left -= DELAY_WORK
         if self.events.died:
             queue = self.queue
             self.events.emit(MessageReturns(queue.vhost, queue.name, entry.message, delay_ms))
@@ -211,7 +215,7 @@ class Rulebook:
     # --- a turn ---
 
     def drain(self) -> None:
-        if self.draining:
+        if self.draining or self.queue.returning:
             return  # what it buried has come back to it, by way of another queue
         self.draining = True
         try:
@@ -290,12 +294,11 @@ class Rulebook:
         """What was too much for one turn goes on in the next."""
         if not self.going_on:
             self.going_on = True
-            self.queue.surroundings.timers.call_soon(self.go_on)
+            self.queue.surroundings.turns.later(self.go_on)
 
     def go_on(self) -> None:
         self.going_on = False
-        self.queue.touch()
-        self.timetable.after()
+        self.queue.drain()
 
     def get(self, no_ack: bool) -> Entry | None:
         """The first message for basic.get."""

@@ -43,12 +43,18 @@ class Turns:
         self.done_this_turn: list[Callable[[], None]] = []
         self.turn_is_planned = False
         self.worked = 0
+        self.shares_begun = 0
         budget.left = WORK_A_TURN_MAX
 
     # --- the present turn ---
 
     def begin_share(self) -> None:
-        """Somebody begins to work who has not stood in line: that is at least a small share."""
+        """Somebody begins to work who has not stood in line: that is at least a small share, unless it is a
+        part of a share that was begun before.
+        """
+        self.shares_begun += 1
+        if self.shares_begun > 1:
+            return
         missing = SHARE_MIN - self.budget.left
         if missing > 0:
             self.worked += missing
@@ -56,6 +62,7 @@ class Turns:
 
     def end_share(self) -> None:
         """Have the budget filled again in the next turn, if there is little left of it."""
+        self.shares_begun -= 1
         if self.budget.left < WORK_A_TURN_MAX // 2:
             self._plan_turn()
 
@@ -67,8 +74,10 @@ class Turns:
 
     def spread(self, steps: Iterator[int], then: Callable[[], None] | None = None) -> None:
         self.begin_share()
-        self._go_on(steps, then)
-        self.end_share()
+        try:
+            self._go_on(steps, then)
+        finally:
+            self.end_share()
 
     def _go_on(self, steps: Iterator[int], then: Callable[[], None] | None) -> None:
         budget = self.budget
@@ -112,7 +121,10 @@ class Turns:
         self.after()
 
     def _do(self, job: Callable[[], None]) -> None:
+        self.shares_begun += 1
         try:
             job()
         except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from their turn
             self.report(error)
+        finally:
+            self.shares_begun -= 1

@@ -7,8 +7,10 @@ behind them, which is looked at where it lies.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from warren.amqp.properties import BasicProperties, decode_properties
 from warren.broker.entry import Entry
 from warren.broker.lane import Lane
 from warren.broker.location import IN_LOG, IN_OVERFLOW, IN_PACK
@@ -23,6 +25,21 @@ if TYPE_CHECKING:
     from warren.broker.rulebook import Rulebook
 
 LOOKED_AT_MAX, LOOKED_AT_MIN = 2_000, 20  # in one turn, by all together and by each
+LOOK_WORK = 20
+NOTHING = -1
+DECODED_CACHED_MAX, DECODED_BYTES_MAX = 2_000, 1_024
+
+
+@lru_cache(DECODED_CACHED_MAX)
+def _decoded(properties: bytes) -> BasicProperties:
+    return decode_properties(properties)
+
+
+def decoded(properties: bytes) -> BasicProperties:
+    """To be read only: those who select look at the same messages one after the other, and share them."""
+    if len(properties) > DECODED_BYTES_MAX:
+        return decode_properties(properties)
+    return _decoded(properties)
 
 
 class View:
@@ -31,6 +48,7 @@ class View:
     def __init__(self, queue: Queue, selector: Selector | None, *, takes: bool) -> None:
         self.selector = selector
         self.takes = takes
+        self.budget = queue.surroundings.turns.budget
         self.lanes = [LaneView(lane, self) for lane in reversed(queue.lanes)]
         self.left = 0
         self.tired = False
@@ -50,10 +68,11 @@ class View:
 
     def wants(self, entry: Entry) -> bool:
         self.left -= 1
+        self.budget.left -= LOOK_WORK
         return self.matches(entry.message)
 
     def matches(self, message: Message) -> bool:
-        return self.selector is None or self.selector.matches(message.decode_properties())
+        return self.selector is None or self.selector.matches(decoded(message.properties))
 
     def is_tired(self) -> bool:
         if self.left <= 0:
@@ -62,15 +81,16 @@ class View:
 
     def came_back(self, entry: Entry) -> None:
         """An entry is ready again, at its old place: one that takes wants to look at it."""
-        if self.takes:
-            for lane in self.lanes:
-                if lane.lane.level == entry.queue.level_of(entry.message):
+        for lane in self.lanes:
+            if lane.lane.level == entry.queue.level_of(entry.message):
+                lane.seen_all_of = NOTHING
+                if self.takes:
                     lane.go_back(entry.position)
 
     def was_purged(self) -> None:
         """What it has looked at last is in no list any more."""
         for lane in self.lanes:
-            lane.entry = lane.found = None
+            lane.entry = lane.stray = lane.found = None
 
     def end(self) -> None:
         """Let go of all that it had in its hands."""
@@ -78,15 +98,18 @@ class View:
 
 
 class LaneView:
-    """`entry` was looked at last, if it was ready then. `found` is what is wanted next: one that `is_listed`
-    among the entries of the lane, or, with its `location`, waiting behind.
+    """`entry` was looked at last, if it was ready then, and `stray` is the last one that was met. `found` is
+    what is wanted next: one that `is_listed` among the entries of the lane, or, with its `location`, waiting
+    behind. When nothing was left to look at, the last position was `seen_all_of`.
     """
 
     def __init__(self, lane: Lane, view: View) -> None:
         self.lane = lane
         self.view = view
         self.position = 0
+        self.seen_all_of = NOTHING
         self.entry: Entry | None = None
+        self.stray: Entry | None = None
         self.found: Entry | None = None
         self.is_listed = False
         self.location = 0
@@ -98,12 +121,13 @@ class LaneView:
     def find(self) -> None:
         """Look on, until something is wanted. What was found before and not taken is looked at again."""
         self.found = None
-        while not self.view.is_tired():
+        while self.seen_all_of != self.lane.position and not self.view.is_tired():
             entry = self.next_ready()
             self.is_listed = entry is not None
             if entry is None:
                 entry = self.next_behind()
             if entry is None:
+                self.seen_all_of = self.lane.position
                 return
             if self.view.wants(entry):
                 self.found = entry
@@ -125,12 +149,7 @@ class LaneView:
         entry = self.entry
         if entry is not None and (entry.behind is not None or ready.tail is entry):
             return entry.behind
-        if ready.tail is None or ready.tail.position <= self.position:
-            return None
-        entry = ready.head
-        while entry is not None and entry.position <= self.position:
-            entry = entry.behind
-        return entry
+        return ready.first_beyond(self.position, None)
 
     def next_behind(self) -> Entry | None:
         if not self.lane.has_behind():
@@ -157,13 +176,12 @@ class LaneView:
         return self.made(self.overflow_browser, position, IN_OVERFLOW)
 
     def next_stray(self) -> Entry | None:
-        strays = self.lane.strays
-        if strays.tail is None or strays.tail.position <= self.position:
-            return None
-        entry = strays.head
-        while entry is not None and entry.position <= self.position:
-            entry = entry.behind
-        return entry
+        """Found from the one before, so that to walk over very many costs no more than their number."""
+        strays, last = self.lane.strays, self.stray
+        if last is not None and not self.lane.is_stray(last):
+            last = None
+        self.stray = strays.first_beyond(self.position, last)
+        return self.stray
 
     def made(self, browser: PackBrowser | LogBrowser | None, position: int, where: int) -> Entry:
         assert browser is not None, "it has just given the position"
@@ -225,15 +243,26 @@ def view_of(consumer: Consumer) -> View:
 
 def serve_views(queue: Queue, book: Rulebook) -> None:
     """Those who choose get one each in turn, of equal priority, and the higher ones first."""
-    most = max(LOOKED_AT_MAX // len(queue.choosy), LOOKED_AT_MIN)
-    for consumer in queue.choosy:
-        view_of(consumer).begin_turn(most)
+    begin_views(queue, book)
     for priority in sorted({consumer.priority for consumer in queue.choosy}, reverse=True):
         equals = [consumer for consumer in queue.choosy if consumer.priority == priority]
         while equals:
             equals = [consumer for consumer in equals if _serve(queue, book, consumer)]
     if any(view_of(consumer).tired for consumer in queue.choosy):
         book.go_on_soon()
+
+
+def begin_views(queue: Queue, book: Rulebook) -> None:
+    """What all of them may look at in this turn is shared out; of very many only some get a share of it, and
+    the others in the next turns.
+    """
+    count, budget = len(queue.choosy), queue.surroundings.turns.budget
+    looks = max(min(LOOKED_AT_MAX, budget.left // LOOK_WORK), LOOKED_AT_MIN)
+    served = min(count, looks // LOOKED_AT_MIN)
+    first, book.views_served = book.views_served % count, (book.views_served + served) % count
+    for index, consumer in enumerate(queue.choosy):
+        has_share = (index - first) % count < served
+        view_of(consumer).begin_turn(looks // served if has_share else 0)
 
 
 def _serve(queue: Queue, book: Rulebook, consumer: Consumer) -> bool:

@@ -32,6 +32,7 @@ from warren.broker.deliveries import with_delivery_count
 from warren.broker.events import ConsumerStarted
 from warren.broker.queue import Queue
 from warren.broker.selector import SelectorError, compile_selector
+from warren.broker.session import chores
 from warren.broker.session.channel import Channel
 from warren.broker.session.consumer_arguments import check_consumer_arguments, consumer_priority
 from warren.broker.session.names import clients_queue, queue_name, random_name
@@ -176,12 +177,12 @@ def reject(channel: Channel, method: BasicReject) -> None:
 
 
 def recover(channel: Channel, method: BasicRecover) -> None:
-    channel.recover(requeue=method.requeue)
-    channel.reply(BasicRecoverOk())
+    steps = chores.recover(channel, requeue=method.requeue)
+    chores.do(channel, steps, lambda: channel.reply_if_open(BasicRecoverOk()))
 
 
 def recover_async(channel: Channel, method: BasicRecoverAsync) -> None:
-    channel.recover(requeue=method.requeue)
+    chores.do(channel, chores.recover(channel, requeue=method.requeue))
 
 
 HANDLERS: dict[type[Method], Callable[[Channel, Any], None]] = {

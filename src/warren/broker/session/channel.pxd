@@ -49,6 +49,7 @@ cdef class Channel(ContentReader):
     cdef Budget budget
     cdef public uint64_t published_total
     cdef public uint64_t look_again_ms
+    cdef public object chores
 
     @cython.locals(message=Message)
     cpdef int published(self, bytes body) except -1
@@ -56,7 +57,7 @@ cdef class Channel(ContentReader):
     @cython.locals(queue=Queue, outcome=int, work=long, total=long)
     cpdef enqueue(self, Message message, list queues, bint mandatory)
     cpdef has_enqueued(self, Message message, list queues, bint mandatory)
-    @cython.locals(entry=Entry, taken=list)
+    @cython.locals(entry=Entry)
     cpdef settle(self, uint64_t delivery_tag, bint multiple)
     @cython.locals(consumer=Consumer, queue=Queue)
     cpdef release(self, Entry entry)

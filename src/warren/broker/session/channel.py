@@ -7,7 +7,7 @@ keeps for the next, until the bytes, or the vhost's version, say that something 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, cast
 
 from warren.amqp.errors import NotImplementedByBroker, PreconditionFailed, SoftError
@@ -24,7 +24,7 @@ from warren.broker.message import Message
 from warren.broker.outcome import AFTER_NEXT
 from warren.broker.queue import Queue
 from warren.broker.rules import TIME_MS_MAX
-from warren.broker.session import routing_headers
+from warren.broker.session import chores, routing_headers
 from warren.broker.session.confirms import Confirms
 from warren.broker.session.publish_rights import check_key, check_publish, check_user_id
 from warren.broker.session.reply_to import REPLY_TO, close_reply_queue, rewrite_reply_to
@@ -32,6 +32,7 @@ from warren.broker.session.transaction import Transaction
 
 if TYPE_CHECKING:
     from warren.broker.exchange.exchange import Exchange
+    from warren.broker.session.chores import Chores
     from warren.broker.session.connection import Connection
 
 NO_ROUTE = 312
@@ -74,6 +75,7 @@ class Channel(ContentReader):
         self.budget = connection.budget
         self.published_total = 0
         self.look_again_ms = 0
+        self.chores: Chores | None = None
 
     # --- publishing ---
 
@@ -285,9 +287,19 @@ class Channel(ContentReader):
             if entry is None:
                 raise unknown_delivery_tag(delivery_tag)
             self.release(entry)
+            self.room_changed()
         else:
-            for entry in self.take_many(delivery_tag):
+            last_tag = self.last_of_many(delivery_tag)
+            entries = self.deliveries.take_up_to(last_tag, chores.ACKED_AT_A_TIME_MAX)
+            for entry in entries:
                 self.release(entry)
+            if len(entries) < chores.ACKED_AT_A_TIME_MAX:
+                self.room_changed()
+            else:
+                chores.do(self, chores.ack(self, last_tag))
+
+    def room_changed(self) -> None:
+        """The channel's own limits may let more out."""
         if self.deliveries.prefetch_count or self.deliveries.prefetch_size:
             self.wake_consumers()
 
@@ -307,38 +319,43 @@ class Channel(ContentReader):
             self.transaction.reject(self.outstanding_tags(delivery_tag, multiple), requeue=requeue)
             return
         if multiple:
-            entries = self.take_many(delivery_tag)
-        else:
-            entry = self.deliveries.take(delivery_tag)
-            if entry is None:
-                raise unknown_delivery_tag(delivery_tag)
-            entries = [entry]
-        self.give_back(entries, requeue=requeue)
+            last_tag = self.last_of_many(delivery_tag)
+            chores.do(self, chores.give_back(self, last_tag, requeue=requeue))
+            return
+        entry = self.deliveries.take(delivery_tag)
+        if entry is None:
+            raise unknown_delivery_tag(delivery_tag)
+        self.give_back(entry, requeue=requeue)
+        self.room_changed()
 
-    def give_back(self, entries: list[Entry], *, requeue: bool, settled: bool = True) -> None:
-        """Return entries to their queues, in order; `settled` if the client has said what is to become of
-        them, and not just let go of them.
+    def give_back(self, entry: Entry, *, requeue: bool, settled: bool = True) -> None:
+        """Return an entry to its queue, or have it leave that; `settled` if the client has said what is to
+        become of it, and not just let go of it.
         """
-        for entry in entries:
-            if not settled:
-                entry.queue.take_back(entry)
-            elif requeue:
-                entry.queue.requeue(entry)
-            else:
-                entry.queue.reject(entry)
-            if entry.consumer is not None:
-                entry.consumer.settled(entry)
-            entry.queue.touch()
-        if self.deliveries.prefetch_count or self.deliveries.prefetch_size:
-            self.wake_consumers()
+        if not settled:
+            entry.queue.take_back(entry)
+        elif requeue:
+            entry.queue.requeue(entry)
+        else:
+            entry.queue.reject(entry)
+        if entry.consumer is not None:
+            entry.consumer.settled(entry)
+        entry.queue.touch()
 
-    def take_many(self, delivery_tag: int) -> list[Entry]:
-        """All that is outstanding up to a tag; 0 stands for the last."""
+    def deliver_again(self, entry: Entry, consumer: Consumer) -> None:
+        """To the consumer that has it already."""
+        entry.delivery_count += 1
+        consumer.settled(entry)
+        entry.queue.lane_of(entry).note_delivered(entry)
+        consumer.deliver(entry)
+
+    def last_of_many(self, delivery_tag: int) -> int:
+        """The tag up to which `multiple` goes; 0 stands for the last that was given."""
         if delivery_tag == 0:
-            return self.deliveries.take_up_to(self.deliveries.delivery_tag)
+            return self.deliveries.delivery_tag
         if not self.deliveries.is_outstanding(delivery_tag):
             raise unknown_delivery_tag(delivery_tag)
-        return self.deliveries.take_up_to(delivery_tag)
+        return delivery_tag
 
     def outstanding_tags(self, delivery_tag: int, multiple: bool) -> list[int]:
         if not multiple or delivery_tag:
@@ -349,22 +366,6 @@ class Channel(ContentReader):
             return [delivery_tag]
         last = delivery_tag or self.deliveries.delivery_tag
         return [tag for tag in self.deliveries.tags() if tag <= last]
-
-    def recover(self, *, requeue: bool) -> None:
-        """Everything outstanding goes back to its queue, or once more to whom it was delivered."""
-        settled = self.transaction.settled if self.transaction is not None else {}
-        taken = [self.deliveries.take(tag) for tag in self.deliveries.tags() if tag not in settled]
-        returning = []
-        for entry in [entry for entry in taken if entry is not None]:
-            consumer = entry.consumer
-            if requeue or consumer is None or self.consumers.get(consumer.tag) is not consumer:
-                returning.append(entry)
-            else:
-                entry.delivery_count += 1
-                consumer.settled(entry)
-                entry.queue.lane_of(entry).note_delivered(entry)
-                consumer.deliver(entry)
-        self.give_back(returning, requeue=True, settled=False)
 
     # --- consumers ---
 
@@ -411,11 +412,28 @@ class Channel(ContentReader):
         if self.waiting:
             self.connection.go_on(self)
 
+    def stop_waiting(self) -> None:
+        self.waiting = False
+
+    def listen_again(self) -> None:
+        """Go on with what was deferred, unless the channel has to wait."""
+        if self.held and not self.waiting:
+            self.connection.go_on(self)
+
     # --- the end ---
 
     def reply(self, *methods: Method) -> None:
         for method in methods:
             self.output.method(self.number, method.encode())
+
+    def reply_if_open(self, method: Method) -> None:
+        """It took a while to find the answer."""
+        if self.is_open:
+            self.reply(method)
+
+    @property
+    def is_open(self) -> bool:
+        return not self.discarding and self.connection.channels.get(self.number) is self
 
     def fail(self, error: SoftError, method_id: tuple[int, int]) -> None:
         """Close the channel for the peer's mistake; what was deferred, or still comes on it, is dropped."""
@@ -430,17 +448,22 @@ class Channel(ContentReader):
         if self.deferred:  # the client may have closed it as well
             self.connection.go_on(self)
 
-    def release_all(self) -> None:
+    def release_all(self, then: Callable[[], None] | None = None) -> None:
         """Stop consuming, and give back all that was not acknowledged."""
         self.confirms.end()
         consumers = list(self.consumers.values())
         self.deliveries.active = False
         for consumer in consumers:
             self.forget_consumer(consumer)
-        outstanding = self.deliveries.take_up_to(self.deliveries.delivery_tag)
-        self.give_back(outstanding, requeue=True, settled=False)
+        last_tag = self.deliveries.delivery_tag
+        chores.do(self, chores.let_go(self, last_tag), lambda: self._ended(consumers, then))
+
+    def _ended(self, consumers: list[Consumer], then: Callable[[], None] | None) -> None:
+        """Nothing is out any more."""
         for consumer in consumers:
             self.vhost.remove_if_abandoned(consumer.queue)
+        if then is not None:
+            then()
 
 
 def unknown_delivery_tag(delivery_tag: int) -> PreconditionFailed:

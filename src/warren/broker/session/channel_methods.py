@@ -19,6 +19,7 @@ from warren.amqp.methods import (
     TxSelect,
     TxSelectOk,
 )
+from warren.broker.session import chores
 from warren.broker.session.channel import Channel
 from warren.broker.session.transaction import Transaction
 
@@ -54,8 +55,12 @@ def the_transaction(channel: Channel) -> Transaction:
 
 
 def tx_commit(channel: Channel, _method: TxCommit) -> None:
-    the_transaction(channel).commit(channel)
-    channel.answer(TxCommitOk())
+    chores.do(channel, the_transaction(channel).commit(channel), lambda: committed(channel))
+
+
+def committed(channel: Channel) -> None:
+    if channel.is_open:
+        channel.answer(TxCommitOk())
 
 
 def tx_rollback(channel: Channel, _method: TxRollback) -> None:

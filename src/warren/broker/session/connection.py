@@ -35,7 +35,6 @@ from warren.amqp.table import Table
 from warren.amqp.writer import Output
 from warren.broker import events
 from warren.broker.access import Access, User
-from warren.broker.commands import COMMAND_WORK
 from warren.broker.limits import is_reached
 from warren.broker.session import (
     basic_methods,
@@ -50,6 +49,7 @@ from warren.broker.session.handshake import PROTOCOL_HEADER
 from warren.broker.session.liveness import Liveness
 from warren.broker.session.meter import Meter
 from warren.broker.session.state import TRANSITIONS, State
+from warren.broker.turns import SHARE_MAX
 
 if TYPE_CHECKING:
     from warren.broker.flow import QueueFlow
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from warren.broker.vhost import Vhost
 
 OUTPUT_BYTES_MAX = 16 * 1024 * 1024  # a client that asks but does not read is itself not read any more
+RELEASE_WORK = 30  # of a channel with its consumers, or of an exclusive queue
 DEFERRED_BYTES_MAX = 1024 * 1024  # of all channels that wait; and what one read brought on top
 
 TURN = "turn"  # not read, since part of what was read before waits for a turn to come
@@ -136,14 +137,20 @@ class Connection(FrameReader):
     def _connection_method(self, method: Method) -> None:
         if isinstance(method, ConnectionClose) and self.state is not State.CLOSED:
             self.close_reason = f"client closed: {method.reply_code} {method.reply_text}"
-            self.send(ConnectionCloseOk())
-            self.flush()
-            self.drop(self.close_reason)
+            self.closing = True
+            self._release_all(self._closed_by_client)
         elif self.state is State.CLOSING:
             if isinstance(method, ConnectionCloseOk):
                 self.drop(self.close_reason)
         elif self.state is not State.CLOSED:
             handshake.handle(self, method)
+
+    def _closed_by_client(self) -> None:
+        """All that lived with the connection is gone: the client may rely on that when it hears of it."""
+        if self.state is not State.CLOSED:
+            self.send(ConnectionCloseOk())
+            self.flush()
+            self.drop(self.close_reason)
 
     def _channel_method(self, number: int, payload: bytes) -> None:
         if self.state is not State.OPEN:
@@ -159,8 +166,8 @@ class Connection(FrameReader):
             if not isinstance(method, ChannelCloseOk):
                 raise ChannelFault("expected 'channel.open'")
         elif isinstance(method, ChannelClose):
-            self._close_channel(channel, f"{method.reply_code} {method.reply_text}")
-            self.output.method(number, ChannelCloseOk().encode())
+            reason = f"{method.reply_code} {method.reply_text}"
+            channel.release_all(lambda: self._channel_closed(channel, reason))
         else:
             handler = CHANNEL_METHODS.get(type(method))
             if handler is None:
@@ -196,12 +203,19 @@ class Connection(FrameReader):
         self.node.events.emit(events.ChannelOpened(self.name, number))
         self.output.method(number, ChannelOpenOk().encode())
 
-    def _close_channel(self, channel: Channel, reason: str) -> None:
-        channel.release_all()
+    def _channel_closed(self, channel: Channel, reason: str) -> None:
+        """All that the client of a channel has closed it with was given back."""
+        if channel.is_open:
+            self._end_channel(channel, reason)
+            self.output.method(channel.number, ChannelCloseOk().encode())
+
+    def _end_channel(self, channel: Channel, reason: str) -> None:
         self._forget_channel(channel)
         self.node.events.emit(events.ChannelClosed(self.name, channel.number, reason))
 
     def _forget_channel(self, channel: Channel) -> None:
+        if self.channels.get(channel.number) is not channel:
+            return
         published, delivered = self.totals_of_closed
         self.totals_of_closed = (
             published + channel.published_total,
@@ -477,19 +491,26 @@ class Connection(FrameReader):
             self.node.events.emit(events.ConnectionClosed(self.name, self.close_reason))
         self.node.end_turn()
 
-    def _release_all(self) -> None:
+    def _release_all(self, then: Callable[[], None] | None = None) -> None:
         """Everything that lives with the connection ends: channels, exclusive queues, a hold on it."""
         self.drop_all_deferred()
-        for channel in self.open_channels():
-            if channel.discarding:
-                self._forget_channel(channel)
-            else:
-                self._close_channel(channel, self.close_reason)
-        self.node.turns.spread(self._remove_exclusive_queues())
+        channels = self.open_channels()
+        for channel in channels:
+            channel.deliveries.active = False
         if self.held_by is not None:
             self.held_by.forget(self)
+        self.node.turns.spread(self._release(channels), then)
 
-    def _remove_exclusive_queues(self) -> Iterator[int]:
+    def _release(self, channels: list[Channel]) -> Iterator[int]:
+        for channel in channels:
+            if channel.discarding:
+                self._forget_channel(channel)
+            elif channel.is_open:
+                channel.release_all()
+                self._end_channel(channel, self.close_reason)
+            yield RELEASE_WORK
         for queue in list(self.exclusive_queues.values()):
             self.vhost.remove_queue(queue)
-            yield COMMAND_WORK
+            yield RELEASE_WORK
+        while any(channel.chores is not None for channel in channels):
+            yield SHARE_MAX

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from warren.broker.deduplication import Seen
@@ -11,6 +11,8 @@ from warren.broker.queue import Queue
 
 if TYPE_CHECKING:
     from warren.broker.session.channel import Channel
+
+PUBLISH_WORK = SETTLE_WORK = 2
 
 
 class Transaction:
@@ -33,20 +35,28 @@ class Transaction:
         for tag in tags:
             self.settled.setdefault(tag, fate)
 
-    def commit(self, channel: Channel) -> None:
+    def commit(self, channel: Channel) -> Iterator[int]:
+        """Step by step: whoever looks meanwhile may see a part of it, as of any transaction over queues."""
         publishes, settled = self.publishes, self.settled
         self.rollback()
         now_ms = channel.connection.node.clock.refresh()
+        unsafe = unsafe_longer = False
         for message, queues, seen, mandatory in publishes:
             alive = [queue for queue in queues if not queue.deleted]
             channel.enqueue_once(message.came_at(now_ms), alive, seen, mandatory)
+            unsafe |= channel.confirms.unsafe
+            unsafe_longer |= channel.confirms.unsafe_longer
+            yield PUBLISH_WORK + len(alive)
         for tag, fate in settled.items():
             entry = channel.deliveries.take(tag)
             assert entry is not None, "only outstanding tags are noted, and nobody else settles them"
             if fate is None:
                 channel.release(entry)
             else:
-                channel.give_back([entry], requeue=fate)
+                channel.give_back(entry, requeue=fate)
+            yield SETTLE_WORK
+        channel.confirms.unsafe |= unsafe  # a batch that ended meanwhile has forgotten it
+        channel.confirms.unsafe_longer |= unsafe_longer
         channel.wake_consumers()
 
     def rollback(self) -> None:

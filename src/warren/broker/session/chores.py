@@ -1,0 +1,127 @@
+"""What a client asks for on a channel that may be too much for one turn: to ack, give back or commit very
+many.
+
+Chores are done one after the other, while the channel waits. Those of a channel that ends go on: what its
+client has acked stays acked, and the rest returns behind that. A queue to which entries return delivers
+nothing until all of them are there, so that they go out again in order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from warren.broker.entry import Entry
+    from warren.broker.queue import Queue
+    from warren.broker.session.channel import Channel
+
+Chore: TypeAlias = tuple[Iterator[int], Callable[[], None] | None]
+
+ACKED_AT_A_TIME_MAX = 250
+GIVE_BACK_WORK = 2
+
+
+class Chores:
+    """Those of a channel that are not done yet. The channel `waits` for them once they need another turn."""
+
+    def __init__(self, first: Chore) -> None:
+        self.pending = deque([first])
+        self.waits = False
+
+
+def do(channel: Channel, steps: Iterator[int], then: Callable[[], None] | None = None) -> None:
+    """Now as far as the turn allows, behind what the channel has to do already; `then` comes at the end."""
+    if channel.chores is not None:
+        channel.chores.pending.append((steps, then))
+        return
+    chores = channel.chores = Chores((steps, then))
+    channel.connection.node.turns.spread(_steps(channel, chores), lambda: _done(channel, chores))
+    if channel.chores is chores:
+        chores.waits = True
+        channel.wait()
+
+
+def _steps(channel: Channel, chores: Chores) -> Iterator[int]:
+    while chores.pending:
+        steps, then = chores.pending.popleft()
+        try:
+            yield from steps
+            if chores.waits:
+                channel.stop_waiting()  # before what comes then, which may have it wait for something else
+            if then is not None:
+                then()
+        except Exception as error:  # noqa: BLE001 - a mistake of ours in one must not keep the others undone
+            channel.connection.node.world.report(error)
+
+
+def _done(channel: Channel, chores: Chores) -> None:
+    channel.chores = None
+    if chores.waits:
+        channel.listen_again()
+
+
+def ack(channel: Channel, last_tag: int) -> Iterator[int]:
+    """All that is outstanding up to this tag."""
+    while entries := channel.deliveries.take_up_to(last_tag, ACKED_AT_A_TIME_MAX):
+        for entry in entries:
+            channel.release(entry)
+        yield len(entries)
+    channel.room_changed()
+
+
+def give_back(channel: Channel, last_tag: int, *, requeue: bool) -> Iterator[int]:
+    """All that is outstanding up to this tag returns to its queues, or, if not `requeue`, leaves them."""
+    return returning(channel, _taken(channel, last_tag), requeue=requeue)
+
+
+def let_go(channel: Channel, last_tag: int) -> Iterator[int]:
+    """The same for what the client has not said anything about."""
+    return returning(channel, _taken(channel, last_tag), requeue=True, settled=False)
+
+
+def _taken(channel: Channel, last_tag: int) -> Iterator[Entry]:
+    while entries := channel.deliveries.take_up_to(last_tag, ACKED_AT_A_TIME_MAX):
+        yield from entries
+
+
+def returning(
+    channel: Channel, entries: Iterator[Entry], *, requeue: bool, settled: bool = True
+) -> Iterator[int]:
+    """Entries that are taken from the outstanding ones, each in its turn."""
+    held: dict[Queue, None] = {}
+    try:
+        for entry in entries:
+            queue = entry.queue
+            if requeue and queue not in held:
+                held[queue] = None
+                queue.returning += 1
+            channel.give_back(entry, requeue=requeue, settled=settled)
+            yield GIVE_BACK_WORK
+    finally:
+        for queue in held:
+            queue.returning -= 1
+            queue.touch()
+    channel.room_changed()
+
+
+def recover(channel: Channel, *, requeue: bool) -> Iterator[int]:
+    """Everything outstanding goes back to its queue, or once more to whom it was delivered."""
+    settled = channel.transaction.settled if channel.transaction is not None else {}
+    tags = (tag for tag in channel.deliveries.span() if tag not in settled)
+    recovered = _recovered(channel, tags, requeue=requeue)
+    return returning(channel, recovered, requeue=True, settled=False)
+
+
+def _recovered(channel: Channel, tags: Iterator[int], *, requeue: bool) -> Iterator[Entry]:
+    """Those that do not go to their consumers again."""
+    for tag in tags:
+        entry = channel.deliveries.take(tag)
+        if entry is None:
+            continue
+        consumer = entry.consumer
+        if requeue or consumer is None or channel.consumers.get(consumer.tag) is not consumer:
+            yield entry
+        else:
+            channel.deliver_again(entry, consumer)
