@@ -27,6 +27,7 @@ from warren.broker.store import Store
 from warren.broker.stream import Stream
 from warren.broker.surroundings import Surroundings
 from warren.broker.timetable import Timetable
+from warren.broker.turns import Drainable
 from warren.broker.vhost import PREDECLARED, Vhost, default_exchange
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Node:
         self.passwords = VerifiedPasswords(world.random_bytes(32), world.in_thread)
         self.connections: set[Connection] = set()
         self.on_last_connection: Callable[[], None] | None = None
-        self.touched_queues: list[Queue] = []
+        self.touched_queues: list[Drainable] = []
         self.dirty_outputs: list[Output] = []
         self.alarms: set[str] = set()
 

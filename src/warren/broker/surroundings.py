@@ -12,6 +12,7 @@ from warren.broker.flow import Timers
 from warren.broker.memory import Memory
 from warren.broker.store import MessageLog
 from warren.broker.timetable import Timetable
+from warren.broker.turns import Drainable
 
 if TYPE_CHECKING:
     from warren.broker.dead_letters import DeadLetters
@@ -25,7 +26,7 @@ class Surroundings:
     """
 
     events: Events
-    touched_queues: list[Queue]
+    touched_queues: list[Drainable]
     timers: Timers
     memory: Memory
     clock: Clock

@@ -229,8 +229,8 @@ class Channel(ContentReader):
         else:
             for entry in self.take_many(delivery_tag):
                 self.release(entry)
-        if self.deliveries.prefetch_count or self.deliveries.prefetch_size:
-            self.wake_consumers()
+        if self.deliveries.turns is not None:
+            self.deliveries.turns.touch()
 
     def release(self, entry: Entry) -> None:
         """An entry is acked: its queue forgets it, and its consumer may get another."""
@@ -270,8 +270,8 @@ class Channel(ContentReader):
             if entry.consumer is not None:
                 entry.consumer.settled(entry)
             entry.queue.touch()
-        if self.deliveries.prefetch_count or self.deliveries.prefetch_size:
-            self.wake_consumers()
+        if self.deliveries.turns is not None:
+            self.deliveries.turns.touch()
 
     def take_many(self, delivery_tag: int) -> list[Entry]:
         """All that is outstanding up to a tag; 0 stands for the last."""
@@ -336,6 +336,9 @@ class Channel(ContentReader):
     def forget_consumer(self, consumer: Consumer) -> None:
         self.consumers.pop(consumer.tag, None)
         consumer.queue.remove_consumer(consumer)
+        if self.deliveries.turns is not None:
+            self.deliveries.turns.leave(consumer.queue)
+            consumer.queue.touch()  # it may have other consumers here
         if self.reply_consumer is consumer:
             self.reply_consumer = None
             close_reply_queue(self, consumer.queue)
