@@ -53,16 +53,15 @@ class Member:
     @property
     def can_take(self) -> bool:
         consumer, limit = self.consumer, self.channel.deliveries.prefetch_count
-        if consumer.no_ack:
-            return True
-        if consumer.prefetch_count and self.unacked >= consumer.prefetch_count:
+        if not consumer.no_ack and consumer.prefetch_count and self.unacked >= consumer.prefetch_count:
             return False
         return not limit or self.channel.counted < limit
 
     @property
     def is_unlimited(self) -> bool:
         consumer = self.consumer
-        return consumer.no_ack or not (consumer.prefetch_count or self.channel.deliveries.prefetch_count)
+        has_own_limit = bool(consumer.prefetch_count) and not consumer.no_ack
+        return not has_own_limit and not self.channel.deliveries.prefetch_count
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -84,7 +83,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def make_channel(self, limit: int) -> FakeChannel:
         deliveries = Deliveries(Output([], None), 1)
-        deliveries.prefetch_count = limit
+        deliveries.limit(limit, 0, self.touched)
         return FakeChannel(deliveries)
 
     # --- the end of a turn ---
@@ -164,7 +163,7 @@ class QueueMachine(RuleBasedStateMachine):
     def cancel(self, data: st.DataObject) -> None:
         """What is out with it stays out."""
         name = data.draw(st.sampled_from(sorted(self.members)))
-        self.queue.remove_consumer(self.members.pop(name).consumer)
+        self.remove(name)
         self.drain()
 
     @precondition(lambda self: any(channel.out for channel in self.channels))
@@ -188,7 +187,7 @@ class QueueMachine(RuleBasedStateMachine):
         """A channel ends: its consumers go, and all that is out on it returns."""
         channel = self.channels[number]
         for name in [name for name, member in self.members.items() if member.channel is channel]:
-            self.queue.remove_consumer(self.members.pop(name).consumer)
+            self.remove(name)
         for entry in reversed(channel.deliveries.take_up_to(channel.deliveries.delivery_tag)):
             self.give_back(entry, requeue=True)
         for tag in list(channel.out):
@@ -237,8 +236,17 @@ class QueueMachine(RuleBasedStateMachine):
         else:
             self.done.add(position)
 
+    def remove(self, name: str) -> None:
+        consumer = self.members.pop(name).consumer
+        self.queue.remove_consumer(consumer)
+        if consumer.deliveries.rota is not None:
+            consumer.deliveries.rota.leave(self.queue)
+            self.queue.touch()
+
     def wake(self) -> None:
-        self.queue.touch()
+        for channel in self.channels:
+            if channel.deliveries.rota is not None:
+                channel.deliveries.rota.touch()
 
     # --- what always holds ---
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from tests.semantics.conftest import publish_numbers
+from tests.support.amqp import AmqpClient
 from tests.support.channel import AmqpChannel
+from tests.support.frames import method_frame, published
 from warren.amqp import methods as m
 
 
@@ -207,3 +211,62 @@ def test_prefetch_size_and_count_hold_together(channel: AmqpChannel) -> None:
         channel.publish("", queue, body)
     expect_bodies(channel, b"a", b"b")
     assert channel.drain(queue) == [b"c"]
+
+
+def start(channel: AmqpChannel, queue: str, tag: str, *, no_ack: bool = False) -> None:
+    """A consumer that may get something at once."""
+    channel.send(m.BasicConsume(queue=queue, consumer_tag=tag, no_ack=no_ack, no_wait=True, arguments={}))
+
+
+@pytest.mark.parametrize(("limit", "acked"), [(1, 1), (10, 10), (10, 1)])
+def test_queues_are_served_in_turn_under_the_limit_of_a_channel(
+    channel: AmqpChannel, limit: int, acked: int
+) -> None:
+    qos(channel, limit, global_=True)
+    queues = [channel.declare().queue for _ in range(3)]
+    for queue in queues:
+        publish_numbers(channel, queue, 100)
+    for queue in queues:
+        start(channel, queue, queue)
+    served: Counter[str] = Counter()
+    for number in range(1, 151):
+        delivery = channel.expect_delivery().method
+        served[delivery.consumer_tag] += 1
+        if number % acked == 0:
+            channel.send(m.BasicAck(delivery_tag=delivery.delivery_tag, multiple=True))
+    assert min(served[queue] for queue in queues) >= 30, served
+
+
+def test_queue_that_is_filled_again_and_again_does_not_starve_another_under_the_limit_of_a_channel(
+    client: AmqpClient, channel: AmqpChannel
+) -> None:
+    """Each read brings a message for the one queue and then an ack, as from a client that passes work on."""
+    busy, other = channel.declare().queue, channel.declare().queue
+    qos(channel, 1, global_=True)
+    publish_numbers(channel, busy, 10)
+    publish_numbers(channel, other, 10)
+    for queue in (busy, other):
+        start(channel, queue, queue)
+    served: Counter[str] = Counter()
+    for _ in range(20):
+        delivery = channel.expect_delivery().method
+        served[delivery.consumer_tag] += 1
+        again = published("", busy, b"again")
+        client.send_raw(again + method_frame(1, m.BasicAck(delivery_tag=delivery.delivery_tag)))
+    assert served[other] >= 5, served
+
+
+def test_consumer_without_acks_is_held_back_by_the_limit_of_its_channel(channel: AmqpChannel) -> None:
+    acked, unacked = channel.declare().queue, channel.declare().queue
+    qos(channel, 2, global_=True)
+    start(channel, unacked, "without", no_ack=True)
+    publish_numbers(channel, unacked, 5)
+    expect_bodies(channel, b"0", b"1", b"2", b"3", b"4")  # it does not count, as long as there is room
+    start(channel, acked, "with")
+    publish_numbers(channel, acked, 3)
+    tags = expect_bodies(channel, b"0", b"1")
+    publish_numbers(channel, unacked, 2)
+    channel.call(m.ChannelFlow(active=True), m.ChannelFlowOk)  # and no delivery before
+    channel.send(m.BasicAck(delivery_tag=tags[-1], multiple=True))
+    got = [channel.expect_delivery() for _ in range(3)]
+    assert Counter(one.method.consumer_tag for one in got) == {"without": 2, "with": 1}

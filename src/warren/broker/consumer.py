@@ -56,16 +56,17 @@ class Consumer:
         deliveries = self.deliveries
         if not deliveries.active or not deliveries.output.has_room():
             return False
-        if self.no_ack:
-            return True
-        if self.prefetch_count and self.unacked >= self.prefetch_count:
-            return False
-        if self.prefetch_size and self.unacked_bytes and self.unacked_bytes + size > self.prefetch_size:
-            return False
-        return deliveries.has_room(size)
+        if not self.no_ack:
+            if self.prefetch_count and self.unacked >= self.prefetch_count:
+                return False
+            if self.prefetch_size and self.unacked_bytes and self.unacked_bytes + size > self.prefetch_size:
+                return False
+        return deliveries.rota is None or deliveries.rota.admits(self.queue, deliveries.has_room(size))
 
     def deliver(self, entry: Entry) -> int:
         """Send it; the delivery tag."""
+        if self.deliveries.rota is not None:
+            self.deliveries.rota.took(self.queue)
         if not self.no_ack:
             entry.consumer = self
             self.unacked += 1

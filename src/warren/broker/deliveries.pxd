@@ -4,6 +4,7 @@ from libc.stdint cimport uint16_t, uint64_t
 from warren.amqp.writer cimport Output
 from warren.broker.entry cimport Entry
 from warren.broker.message cimport Message
+from warren.broker.rota cimport Rota
 
 
 @cython.final
@@ -17,6 +18,7 @@ cdef class Deliveries:
     cdef public Py_ssize_t counted_bytes
     cdef public Py_ssize_t prefetch_count
     cdef public Py_ssize_t prefetch_size
+    cdef public Rota rota
     cdef list slots
     cdef Py_ssize_t first
     cdef uint64_t base

@@ -19,6 +19,7 @@ from warren.amqp.table import encode_name
 from warren.amqp.traits import add_headers
 from warren.amqp.writer import Output
 from warren.broker.entry import Entry
+from warren.broker.rota import Drainable, Rota
 
 SLOTS_TO_SPARE = 1024
 NO_LIMIT = 2**62
@@ -26,7 +27,9 @@ DELIVERY_COUNT = encode_name("x-delivery-count")
 
 
 class Deliveries:
-    """`counted` are those outstanding that a prefetch limit counts: consumers' ones, not basic.get's."""
+    """`counted` are those outstanding that a prefetch limit counts: consumers' ones, not basic.get's. `turns`
+    are there while the whole channel has a limit.
+    """
 
     def __init__(self, output: Output, channel: int) -> None:
         self.output = output
@@ -38,10 +41,20 @@ class Deliveries:
         self.counted_bytes = 0
         self.prefetch_count = 0
         self.prefetch_size = 0
+        self.rota: Rota | None = None
         self.slots: list[Entry | None] = []
         self.first = 0
         self.base = 1
         self.old: dict[int, Entry] = {}
+
+    def limit(self, prefetch_count: int, prefetch_size: int, touched: list[Drainable]) -> None:
+        """From now on this holds for all consumers of the channel together; 0 stands for no limit."""
+        self.prefetch_count = prefetch_count
+        self.prefetch_size = prefetch_size
+        if not prefetch_count and not prefetch_size:
+            self.rota = None
+        elif self.rota is None:
+            self.rota = Rota(touched)
 
     def has_room(self, size: int) -> bool:
         """Whether the channel's own limits let one more message of this size out."""

@@ -22,6 +22,7 @@ from warren.broker.lane import part_of
 from warren.broker.memory import Memory
 from warren.broker.passwords import VerifiedPasswords
 from warren.broker.queue import Queue
+from warren.broker.rota import Drainable
 from warren.broker.rules import STREAM, queue_type
 from warren.broker.session.consumer_timeout import check_timeout
 from warren.broker.store import Store
@@ -92,7 +93,7 @@ class Node:
         self.passwords = VerifiedPasswords(world.random_bytes(32), world)
         self.connections: set[Connection] = set()
         self.on_last_connection: Callable[[], None] | None = None
-        self.touched_queues: list[Queue] = []
+        self.touched_queues: list[Drainable] = []
         self.dirty_outputs: list[Output] = []
         self.alarms: set[str] = set()
 

@@ -10,6 +10,7 @@ from warren.broker.clock import Clock
 from warren.broker.events import Events
 from warren.broker.flow import Timers
 from warren.broker.memory import Memory
+from warren.broker.rota import Drainable
 from warren.broker.store import MessageLog
 from warren.broker.timetable import Timetable
 from warren.broker.turns import Turns
@@ -26,7 +27,7 @@ class Surroundings:
     """
 
     events: Events
-    touched_queues: list[Queue]
+    touched_queues: list[Drainable]
     timers: Timers
     turns: Turns
     memory: Memory

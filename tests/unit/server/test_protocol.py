@@ -14,7 +14,7 @@ from tests.support.machine import Notes
 from warren.amqp.reader import ReadBuffer
 from warren.broker.session.connection import Connection
 from warren.server.descriptors import Descriptors
-from warren.server.farewell import DISCARDED_BYTES_MAX, LINGER_SECONDS_MAX, Farewells
+from warren.server.farewell import DISCARDED_BYTES_MAX, LINGER_SECONDS_MAX, Farewell, Farewells
 from warren.server.log import get_logger
 from warren.server.protocol import RESET_ON_CLOSE, AmqpProtocol
 from warren.server.watchdog import Watchdog
@@ -94,7 +94,7 @@ def connection_of(protocol: AmqpProtocol) -> Connection:
     return protocol.connection
 
 
-def receive(protocol: asyncio.BufferedProtocol, data: bytes) -> None:
+def receive(protocol: AmqpProtocol | Farewell, data: bytes) -> None:
     protocol.get_buffer(-1)[: len(data)] = data
     protocol.buffer_updated(len(data))
 
@@ -154,7 +154,7 @@ def test_dropped_connection_ends_its_own_side_and_takes_what_still_comes() -> No
     assert transport.has_ended
     assert not transport.is_paused
     assert protocol.connection is None
-    farewell = cast("asyncio.BufferedProtocol", transport.protocol)
+    farewell = cast("Farewell", transport.protocol)
     receive(farewell, b"what nobody will read")
     assert not transport.written
     assert not transport.is_aborted
@@ -177,7 +177,7 @@ def test_client_that_never_closes_is_left_after_a_while() -> None:
 def test_client_that_goes_on_talking_is_left_after_so_many_bytes() -> None:
     transport = FakeTransport()
     take_leave(FakeWorld(), transport)
-    farewell = cast("asyncio.BufferedProtocol", transport.protocol)
+    farewell = cast("Farewell", transport.protocol)
     farewell.buffer_updated(DISCARDED_BYTES_MAX)
     assert not transport.is_aborted
     farewell.buffer_updated(1)

@@ -44,8 +44,8 @@ from warren.broker.view import View
 def qos(channel: Channel, method: BasicQos) -> None:
     """global: a limit for the whole channel, at once. Else for the consumers started from now on."""
     if method.global_:
-        channel.deliveries.prefetch_count = method.prefetch_count
-        channel.deliveries.prefetch_size = method.prefetch_size
+        touched = channel.connection.node.touched_queues
+        channel.deliveries.limit(method.prefetch_count, method.prefetch_size, touched)
         channel.wake_consumers()
     else:
         channel.prefetch_count = method.prefetch_count
@@ -99,10 +99,11 @@ def make_consumer(channel: Channel, method: BasicConsume, tag: str, priority: in
 def make_view(channel: Channel, method: BasicConsume, tag: str, queue: Queue) -> View | StreamView | None:
     """For a consumer that finds its own way through the queue."""
     if isinstance(queue, Stream):
-        deliveries = channel.deliveries
-        has_global_qos = bool(deliveries.prefetch_count or deliveries.prefetch_size)
         return queue.view_for(
-            method, tag, prefetch_count=channel.prefetch_count, has_global_qos=has_global_qos
+            method,
+            tag,
+            prefetch_count=channel.prefetch_count,
+            has_global_qos=channel.deliveries.rota is not None,
         )
     return make_choosy_view(queue, method.arguments)
 

@@ -300,8 +300,8 @@ class Channel(ContentReader):
 
     def room_changed(self) -> None:
         """The channel's own limits may let more out."""
-        if self.deliveries.prefetch_count or self.deliveries.prefetch_size:
-            self.wake_consumers()
+        if self.deliveries.rota is not None:
+            self.deliveries.rota.touch()
 
     def release(self, entry: Entry) -> None:
         """An entry is acked: its queue forgets it, and its consumer may get another."""
@@ -396,6 +396,9 @@ class Channel(ContentReader):
     def forget_consumer(self, consumer: Consumer) -> None:
         self.consumers.pop(consumer.tag, None)
         consumer.queue.remove_consumer(consumer)
+        if self.deliveries.rota is not None:
+            self.deliveries.rota.leave(consumer.queue)
+            consumer.queue.touch()  # it may have other consumers here
         if self.reply_consumer is consumer:
             self.reply_consumer = None
             close_reply_queue(self, consumer.queue)
