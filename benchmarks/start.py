@@ -1,9 +1,9 @@
 """How long a broker takes from its start until it is ready, with very many queues or bindings.
 
-A data directory is made by a broker in a process of its own, which is then killed with `kill -9`, or stopped.
-Each durable queue has one persistent message. What is measured is the time from the start of `warren serve`
-on that directory to its line `ready`. Rounds take turns, and all of them are shown, with the load beside:
-what else runs takes its part of the cores.
+A broker in a process of its own makes the definitions, with a persistent message in each durable queue, and
+is killed with `kill -9`. Then `warren serve` starts on that directory again and again, and is killed or
+stopped in turn. What is measured is the time from its start to its line `ready`, and how much of that the
+processor worked for it. The load is printed beside, since whatever else runs takes its part of the cores.
 
     python benchmarks/start.py                    # 50,000 queues and 100,000 bindings, three rounds
     python benchmarks/start.py --queues 5000 --bindings 10000 --rounds 1
@@ -15,14 +15,12 @@ import argparse
 import asyncio
 import multiprocessing
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import warren
@@ -58,11 +56,16 @@ def bindings(count: int) -> Definitions:
 # --- making a data directory ---
 
 
-def make(directory: Path, definitions: Callable[[int], Definitions], count: int, *, killed: bool) -> None:
-    asyncio.run(_make(directory, definitions(count), killed=killed))
+def make(directory: Path, definitions: Definitions) -> None:
+    """By a process that is killed when all is safe."""
+    maker = multiprocessing.get_context("fork").Process(
+        target=lambda: asyncio.run(_make(directory, definitions))
+    )
+    maker.start()
+    maker.join()
 
 
-async def _make(directory: Path, definitions: Definitions, *, killed: bool) -> None:
+async def _make(directory: Path, definitions: Definitions) -> None:
     broker = warren.Broker(port=0, data_dir=directory)
     await broker.start()
     for number, command in enumerate(definitions):
@@ -73,9 +76,7 @@ async def _make(directory: Path, definitions: Definitions, *, killed: bool) -> N
         if number % EXECUTED_A_TURN == 0:
             await _safe(broker)
     await _safe(broker)
-    if killed:
-        os.kill(os.getpid(), signal.SIGKILL)
-    await broker.stop()
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 async def _safe(broker: warren.Broker) -> None:
@@ -87,9 +88,10 @@ async def _safe(broker: warren.Broker) -> None:
 # --- measuring ---
 
 
-@contextmanager
-def started(directory: Path) -> Iterator[float]:
-    """A broker on this directory, and after how many seconds it was ready."""
+def start(directory: Path, *, then: signal.Signals) -> tuple[float, float]:
+    """After how many seconds a broker on this directory was ready, and those of the processor. It ends by a
+    signal.
+    """
     command = [sys.executable, "-m", "warren", "serve", "--port", "0", "--http-port", "-1"]
     begin = time.monotonic()
     with subprocess.Popen(
@@ -97,25 +99,25 @@ def started(directory: Path) -> Iterator[float]:
     ) as broker:
         assert broker.stdout is not None, "it is a pipe"
         line = broker.stdout.readline()
-        seconds = time.monotonic() - begin
-        if not line.startswith(b"ready"):
-            raise SystemExit("the broker did not start")
-        try:
-            yield seconds
-        finally:
-            broker.terminate()
-            broker.wait(STOP_SECONDS_MAX)
+        seconds = time.monotonic() - begin, worked_seconds(broker.pid)
+        broker.send_signal(then)
+        broker.wait(STOP_SECONDS_MAX)
+    if not line.startswith(b"ready"):
+        raise SystemExit("the broker did not start")
+    return seconds
 
 
-def measure(directory: Path, definitions: Callable[[int], Definitions], count: int, *, killed: bool) -> float:
-    shutil.rmtree(directory, ignore_errors=True)
-    maker = multiprocessing.Process(
-        target=make, args=(directory, definitions, count), kwargs={"killed": killed}
+def worked_seconds(process: int) -> float:
+    """For a process until now, in user mode and in the kernel."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def show(what: str, seconds: tuple[float, float]) -> None:
+    print(
+        f"{what:<45} {seconds[0]:6.2f} s, {seconds[1]:5.2f} s of work, load {os.getloadavg()[0]:.1f}",
+        flush=True,
     )
-    maker.start()
-    maker.join()
-    with started(directory) as seconds:
-        return seconds
 
 
 def main() -> None:
@@ -125,20 +127,19 @@ def main() -> None:
     parser.add_argument("--queues", type=int, default=50_000)
     parser.add_argument("--bindings", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--directory", type=Path, help="where data directories are made; a temporary one")
+    parser.add_argument("--directory", type=Path, help="where to make the data; a temporary one if left out")
     wanted = parser.parse_args()
-    loads: list[tuple[str, Callable[[int], Definitions], int, bool]] = [
-        (f"{wanted.queues:,} queues, after kill -9", queues, wanted.queues, True),
-        (f"{wanted.queues:,} queues, after a clean stop", queues, wanted.queues, False),
-        (f"{wanted.bindings:,} bindings, after kill -9", bindings, wanted.bindings, True),
-    ]
+    loads = {
+        f"{wanted.queues:,} queues": queues(wanted.queues),
+        f"{wanted.bindings:,} bindings": bindings(wanted.bindings),
+    }
     with tempfile.TemporaryDirectory(dir=wanted.directory) as place:
-        for number in range(wanted.rounds):
-            for name, definitions, count, killed in loads:
-                if count:
-                    seconds = measure(Path(place) / "data", definitions, count, killed=killed)
-                    load = os.getloadavg()[0]
-                    print(f"round {number + 1}  {name:<40} {seconds:6.2f} s   load {load:.1f}", flush=True)
+        for number, (name, definitions) in enumerate(loads.items()):
+            directory = Path(place) / str(number)
+            make(directory, definitions)
+            for _ in range(wanted.rounds):
+                show(f"{name}, after kill -9", start(directory, then=signal.SIGTERM))
+                show(f"{name}, after a clean stop", start(directory, then=signal.SIGKILL))
 
 
 if __name__ == "__main__":
