@@ -291,6 +291,26 @@ def test_deleted_queue_cancels_its_consumers_if_the_client_has_consumer_cancel_n
     assert consumer.expect(m.BasicCancel) == m.BasicCancel(consumer_tag="mine", no_wait=True)
 
 
+@pytest.mark.parametrize("durable", [False, True], ids=["transient", "durable"])
+def test_who_deletes_a_queue_gets_delete_ok_before_its_own_consumers_are_cancelled(
+    channel: AmqpChannel, unique: Unique, durable: bool
+) -> None:
+    queue = channel.declare(unique(), exclusive=False, durable=durable).queue
+    for tag in ("mine", "mine too"):
+        channel.consume(queue, tag)
+    channel.call(m.QueueDelete(queue=queue), m.QueueDeleteOk)
+    assert {channel.expect(m.BasicCancel).consumer_tag for _ in range(2)} == {"mine", "mine too"}
+
+
+def test_who_deletes_a_queue_without_waiting_is_told_of_its_own_consumers(
+    channel: AmqpChannel, unique: Unique
+) -> None:
+    queue = channel.declare(unique(), exclusive=False).queue
+    channel.consume(queue, "mine")
+    channel.send(m.QueueDelete(queue=queue, no_wait=True))
+    assert channel.expect(m.BasicCancel).consumer_tag == "mine"
+
+
 def test_deleted_queue_says_nothing_to_a_client_without_consumer_cancel_notify(
     connect: Connect, channel: AmqpChannel, unique: Unique
 ) -> None:

@@ -123,6 +123,36 @@ UNEQUAL: list[tuple[Table, Table, str]] = [
         {"x-max-priority": 2},
         "'x-max-priority' for {}: received '2' but current is '1'",
     ),
+    (
+        {"x-max-length": 10},
+        {"x-max-length": 10.0},
+        "'x-max-length' for {}: received '10.0' but current is '10'",
+    ),
+    (
+        {"x-max-length": 1},
+        {"x-max-length": True},
+        "'x-max-length' for {}: received 'true' but current is '1'",
+    ),
+    (
+        {"x-single-active-consumer": True},
+        {"x-single-active-consumer": 1},
+        "'x-single-active-consumer' for {}: received '1' but current is 'true'",
+    ),
+    (
+        {"x-max-length": 10},
+        {"x-max-length": "10"},
+        "'x-max-length' for {}: received '10' but current is '10'",
+    ),
+    (
+        {"x-queue-mode": "lazy"},
+        {},
+        "'x-queue-mode' for {}: received none but current is the value 'lazy' of type 'longstr'",
+    ),
+    (
+        {"x-queue-version": 1},
+        {"x-queue-version": 2},
+        "'x-queue-version' for {}: received '2' but current is '1'",
+    ),
 ]
 
 
@@ -142,9 +172,17 @@ def test_queue_of_another_type_is_406(channel: AmqpChannel, unique: Unique) -> N
     queue = unique()
     channel.declare(queue, exclusive=False, durable=True)
     channel.send(m.QueueDeclare(queue=queue, durable=True, arguments={"x-queue-type": "quorum"}))
-    assert channel.expect_close(406).reply_text.startswith(
-        f"PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for queue '{queue}' in vhost '/': received "
+    assert channel.expect_close(406).reply_text == (
+        f"PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for queue '{queue}' in vhost '/': "
+        "received the value 'quorum' of type 'longstr' but current is none"
     )
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["transient first", "durable first"])
+def test_exclusive_queue_is_never_durable(channel: AmqpChannel, unique: Unique, first: bool) -> None:
+    queue = unique()
+    channel.declare(queue, exclusive=True, durable=first)
+    channel.declare(queue, exclusive=True, durable=not first)
 
 
 FLAGS = ["durable", "auto_delete", "internal"]

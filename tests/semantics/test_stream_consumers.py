@@ -171,17 +171,18 @@ def test_only_what_is_acked_without_a_gap_counts(
     [
         (m.BasicNack(delivery_tag=3, multiple=True, requeue=False), 3),
         (m.BasicReject(delivery_tag=1, requeue=False), 1),
-        (m.BasicNack(delivery_tag=3, multiple=True, requeue=True), 0),
-        (m.BasicReject(delivery_tag=1, requeue=True), 0),
+        (m.BasicNack(delivery_tag=3, multiple=True, requeue=True), 3),
+        (m.BasicReject(delivery_tag=1, requeue=True), 1),
     ],
     ids=["nack", "reject", "nack and requeue", "reject and requeue"],
 )
-def test_what_is_rejected_is_done_with_and_what_is_requeued_is_not(
+def test_nack_and_reject_are_taken_as_an_ack(
     connect: Connect, channel: AmqpChannel, numbers: str, settle: m.Method, goes_on: int
 ) -> None:
-    start(channel, numbers, "me", arguments=TRACKED)
-    take(channel, 10)
+    start(channel, numbers, "me", prefetch=5, arguments=TRACKED)
+    take(channel, 5)
     channel.send(settle)
+    assert take(channel, goes_on) == list(range(5, 5 + goes_on))
     leave(channel)
     assert goes_on_at(connect, numbers) == goes_on
 

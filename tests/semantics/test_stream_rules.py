@@ -17,9 +17,12 @@ from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table, Timestamp
 from warren.broker import commands
 from warren.broker.stream import Stream
+from warren.storage.data_files import DataFiles, Kind, Problem
+from warren.storage.verify import verify
 
 SMALL: Table = {"x-stream-max-segment-size-bytes": 300}  # for three messages
 BODY_BYTES = 60
+YEAR_MS = 365 * 24 * 3600 * 1000
 
 
 @pytest.fixture
@@ -176,19 +179,39 @@ def test_consumer_begins_at_a_time(machine: Machine, client: FakeClient) -> None
     assert read(machine, Timestamp(began + 500)) == []
 
 
-def test_times_do_not_go_down_when_the_clock_does(machine: Machine, client: FakeClient) -> None:
+def test_times_do_not_go_down_when_the_clock_does_by_a_little(machine: Machine, client: FakeClient) -> None:
     declare(machine, client)
     put(machine, client, 0)
     before = machine.world.time
-    machine.world.time -= 300
+    machine.world.ahead_ms = -4_000
     put(machine, client, 1)
     machine.stop()
     machine.start()
-    machine.world.time = before - 600
+    machine.world.ahead_ms = -8_000
     machine.node.clock.refresh()
     client = machine.connect()
     put(machine, client, 2)
     assert read(machine, Timestamp(int(before))) == same(0, 1, 2)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_times_follow_a_clock_that_was_a_year_ahead(
+    machine: Machine, client: FakeClient, restarted: bool
+) -> None:
+    """What came by the wrong clock lies between what came before and after it."""
+    declare(machine, client, SMALL)
+    began = int(machine.world.time) + 10
+    for number in range(12):
+        machine.pass_time(10.0)
+        machine.world.ahead_ms = YEAR_MS if number in {4, 5, 6, 9} else 0
+        put(machine, client, number)
+    machine.world.ahead_ms = 0
+    if restarted:
+        machine.stop()
+        machine.start()
+    for number in (0, 1, 2, 3, 7, 8, 11):
+        assert read(machine, Timestamp(began + 10 * number)) == same(*range(number, 12))
+    assert read(machine, Timestamp(began + 500)) == []
 
 
 # --- retention ---
@@ -211,6 +234,30 @@ def test_most_messages_can_be_limited(machine: Machine, client: FakeClient) -> N
     put(machine, client, *range(40))
     put(machine, client, 40)
     assert 4 <= stream.message_count <= 7
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_message_by_a_clock_a_year_ahead_does_not_switch_off_max_age(
+    machine: Machine, client: FakeClient, restarted: bool
+) -> None:
+    declare(machine, client, SMALL | {"x-max-age": "60s"})
+    put(machine, client, *range(3))
+    machine.world.ahead_ms = YEAR_MS
+    put(machine, client, 3)
+    machine.world.ahead_ms = 0
+    put(machine, client, *range(4, 12))
+    if restarted:
+        machine.stop()
+        machine.start()
+    for _ in range(70):
+        machine.pass_time(1.0)
+    stream = machine.queues["s"]
+    assert isinstance(stream, Stream)
+    assert stream.first_offset >= 9  # the last segment stays
+    settle(machine)
+    problems: list[Problem] = []
+    verify(DataFiles(machine.data), problems.append)
+    assert [problem for problem in problems if problem.kind is Kind.DAMAGE] == []
 
 
 def test_last_segment_stays_however_old_or_large_it_is(machine: Machine, client: FakeClient) -> None:

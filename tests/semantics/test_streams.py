@@ -66,14 +66,46 @@ def test_stream_is_there_to_stay(
         {"x-delivery-limit": 5},
         {"x-group-header": "group"},
         {"x-message-deduplication": True},
+        {"x-queue-mode": "lazy"},
+        {"x-queue-version": 2},
+        {"x-queue-master-locator": "random"},
+        {"x-quorum-initial-group-size": 1},
     ],
     ids=lambda arguments: next(iter(arguments)),
 )
 def test_arguments_that_are_not_for_streams_are_refused(
     channel: AmqpChannel, unique: Unique, arguments: Table
 ) -> None:
-    channel.send(m.QueueDeclare(queue=unique(), durable=True, arguments=STREAM | arguments))
-    assert f"invalid arg '{next(iter(arguments))}'" in channel.expect_close(406).reply_text
+    queue = unique()
+    channel.send(m.QueueDeclare(queue=queue, durable=True, arguments=STREAM | arguments))
+    assert channel.expect_close(406).reply_text == (
+        f"PRECONDITION_FAILED - invalid arg '{next(iter(arguments))}' for queue '{queue}' in vhost '/' "
+        "of queue type rabbit_stream_queue"
+    )
+
+
+@pytest.mark.parametrize("argument", ["x-priority", "x-browse", "x-selector", "x-cancel-on-ha-failover"])
+def test_arguments_of_other_consumers_are_not_for_streams(
+    channel: AmqpChannel, stream: str, argument: str
+) -> None:
+    channel.call(m.BasicQos(prefetch_count=1), m.BasicQosOk)
+    channel.send(m.BasicConsume(queue=stream, arguments={argument: 1}))
+    assert channel.expect_close(406).reply_text == (
+        f"PRECONDITION_FAILED - invalid arg '{argument}' for queue '{stream}' in vhost '/' "
+        "of queue type rabbit_stream_queue"
+    )
+
+
+@pytest.mark.parametrize("argument", ["x-stream-offset", "x-stream-filter"])
+def test_arguments_of_consumers_of_streams_are_not_for_other_queues(
+    channel: AmqpChannel, argument: str
+) -> None:
+    queue = channel.declare().queue
+    channel.send(m.BasicConsume(queue=queue, arguments={argument: "first"}))
+    assert channel.expect_close(406).reply_text == (
+        f"PRECONDITION_FAILED - invalid arg '{argument}' for queue '{queue}' in vhost '/' "
+        "of queue type rabbit_classic_queue"
+    )
 
 
 @pytest.mark.parametrize("argument", [{"x-max-age": "7D"}, {"x-stream-max-segment-size-bytes": 1000}])
@@ -93,6 +125,10 @@ def test_arguments_of_streams_are_not_for_other_queues(
         ("x-max-age", "7w"),
         ("x-max-age", "-7D"),
         ("x-max-age", ""),
+        ("x-max-age", "0s"),
+        ("x-queue-leader-locator", "nonsense"),
+        ("x-queue-leader-locator", 5),
+        ("x-initial-cluster-size", 0),
         ("x-stream-max-segment-size-bytes", 0),
         ("x-stream-max-segment-size-bytes", 3_000_000_001),
         ("x-stream-max-segment-size-bytes", "1000"),
@@ -119,8 +155,15 @@ def test_the_same_stream_can_be_declared_again(channel: AmqpChannel, unique: Uni
 
 @pytest.mark.parametrize(
     "other",
-    [{}, {"x-max-age": "8D"}, {"x-max-age": "7D", "x-max-length-bytes": 1}, {"x-max-age": "168h"}],
-    ids=["without", "another age", "more", "the same in other words"],
+    [
+        {},
+        {"x-max-age": "8D"},
+        {"x-max-age": "7D", "x-max-length-bytes": 1},
+        {"x-max-age": "168h"},
+        {"x-max-age": "7D", "x-queue-leader-locator": "random"},
+        {"x-max-age": "7D", "x-initial-cluster-size": 3},
+    ],
+    ids=["without", "another age", "more", "the same in other words", "a locator", "a size"],
 )
 def test_redeclaration_must_have_the_same_arguments(
     channel: AmqpChannel, unique: Unique, other: Table
@@ -161,7 +204,7 @@ def test_declare_ok_counts_messages_that_stay_and_consumers(
     [
         (m.BasicConsume(no_ack=True, arguments={}), "automatic acknowledgement not supported"),
         (m.BasicGet(), "basic.get not supported"),
-        (m.QueuePurge(), "purge not supported"),
+        (m.QueuePurge(), "queue.purge not supported"),
     ],
     ids=["no_ack", "get", "purge"],
 )
@@ -171,21 +214,23 @@ def test_what_streams_do_not_do_ends_the_connection_with_540(
     channel.call(m.BasicQos(prefetch_count=1), m.BasicQosOk)
     channel.send(replace(method, queue=stream))
     close = channel.client.expect_close(540)
-    assert close.reply_text == f"NOT_IMPLEMENTED - {text} by stream '{stream}' in vhost '/'"
+    assert close.reply_text == f"NOT_IMPLEMENTED - {text} by stream queues queue '{stream}' in vhost '/'"
 
 
 def test_global_qos_ends_the_connection_with_540(channel: AmqpChannel, stream: str) -> None:
     channel.call(m.BasicQos(prefetch_count=1), m.BasicQosOk)
     channel.call(m.BasicQos(prefetch_count=1, global_=True), m.BasicQosOk)
     channel.send(m.BasicConsume(queue=stream, arguments={}))
-    assert "global qos not supported" in channel.client.expect_close(540).reply_text
+    assert channel.client.expect_close(540).reply_text == (
+        f"NOT_IMPLEMENTED - queue '{stream}' in vhost '/' does not support global qos"
+    )
 
 
 def test_consumer_without_prefetch_is_refused(channel: AmqpChannel, stream: str) -> None:
     channel.send(m.BasicConsume(queue=stream, arguments={}))
     close = channel.expect_close(406)
     assert close.reply_text == (
-        f"PRECONDITION_FAILED - consumer prefetch count is not set for stream '{stream}' in vhost '/'"
+        f"PRECONDITION_FAILED - consumer prefetch count is not set for 'queue '{stream}' in vhost '/''"
     )
 
 
@@ -238,7 +283,7 @@ def test_offset_beyond_the_end_is_waited_for(channel: AmqpChannel, stream: str, 
 
 @pytest.mark.parametrize(
     "offset",
-    ["firs", "", -1, 1.5, True, None, [1], {"a": 1}, "7", "7d", "1h ", bytearray(b"first")],
+    ["firs", "", "0s", "0D", -1, 1.5, True, None, [1], {"a": 1}, "7", "7d", "1h ", bytearray(b"first")],
     ids=repr,
 )
 def test_offset_that_makes_no_sense_is_refused(channel: AmqpChannel, stream: str, offset: Value) -> None:

@@ -27,7 +27,7 @@ ASKING_SECONDS_MAX = 2.0
 def process(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker that soon has enough of a client that does not take what it was sent."""
     limits = {
-        "warren.server.protocol.LINGER_SECONDS_MAX": 0.5,
+        "warren.server.farewell.LINGER_SECONDS_MAX": 0.5,
         "warren.server.app.STOP_SECONDS_MAX": 0.5,
     }
     with BrokerProcess(tmp_path / "data", limits=limits) as process:

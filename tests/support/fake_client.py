@@ -51,6 +51,7 @@ class FakeLink:
         self.unsent = 0
         self.is_reading = True
         self.is_closed = False
+        self.was_reset = False
 
     def send(self, chunks: Sequence[bytes | memoryview]) -> None:
         assert not self.is_closed
@@ -70,6 +71,9 @@ class FakeLink:
 
     def close(self) -> None:
         self.is_closed = True
+
+    def reset(self) -> None:
+        self.is_closed = self.was_reset = True
 
     def take(self) -> bytes:
         """What was sent since the last time."""

@@ -28,11 +28,24 @@ SALT = b"salt"
 LATE_SECONDS = 1e-6
 
 
+class FakeTimer:
+    def __init__(self, later: list[tuple[float, int, Callable[[], None]]], number: int) -> None:
+        self.later = later
+        self.number = number
+
+    def cancel(self) -> None:
+        self.later[:] = [timer for timer in self.later if timer[1] != self.number]
+        heapq.heapify(self.later)
+
+
 class FakeWorld:
-    """Nothing happens by itself: `turn`, `run_threads`, `run` and `advance` make it happen."""
+    """Nothing happens by itself: `turn`, `run_threads`, `run` and `advance` make it happen. The clock on the
+    wall is `ahead_ms` of where it was at first, for whatever is not the passing of time.
+    """
 
     def __init__(self) -> None:
         self.time = 1_000.0
+        self.ahead_ms = 0
         self.soon: deque[Callable[[], None]] = deque()
         self.later: list[tuple[float, int, Callable[[], None]]] = []
         self.threads: deque[Callable[[], None]] = deque()
@@ -44,13 +57,15 @@ class FakeWorld:
         return self.time
 
     def time_ms(self) -> int:
-        return int(self.time * 1000)
+        return int(self.time * 1000) + self.ahead_ms
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.soon.append(callback)
 
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> None:
-        heapq.heappush(self.later, (self.time + seconds, next(self.numbers), callback))
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> FakeTimer:
+        number = next(self.numbers)
+        heapq.heappush(self.later, (self.time + seconds, number, callback))
+        return FakeTimer(self.later, number)
 
     def random_bytes(self, count: int) -> bytes:
         """Never the same twice, and the same in every run."""
@@ -58,8 +73,19 @@ class FakeWorld:
             raise self.broken
         return next(self.numbers).to_bytes(count)
 
-    def in_thread(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
-        self.threads.append(lambda: done(work()))
+    def in_thread(
+        self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[BaseException], None]
+    ) -> None:
+        def run() -> None:
+            try:
+                result = work()
+            except Exception as error:  # noqa: BLE001 - whatever it is, whoever waits is told
+                self.report(error)
+                failed(error)
+            else:
+                done(result)
+
+        self.threads.append(run)
 
     def report(self, error: Exception) -> None:
         self.errors.append(error)

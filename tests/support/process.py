@@ -29,7 +29,7 @@ class BrokerProcess:
     """Starts on entering, and on leaving ends with SIGTERM and is checked to have ended well.
 
     `limits` are other values for limits that are named in the source, so that a test need not wait for them:
-    `{"warren.server.protocol.LINGER_SECONDS_MAX": 0.5}`.
+    `{"warren.server.farewell.LINGER_SECONDS_MAX": 0.5}`.
     """
 
     def __init__(self, data_dir: Path, *arguments: str, limits: dict[str, float] | None = None) -> None:

@@ -11,5 +11,5 @@ from __future__ import annotations
 class Budget:
     """`left` is shared by all that happens in one event loop."""
 
-    def __init__(self) -> None:
-        self.left = 0
+    def __init__(self, left: int = 0) -> None:
+        self.left = left

@@ -1,5 +1,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from warren.amqp.budget cimport Budget
+
 
 cdef class ReadBuffer:
     cdef readonly bytearray memory
@@ -53,10 +55,13 @@ cdef class FrameReader:
     cdef public uint32_t frame_max
     cdef public bint greeted
     cdef public bint suspended
+    cdef public bint blocking
+    cdef public Budget budget
     cdef public bint closing
     cdef public uint64_t received_bytes
     cdef public Py_ssize_t read_bytes_max
     cdef bytes rest
+    cdef Py_ssize_t rest_at
     cdef Py_ssize_t at
     cdef bint busy
     cdef list going_on
@@ -73,9 +78,14 @@ cdef class FrameReader:
     cpdef int on_greeting(self, bytes greeting) except -1
     cpdef int on_batch_begin(self) except -1
     cpdef int on_batch_end(self) except -1
+    cpdef int on_tired(self) except -1
+    cpdef int on_blocked_publish(self) except -1
     cpdef int on_deferred(self) except -1
     cdef int end_batch(self) except -1
-    cdef int consume(self, Py_ssize_t size) except -1
+    cdef Py_ssize_t rest_size(self) noexcept
+    cdef int consume(self, const uint8_t* p, Py_ssize_t start, Py_ssize_t size) except -1
+    cdef int tire(self) except -1
+    cdef int block(self) except -1
     cdef int run(self, const uint8_t* p, Py_ssize_t size) except -1
     cdef int frame(self, uint8_t kind, uint16_t number, const uint8_t* p, uint32_t size) except -1
     cdef int method_frame(self, uint16_t number, const uint8_t* p, uint32_t size) except -1

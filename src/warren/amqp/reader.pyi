@@ -1,6 +1,8 @@
 from collections import deque
 from collections.abc import Mapping
 
+from warren.amqp.budget import Budget
+
 EMPTY_PROPERTIES: bytes
 
 class ReadBuffer:
@@ -39,6 +41,8 @@ class FrameReader:
     frame_max: int
     greeted: bool
     suspended: bool
+    blocking: bool
+    budget: Budget
     closing: bool
     received_bytes: int
     read_bytes_max: int
@@ -59,4 +63,6 @@ class FrameReader:
     def on_error(self, number: int, error: Exception) -> int: ...
     def on_batch_begin(self) -> int: ...
     def on_batch_end(self) -> int: ...
+    def on_tired(self) -> int: ...
+    def on_blocked_publish(self) -> int: ...
     def on_deferred(self) -> int: ...

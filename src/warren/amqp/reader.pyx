@@ -13,6 +13,9 @@ on its channel, means the same.
 `on_method`, `published` and `acked` for what arrived, and `on_error` for what the peer, or a handler,
 got wrong.
 
+Reading stops between two frames when the turn's budget of work is used up (`on_tired`), and when a client
+publishes that is to be blocked (`on_blocked_publish`); `resume` goes on there, in what was read already.
+
 A channel can wait, for a disk say, while the others go on. Its frames are then deferred: copied, and dealt
 with when it goes on, in their order, and before any that come later. So each channel sees what it would
 have seen without waiting.
@@ -24,8 +27,10 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
+from warren.amqp.budget import Budget
 from warren.amqp.errors import ChannelFault, FrameError, PreconditionFailed, SyntaxFault, UnexpectedFrame
 
+from warren.amqp.budget cimport Budget
 from warren.amqp.traits cimport table_is_sound, value_size
 from warren.amqp.wire cimport (
     BASIC_ACK, BASIC_PUBLISH, CLASS_BASIC, FRAME_BODY, FRAME_END, FRAME_HEAD_SIZE, FRAME_HEADER,
@@ -44,8 +49,10 @@ cdef enum:
     ACK_SIZE = 13
     CAPACITY_DEFAULT = 1024 * 1024
     DEFERRED_OVERHEAD = 112   # what keeping a frame takes besides its payload, about
+    METHOD_WORK = 60          # units of work of an ordinary method; those that do more take more
 
 EMPTY_PROPERTIES = b"\0\0"
+cdef Budget ENDLESS = Budget(1 << 62)
 
 
 cdef class ReadBuffer:
@@ -220,7 +227,8 @@ cdef class FrameReader:
     """Cuts one connection's bytes into frames and hands each to the channel it is for.
 
     `suspended` stops it between two frames until `resume`; `closing` lets only the methods of channel 0
-    through. An error in one frame is told to `on_error`, and reading goes on behind that frame.
+    through. An error in one frame is told to `on_error`, and reading goes on behind that frame. `blocking`
+    stops it behind the next basic.publish. `rest` is what was read and not dealt with, from `rest_at` on.
 
     A channel is `held`, and its frames are deferred, while it waits or has deferred frames left. `going_on`
     are those that wait no more, but have such frames left: it is their turn when the read in hand is dealt
@@ -232,6 +240,7 @@ cdef class FrameReader:
         self.channels = {}
         self.going_on = []
         self.frame_max = 4096
+        self.budget = ENDLESS
 
     cpdef add_channel(self, ContentReader channel):
         self.channels[channel.number] = channel
@@ -265,6 +274,14 @@ cdef class FrameReader:
         """All that one read brought has been dealt with."""
         raise NotImplementedError
 
+    cpdef int on_tired(self) except -1:
+        """The turn's budget is used up: the reader is suspended, and somebody has to resume it."""
+        raise NotImplementedError
+
+    cpdef int on_blocked_publish(self) except -1:
+        """The client publishes while it is `blocking`: the reader is suspended before the message."""
+        raise NotImplementedError
+
     cpdef int on_deferred(self) except -1:
         """At the end of a batch: there are deferred frames, or there were some until now."""
         raise NotImplementedError
@@ -275,26 +292,33 @@ cdef class FrameReader:
         """Where the next bytes of this connection are to be written. `read_bytes_max`, if not 0, is how many, but as
         many again as there are of a frame already: a large one would take too many reads.
         """
-        cdef Py_ssize_t held = 0 if self.rest is None else PyBytes_GET_SIZE(self.rest)
+        cdef Py_ssize_t held = self.rest_size()
         if self.read_bytes_max:
             return self.buffer.view[held:held + max(held, self.read_bytes_max)]
         return self.buffer.view[held:] if held else self.buffer.view
 
     cpdef int received(self, Py_ssize_t size) except -1:
         """`size` bytes are at the start of `writable_view()`."""
+        cdef Py_ssize_t held = self.rest_size()
         self.received_bytes += size
-        if self.rest is not None:
-            size += PyBytes_GET_SIZE(self.rest)
-        return self.consume(size)
+        if held:
+            memcpy(self.buffer.data, PyBytes_AS_STRING(self.rest) + self.rest_at, held)
+            self.rest = None
+        return self.consume(self.buffer.data, 0, held + size)
+
+    cdef Py_ssize_t rest_size(self) noexcept:
+        return 0 if self.rest is None else PyBytes_GET_SIZE(self.rest) - self.rest_at
 
     cpdef int resume(self) except -1:
         """Go on with what came while suspended."""
         cdef bint behind = len(self.going_on) > 0
+        cdef bytes rest
         self.suspended = False
         if behind:
             self.catch_up()
-        if self.rest is not None:
-            return self.consume(PyBytes_GET_SIZE(self.rest))
+        rest = self.rest
+        if rest is not None:
+            return self.consume(<uint8_t*>PyBytes_AS_STRING(rest), self.rest_at, PyBytes_GET_SIZE(rest))
         return self.end_batch() if behind else 0
 
     def feed(self, data):
@@ -309,25 +333,28 @@ cdef class FrameReader:
             self.received(size)
             start += size
 
-    cdef int consume(self, Py_ssize_t size) except -1:
-        cdef uint8_t* p = self.buffer.data
-        if self.rest is not None:
-            memcpy(p, PyBytes_AS_STRING(self.rest), PyBytes_GET_SIZE(self.rest))
-            self.rest = None
-        self.at = 0
+    cdef int consume(self, const uint8_t* p, Py_ssize_t start, Py_ssize_t size) except -1:
+        """The bytes from `start` to `size`: of the shared buffer, or, when the reader resumes, of `rest`."""
+        cdef bytes rest = self.rest
+        self.at = start
         self.busy = True
         self.on_batch_begin()
         try:
-            if not self.greeted and size >= GREETING_SIZE and not self.closing:
+            if not self.greeted and size - start >= GREETING_SIZE and not self.closing:
                 self.greeted = True
-                self.at = GREETING_SIZE
-                self.on_greeting(PyBytes_FromStringAndSize(<char*>p, GREETING_SIZE))
+                self.at += GREETING_SIZE
+                self.on_greeting(PyBytes_FromStringAndSize(<char*>p + start, GREETING_SIZE))
             if self.greeted:
                 self.run(p, size)
         finally:
             self.busy = False
-        if self.at < size:
+        if self.at < size and rest is not None and self.suspended:
+            self.rest_at = self.at
+        elif self.at < size:
             self.rest = PyBytes_FromStringAndSize(<char*>p + self.at, size - self.at)
+            self.rest_at = 0
+        else:
+            self.rest = None
         if self.going_on:
             self.catch_up()
         return self.end_batch()
@@ -358,9 +385,15 @@ cdef class FrameReader:
                         raise FrameError("frame does not end with its end octet")
                     self.at += payload + FRAME_OVERHEAD
                     self.frame(head[0], number, head + FRAME_HEAD_SIZE, payload)
+                    if self.budget.left <= 0 and self.at < size:
+                        self.tire()
                 return 0
             except Exception as error:
                 self.on_error(number, error)
+
+    cdef int tire(self) except -1:
+        self.suspended = True
+        return self.on_tired()
 
     cdef int frame(self, uint8_t kind, uint16_t number, const uint8_t* p, uint32_t size) except -1:
         if kind == FRAME_METHOD:
@@ -412,14 +445,21 @@ cdef class FrameReader:
                 if channel.expecting == EXPECT_METHOD:
                     method = get32(p)
                     if method == BASIC_PUBLISH:
-                        return channel.on_publish(p, size)
+                        channel.on_publish(p, size)
+                        return self.block() if self.blocking else 0
                     if method == BASIC_ACK and size == ACK_SIZE:
+                        self.budget.left -= 1
                         return channel.acked(get64(p + 4), p[12] & 1)
                 elif channel.expecting != EXPECT_NOTHING:
                     raise UnexpectedFrame("method frame where content is due")
         elif number != 0:
             return 0
+        self.budget.left -= METHOD_WORK
         return self.on_method(number, PyBytes_FromStringAndSize(<char*>p, size))
+
+    cdef int block(self) except -1:
+        self.suspended = True
+        return self.on_blocked_publish()
 
     # --- channels that wait ---
 
@@ -477,6 +517,8 @@ cdef class FrameReader:
                 self.frame(kind, channel.number, <uint8_t*>PyBytes_AS_STRING(payload), len(payload))
             except Exception as error:
                 self.on_error(channel.number, error)
+            if self.budget.left <= 0 and not self.suspended:
+                self.tire()
         channel.held = channel.waiting or bool(channel.deferred)
         if not channel.deferred:
             channel.deferred = None

@@ -81,8 +81,15 @@ Table: TypeAlias = dict[str, Value]
 SIZED: dict[int, type[Sized]] = {
     kind.tag[0]: kind for kind in (Int8, UInt8, Int16, UInt16, UInt32, Int64, OldInt64, Timestamp)
 }
+TYPE_NAMES = {
+    ord("I"): "signedint", ord("S"): "longstr", ord("t"): "bool", ord("l"): "long", ord("L"): "long",
+    ord("b"): "byte", ord("B"): "unsignedbyte", ord("s"): "short", ord("u"): "unsignedshort",
+    ord("i"): "unsignedint", ord("d"): "double", ord("f"): "float", ord("F"): "table", ord("A"): "array",
+    ord("T"): "timestamp", ord("D"): "decimal", ord("x"): "binary", ord("V"): "void",
+}  # fmt: skip
 INT32 = struct.Struct(">i")
 LENGTH = struct.Struct(">I")
+EMPTY_TABLE = LENGTH.pack(0)
 FLOAT = struct.Struct(">f")
 DOUBLE = struct.Struct(">d")
 DECIMAL = struct.Struct(">Bi")
@@ -184,6 +191,8 @@ def decode_value(raw: bytes) -> Value:
 
 
 def encode_table(table: Mapping[str, Value]) -> bytes:
+    if not table:
+        return EMPTY_TABLE
     content = b"".join(encode_name(name) + encode_value(value) for name, value in table.items())
     return LENGTH.pack(len(content)) + content
 
@@ -198,6 +207,11 @@ def encode_name(name: str) -> bytes:
 def encode_value(value: Value) -> bytes:
     encoder = _ENCODER_OF.get(type(value)) or _find_encoder(value)
     return encoder(value)
+
+
+def type_name(value: Value) -> str:
+    """As RabbitMQ calls the type that it has on the wire."""
+    return TYPE_NAMES[encode_value(value)[0]]
 
 
 def _find_encoder(value: Value) -> Callable[[Any], bytes]:

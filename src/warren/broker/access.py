@@ -13,6 +13,7 @@ from warren.broker.limits import NO_LIMITS, UserLimits
 from warren.broker.rate import Allowance, allowance
 
 if TYPE_CHECKING:
+    from warren.broker.exchange.exchange import Exchange
     from warren.broker.passwords import PasswordHash
 
 IMPERSONATOR = "impersonator"
@@ -104,16 +105,17 @@ class Access:
             self.decisions[key] = known
         return known
 
-    def check_topic(self, permission: Permission, exchange: str, routing_key: str) -> None:
-        granted = self.user.topic_permissions.get((self.vhost, exchange))
-        if granted is None:
+    def check_topic(self, permission: Permission, exchange: Exchange, routing_key: str) -> None:
+        """Whether a message may go to a topic exchange with this key, or a binding to it have it."""
+        granted = self.user.topic_permissions.get((self.vhost, exchange.name))
+        if granted is None or not exchange.is_topic:
             return
         pattern = granted.write if permission is Permission.WRITE else granted.read
         for name, value in (("{username}", self.user.name), ("{vhost}", self.vhost)):
             pattern = pattern.replace(name, re.escape(value))
         if not _matches(pattern, routing_key):
             raise AccessRefused(
-                f"{permission.value} access to topic '{routing_key}' in exchange '{exchange}' "
+                f"{permission.value} access to topic '{routing_key}' in exchange '{exchange.name}' "
                 f"in vhost '{self.vhost}' refused for user '{self.user.name}'"
             )
 

@@ -15,7 +15,7 @@ Destination: TypeAlias = Union["Queue", "Exchange"]
 Identity: TypeAlias = tuple[bool, str, str, bytes]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Binding:
     """Two bindings are the same if destination, key and arguments are."""
 

@@ -1,7 +1,7 @@
-"""What time it is, in milliseconds since 1970, as of the turn that is under way.
+"""The time of day, in milliseconds since 1970, as of the last look at it.
 
-Whoever begins a turn (a read, a timer, a round of the disk that is over) refreshes it; the path of a message
-only looks at it.
+A read that begins, a timer that ends, a queue with rules that is drained and, once a second, the check for
+consumers that take too long look again (`refresh`). The path of a message takes the time that was read last.
 """
 
 from __future__ import annotations
@@ -18,8 +18,14 @@ class Clock:
         self.refresh()
 
     def refresh(self) -> int:
-        """A step back is waited for, so that what comes later is not older, unless it is a long one."""
-        time_ms = self.read()
-        if time_ms > self.time_ms or self.time_ms - time_ms > STEP_BACK_MS_MAX:
-            self.time_ms = time_ms
+        self.time_ms = follow(self.time_ms, self.read())
         return self.time_ms
+
+
+def follow(time_ms: int, now_ms: int) -> int:
+    """The time that holds after `time_ms`, now that a clock says `now_ms`. After a short step back the old
+    time holds until the clock is past it, so that what comes later is not older; a long one is followed.
+    """
+    if now_ms > time_ms or time_ms - now_ms > STEP_BACK_MS_MAX:
+        return now_ms
+    return time_ms

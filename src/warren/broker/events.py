@@ -346,6 +346,10 @@ class Events:
 
         return unsubscribe
 
+    def wants(self, kind: type[Event]) -> bool:
+        """Whether anybody does. Who emits very many of a kind need not make them for nobody."""
+        return bool(self.subscribers.get(kind) or self.subscribers.get(Event))
+
     def emit(self, event: Event) -> None:
         """Tell all who want to know; a subscriber that fails does not fail the broker."""
         for kind in (type(event), Event):

@@ -28,12 +28,18 @@ LOOK_SECONDS = 0.1
 FREE_SECONDS_MIN, FREE_SECONDS_MAX = 0.1, 2.0
 
 
+class Timer(Protocol):
+    """A call that is to come."""
+
+    def cancel(self) -> None: ...
+
+
 class Timers(Protocol):
-    """The clock, which the model gets from outside."""
+    """Turns of the event loop, and seconds that only ever go up: not the time of day, which is `Clock`."""
 
     def now(self) -> float: ...
     def call_soon(self, callback: Callable[[], None]) -> None: ...
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> None: ...
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer: ...
 
 
 class Publisher(Protocol):

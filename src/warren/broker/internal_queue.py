@@ -120,9 +120,12 @@ class DelayQueue(Queue):
 
     def purge(self) -> int:
         self.heap.clear()
-        if self.deleted:
-            self.surroundings.timetable.drop(self.appointment)
         return super().purge()
+
+    def end(self) -> None:
+        self.surroundings.timetable.drop(self.appointment)
+        del self.exchange.router.waiting_room  # type: ignore[attr-defined]  # they know each other
+        super().end()
 
     def restore(self, log: MessageLog, position: int, level: int = 0) -> None:
         self.lane.log, self.lane.position = log, position
@@ -145,10 +148,11 @@ class SeenQueue(Queue):
         return len(self.seen.order)
 
     def purge(self) -> int:
-        count = self.seen.clear()
-        if self.deleted:
-            self.seen.delete()
-        return count
+        return self.seen.clear()
+
+    def end(self) -> None:
+        self.seen.delete()
+        super().end()
 
     def restore(self, log: MessageLog, position: int, level: int = 0) -> None:
         self.lane.log = log

@@ -281,6 +281,10 @@ class Lane:
         dropped.extend(self.strays)
         return dropped
 
+    def end(self) -> None:
+        """The queue is deleted. It still knows its lanes, but they make no more entries for it."""
+        self.queue = None  # type: ignore[assignment]  # or it would never be so, in every other line
+
     def release_memory(self) -> None:
         """The broker ends: nothing else frees entries, of which the garbage collector knows nothing."""
         for entries in (self.ready, self.strays):

@@ -40,6 +40,10 @@ class Message:
         self.expiration_ms = expiration_of(properties)
         self.priority = priority_of(properties)
 
+    def came_at(self, time_ms: int) -> Message:
+        """The same message with another time: what is in a transaction comes when that is committed."""
+        return Message(self.exchange, self.routing_key, self.properties, self.body, self.persistent, time_ms)
+
     @property
     def exchange_name(self) -> str:
         return self.exchange[1:].decode("utf-8", "surrogateescape")

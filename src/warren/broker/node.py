@@ -39,12 +39,15 @@ T = TypeVar("T")
 
 class World(Timers, Protocol):
     """What the model needs from outside: time, chance, a thread for what takes long, and a place for
-    errors that are nobody's fault but ours.
+    errors that are nobody's fault but ours. Work in a thread ends with a call of `done` or, when what it
+    raised is reported, of `failed`.
     """
 
     def time_ms(self) -> int: ...
     def random_bytes(self, count: int) -> bytes: ...
-    def in_thread(self, work: Callable[[], T], done: Callable[[T], None]) -> None: ...
+    def in_thread(
+        self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[BaseException], None]
+    ) -> None: ...
     def report(self, error: Exception) -> None: ...
 
 
@@ -85,7 +88,7 @@ class Node:
         self.events = Events(world.report)
         self.vhosts: dict[str, Vhost] = {}
         self.users: dict[str, User] = {}
-        self.passwords = VerifiedPasswords(world.random_bytes(32), world.in_thread)
+        self.passwords = VerifiedPasswords(world.random_bytes(32), world)
         self.connections: set[Connection] = set()
         self.on_last_connection: Callable[[], None] | None = None
         self.touched_queues: list[Queue] = []
@@ -152,8 +155,14 @@ class Node:
             outputs = self.dirty_outputs[:]
             self.dirty_outputs.clear()
             for output in outputs:
-                if output.owner is not None:
-                    output.owner.flush()
+                self._flush(output)
+
+    def _flush(self, output: Output) -> None:
+        try:
+            if output.owner is not None:
+                output.owner.flush()
+        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others unsent
+            self.world.report(error)
 
     # --- making things ---
 

@@ -134,6 +134,8 @@ class Policies:
             queue.set_rules(rules)
 
     def _find(self, queue: Queue) -> InForce:
+        if not self.policies and not self.operator_policies:
+            return NOTHING
         policy = _first(policy for policy in self.policies.values() if policy.is_for_queue(queue))
         operators = _first(policy for policy in self.operator_policies.values() if policy.is_for_queue(queue))
         return NOTHING if policy is None and operators is None else InForce(policy, operators)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from warren.amqp.errors import PreconditionFailed
 from warren.amqp.table import Table, Value
-from warren.broker.rules import CHECKED_ONLY, COUNT_MAX, RULES, name, one_of, text, whole_number
+from warren.broker.rules import ARGUMENTS, COUNT_MAX, name, one_of, text, whole_number
 
 Read: TypeAlias = Callable[[Value], Any]
 
@@ -25,15 +25,8 @@ def number_or_names(value: Value) -> Value:
     return whole_number(1, COUNT_MAX)(value)
 
 
-any_count = whole_number(0, COUNT_MAX)
 promotion = one_of("always", "when-synced")
-IN_MEMORY: dict[str, Read] = {"max-in-memory-length": any_count, "max-in-memory-bytes": any_count}
 WITHOUT_EFFECT: dict[str, Read] = {
-    **IN_MEMORY,
-    "queue-version": whole_number(1, 2),
-    "queue-leader-locator": one_of("client-local", "balanced", "random", "least-leaders"),
-    "initial-cluster-size": any_count,
-    "dead-letter-strategy": one_of("at-most-once", "at-least-once"),
     "ha-mode": one_of("all", "exactly", "nodes"),
     "ha-params": number_or_names,
     "ha-sync-mode": one_of("manual", "automatic"),
@@ -45,13 +38,12 @@ WITHOUT_EFFECT: dict[str, Read] = {
     "federation-upstream-pattern": name,
 }
 SETTINGS: dict[str, Read] = {
-    **{rule.name: rule.read for rule in (*RULES, *CHECKED_ONLY) if rule.in_policies},
+    **{rule.name: rule.check for rule in ARGUMENTS if rule.in_policies},
     ALTERNATE_EXCHANGE: text,
     **WITHOUT_EFFECT,
 }
 OPERATOR_SETTINGS: dict[str, Read] = {
-    **{rule.name: rule.read for rule in RULES if rule.in_operator_policies},
-    **IN_MEMORY,
+    rule.name: rule.check for rule in ARGUMENTS if rule.in_operator_policies
 }
 
 

@@ -197,6 +197,10 @@ class Queue:
 
     # --- the rest ---
 
+    def take_back(self, entry: Entry) -> None:
+        """The client is gone, or asks for all that it has not settled."""
+        self.requeue(entry)
+
     def reject(self, entry: Entry) -> None:
         """A client does not want it back in the queue."""
         if entry.position == 0:
@@ -238,11 +242,7 @@ class Queue:
     def set_rules(self, rules: Rules) -> None:
         """From now on these hold, for what is there as well."""
         self.rules = rules
-        if self.book is not None or rules != Rules(
-            dead_letter_exchange=rules.dead_letter_exchange,
-            dead_letter_routing_key=rules.dead_letter_routing_key,
-            consumer_timeout=rules.consumer_timeout,
-        ):
+        if self.book is not None or rules.need_rulebook:
             self.rulebook().read(rules)
             self.touch()
 
@@ -344,6 +344,17 @@ class Queue:
         for lane in self.lanes:
             self._drop(lane.clear(deleted=self.deleted))
         return count
+
+    def end(self) -> None:
+        """It is deleted and empty. Whatever refers back to it is let go, so that it is gone with the last of
+        its messages that is out, and need not wait for the garbage collector.
+        """
+        for lane in self.lanes:
+            lane.end()
+        if self.book is not None:
+            self.book.end()
+            self.book = None
+        self.owner = None
 
     def restore(self, log: MessageLog, position: int, level: int = 0) -> None:
         """Take over what is on disk; positions go on behind this one."""

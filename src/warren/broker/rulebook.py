@@ -432,12 +432,15 @@ class Rulebook:
             self.queue.forget(entry)
         if self.groups is not None:
             self.groups.clear()
-        if self.queue.deleted:
-            self.timetable.drop(self.appointment)
-            self.lifetime.end()
-            if self.seen is not None:
-                self.seen.delete()
         return len(returning)
+
+    def end(self) -> None:
+        """The queue is deleted."""
+        self.timetable.drop(self.appointment)
+        self.lifetime.end()
+        if self.seen is not None:
+            self.seen.delete()
+        self.groups = None  # they refer to this, too
 
     def restored(self) -> None:
         """There are messages from the time before."""

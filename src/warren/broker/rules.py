@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 from warren.amqp.errors import PreconditionFailed
@@ -17,6 +18,7 @@ from warren.broker.interval import interval_ms
 
 TIME_MS_MAX = 100 * 365 * 24 * 3600 * 1000  # a hundred years
 COUNT_MAX = 2**63 - 1
+RULES_CACHED_MAX = 1_000
 PRIORITY_MAX = 255
 NAME_BYTES_MAX = 255
 QUORUM_DELIVERY_LIMIT = 20
@@ -27,6 +29,9 @@ CLASSIC, QUORUM, STREAM = QUEUE_TYPES = ("classic", "quorum", "stream")
 SEGMENT_BYTES_MAX = 3_000_000_000  # a place in a segment has 32 bits
 DROP_HEAD, REJECT, REJECT_TO_DLX = OVERFLOWS = ("drop-head", "reject-publish", "reject-publish-dlx")
 QUEUE_MODES = ("default", "lazy")
+LEADER_LOCATORS = ("client-local", "balanced", "random", "least-leaders")
+MASTER_LOCATORS = ("client-local", "min-masters", "random")
+DEAD_LETTER_STRATEGIES = ("at-most-once", "at-least-once")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +59,21 @@ class Rules:
     max_age: int | None = None
     stream_max_segment_size_bytes: int | None = None
 
+    @cached_property
+    def need_rulebook(self) -> bool:
+        """Whether a queue has to do more for them than to know them."""
+        return self != Rules(
+            dead_letter_exchange=self.dead_letter_exchange,
+            dead_letter_routing_key=self.dead_letter_routing_key,
+            consumer_timeout=self.consumer_timeout,
+        )
+
 
 @dataclass(frozen=True)
 class Rule:
-    """`read` gives the value that holds, or raises ValueError with the reason why it makes no sense. `limit`:
-    the lowest that is said holds.
+    """`read` gives the value that holds, or raises ValueError with the reason why it makes no sense. What is
+    new must also pass the `stricter` reading, which older definitions did not know. `limit`: the lowest that
+    is said holds. `types` are those of the queues that it is for.
     """
 
     name: str
@@ -66,6 +81,11 @@ class Rule:
     limit: bool = False
     in_policies: bool = True
     in_operator_policies: bool = False
+    stricter: Callable[[Value], Any] | None = None
+    types: tuple[str, ...] = (CLASSIC, QUORUM)
+
+    def check(self, value: Value) -> None:
+        (self.stricter or self.read)(value)
 
     @property
     def argument(self) -> str:
@@ -127,6 +147,13 @@ def age(value: Value) -> int:
     return interval_ms(text(value))
 
 
+def some_age(value: Value) -> int:
+    """An age above 0: nothing is younger than that."""
+    if age(value) == 0:
+        raise ValueError(f"{value!r} is no age")
+    return age(value)
+
+
 def _kind(value: Value) -> str:
     return f"{value!r} ({type(value).__name__})"
 
@@ -134,8 +161,14 @@ def _kind(value: Value) -> str:
 RULES = (
     Rule("message-ttl", whole_number(0, TIME_MS_MAX), limit=True, in_operator_policies=True),
     Rule("expires", whole_number(1, TIME_MS_MAX), limit=True, in_operator_policies=True),
-    Rule("max-length", whole_number(0, COUNT_MAX), limit=True, in_operator_policies=True),
-    Rule("max-length-bytes", whole_number(0, COUNT_MAX), limit=True, in_operator_policies=True),
+    Rule("max-length", whole_number(0, COUNT_MAX), limit=True, in_operator_policies=True, types=QUEUE_TYPES),
+    Rule(
+        "max-length-bytes",
+        whole_number(0, COUNT_MAX),
+        limit=True,
+        in_operator_policies=True,
+        types=QUEUE_TYPES,
+    ),
     Rule("overflow", one_of(*OVERFLOWS), in_operator_policies=True),
     Rule("dead-letter-exchange", text),
     Rule("dead-letter-routing-key", text),
@@ -150,33 +183,51 @@ RULES = (
     Rule("cache-size", whole_number(1, COUNT_MAX), in_policies=False),
     Rule("cache-ttl", whole_number(1, TIME_MS_MAX), in_policies=False),
     Rule("deduplication-header", name, in_policies=False),
-    Rule("max-age", age, limit=True, in_operator_policies=True),
-    Rule("stream-max-segment-size-bytes", whole_number(1, SEGMENT_BYTES_MAX)),
+    Rule("max-age", age, limit=True, in_operator_policies=True, stricter=some_age, types=(STREAM,)),
+    Rule("stream-max-segment-size-bytes", whole_number(1, SEGMENT_BYTES_MAX), types=(STREAM,)),
 )
-ONLY_FOR_STREAMS = {"max-age", "stream-max-segment-size-bytes"}
-FOR_STREAMS = ONLY_FOR_STREAMS | {"max-length", "max-length-bytes"}
-CHECKED_ONLY = (
-    Rule("queue-type", one_of(*QUEUE_TYPES), in_policies=False),
-    Rule("queue-mode", one_of(*QUEUE_MODES)),
+WITHOUT_EFFECT = (  # a node alone has no replicas, and one kind of storage
+    Rule("queue-mode", one_of(*QUEUE_MODES), types=(CLASSIC,)),
+    Rule("queue-version", whole_number(1, 2), types=(CLASSIC,)),
+    Rule("queue-master-locator", one_of(*MASTER_LOCATORS), types=(CLASSIC,)),
+    Rule("queue-leader-locator", one_of(*LEADER_LOCATORS), types=QUEUE_TYPES),
+    Rule("initial-cluster-size", whole_number(1, COUNT_MAX), types=(STREAM,)),
+    Rule("quorum-initial-group-size", whole_number(1, COUNT_MAX), in_policies=False, types=(QUORUM,)),
+    Rule("max-in-memory-length", whole_number(0, COUNT_MAX), in_operator_policies=True, types=(QUORUM,)),
+    Rule("max-in-memory-bytes", whole_number(0, COUNT_MAX), in_operator_policies=True, types=(QUORUM,)),
+    Rule("dead-letter-strategy", one_of(*DEAD_LETTER_STRATEGIES), types=(QUORUM,)),
 )
+TYPE = Rule("queue-type", one_of(*QUEUE_TYPES), in_policies=False, types=QUEUE_TYPES)
+ARGUMENTS = (TYPE, *RULES, *WITHOUT_EFFECT)
 EXCHANGE_ARGUMENTS = {"x-message-deduplication", "x-cache-size", "x-cache-ttl", "x-deduplication-header"}
-COMPARED_ARGUMENTS = tuple(rule.argument for rule in RULES)
 
 
 def queue_type(arguments: Table) -> str:
-    return str(arguments.get("x-queue-type", CLASSIC))
+    return str(arguments.get(TYPE.argument, CLASSIC))
 
 
 def check_arguments(what: str, arguments: Table) -> None:
     """406 if an argument makes no sense, alone or beside the others."""
-    for rule in (*RULES, *CHECKED_ONLY):
+    kind = queue_type(arguments)
+    for rule in ARGUMENTS:
         if rule.argument in arguments:
+            if kind not in rule.types and rule is not TYPE:
+                raise not_for_type(rule.argument, what, kind)
             try:
-                rule.read(arguments[rule.argument])
+                rule.check(arguments[rule.argument])
             except ValueError as error:
                 raise PreconditionFailed(f"invalid arg '{rule.argument}' for {what}: {error}") from None
     for argument, reason in _conflicts(arguments):
         raise PreconditionFailed(f"invalid arg '{argument}' for {what}: {reason}")
+
+
+def not_for_type(argument: str, what: str, kind: str) -> PreconditionFailed:
+    return PreconditionFailed(f"invalid arg '{argument}' for {what} of queue type rabbit_{kind}_queue")
+
+
+def arguments_of(kind: str) -> list[str]:
+    """The arguments that say what a queue of this type is."""
+    return [rule.argument for rule in ARGUMENTS if kind in rule.types]
 
 
 def check_exchange_arguments(what: str, arguments: Table) -> None:
@@ -193,11 +244,7 @@ def _of_exchange(arguments: Table) -> Table:
 
 
 def _conflicts(arguments: Table) -> list[tuple[str, str]]:
-    found = [
-        (rule.argument, f"it is not for queues of type {queue_type(arguments)}")
-        for rule in RULES
-        if rule.argument in arguments and not _is_for(rule, arguments)
-    ]
+    found = []
     if "x-dead-letter-routing-key" in arguments and "x-dead-letter-exchange" not in arguments:
         found.append(("x-dead-letter-routing-key", "routing_key_but_no_dlx_defined"))
     if "x-retry-delay-max" in arguments:
@@ -211,22 +258,33 @@ def _conflicts(arguments: Table) -> list[tuple[str, str]]:
     return found
 
 
-def _is_for(rule: Rule, arguments: Table) -> bool:
-    """Whether it can hold for such a queue: streams keep what they have, whatever becomes of it."""
-    if queue_type(arguments) == STREAM:
-        return rule.name in FOR_STREAMS
-    return rule.name not in ONLY_FOR_STREAMS
-
-
 def rules_of(
     arguments: Table,
     policy: Mapping[str, Value] | None = None,
     operator_policy: Mapping[str, Value] | None = None,
 ) -> Rules:
-    """Those that hold; what is given must have been checked."""
+    """Those that hold; what is given must have been checked. Very many queues have the same arguments, or
+    none, and share the rules that these make.
+    """
+    if not policy and not operator_policy:
+        items = tuple(arguments.items())
+        if all(isinstance(value, int | str) for _, value in items):
+            return _remembered_rules(items)
+    return _make_rules(arguments, policy, operator_policy)
+
+
+@lru_cache(RULES_CACHED_MAX)
+def _remembered_rules(arguments: tuple[tuple[str, Value], ...]) -> Rules:
+    return _make_rules(dict(arguments), None, None)
+
+
+def _make_rules(
+    arguments: Table, policy: Mapping[str, Value] | None, operator_policy: Mapping[str, Value] | None
+) -> Rules:
     values: dict[str, Any] = {}
+    kind = queue_type(arguments)
     for rule in RULES:
-        if not _is_for(rule, arguments):
+        if kind not in rule.types:
             continue
         said = [
             source[key] for source, key in _sources(rule, arguments, policy, operator_policy) if key in source
@@ -234,9 +292,9 @@ def rules_of(
         read = [value for value in map(rule.read, said) if value is not None]
         if read:
             values[rule.field] = min(read) if rule.limit else read[0]
-    if queue_type(arguments) == QUORUM and not _says("delivery-limit", arguments, policy, operator_policy):
+    if kind == QUORUM and not _says("delivery-limit", arguments, policy, operator_policy):
         values["delivery_limit"] = QUORUM_DELIVERY_LIMIT
-    if queue_type(arguments) == STREAM:
+    if kind == STREAM:
         values["consumer_timeout"] = 0  # nobody waits for what one of its readers holds
     return Rules(**values)
 

@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
+from warren.broker.clock cimport follow
 from warren.broker.consumer cimport Consumer
 from warren.broker.entry cimport Entry
 from warren.broker.message cimport Message

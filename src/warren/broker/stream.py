@@ -13,6 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from warren.amqp.errors import NotImplementedByBroker, PreconditionFailed
+from warren.broker.clock import follow
 from warren.broker.consumer import Consumer
 from warren.broker.entry import Entry
 from warren.broker.message import Message
@@ -99,9 +100,11 @@ class Stream(Queue):
     # --- on the path of every message ---
 
     def publish(self, message: Message) -> int:
-        """Times do not go down in a stream, whatever the clock does, so that they can be looked up."""
+        """Times do not go down in a segment, so that they can be looked up. After a long step back of the
+        clock they do go down, with a new segment, or `x-max-age` would wait until the clock is where it was.
+        """
         assert self.log is not None, "clients come when all streams are open"
-        self.newest_ms = max(self.newest_ms, self.clock.time_ms)
+        self.newest_ms = follow(self.newest_ms, self.clock.time_ms)
         self.position += 1
         self.log.append(message, self.position, self.newest_ms)
         if not self.awaiting:
@@ -187,13 +190,13 @@ class Stream(Queue):
         self, method: BasicConsume, tag: str, *, prefetch_count: int, has_global_qos: bool
     ) -> StreamView:
         """The way through the stream of a consumer that asks for it."""
-        what = f"stream '{self.name}' in vhost '{self.vhost}'"
-        if method.no_ack:
-            raise NotImplementedByBroker(f"automatic acknowledgement not supported by {what}")
+        what = self.what
         if has_global_qos:
-            raise NotImplementedByBroker(f"global qos not supported by {what}")
+            raise NotImplementedByBroker(f"{what} does not support global qos")
+        if method.no_ack:
+            raise NotImplementedByBroker(f"automatic acknowledgement not supported by stream queues {what}")
         if not prefetch_count:
-            raise PreconditionFailed(f"consumer prefetch count is not set for {what}")
+            raise PreconditionFailed(f"consumer prefetch count is not set for '{what}'")
         name = tag if is_tracked(method.arguments) else None
         if name is not None and not method.consumer_tag:
             raise PreconditionFailed(f"to remember an offset in {what}, the consumer needs a tag of its own")
@@ -203,6 +206,10 @@ class Stream(Queue):
         known = None if name is None else log.offsets.get(name)
         position = start_position(method.arguments, log, known, self.clock.refresh())
         return StreamView(log.reader(position, filter_of(method.arguments)), name)
+
+    @property
+    def what(self) -> str:
+        return f"queue '{self.name}' in vhost '{self.vhost}'"
 
     def opened_log(self) -> StreamLog:
         assert self.log is not None, "clients come when all streams are open"
@@ -226,21 +233,23 @@ class Stream(Queue):
         if last is not None and view.name is not None:
             self.store_offset(view.name, last - 1)
 
-    def requeue(self, entry: Entry) -> None:
-        """There is nothing to give back; and whoever does so is not done with it, but can have another."""
+    def take_back(self, entry: Entry) -> None:
+        """There is nothing to take back; but who did not settle it is not done with it."""
         self.unacked -= 1
         if entry.consumer is not None:
             stream_view(entry.consumer).given_back(entry.position)
         self.touch()
 
+    def requeue(self, entry: Entry) -> None:
+        """A nack is an ack: the message stays in the stream, and nobody gets it twice."""
+        self.settle(entry)
+
     def reject(self, entry: Entry) -> None:
-        """It is done with, as by an ack: there is nowhere that it would go."""
+        """The same: there is nowhere that it would go."""
         self.settle(entry)
 
     def get(self, no_ack: bool) -> Entry | None:
-        raise NotImplementedByBroker(
-            f"basic.get not supported by stream '{self.name}' in vhost '{self.vhost}'"
-        )
+        raise NotImplementedByBroker(f"basic.get not supported by stream queues {self.what}")
 
     @property
     def is_worked_off(self) -> bool:
@@ -313,11 +322,11 @@ class Stream(Queue):
     def purge(self) -> int:
         """Only with the whole stream."""
         if not self.deleted:
-            raise NotImplementedByBroker(
-                f"purge not supported by stream '{self.name}' in vhost '{self.vhost}'"
-            )
-        count = self.length()
+            raise NotImplementedByBroker(f"queue.purge not supported by stream queues {self.what}")
+        return self.length()
+
+    def end(self) -> None:
         self.surroundings.timetable.drop(self.retention)
         if self.log is not None:
             self.log.delete()
-        return count
+        super().end()

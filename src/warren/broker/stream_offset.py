@@ -45,9 +45,11 @@ def _position(wanted: Value, log: StreamLog, now_ms: int) -> int:
         return log.safe_position() + 1
     if isinstance(wanted, str):
         try:
-            return _position_at(now_ms - interval_ms(wanted), log)
+            since_ms = interval_ms(wanted)
         except ValueError:
-            pass
+            since_ms = 0
+        if since_ms:
+            return _position_at(now_ms - since_ms, log)
     raise PreconditionFailed(
         f"invalid arg '{OFFSET}': {wanted!r} is none of first, last, next, an offset, a timestamp "
         "and an interval such as 7D"

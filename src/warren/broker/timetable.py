@@ -1,6 +1,8 @@
 """What is to happen at a certain time, in milliseconds since 1970, of all queues together.
 
-One timer of the event loop runs, for whatever comes first.
+One timer of the event loop runs, for whatever comes first; none if there is nothing to wait for. Timers count
+seconds, and appointments are by the clock, which may be set, or have gone on while the machine slept. So the
+timer looks at the clock every `LOOK_SECONDS_MAX`, however far away the first appointment is.
 """
 
 from __future__ import annotations
@@ -10,9 +12,9 @@ from collections.abc import Callable
 from itertools import count
 
 from warren.broker.clock import Clock
-from warren.broker.flow import Timers
+from warren.broker.flow import Timer, Timers
 
-WAIT_SECONDS_MAX = 3600.0
+LOOK_SECONDS_MAX = 10.0
 DROPPED_MAX = 1_000
 
 
@@ -40,7 +42,8 @@ class Timetable:
         self.report = report
         self.heap: list[tuple[int, int, Appointment]] = []
         self.numbers = count()
-        self.timer_due_ms: int | None = None
+        self.timer: Timer | None = None
+        self.timer_due_ms = 0
         self.dropped = 0
 
     def at(self, due_ms: int, callback: Callable[[], None]) -> Appointment:
@@ -59,17 +62,16 @@ class Timetable:
                 self.dropped = 0
 
     def _start_timer(self) -> None:
-        if self.heap and (self.timer_due_ms is None or self.heap[0][0] < self.timer_due_ms):
-            due_ms = self.timer_due_ms = self.heap[0][0]
-            seconds = (due_ms - self.clock.refresh()) / 1000
-            self.timers.call_later(
-                min(max(seconds, 0.0), WAIT_SECONDS_MAX), lambda: self._timer_ended(due_ms)
-            )
+        if not self.heap or (self.timer is not None and self.timer_due_ms <= self.heap[0][0]):
+            return
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer_due_ms = self.heap[0][0]
+        seconds = (self.timer_due_ms - self.clock.refresh()) / 1000
+        self.timer = self.timers.call_later(min(max(seconds, 0.0), LOOK_SECONDS_MAX), self._timer_ended)
 
-    def _timer_ended(self, due_ms: int) -> None:
-        if self.timer_due_ms != due_ms:
-            return  # an earlier one was started since
-        self.timer_due_ms = None
+    def _timer_ended(self) -> None:
+        self.timer = None
         now_ms = self.clock.refresh()
         due = []
         while self.heap and self.heap[0][0] <= now_ms:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from warren.amqp.budget import Budget
 from warren.broker.flow import Timers
@@ -25,8 +26,9 @@ LOOK_AROUND_WORK = 100_000
 
 
 class Turns:
-    """`jobs` stand in line. `after` ends a turn; `look_around` checks alarms, and is called after every
-    `LOOK_AROUND_WORK` units, since timers come late when there is much to do.
+    """`jobs` stand in line; `done_this_turn` are those that had a share of the last turn. `after` ends a
+    turn. `look_around` checks alarms, and is called after every `LOOK_AROUND_WORK` units, since timers come
+    late when there is much to do.
     """
 
     def __init__(
@@ -38,20 +40,17 @@ class Turns:
         self.report = report
         self.look_around: Callable[[], None] | None = None
         self.jobs: deque[Callable[[], None]] = deque()
+        self.done_this_turn: list[Callable[[], None]] = []
         self.turn_is_planned = False
         self.worked = 0
-        self.shares_begun = 0
+        self.sharing = False
         budget.left = WORK_A_TURN_MAX
 
     # --- the present turn ---
 
     def begin_share(self) -> None:
-        """Somebody begins to work who has not stood in line: that is at least a small share, unless it is a
-        part of a share that was begun before.
-        """
-        self.shares_begun += 1
-        if self.shares_begun > 1:
-            return
+        """Somebody begins to work who has not stood in line: that is at least a small share."""
+        self.sharing = True
         missing = SHARE_MIN - self.budget.left
         if missing > 0:
             self.worked += missing
@@ -59,7 +58,7 @@ class Turns:
 
     def end_share(self) -> None:
         """Have the budget filled again in the next turn, if there is little left of it."""
-        self.shares_begun -= 1
+        self.sharing = False
         if self.budget.left < WORK_A_TURN_MAX // 2:
             self._plan_turn()
 
@@ -70,6 +69,9 @@ class Turns:
         self._plan_turn()
 
     def spread(self, steps: Iterator[int], then: Callable[[], None] | None = None) -> None:
+        if self.sharing:  # it is a part of what somebody does with a share
+            self._go_on(steps, then)
+            return
         self.begin_share()
         try:
             self._go_on(steps, then)
@@ -77,15 +79,17 @@ class Turns:
             self.end_share()
 
     def _go_on(self, steps: Iterator[int], then: Callable[[], None] | None) -> None:
+        """One step at least, so that whatever is asked for has begun when this returns."""
         budget = self.budget
-        while budget.left > 0:
-            cost = next(steps, None)
-            if cost is None:
-                if then is not None:
-                    then()
-                return
+        while (cost := next(steps, None)) is not None:
             budget.left -= cost
-        self.later(lambda: self._go_on(steps, then))
+            if budget.left <= 0:
+                break
+        else:
+            if then is not None:
+                then()
+            return
+        self.later(partial(self._go_on, steps, then))
 
     def _plan_turn(self) -> None:
         if not self.turn_is_planned:
@@ -103,11 +107,14 @@ class Turns:
             self._do(self.look_around)
         left = WORK_A_TURN_MAX
         jobs = len(self.jobs)
+        self.done_this_turn.clear()
         while jobs and left > 0:
             jobs -= 1
             share = min(left, SHARE_MAX)
             self.budget.left = share
-            self._do(self.jobs.popleft())
+            job = self.jobs.popleft()
+            self.done_this_turn.append(job)
+            self._do(job)
             left -= share - self.budget.left
         self.budget.left = left
         if self.jobs:
@@ -115,10 +122,10 @@ class Turns:
         self.after()
 
     def _do(self, job: Callable[[], None]) -> None:
-        self.shares_begun += 1
+        self.sharing = True
         try:
             job()
         except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from their turn
             self.report(error)
         finally:
-            self.shares_begun -= 1
+            self.sharing = False

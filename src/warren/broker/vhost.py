@@ -52,6 +52,7 @@ class Vhost:
         self.exchanges_by_wire_name: dict[bytes, Exchange] = {}
         self.queues: dict[str, Queue] = {}
         self.reply_queues: dict[str, Queue] = {}
+        self.with_routes: set[Exchange] = set()  # exchanges that remember some
         self.connections = 0
         self.surroundings: Surroundings
         self.policies = Policies()
@@ -112,7 +113,8 @@ class Vhost:
         self.policies.apply_to_queue(queue)
         self.queues[queue.name] = queue
         self.version.bump()
-        self.events.emit(QueueCreated(self.name, queue.name))
+        if self.events.wants(QueueCreated):
+            self.events.emit(QueueCreated(self.name, queue.name))
 
     def remove_queue(self, queue: Queue) -> int:
         """Delete it with its bindings and messages; its consumers are told. How many messages it had."""
@@ -130,7 +132,9 @@ class Vhost:
         self.version.bump()
         self.record(DeleteQueue(vhost=self.name, name=queue.name))
         self.events.emit(QueueDeleted(self.name, queue.name))
-        return queue.purge()
+        count = queue.purge()
+        queue.end()
+        return count
 
     def expire_queue(self, queue: Queue) -> None:
         """Nobody has used it for too long."""
@@ -172,9 +176,10 @@ class Vhost:
         source = binding.source
         if source.add(binding):
             self._bindings_changed()
-            self.events.emit(
-                BindingCreated(self.name, source.name, binding.destination.name, binding.routing_key)
-            )
+            if self.events.wants(BindingCreated):
+                self.events.emit(
+                    BindingCreated(self.name, source.name, binding.destination.name, binding.routing_key)
+                )
 
     def unbind(self, binding: Binding) -> None:
         """Remove it if it is there. An auto-delete exchange goes with its last binding, and so on."""
@@ -190,6 +195,10 @@ class Vhost:
                 pending += self._forget_exchange(source)
 
     def _bindings_changed(self) -> None:
+        """Routes are forgotten at once: a queue in one of them may be gone, and would be kept by it."""
+        for exchange in self.with_routes:
+            exchange.routes.clear()
+        self.with_routes.clear()
         self.bindings_version += 1
         self.version.bump()
 
@@ -204,6 +213,7 @@ class Vhost:
         if queues is None:
             if len(exchange.routes) >= ROUTES_CACHED_MAX:
                 exchange.routes.clear()
+            self.with_routes.add(exchange)
             queues = self.walk(exchange, [key], NO_PROPERTIES)
             exchange.routes[routing_key] = queues
         return queues
@@ -218,7 +228,6 @@ class Vhost:
     def _refresh(self, exchange: Exchange) -> None:
         if exchange.routes_version != self.bindings_version:
             exchange.routes_version = self.bindings_version
-            exchange.routes.clear()
             exchange.routes_by_properties = self._leads_to_properties(exchange)
 
     def _leads_to_properties(self, exchange: Exchange) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import resource
 import signal
 import sys
@@ -55,6 +56,7 @@ async def serve(config: Config) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     raise_open_files_limit()
+    gc.disable()  # until all that there is has been read, and `tune_process` has set it aside
     async with Broker(config) as broker:
         tune_process()
         services = "".join(f" {name}={service.address}" for name, service in broker.services.items())

@@ -14,11 +14,14 @@ import ipaddress
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
+from warren.amqp.errors import AmqpError
 from warren.broker.access import Access, Permission, User
 from warren.broker.events import AuthenticationFailed
+from warren.broker.login import expected_password
 from warren.broker.node import Node
 from warren.broker.passwords import PasswordHash
 from warren.broker.queue import Queue
+from warren.broker.session.names import check_for_clients
 from warren.broker.vhost import Vhost
 from warren.management.errors import Handler, NotAuthorised, ObjectNotFound
 
@@ -42,12 +45,13 @@ def authenticate(node: Node) -> Middleware:
 
 async def _authenticated(node: Node, request: web.Request) -> User:
     name, password = credentials(request.headers.get(hdrs.AUTHORIZATION, ""))
-    known = node.users.get(name)
-    reason = await _refusal(node, request, known, password)
-    if known is None or reason is not None:
-        node.events.emit(AuthenticationFailed(f"HTTP from {request.remote}", name, reason or ""))
+    stored, refusal = expected_password(node, name, is_loopback=is_loopback(request.remote))
+    right = node.passwords.knows(name, stored, password) or await _verify(node, name, stored, password)
+    user = node.users.get(name)
+    if user is None or not right:
+        node.events.emit(AuthenticationFailed(f"HTTP from {request.remote}", name, refusal))
         raise NotAuthorised("Login failed")
-    return known
+    return user
 
 
 def credentials(header: str) -> tuple[str, bytes]:
@@ -61,19 +65,6 @@ def credentials(header: str) -> tuple[str, bytes]:
         return name.decode(), password
     except ValueError:
         raise NotAuthorised("Login failed") from None
-
-
-async def _refusal(node: Node, request: web.Request, user: User | None, password: bytes) -> str | None:
-    """Why not; the client learns no more than that."""
-    stored = user.password if user is not None else None
-    if user is None or stored is None:
-        return "unknown user, or one without a password"
-    if user.name in node.limits.loopback_users and not is_loopback(request.remote):
-        return "this user can only connect via localhost"
-    if node.passwords.knows(user.name, stored, password):
-        return None
-    right = await _verify(node, user.name, stored, password)
-    return None if right else "wrong password"
 
 
 async def _verify(node: Node, user: str, stored: PasswordHash, password: bytes) -> bool:
@@ -125,11 +116,15 @@ def readable_queues(node: Node, request: web.Request) -> list[Queue]:
     user = user_of(request)
     vhost = visible_vhost(node, user, request.match_info["vhost"])
     access = Access(user, vhost.name)
-    return [
-        queue
-        for queue in vhost.queues.values()
-        if not queue.internal and access.allows(Permission.READ, queue.name)
-    ]
+    return [queue for queue in vhost.queues.values() if _is_readable(queue, access)]
+
+
+def _is_readable(queue: Queue, access: Access) -> bool:
+    try:
+        check_for_clients(queue, None)
+    except AmqpError:
+        return False
+    return access.allows(Permission.READ, queue.name)
 
 
 def readable_queue(node: Node, request: web.Request) -> Queue:
@@ -138,4 +133,6 @@ def readable_queue(node: Node, request: web.Request) -> Queue:
     vhost = visible_vhost(node, user, request.match_info["vhost"])
     name = request.match_info["queue"]
     Access(user, vhost.name).check(Permission.READ, "queue", name)
-    return vhost.find_queue(name)
+    queue = vhost.find_queue(name)
+    check_for_clients(queue, None)
+    return queue

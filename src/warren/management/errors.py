@@ -93,7 +93,10 @@ def _of_model(error: AmqpError) -> ApiError:
 
 
 def _of_aiohttp(error: web.HTTPException) -> web.Response:
-    """No such path, a method that it does not have, or a body that is too large."""
+    """No such path, a method that it does not have, or a body that is too large. The request keeps the error,
+    whose traceback keeps the request: without it both are gone when they are done with.
+    """
+    error.__traceback__ = None
     name = ObjectNotFound.error if error.status == ObjectNotFound.status else BadRequest.error
     headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
     return _response(error.status, name, error.reason, headers)

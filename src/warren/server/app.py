@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import errno
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import entry_points
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -26,10 +26,12 @@ from warren.server.config import GUEST, HTTP_OFF, HTTP_PORT, Config, UserConfig
 from warren.server.config_error import ConfigError
 from warren.server.disk_space import DiskSpace
 from warren.server.event_stream import EventStream
+from warren.server.farewell import Farewells
 from warren.server.log import get_logger, log_events
 from warren.server.memory import MemoryAlarm, share_in_bytes
 from warren.server.protocol import AmqpProtocol
 from warren.server.services import Service, load_service
+from warren.server.watchdog import BEAT_SECONDS
 from warren.server.world import LoopWorld
 from warren.storage.disk import Disk
 from warren.storage.store import DiskStore, StorageSettings
@@ -100,6 +102,7 @@ class Broker:
         self.disk_space = DiskSpace(self.config.data_dir, self.config.disk_free_limit)
         self.store = self._make_store()
         self.node = Node(self.world, self._limits(), exchange_types(), self.config.cluster_name, self.store)
+        self.farewells = Farewells(self.world.now)
         log_events(self.log, self.node.events)
         await self._recover()
         try:
@@ -110,11 +113,14 @@ class Broker:
             await self._close_store()
             self.world.close()
             raise
+        check_resources = self._resources_check()
+        self.node.turns.look_around = check_resources
         self.chores = [
             asyncio.create_task(self._repeat(CHECK_SECONDS, self._check_liveness)),
-            asyncio.create_task(self._repeat(RESOURCES_CHECK_SECONDS, self._resources_check())),
+            asyncio.create_task(self._repeat(RESOURCES_CHECK_SECONDS, check_resources)),
             asyncio.create_task(self._repeat(RESOURCES_CHECK_SECONDS, self.store.tidy)),
             asyncio.create_task(self._repeat(CONSUMERS_CHECK_SECONDS, self._check_consumers)),
+            asyncio.create_task(self._beat()),
         ]
         self.log.info("broker started", bind=self.host, port=self.port)
 
@@ -129,7 +135,13 @@ class Broker:
             await self._start_http()
         buffer = ReadBuffer()
         self.listener = await self.loop.create_server(
-            lambda: AmqpProtocol(self.node, buffer, self.config.receive_buffer_bytes),
+            lambda: AmqpProtocol(
+                self.node,
+                buffer,
+                self.config.receive_buffer_bytes,
+                farewells=self.farewells,
+                watchdog=self.world.watchdog,
+            ),
             self.config.bind,
             self.config.port,
             backlog=BACKLOG,
@@ -165,6 +177,7 @@ class Broker:
         await self._all_closed()
         for connection in list(self.node.connections):
             connection.drop("the broker ends")
+        self.farewells.end()
         await self.listener.wait_closed()
         if self.event_stream is not None:
             self.event_stream.stop()
@@ -201,9 +214,10 @@ class Broker:
 
     async def _recover(self) -> None:
         """All that the data directory has, and what the configuration adds to it."""
-        self.node.restore(await self.loop.run_in_executor(None, self.store.recover))
+        with without_collector():
+            self.node.restore(await self.loop.run_in_executor(None, self.store.recover))
         self.disk.start()
-        self.loop.add_reader(self.disk.done, self.store.commit.completed)
+        self.loop.add_reader(self.disk.done, self.world.watchdog.run, self.store.commit.completed)
         await self._make_definitions()
 
     async def _close_store(self) -> None:
@@ -290,14 +304,26 @@ class Broker:
         while True:
             await asyncio.sleep(seconds)
             try:
-                chore()
+                self.world.watchdog.run(chore)
             except Exception as error:  # noqa: BLE001 - one failed round must not end the chore
                 self.world.report(error)
+
+    async def _beat(self) -> None:
+        watchdog = self.world.watchdog
+        watchdog.start()
+        try:
+            while True:
+                due = watchdog.now() + BEAT_SECONDS
+                await asyncio.sleep(BEAT_SECONDS)
+                watchdog.beat(due)
+        finally:
+            watchdog.stop()
 
     def _check_liveness(self) -> None:
         now = self.world.now()
         for connection in list(self.node.connections):
             connection.liveness.check(connection, now)
+        self.farewells.check()
         self.node.end_turn()
 
     def _check_consumers(self) -> None:
@@ -325,9 +351,22 @@ def exchange_types() -> dict[str, type[Router]]:
     return {point.name: point.load() for point in entry_points(group="warren.exchange_types")}
 
 
+@contextlib.contextmanager
+def without_collector() -> Iterator[None]:
+    """While very many objects are made to stay: it would look through all of them again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def tune_process() -> None:
     """For a process that is all broker: its own arenas; and what lives now lives on, not to be collected."""
     arenas.install()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()

@@ -5,27 +5,41 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+from warren.amqp.methods import METHODS
 from warren.amqp.reader import ReadBuffer
 from warren.broker.session.connection import Connection
+from warren.server.farewell import Farewells
+from warren.server.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from warren.broker.node import Node
 
 UNSENT_BYTES_HIGH = 1024 * 1024
 UNSENT_BYTES_LOW = 256 * 1024
-LINGER_SECONDS_MAX = 10.0
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # of SO_LINGER: on, for no time
 
 
 class AmqpProtocol(asyncio.BufferedProtocol):
     """Lets the kernel write into the buffer that all connections share, and is the connection's `Link`."""
 
-    def __init__(self, node: Node, buffer: ReadBuffer, receive_buffer_bytes: int) -> None:
+    def __init__(
+        self,
+        node: Node,
+        buffer: ReadBuffer,
+        receive_buffer_bytes: int,
+        *,
+        farewells: Farewells,
+        watchdog: Watchdog,
+    ) -> None:
         self.node = node
+        self.watchdog = watchdog
         self.buffer = buffer
         self.receive_buffer_bytes = receive_buffer_bytes
+        self.farewells = farewells
         self.connection: Connection | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -48,8 +62,11 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         return self.connection.writable_view()
 
     def buffer_updated(self, nbytes: int) -> None:
-        assert self.connection is not None
-        self.connection.received(nbytes)
+        connection = self.connection
+        assert connection is not None
+        started = self.watchdog.now()
+        connection.received(nbytes)
+        self.watchdog.ended(started, lambda: what_was_read(connection, nbytes))
 
     def eof_received(self) -> None:
         """The client has nothing more to say: the transport closes."""
@@ -89,7 +106,23 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         return self.transport.get_write_buffer_size()
 
     def close(self) -> None:
-        """What is written still goes out, if the client takes it before long."""
-        self.transport.close()
-        if self.transport.get_write_buffer_size():
-            self.node.world.call_later(LINGER_SECONDS_MAX, self.transport.abort)
+        """What is written still goes out; what else the client says is thrown away until it closes too."""
+        self.connection = None
+        if not self.transport.is_closing():
+            self.farewells.begin(self.transport)
+
+    def reset(self) -> None:
+        """Nobody is there who could take what was written, or close: nothing of the socket stays behind."""
+        client: socket.socket = self.transport.get_extra_info("socket")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+        self.transport.abort()
+
+
+def what_was_read(connection: Connection, nbytes: int) -> dict[str, object]:
+    method = METHODS.get(connection.handled)
+    return {
+        "what": "read",
+        "connection": connection.name,
+        "bytes": nbytes,
+        "last_method": "none" if method is None else method.name,
+    }

@@ -6,10 +6,12 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import TypeVar
 
 import structlog
+
+from warren.server.watchdog import Watchdog
 
 T = TypeVar("T")
 THREADS_MAX = 4
@@ -19,6 +21,7 @@ class LoopWorld:
     def __init__(self, loop: asyncio.AbstractEventLoop, log: structlog.stdlib.BoundLogger) -> None:
         self.loop = loop
         self.log = log
+        self.watchdog = Watchdog(log)
         self.threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="warren")
 
     def now(self) -> float:
@@ -28,31 +31,41 @@ class LoopWorld:
         return time.time_ns() // 1_000_000
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        self.loop.call_soon(callback)
+        self.loop.call_soon(self.watchdog.run, callback)
 
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> None:
-        self.loop.call_later(seconds, callback)
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        return self.loop.call_later(seconds, self.watchdog.run, callback)
 
     def random_bytes(self, count: int) -> bytes:
         return os.urandom(count)
 
-    def in_thread(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
-        """Call `done` on the loop with what `work` returned; if it raised, that goes to the log."""
+    def in_thread(
+        self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[BaseException], None]
+    ) -> None:
+        """Call back on the loop: `done` with what `work` returned, or `failed` with what it raised, which
+        then is in the log. Work that the end of the broker cancels has failed as well.
+        """
 
         def finish(future: Future[T]) -> None:
-            error = future.exception()
-            if isinstance(error, Exception):
-                self.report(error)
-            elif error is None:
+            error = CancelledError() if future.cancelled() else future.exception()
+            if error is None:
                 done(future.result())
+                return
+            if not future.cancelled():
+                self.report(error)
+            failed(error)
 
         def finish_on_loop(future: Future[T]) -> None:
             if not self.loop.is_closed():
                 self.loop.call_soon_threadsafe(finish, future)
 
-        self.threads.submit(work).add_done_callback(finish_on_loop)
+        try:
+            self.threads.submit(work).add_done_callback(finish_on_loop)
+        except RuntimeError as error:  # the system gives no thread, or the broker has ended
+            self.report(error)
+            self.loop.call_soon(failed, error)
 
-    def report(self, error: Exception) -> None:
+    def report(self, error: BaseException) -> None:
         self.log.error("internal error", exc_info=error)
 
     def close(self) -> None:

@@ -48,10 +48,13 @@ def command_from_json(text: dict[str, Json]) -> Command:
 
 @dataclass(frozen=True)
 class _Kind:
-    """How the values of one type of field are written, if not as they are, and read."""
+    """How the values of one type of field are written, if not as they are, and read. What is `plain` is of
+    this type when it is read, and needs nothing else.
+    """
 
     write: Callable[[Any], Json] | None
     read: Callable[[Any], Any]
+    plain: type | None = None
 
 
 class _Shape:
@@ -89,10 +92,13 @@ class _Shape:
         return text
 
     def read(self, text: Json) -> Any:
-        values = {name: self._read_field(name, content) for name, content in expect(dict, text).items()}
-        lacking = self.required - values.keys()
-        if lacking:
-            raise ValueError(f"lacks {', '.join(sorted(lacking))}")
+        values = {}
+        for name, content in expect(dict, text).items():
+            kind = self.kinds.get(name)
+            is_plain = kind is not None and kind.plain is type(content)
+            values[name] = content if is_plain else self._read_field(name, content)
+        if not self.required <= values.keys():
+            raise ValueError(f"lacks {', '.join(sorted(self.required - values.keys()))}")
         return self.made(**values)
 
     def _read_field(self, name: str, content: Json) -> Any:
@@ -111,7 +117,7 @@ def _written(kind: _Kind, value: Any) -> Any:
 
 def _plain(expected: type) -> _Kind:
     """A type that JSON has itself."""
-    return _Kind(None, lambda text: expect(expected, text))
+    return _Kind(None, lambda text: expect(expected, text), expected)
 
 
 def _nested(made: type) -> _Kind:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 SYNCED_ONE_BY_ONE_MAX = 4
 RETRY_SECONDS = 0.5
+FILES_A_TURN_MAX = 64
 UNSAFE_BYTES_MAX = 64 * 1024 * 1024
 BUFFERS_BYTES_MAX = 16 * 1024 * 1024
 
@@ -72,7 +73,8 @@ class Watcher(Protocol):
 @dataclass
 class Flight:
     """A round under way, in as many parts as the limit of open files makes of it: `part` is with the disk,
-    and `waiting` comes after it. `names` are the directories to be synced; `directories`, open ones.
+    or its `writes` are being prepared for that, and `waiting` comes after it. `names` are the directories to
+    be synced; `directories`, open ones.
     """
 
     number: int
@@ -80,6 +82,7 @@ class Flight:
     segments: list[Segment]
     waiting: list[Segment]
     part: list[Segment] = field(default_factory=list)
+    writes: list[Operation] = field(default_factory=list)
     lines: list[Operation] | None = None
     names: set[str] = field(default_factory=set)
     directories: list[int] = field(default_factory=list)
@@ -192,10 +195,21 @@ class GroupCommit:
         assert flight is not None, "there is a round under way"
         most = max(1, self.files.limit // 2)
         flight.part, flight.waiting = flight.waiting[:most], flight.waiting[most:]
+        flight.writes = []
+        self._prepare(flight)
+
+    def _prepare(self, flight: Flight) -> None:
+        """Have the files of a part ready, which may have to be made: some in each turn. Then submit it."""
+        begun = len(flight.writes)
         try:
-            operations = [self._write(flight, segment) for segment in flight.part]
+            for segment in flight.part[begun : begun + FILES_A_TURN_MAX]:
+                flight.writes.append(self._write(flight, segment))
+            if len(flight.writes) < len(flight.part):
+                self.timers.call_soon(lambda: None if self.stopped else self._prepare(flight))
+                return
+            operations = [*flight.writes]
             if not flight.waiting:
-                operations += self._syncs(flight, operations)
+                operations += self._syncs(flight, flight.writes)
                 operations += self._lines(flight)
         except OSError as error:
             self._failed(error, self.send_again)

@@ -114,7 +114,7 @@ class QueueFiles:
     def parts(self) -> list[QueueFiles]:
         """The further logs of a queue."""
         try:
-            names = parts_in(self.path)
+            names = parts_in(str(self.path))
         except OSError:  # that is told when its segments are listed
             return []
         return [replace(self, path=self.path / name, part=name) for name in names]
@@ -126,7 +126,7 @@ class QueueFiles:
             stem, _, suffix = name.partition(".")
             if stem.isdecimal() and len(stem) == NAME_DIGITS and suffix in SUFFIXES:
                 found.setdefault(int(stem), {})[suffix] = size
-            elif self.part or not belongs_to_queue(self.path, name):
+            elif self.part or not belongs_to_queue(str(self.path), name):
                 tell(Problem(Kind.DAMAGE, f"{self.path}/{name}", "foreign file"))
         with_records = [base for base, sizes in found.items() if sizes.get("seg")]
         newest, oldest = max(with_records, default=0), min(with_records, default=0)

@@ -156,6 +156,7 @@ Key: TypeAlias = Union[  # noqa: UP007 - quoted above, so that one name serves b
     QueueKey,
     BindingKey,
 ]
+Needs: TypeAlias = tuple[Key, ...]
 REPLAY_ORDER: tuple[type[Key], ...] = (  # policies come before what they are for
     VhostKey, VhostLimitsKey, PolicyKey, UserKey, UserLimitsKey, PermissionsKey, TopicPermissionsKey,
     ExchangeKey, QueueKey, BindingKey,

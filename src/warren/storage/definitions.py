@@ -24,6 +24,8 @@ it, which is small, is all that a new file needs, and tells exactly whether a co
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from warren.broker.commands import AddVhost, Command, DeclareQueue
 from warren.storage.checked_lines import checked_line, line_content
 from warren.storage.command_text import command_from_json, command_to_json
@@ -32,6 +34,7 @@ from warren.storage.definition_keys import (
     REPLACING,
     REPLAY_ORDER,
     Key,
+    Needs,
     QueueKey,
     VhostKey,
     key_of,
@@ -65,42 +68,43 @@ class Definitions:
     def record(self, command: Command) -> bool:
         """Whether it changed anything that survives; if so, there is something to be written."""
         key = key_of(command)
-        if not self._may_change(command, key):
+        needs = key.needs
+        if not self._may_change(command, key, needs):
             return False
         number = self.next_queue_number if type(command) is DeclareQueue else 0
         line = definition_line(command, number)
         if self.live.get(key) == line:
             return False
-        self.fold(command, key, line, number)
+        self.fold(command, key, needs, line, number)
         self.pending.append(line)
         self.lines += 1
         return True
 
-    def _may_change(self, command: Command, key: Key) -> bool:
+    def _may_change(self, command: Command, key: Key, needs: Needs) -> bool:
         if type(command) in REMOVING:
             return key in self.live
         if key in self.live and type(command) not in REPLACING:
             return False
-        return survives(command) and self.lacks(key) is None
+        return survives(command) and self.lacks(needs) is None
 
-    def lacks(self, key: Key) -> Key | None:
-        """What it hangs on and is not there, apart from its vhost, which goes without saying."""
-        for need in key.needs:
+    def lacks(self, needs: Needs) -> Key | None:
+        """What of these is not there, apart from a vhost, which goes without saying."""
+        for need in needs:
             if need not in self.live and type(need) is not VhostKey:
                 return need
         return None
 
-    def fold(self, command: Command, key: Key, line: bytes, number: int) -> None:
-        """Take over what this line of the file says.
+    def fold(self, command: Command, key: Key, needs: Needs, line: bytes, number: int) -> None:
+        """Take over what this line of the file says; `needs` are those of the key.
 
         A line that makes what is there already means that the one which removed it was lost, so the
         old one goes first, with all that hung on it.
         """
-        if type(command) not in REPLACING:
+        if key in self.live and type(command) not in REPLACING:
             self._remove(key)
         if type(command) not in REMOVING:
-            self._put(key, line)
-        if isinstance(key, QueueKey) and number:
+            self._put(key, needs, line)
+        if number and isinstance(key, QueueKey):
             self.numbers[key] = number
             self.reserve_queue_numbers(number)
 
@@ -108,12 +112,16 @@ class Definitions:
         """Number queues above this from now on, as when there is a directory with it."""
         self.next_queue_number = max(self.next_queue_number, used_max + 1)
 
-    def _put(self, key: Key, line: bytes) -> None:
+    def _put(self, key: Key, needs: Needs, line: bytes) -> None:
         self.live[key] = line
-        for need in key.needs:
+        for need in needs:
+            hanging = self.hanging.get(need)
+            if hanging is not None:
+                hanging.add(key)
+                continue
             if type(need) is VhostKey and need not in self.live:
-                self._put(need, definition_line(AddVhost(name=need.name)))
-            self.hanging.setdefault(need, set()).add(key)
+                self._put(need, need.needs, definition_line(AddVhost(name=need.name)))
+            self.hanging[need] = {key}
 
     def _remove(self, key: Key) -> None:
         if self.live.pop(key, None) is None:
@@ -142,9 +150,10 @@ class Definitions:
         """The command that declared it."""
         return parse_definition(line_content(self.live[QueueKey(vhost, name)]))[0]
 
-    def commands(self) -> list[Command]:
-        """What makes a fresh node have all of it, in order."""
-        return [parse_definition(line_content(line))[0] for line in self._live_lines()]
+    def commands(self, known: Mapping[bytes, Command] | None = None) -> list[Command]:
+        """What makes a fresh node have all of it, in order. Lines that are `known` are not parsed again."""
+        known = known or {}
+        return [known.get(line) or parse_definition(line_content(line))[0] for line in self._live_lines()]
 
     def _live_lines(self) -> list[bytes]:
         """In an order in which everything comes after what it hangs on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from warren.broker.commands import Command
 from warren.storage.definitions import Definitions
 from warren.storage.definitions_recovery import Problem, Recovered, recover_definitions
 from warren.storage.disk import RENAME, SYNC, SYNC_DIRECTORY, WRITE, Operation
@@ -20,6 +21,7 @@ class DefinitionsFile:
         self.sync = sync
         self.definitions = Definitions()
         self.deleted: frozenset[int] = frozenset()  # queues of the time before, by their numbers
+        self.read: dict[bytes, Command] = {}  # by the line that says it; until all are taken
         self.size = 0
         self.writing = 0
         self.named = False  # whether the file's name is known to be on disk
@@ -35,6 +37,7 @@ class DefinitionsFile:
         recovered = recover_definitions(data)
         self.definitions = recovered.definitions
         self.deleted = recovered.deleted
+        self.read = recovered.commands
         self.size = recovered.intact_bytes
         try:
             self._keep(data, recovered)
@@ -64,6 +67,12 @@ class DefinitionsFile:
             files.close(path)
         os.ftruncate(self.file, len(data))
         self.size += len(self.definitions.take_pending())
+
+    def take_commands(self) -> list[Command]:
+        """Those that make the definitions again."""
+        commands = self.definitions.commands(self.read)
+        self.read = {}
+        return commands
 
     # --- what the group commit asks ---
 

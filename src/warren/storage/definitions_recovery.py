@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from warren.broker.commands import Command
 from warren.storage.checked_lines import Line, line_content, scan_lines
 from warren.storage.definition_keys import REMOVING, key_of
 from warren.storage.definitions import FORMAT, NEXT_QUEUE_NUMBER, Definitions, parse_definition
@@ -31,7 +32,8 @@ class Problem:
 @dataclass(frozen=True)
 class Recovered:
     """What follows `intact_bytes` is the torn tail: it has to be cut off before anything is appended.
-    `deleted` are the numbers of queues that were declared and are not there any more.
+    `deleted` are the numbers of queues that were declared and are not there any more; `commands` are those
+    that lines make something with.
 
     Lines that were left out are still in the file until it is compacted, so a copy should be kept then.
     """
@@ -40,6 +42,7 @@ class Recovered:
     problems: list[Problem]
     intact_bytes: int
     deleted: frozenset[int]
+    commands: dict[bytes, Command]
 
 
 def recover_definitions(data: bytes) -> Recovered:
@@ -55,6 +58,7 @@ class _Recovery:
         self.problems: list[Problem] = []
         self.declared: set[int] = set()
         self.damaged: list[Line] = []
+        self.commands: dict[bytes, Command] = {}
 
     def run(self, data: bytes) -> Recovered:
         for line in scan_lines(data):
@@ -66,7 +70,7 @@ class _Recovery:
         intact_bytes = self._report_torn_tail(data)
         self._expect_header_to_be_written(first=intact_bytes == 0)
         deleted = self.declared.difference(self.definitions.numbers.values())
-        return Recovered(self.definitions, self.problems, intact_bytes, frozenset(deleted))
+        return Recovered(self.definitions, self.problems, intact_bytes, frozenset(deleted), self.commands)
 
     def _report_damaged(self) -> None:
         for line in self.damaged:
@@ -112,10 +116,13 @@ class _Recovery:
     def _fold(self, line: Line, content: dict[str, Json]) -> None:
         command, number = parse_definition(content)
         key = key_of(command)
-        lacking = None if type(command) in REMOVING else self.definitions.lacks(key)
+        needs = key.needs
+        lacking = None if type(command) in REMOVING else self.definitions.lacks(needs)
         if lacking is None:
-            self.definitions.fold(command, key, line.raw + b"\n", number)
+            raw = line.raw + b"\n"
+            self.definitions.fold(command, key, needs, raw, number)
             self.declared.add(number)
+            self.commands[raw] = command
         else:
             self._report(line, f"left out: there is no {lacking}")
 

@@ -14,6 +14,28 @@ from pathlib import Path
 from warren.storage.disk import sync_file_system
 
 FILE_MODE = 0o640
+READ_BYTES_MAX = 1 << 30
+
+
+def names_in(directory: str) -> list[str]:
+    """Of all that is there. A start looks into very many directories, and names are all that it needs."""
+    return os.listdir(directory)  # noqa: PTH208 - several times as fast
+
+
+def read_whole(path: str) -> bytes:
+    """A file, with as few system calls as that takes: a start reads very many small ones."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(file).st_size
+        data = os.read(file, size + 1)
+        if len(data) == size:
+            return data
+        pieces = [data]  # a large one, which the system hands out in pieces, or one that grows
+        while pieces[-1]:
+            pieces.append(os.read(file, READ_BYTES_MAX))
+        return b"".join(pieces)
+    finally:
+        os.close(file)
 
 
 class OpenFiles:

@@ -54,7 +54,8 @@ All numbers are little-endian, all records begin at a multiple of 8, and all che
                of the records from an offset on, 64 KiB or a little more: the position and time of the first; flags:
                1 = some have no x-stream-filter-value; values: a Bloom filter of those values that the others have: of
                its 512 bits each value sets three, which are the lowest, next and third nine bits of its CRC-32C. last
-               and last_ms are the position and time of the segment's last record. Times do not go down in a stream.
+               and last_ms are the position and time of the segment's last record. Times do not go down in a
+               segment; the next one may begin earlier, if the clock was set back.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

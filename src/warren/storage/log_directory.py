@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from warren.storage.files import OpenFiles
+from warren.storage.files import OpenFiles, names_in
 
 if TYPE_CHECKING:
     from warren.storage.queue_log import QueueLog
@@ -28,10 +28,13 @@ def is_part(name: str) -> bool:
     return PART.fullmatch(name) is not None
 
 
-def parts_in(directory: Path) -> list[str]:
-    """In a queue's directory."""
-    names = os.listdir(directory)  # noqa: PTH208 - names are all that is needed
-    return sorted((name for name in names if is_part(name) and (directory / name).is_dir()), key=_by_number)
+def parts_in(directory: str, names: Iterable[str] | None = None) -> list[str]:
+    """In a queue's directory, of which these are all names that are in it."""
+    if names is None:
+        names = names_in(directory)
+    return sorted(
+        (name for name in names if is_part(name) and Path(directory, name).is_dir()), key=_by_number
+    )
 
 
 def _by_number(name: str) -> tuple[str, int]:

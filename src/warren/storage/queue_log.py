@@ -286,7 +286,8 @@ class QueueLog(MessageLog):
         if self.directory.deleted:
             return
         self.directory.deleted = True
-        for part in self.directory.parts:
+        parts, self.directory.parts = self.directory.parts, []  # they know their directory, too
+        for part in parts:
             part.delete()
         self.unread = self.unread_bytes = 0
         self.cursor.move(None, 0)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from warren.storage.files import read_whole
 from warren.storage.format import (
     ACKED,
     ACKS_MAGIC,
@@ -31,6 +32,7 @@ from warren.storage.segment import Segment
 
 MARK_BYTES = 16
 RELATIVE_MAX = 2**32 - 1  # of a position to its segment's base, as an index can say
+OF_QUEUES = frozenset({MANIFEST, OFFSETS, OFFSETS + ".new"})
 SUFFIXES = ("seg", "acks", "idx", "idx.new", "due", "chunks", "chunks.new", "torn", "acks.torn")
 
 
@@ -83,16 +85,17 @@ class Recovered:
 
 
 def recover(
-    directory: Path, problems: Problems, *, marks_may_be_lost: bool, is_of_part: bool = False
+    directory: str, problems: Problems, names: list[str], *, marks_may_be_lost: bool, is_of_part: bool = False
 ) -> Recovered:
-    """`marks_may_be_lost`: the machine went down, so that what was written and not synced may be gone. In a
-    queue's own directory, those of its parts are left to whoever recovers these.
+    """`names` are those of all that is in the directory. `marks_may_be_lost`: the machine went down, so that
+    what was written and not synced may be gone. In a queue's own directory, those of its parts are left to
+    whoever recovers these.
     """
     recovered = Recovered([], 0)
-    for base in bases_in(directory, problems, is_of_part=is_of_part):
+    for base, suffixes in bases_in(directory, problems, names, is_of_part=is_of_part).items():
         path = f"{directory}/{str(base).zfill(NAME_DIGITS)}"
         try:
-            segment, last = _read(path, base, problems)
+            segment, last = _read(path, base, suffixes, problems)
         except OSError as error:
             problems.warn("cannot read segment", file=path + ".seg", error=str(error))
             segment, last = None, last_possible(base)
@@ -113,34 +116,37 @@ def last_possible(base: int) -> int:
     return base + RELATIVE_MAX
 
 
-def bases_in(directory: Path, problems: Problems, *, is_of_part: bool) -> list[int]:
-    """Of all segments, also of those of which nothing but the acks is left."""
-    bases = set()
-    for name in sorted(os.listdir(directory)):  # noqa: PTH208 - names are all that is needed
+def bases_in(
+    directory: str, problems: Problems, names: list[str], *, is_of_part: bool
+) -> dict[int, set[str]]:
+    """Of all segments, in order, also of those of which nothing but the acks is left; with the suffixes of
+    their files, so that nobody has to look for a file that is not there.
+    """
+    bases: dict[int, set[str]] = {}
+    for name in sorted(names):
         stem, _, suffix = name.partition(".")
-        if stem.isdecimal() and len(stem) == NAME_DIGITS and suffix in SUFFIXES:
-            bases.add(int(stem))
+        if len(stem) == NAME_DIGITS and stem.isdecimal() and suffix in SUFFIXES:
+            bases.setdefault(int(stem), set()).add(suffix)
         elif is_of_part or not belongs_to_queue(directory, name):
             problems.warn("foreign file", file=f"{directory}/{name}")
-    return sorted(bases)
+    return bases
 
 
-def belongs_to_queue(directory: Path, name: str) -> bool:
+def belongs_to_queue(directory: str, name: str) -> bool:
     """Whether something in a queue's directory that is no file of its log is what it should be."""
-    return name in {MANIFEST, OFFSETS, OFFSETS + ".new"} or (
-        is_part(name) and not (directory / name).is_file()
-    )
+    return name in OF_QUEUES or (is_part(name) and not Path(directory, name).is_file())
 
 
-def _read(path: str, base: int, problems: Problems) -> tuple[Segment | None, int]:
+def _read(path: str, base: int, suffixes: set[str], problems: Problems) -> tuple[Segment | None, int]:
     """A segment, if there is anything to be had of it, and the last position that may have been in use."""
-    file = Path(path + ".seg")
-    size = file.stat().st_size if file.exists() else 0
+    size = os.stat(path + ".seg").st_size if "seg" in suffixes else 0  # noqa: PTH116 - there are very many
     if size == 0:
         return None, _without_records(path, base, problems)
-    segment = _segment(path, base, size, problems)
+    segment = _segment(path, base, size, suffixes, problems)
     last = last_possible(base) if segment is None else segment.last
-    return segment, max(last, _marks(path, base, segment, problems))
+    if "acks" in suffixes:
+        last = max(last, _marks(path, base, segment, problems))
+    return segment, last
 
 
 def _without_records(path: str, base: int, problems: Problems) -> int:
@@ -161,23 +167,21 @@ def _without_records(path: str, base: int, problems: Problems) -> int:
     return max(base, base + _places(found) - 1)
 
 
-def _segment(path: str, base: int, size: int, problems: Problems) -> Segment | None:
+def _segment(path: str, base: int, size: int, suffixes: set[str], problems: Problems) -> Segment | None:
     """None if there is nothing in it that can be understood."""
-    found = _index(path, base, size, problems)
+    found = _index(path, base, size, problems) if "idx" in suffixes else None
     if found is not None:
         return _indexed(path, base, found)
     segment = _scanned(path, base, problems)
     if segment is not None:
         # an index is written when nothing follows, right or wrong
-        segment.closed |= Path(path + ".idx").exists()
+        segment.closed |= "idx" in suffixes
     return segment
 
 
 def _index(path: str, base: int, size: int, problems: Problems) -> Scan | None:
     """What a sound index that fits the segment says, if that is all there is to know."""
     file = Path(path + ".idx")
-    if not file.exists():
-        return None
     try:
         index = decode_index(file.read_bytes(), base)
     except (OSError, ValueError, UnknownVersion) as error:
@@ -225,7 +229,7 @@ def _scanned(path: str, base: int, problems: Problems) -> Segment | None:
 def scanned(segment: Segment, problems: Problems) -> bool:
     """Fill it from its file, and set aside what is no record; whether there is anything in it."""
     path, base = segment.path, segment.base
-    data = Path(path + ".seg").read_bytes()
+    data = read_whole(path + ".seg")
     try:
         check_header(SEGMENT_MAGIC, data, base)
     except UnknownVersion as error:

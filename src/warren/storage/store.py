@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from warren.broker.commands import Command, DeclareQueue
@@ -21,18 +18,16 @@ from warren.storage.commit import Disk as DiskLike
 from warren.storage.commit import GroupCommit
 from warren.storage.definitions_file import DefinitionsFile
 from warren.storage.directory import BOOT_ID, DataDirectory
-from warren.storage.files import OpenFiles
+from warren.storage.files import OpenFiles, names_in
 from warren.storage.housekeeping import Housekeeping
-from warren.storage.log_directory import MANIFEST, LogDirectory, is_part, parts_in
+from warren.storage.log_directory import MANIFEST, LogDirectory, is_part
 from warren.storage.log_listing import LogListing
 from warren.storage.named_offsets import NamedOffsets
 from warren.storage.queue_log import QueueLog
-from warren.storage.recovery import Problems, Recovered, recover
+from warren.storage.queues_recovery import Log, QueuesRecovery
+from warren.storage.recovery import Problems, Recovered
 from warren.storage.stream_log import SegmentedStream
-from warren.storage.stream_recovery import RecoveredStream, recover_stream
-
-RECOVERY_THREADS = 4
-PROGRESS_SECONDS = 1.0
+from warren.storage.stream_recovery import RecoveredStream
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,14 +42,6 @@ class StorageSettings:
     stream_segment_bytes: int = 32 * 1024 * 1024
     open_files_max: int = 1_000
     boot_id: Path = BOOT_ID
-
-
-class Log(Protocol):
-    """Where problems are told."""
-
-    def info(self, event: str, **fields: Any) -> Any: ...
-    def warning(self, event: str, **fields: Any) -> Any: ...
-    def error(self, event: str, **fields: Any) -> Any: ...
 
 
 class DiskStore(Store):
@@ -85,6 +72,7 @@ class DiskStore(Store):
         self.directory = DataDirectory(
             settings.path, self.files, log.warning, sync=settings.sync, boot_id=settings.boot_id
         )
+        self.queues = str(self.directory.queues)
         self.file = DefinitionsFile(self.directory.definitions, sync=settings.sync)
         self.housekeeping = housekeeping or Housekeeping(log.warning)
         self.commit = GroupCommit(
@@ -152,14 +140,14 @@ class DiskStore(Store):
         number = self.file.definitions.queue_number(vhost, queue)
         directory = self.directories.get(number)
         if directory is None:
-            path = str(self._directory_of(number))
+            path = f"{self.queues}/{number}"
             directory = LogDirectory(path, self.files, describe=lambda: self._describe(vhost, queue))
             self.directories[number] = directory
         return directory
 
     def _describe(self, vhost: str, queue: str) -> str:
         """What a queue's directory says of it."""
-        return json.dumps(command_to_json(self.file.definitions.queue(vhost, queue)), indent=2) + "\n"
+        return json.dumps(command_to_json(self.file.definitions.queue(vhost, queue))) + "\n"
 
     def open_overflow(self) -> MessageLog:
         directory = LogDirectory(str(self.directory.transient / str(next(self.overflows))), self.files)
@@ -187,16 +175,14 @@ class DiskStore(Store):
         for problem in problems:
             self.log.warning("definitions", line=problem.line, offset=problem.offset, reason=problem.reason)
         definitions = self.file.definitions
-        numbers = {}
-        for command in definitions.commands():
-            if isinstance(command, DeclareQueue):
-                numbers[definitions.queue_number(command.vhost, command.name)] = (command.vhost, command.name)
+        numbers = {number: (key.vhost, key.name) for key, number in definitions.numbers.items()}
         is_lost = bool(problems) or self.file.size == 0
         numbers |= self._unknown_directories(numbers.keys(), adopt=is_lost)
         self._save_definitions()
-        self._recover_queues(numbers)
+        commands = self.file.take_commands()
+        self._recover_queues(numbers, _streams_among(commands))
         self.directory.note_run()
-        return definitions.commands()
+        return commands
 
     def _save_definitions(self) -> None:
         try:
@@ -207,13 +193,13 @@ class DiskStore(Store):
     def _unknown_directories(self, known: Collection[int], *, adopt: bool) -> dict[int, tuple[str, str]]:
         """Directories of queues that are not defined: those were deleted, or their definition is lost."""
         unknown = []
-        for path in sorted(self.directory.queues.iterdir()):
-            if not path.name.isdecimal():
-                self.log.warning("foreign file", file=str(path))
+        for name in sorted(names_in(self.queues)):
+            if not name.isdecimal():
+                self.log.warning("foreign file", file=str(self.directory.queues / name))
                 continue
-            self.file.definitions.reserve_queue_numbers(int(path.name))
-            if int(path.name) not in known:
-                unknown.append(path)
+            self.file.definitions.reserve_queue_numbers(int(name))
+            if int(name) not in known:
+                unknown.append(self.directory.queues / name)
         adopted: dict[int, tuple[str, str]] = {}
         for path in unknown:
             if adopt and int(path.name) not in self.file.deleted:
@@ -239,40 +225,20 @@ class DiskStore(Store):
         self.log.warning("queue declared again", vhost=command.vhost, queue=command.name)
         return {number: (command.vhost, command.name)}
 
-    def _recover_queues(self, numbers: dict[int, tuple[str, str]]) -> None:
-        present = {number: name for number, name in numbers.items() if self._directory_of(number).is_dir()}
-        progress = Progress(len(present), self.log)
-
-        def recover_one(number: int) -> None:
-            vhost, queue = present[number]
-            command = self.file.definitions.queue(vhost, queue)
-            if isinstance(command, DeclareQueue) and queue_type(command.arguments) == STREAM:
-                self.recovered_streams[vhost, queue] = recover_stream(
-                    self._directory_of(number), self.problems, self._sync
-                )
-            else:
-                logs = self._recover_logs(number)
-                self.recovered.update({(vhost, queue, part): found for part, found in logs.items()})
-            progress.step()
-
-        with ThreadPoolExecutor(RECOVERY_THREADS, thread_name_prefix="warren-recovery") as threads:
-            list(threads.map(recover_one, present))
-        progress.end()
+    def _recover_queues(self, numbers: dict[int, tuple[str, str]], streams: set[tuple[str, str]]) -> None:
+        recovery = QueuesRecovery(
+            self.queues,
+            self.problems,
+            self._sync,
+            self.log,
+            marks_may_be_lost=self.directory.marks_may_be_lost,
+        )
+        recovery.run(numbers, streams)
+        self.recovered, self.recovered_streams = recovery.logs, recovery.streams
 
     def _sync(self, path: str) -> None:
         if self.settings.sync:
             self.files.sync(path)
-
-    def _recover_logs(self, number: int) -> dict[str, Recovered]:
-        """Of one queue, by part."""
-        path, lost = self._directory_of(number), self.directory.marks_may_be_lost
-        found = {"": recover(path, self.problems, marks_may_be_lost=lost)}
-        for part in parts_in(path):
-            found[part] = recover(path / part, self.problems, marks_may_be_lost=lost, is_of_part=True)
-        return found
-
-    def _directory_of(self, number: int) -> Path:
-        return self.directory.queues / str(number)
 
     def tidy(self) -> None:
         """From time to time: give space back."""
@@ -288,35 +254,9 @@ class DiskStore(Store):
         self.directory.close(well=all_is_written)
 
 
-class Progress:
-    """Says how far it is, every now and then, when it takes long."""
-
-    def __init__(self, total: int, log: Log) -> None:
-        self.total = total
-        self.log = log
-        self.done = 0
-        self.lock = threading.Lock()
-        self.told = False
-        self.timer = self._start()
-
-    def _start(self) -> threading.Timer:
-        timer = threading.Timer(PROGRESS_SECONDS, self._tell)
-        timer.daemon = True
-        timer.start()
-        return timer
-
-    def step(self) -> None:
-        with self.lock:
-            self.done += 1
-
-    def _tell(self) -> None:
-        with self.lock:
-            self.told = True
-            self.log.info("recovering queues", done=self.done, of=self.total)
-            self.timer = self._start()
-
-    def end(self) -> None:
-        with self.lock:
-            self.timer.cancel()
-        if self.told:
-            self.log.info("queues recovered", queues=self.total)
+def _streams_among(commands: list[Command]) -> set[tuple[str, str]]:
+    return {
+        (command.vhost, command.name)
+        for command in commands
+        if isinstance(command, DeclareQueue) and queue_type(command.arguments) == STREAM
+    }

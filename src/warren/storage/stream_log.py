@@ -59,8 +59,10 @@ class SegmentedStream(StreamLog):
         self.count = sum(segment.count for segment in self.segments)
         self.size_bytes = sum(segment.end for segment in self.segments)
         directory.made = bool(self.segments)
-        for segment in self.segments:
+        for index, segment in enumerate(self.segments):
             segment.log = self
+            if segment.first_ms:
+                self._nothing_before_is_newer(index, segment.first_ms)
         if self.segments and not self.segments[-1].closed:
             self.tail = self.segments[-1]
 
@@ -68,8 +70,8 @@ class SegmentedStream(StreamLog):
 
     def append(self, message: Message, position: int, time_ms: int) -> None:
         tail = self.tail
-        if tail is None or tail.is_full(self.segment_bytes, position):
-            tail = self.roll(position)
+        if tail is None or tail.is_full(self.segment_bytes, position) or time_ms < tail.last_ms:
+            tail = self.roll(position, time_ms)
         if not tail.dirty:
             self.commit.gather(tail)
         if message.properties is not self.known:
@@ -114,7 +116,7 @@ class SegmentedStream(StreamLog):
     def set_segment_bytes(self, segment_bytes: int | None) -> None:
         self.segment_bytes = segment_bytes or self.segment_bytes_usual
 
-    def roll(self, position: int) -> StreamSegment:
+    def roll(self, position: int, time_ms: int) -> StreamSegment:
         """Close the tail, and begin a new one."""
         closed, self.tail = self.tail, None
         if closed is not None:
@@ -123,14 +125,24 @@ class SegmentedStream(StreamLog):
                 self.commit.close(closed)
         self.tail = StreamSegment(f"{self.path}/{str(position).zfill(NAME_DIGITS)}", position, self)
         self.segments.append(self.tail)
+        self._nothing_before_is_newer(len(self.segments) - 1, time_ms)
         return self.tail
+
+    def _nothing_before_is_newer(self, index: int, time_ms: int) -> None:
+        """The segment at this index begins at this time. Those before it that are newer came by a clock that
+        was ahead, and would be kept until the time is as late as that clock said.
+        """
+        index -= 1
+        while index >= 0 and self.segments[index].newest_ms() > time_ms:
+            self.segments[index].until_ms = time_ms - 1
+            index -= 1
 
     def retain(self, max_bytes: int | None, max_messages: int | None, since_ms: int | None) -> int:
         oldest = self._oldest_to_go()
         while oldest is not None and self._is_too_much(oldest, max_bytes, max_messages, since_ms):
             self._drop(oldest)
             oldest = self._oldest_to_go()
-        return 0 if oldest is None else oldest.last_ms
+        return 0 if oldest is None else oldest.newest_ms()
 
     def _oldest_to_go(self) -> StreamSegment | None:
         """The first segment, if a later one has something on disk."""
@@ -145,7 +157,7 @@ class SegmentedStream(StreamLog):
             return True
         if max_messages is not None and self.segments[-1].last - oldest.base + 1 > max_messages:
             return True
-        return since_ms is not None and oldest.last_ms < since_ms
+        return since_ms is not None and oldest.newest_ms() < since_ms
 
     def _drop(self, segment: StreamSegment) -> None:
         del self.segments[index_beyond(self.segments, segment.base) - 1]
@@ -166,3 +178,4 @@ class SegmentedStream(StreamLog):
         self.commit.forget(self.segments[:], self.path)
         self.segments.clear()
         self.tail = None
+        self.window = Window(self.commit.files)  # the old one may be on a segment, which knows this log

@@ -268,7 +268,7 @@ def position_at(list segments, Cursor cursor, uint64_t time_ms):
     cdef const uint8_t* p
     cdef uint64_t position
     for segment in segments:
-        if segment.last_ms < time_ms or segment.written == 0:
+        if segment.newest_ms() < time_ms or segment.written == 0:
             continue
         cursor.move(segment, 0)
         chunks = chunks_of(segment, cursor.problems)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from warren.storage.files import names_in
 from warren.storage.format import UnknownVersion
 from warren.storage.log_directory import OFFSETS
 from warren.storage.named_offsets import read_offsets
@@ -35,10 +36,10 @@ class RecoveredStream:
     offsets_size: int
 
 
-def recover_stream(directory: Path, problems: Problems, sync: Sync) -> RecoveredStream:
-    recovered = RecoveredStream([], 0, *_offsets(directory, problems))
+def recover_stream(directory: str, problems: Problems, sync: Sync) -> RecoveredStream:
+    recovered = RecoveredStream([], 0, *_offsets(Path(directory), problems))
     alone: list[Path] = []
-    for base in bases_in(directory, problems, is_of_part=False):
+    for base in bases_in(directory, problems, names_in(directory), is_of_part=False):
         path = f"{directory}/{str(base).zfill(NAME_DIGITS)}"
         try:
             segment, last = _read(path, base, problems, sync)

@@ -34,10 +34,12 @@ cdef class Chunks:
 cdef class StreamSegment(Segment):
     cdef public uint64_t first_ms
     cdef public uint64_t last_ms
+    cdef public uint64_t until_ms
     cdef public Chunks chunks
 
     cdef Py_ssize_t add(self, Message message, uint64_t position, uint64_t time_ms, bytes values) except -1
     cpdef uint64_t safe_last(self)
+    cpdef uint64_t newest_ms(self)
 
 
 cpdef bytes values_of(bytes properties)

@@ -152,11 +152,20 @@ cdef class Chunks:
 
 
 cdef class StreamSegment(Segment):
-    """`chunks` are there while records are added, and until they are written; then they are read when needed."""
+    """`chunks` are there while records are added, and until they are written; then they are read when needed.
+
+    `first_ms` and `last_ms` are the times of the first and last record. If the clock was ahead when these came,
+    and was set back, later segments begin before that: nothing in this one is newer than `until_ms`, then.
+    """
 
     def __init__(self, str path, uint64_t base, object log=None):
         super().__init__(path, base, log)
         self.chunks = Chunks()
+        self.until_ms = <uint64_t>-1
+
+    cpdef uint64_t newest_ms(self):
+        """When its last record came, by what is known now."""
+        return min(self.last_ms, self.until_ms)
 
     cdef Py_ssize_t add(self, Message message, uint64_t position, uint64_t time_ms, bytes values) except -1:
         """How many bytes it takes."""

@@ -50,11 +50,13 @@ def disconnect(scene: Scene) -> list[Event]:
 
 def block(scene: Scene) -> list[Event]:
     scene.node.raise_alarm("memory")
+    scene.client.publish("amq.fanout", "", b"x")
     return [e.ConnectionBlocked("client", "low on memory")]
 
 
 def unblock(scene: Scene) -> list[Event]:
     scene.node.raise_alarm("memory")
+    scene.client.publish("amq.fanout", "", b"x")
     scene.node.clear_alarm("memory")
     return [e.ConnectionUnblocked("client")]
 

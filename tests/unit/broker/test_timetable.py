@@ -6,7 +6,9 @@ import pytest
 
 from tests.support.fakes import FakeWorld
 from warren.broker.clock import Clock
-from warren.broker.timetable import DROPPED_MAX, Timetable
+from warren.broker.timetable import DROPPED_MAX, LOOK_SECONDS_MAX, Timetable
+
+DAY_MS = 24 * 3600 * 1000
 
 
 class Scene:
@@ -59,12 +61,45 @@ def test_what_was_due_long_ago_happens_at_once(scene: Scene) -> None:
 
 
 def test_what_is_due_after_years_happens_then(scene: Scene) -> None:
-    scene.at(5 * 365 * 24 * 3600 * 1000, "far")
+    years_ms = 5 * 365 * DAY_MS
+    scene.at(years_ms, "far")
     scene.at(1, "near")
-    scene.pass_ms(5 * 365 * 24 * 3600 * 1000 - 2)
+    scene.world.ahead_ms = years_ms - DAY_MS
+    scene.pass_ms(DAY_MS - 2)
     assert scene.kept == ["near"]
     scene.pass_ms(4)
     assert scene.kept == ["near", "far"]
+
+
+def test_over_a_week_of_appointments_that_supersede_each_other_one_timer_runs(scene: Scene) -> None:
+    scene.at(8 * DAY_MS, "far")
+    timers = set()
+    for minute in range(7 * 24 * 60):
+        now_ms = scene.world.time_ms() - scene.start_ms
+        dropped = scene.timetable.at(scene.start_ms + now_ms + 45_000, scene.turn)
+        scene.at(now_ms + 30_000, str(minute))
+        scene.timetable.drop(dropped)
+        timers.add(len(scene.world.later))
+        scene.pass_ms(60_000)
+        timers.add(len(scene.world.later))
+    assert timers == {1}
+    assert len(scene.kept) == 7 * 24 * 60
+
+
+def test_without_appointments_no_timer_runs(scene: Scene) -> None:
+    scene.at(5, "only")
+    scene.pass_ms(5)
+    assert (scene.kept, scene.world.later) == (["only"], [])
+
+
+def test_after_a_jump_of_the_clock_what_is_due_happens_at_the_next_look(scene: Scene) -> None:
+    """The machine was suspended: seconds did not pass for timers, but the time of day is another."""
+    scene.at(3600_000, "due while it slept")
+    scene.at(100 * DAY_MS, "far")
+    scene.pass_ms(1000)
+    scene.world.ahead_ms = DAY_MS
+    scene.world.advance(LOOK_SECONDS_MAX)
+    assert scene.kept == ["due while it slept"]
 
 
 def test_what_was_dropped_does_not_happen(scene: Scene) -> None:

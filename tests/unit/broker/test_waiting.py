@@ -170,7 +170,9 @@ def test_connection_that_is_not_read_for_another_reason_too_stays_unread(client:
     assert not client.link.is_reading
 
 
-def test_deferred_frames_wait_for_a_client_that_does_not_take_its_answers(client: FakeClient) -> None:
+def test_deferred_frames_wait_for_a_client_that_does_not_take_its_answers(
+    broker: FakeBroker, client: FakeClient
+) -> None:
     """It is suspended in the middle of them, and goes on there, before what it said later."""
     client.publish("", "q", bytes(OUTPUT_BYTES_MAX + 1))
     client.send(m.BasicGet(queue="q", no_ack=True))
@@ -181,6 +183,7 @@ def test_deferred_frames_wait_for_a_client_that_does_not_take_its_answers(client
     assert [type(method) for method in client.methods()] == [m.BasicGetOk]
     client.link.unsent = 0
     client.connection.congestion_changed(congested=False)
+    broker.world.run()
     assert client.methods() == [m.BasicQosOk(), m.BasicGetEmpty()]
     assert client.link.is_reading
 
@@ -212,7 +215,7 @@ def test_client_that_is_not_read_while_a_channel_waits_is_not_taken_for_dead(bro
 def test_silent_client_with_a_waiting_channel_is_dropped(broker: FakeBroker) -> None:
     client = broker.connect().open(heartbeat=INTERVAL)
     client.channel.wait()
-    broker.pass_time(3 * INTERVAL)
+    broker.pass_time(4 * INTERVAL)
     assert client.link.is_closed
 
 

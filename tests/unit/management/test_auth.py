@@ -6,10 +6,16 @@ import asyncio
 
 import pytest
 
+from tests.support.fake_client import FakeLink
 from tests.support.fakes import quick_hash
 from tests.support.http_api import Api
 from warren import commands, events
+from warren.amqp.reader import ReadBuffer
+from warren.amqp.table import Table
+from warren.broker import passwords
 from warren.broker.access import Permissions
+from warren.broker.passwords import hash_password
+from warren.broker.session.connection import Connection
 from warren.management.auth import is_loopback
 
 SEGMENTS = "/api/segments/%2F/open"
@@ -38,6 +44,33 @@ async def test_failed_login_is_an_event_with_the_reason(api: Api) -> None:
     api.broker.subscribe(events.AuthenticationFailed, seen.append)
     await api.get("/api/whoami", password="wrong")
     assert [(event.user, event.reason) for event in seen] == [("guest", "wrong password")]
+
+
+@pytest.mark.parametrize("user", ["guest", "slow", "without", "nobody"])
+async def test_every_refusal_costs_one_slow_hash(
+    api: Api, monkeypatch: pytest.MonkeyPatch, user: str
+) -> None:
+    hashed: list[bytes] = []
+
+    def count(password: bytes, _salt: bytes) -> bytes:
+        hashed.append(password)
+        return bytes(32)
+
+    api.broker.execute(commands.PutUser(name="slow", password=hash_password("slow", bytes(16))))
+    api.broker.execute(commands.PutUser(name="without", password=None))
+    monkeypatch.setattr(passwords, "_scrypt", count)
+    assert (await api.get("/api/whoami", user=user, password="wrong")).status == 401
+    assert hashed == [b"wrong"]
+
+
+async def test_request_whose_password_cannot_be_hashed_is_refused(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_password: bytes, _salt: bytes) -> bytes:
+        raise MemoryError("no room to hash in")
+
+    monkeypatch.setattr(passwords, "_scrypt", fail)
+    assert (await api.get("/api/whoami", user="nobody")).status == 401
 
 
 async def test_whoami_tells_name_and_tags(api: Api) -> None:
@@ -123,3 +156,33 @@ async def test_password_with_other_letters_than_ascii_is_utf_8(api: Api) -> None
         commands.PutUser(name="zoë", password=quick_hash("schlüssel"), tags=frozenset({"management"}))
     )
     assert (await api.get("/api/whoami", user="zoë", password="schlüssel")).json["name"] == "zoë"
+
+
+@pytest.mark.parametrize("end", ["", "/1", "/1?part=seen"])
+async def test_segments_of_a_queue_that_belongs_to_an_exchange_are_refused_as_over_amqp(
+    api: Api, end: str
+) -> None:
+    arguments: Table = {"x-delayed-type": "fanout", "x-message-deduplication": True}
+    api.broker.execute(
+        commands.DeclareExchange(vhost="/", name="x", type="x-delayed-message", arguments=arguments)
+    )
+    for queue in ("amq.delayed.x", "amq.dedup.x"):
+        answer = await api.get(f"/api/segments/%2F/{queue}{end}")
+        assert (answer.status, answer.json) == (
+            403,
+            {
+                "error": "not_authorised",
+                "reason": f"queue '{queue}' in vhost '/' belongs to an exchange; it can only be purged",
+            },
+        )
+    assert (await api.get("/api/segments/%2F")).json == []
+
+
+async def test_exclusive_queue_is_for_its_connection_alone(api: Api) -> None:
+    owner = Connection(ReadBuffer(), api.broker.node, FakeLink(), "owner", is_loopback=True)
+    api.broker.execute(commands.DeclareQueue(vhost="/", name="q", owner=owner))
+    answer = await api.get("/api/segments/%2F/q")
+    assert (answer.status, answer.json["error"]) == (400, "bad_request")
+    assert answer.json["reason"].startswith("cannot obtain exclusive access to locked queue 'q'")
+    assert (await api.get("/api/segments/%2F")).json == []
+    owner.lost()

@@ -125,7 +125,9 @@ def test_every_logged_event_can_be_written() -> None:
     node.check_consumers()
     client.frames()
     node.raise_alarm("memory")
+    client.publish("", "q", b"x")
     node.clear_alarm("memory")
+    world.run()
     node.execute(commands.AddVhost(name="v"))
     node.execute(commands.DeleteQueue(vhost="/", name="q"))
     node.execute(commands.DeleteExchange(vhost="/", name="e"))
@@ -137,6 +139,7 @@ def test_every_logged_event_can_be_written() -> None:
     other = FakeClient(node)
     other.greet()
     other.authenticate("guest")
+    world.run_threads()
     client.connection.lost()
     assert not world.errors
     texts = {text for _, text in log.WHAT_TO_LOG.values()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import cast
 
 import pytest
@@ -11,7 +12,10 @@ from tests.support.fakes import FakeWorld, make_node
 from tests.support.frames import PROTOCOL_HEADER
 from warren.amqp.reader import ReadBuffer
 from warren.broker.session.connection import Connection
-from warren.server.protocol import LINGER_SECONDS_MAX, AmqpProtocol
+from warren.server.farewell import DISCARDED_BYTES_MAX, LINGER_SECONDS_MAX, Farewells
+from warren.server.log import get_logger
+from warren.server.protocol import RESET_ON_CLOSE, AmqpProtocol
+from warren.server.watchdog import Watchdog
 
 
 class FakeTransport:
@@ -19,10 +23,26 @@ class FakeTransport:
         self.peer = peer
         self.written: list[bytes] = []
         self.unsent = 0
-        self.is_paused = self.is_aborted = self.was_closed = False
+        self.is_paused = self.is_aborted = self.was_closed = self.has_ended = False
+        self.options: dict[int, bytes] = {}
+        self.protocol: asyncio.BaseProtocol | None = None
 
     def get_extra_info(self, name: str) -> object:
+        if name == "socket":
+            return self
         return self.peer if name == "peername" else ("127.0.0.1", 5672)
+
+    def setsockopt(self, _level: int, option: int, value: bytes) -> None:
+        self.options[option] = value
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.has_ended = True
 
     def set_write_buffer_limits(self, high: int, low: int) -> None:
         self.limits = (high, low)
@@ -50,10 +70,14 @@ class FakeTransport:
 
     def abort(self) -> None:
         self.is_aborted = True
+        if self.protocol is not None:
+            self.protocol.connection_lost(None)
 
 
 def connected(world: FakeWorld, transport: FakeTransport) -> AmqpProtocol:
-    protocol = AmqpProtocol(make_node(world), ReadBuffer(), 0)
+    protocol = AmqpProtocol(
+        make_node(world), ReadBuffer(), 0, farewells=Farewells(world.now), watchdog=Watchdog(get_logger())
+    )
     protocol.connection_made(cast("asyncio.Transport", transport))
     return protocol
 
@@ -63,7 +87,7 @@ def connection_of(protocol: AmqpProtocol) -> Connection:
     return protocol.connection
 
 
-def receive(protocol: AmqpProtocol, data: bytes) -> None:
+def receive(protocol: asyncio.BufferedProtocol, data: bytes) -> None:
     protocol.get_buffer(-1)[: len(data)] = data
     protocol.buffer_updated(len(data))
 
@@ -109,14 +133,63 @@ def test_lost_socket_is_a_lost_connection() -> None:
     assert not node.connections
 
 
-def test_closed_connection_lingers_for_what_is_unsent_but_not_for_ever() -> None:
-    world, transport = FakeWorld(), FakeTransport()
+def take_leave(world: FakeWorld, transport: FakeTransport) -> AmqpProtocol:
+    """A connection that was dropped while it was not read."""
     protocol = connected(world, transport)
-    transport.unsent = 1
+    protocol.pause_reading()
     connection_of(protocol).drop("test")
-    assert transport.was_closed
+    return protocol
+
+
+def test_dropped_connection_ends_its_own_side_and_takes_what_still_comes() -> None:
+    transport = FakeTransport()
+    protocol = take_leave(FakeWorld(), transport)
+    assert transport.has_ended
+    assert not transport.is_paused
+    assert protocol.connection is None
+    farewell = cast("asyncio.BufferedProtocol", transport.protocol)
+    receive(farewell, b"what nobody will read")
+    assert not transport.written
     assert not transport.is_aborted
-    world.advance(LINGER_SECONDS_MAX)
+    farewell.connection_lost(None)
+    assert not protocol.farewells.leaving
+
+
+def test_client_that_never_closes_is_left_after_a_while() -> None:
+    world, transport = FakeWorld(), FakeTransport()
+    protocol = take_leave(world, transport)
+    world.advance(LINGER_SECONDS_MAX - 1)
+    protocol.farewells.check()
+    assert not transport.is_aborted
+    world.advance(2)
+    protocol.farewells.check()
+    assert transport.is_aborted
+    assert not protocol.farewells.leaving
+
+
+def test_client_that_goes_on_talking_is_left_after_so_many_bytes() -> None:
+    transport = FakeTransport()
+    take_leave(FakeWorld(), transport)
+    farewell = cast("asyncio.BufferedProtocol", transport.protocol)
+    farewell.buffer_updated(DISCARDED_BYTES_MAX)
+    assert not transport.is_aborted
+    farewell.buffer_updated(1)
+    assert transport.is_aborted
+
+
+def test_broker_that_ends_waits_for_no_farewell() -> None:
+    transport = FakeTransport()
+    protocol = take_leave(FakeWorld(), transport)
+    protocol.farewells.end()
+    assert transport.is_aborted
+    assert not protocol.farewells.leaving
+
+
+def test_connection_that_is_given_up_is_reset() -> None:
+    transport = FakeTransport()
+    protocol = connected(FakeWorld(), transport)
+    connection_of(protocol).give_up("test")
+    assert transport.options[socket.SO_LINGER] == RESET_ON_CLOSE
     assert transport.is_aborted
 
 

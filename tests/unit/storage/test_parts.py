@@ -60,7 +60,7 @@ def test_parts_are_in_order_of_priority(tmp_path: Path) -> None:
     for name in ("seen", "priority-12", "priority-3", "priority-255", "other"):
         (tmp_path / name).mkdir()
     (tmp_path / "priority-1").touch()
-    assert parts_in(tmp_path) == ["priority-3", "priority-12", "priority-255", "seen"]
+    assert parts_in(str(tmp_path)) == ["priority-3", "priority-12", "priority-255", "seen"]
 
 
 def test_every_part_has_messages_and_positions_of_its_own(machine: LogMachine) -> None:

@@ -18,6 +18,7 @@ from tests.unit.storage.log_files import (
     record,
     segment,
 )
+from warren.storage.files import names_in
 from warren.storage.format import (
     ACKED,
     ACKS_MAGIC,
@@ -48,7 +49,8 @@ class Recovery:
 
     def run(self, *, marks_may_be_lost: bool = False) -> Recovered:
         self.told.clear()
-        return recover(self.log.path, Problems(self.warn), marks_may_be_lost=marks_may_be_lost)
+        path = str(self.log.path)
+        return recover(path, Problems(self.warn), names_in(path), marks_may_be_lost=marks_may_be_lost)
 
     def torn(self, base: int = 1, suffix: str = "torn") -> bytes:
         return self.log.file(base, suffix).read_bytes()

@@ -14,6 +14,7 @@ from tests.unit.storage.conftest import MakeMachine
 from tests.unit.storage.test_rounds import declare, publish
 from warren.amqp import methods as m
 from warren.amqp.properties import PERSISTENT, BasicProperties
+from warren.broker.message import Message
 from warren.storage.queue_log import QueueLog
 
 
@@ -64,7 +65,9 @@ def test_marks_of_a_deleted_segment_are_not_written_any_more(machine: Machine) -
     consumer.consume("one")  # marks of what is delivered cannot be written
     assert machine.store.commit.marks_wait
     ack_all(machine, consumer)
-    publish(client, "one", body=bytes(2_000))
+    dead_letter = Message(b"\0", b"\x03one", b"\0\0", bytes(2_000), True, 0)
+    machine.node.vhosts["/"].queues["one"].publish(dead_letter)  # a client would be blocked
+    machine.node.end_turn()
     machine.run()
     assert segments_on_disk(machine, "one") == ["00000000000000000003.seg", "queue.json"]
     machine.recover_from_faults()

@@ -26,7 +26,7 @@ class Directory(LogDirectory):
 
     def recover(self) -> RecoveredStream:
         problems = Problems(lambda event, **_: self.told.append(event))
-        return recover_stream(self.path, problems, self.synced.append)
+        return recover_stream(str(self.path), problems, self.synced.append)
 
     def file(self, base: int, suffix: str) -> Path:
         return self.path / f"{base:020}.{suffix}"
@@ -58,7 +58,7 @@ def test_sync_that_fails_is_told(directory: Directory) -> None:
         raise OSError(5, "no", path)
 
     recovered = recover_stream(
-        directory.path, Problems(lambda event, **_: directory.told.append(event)), fail
+        str(directory.path), Problems(lambda event, **_: directory.told.append(event)), fail
     )
     assert recovered.position == 5
     assert directory.told == ["cannot sync"]

@@ -15,9 +15,8 @@ from warren.amqp.properties import BasicProperties
 from warren.amqp.table import INT64_MIN, Int8, Int16, Int64, OldInt64, Table, Timestamp
 from warren.broker.binding import Binding, Destination
 from warren.broker.clock import Clock
-from warren.broker.exchange.exchange import DELAYED_TYPE, Router
+from warren.broker.exchange.exchange import DELAYED_TYPE, INNER_TYPE, Router
 
-INNER_TYPE = "x-delayed-type"
 DELAY = "x-delay"
 DELIVER_AT = "x-deliver-at"
 DUE_MS_MAX = 2**63 - 1

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from warren.broker.queue import Queue
 
 ROUTES_CACHED_MAX = 10_000
+TOPIC_TYPE = "topic"
 DELAYED_TYPE = "x-delayed-message"
+INNER_TYPE = "x-delayed-type"  # the argument that says how a delayed exchange routes in the end
 
 
 def seen_by(arguments: Table) -> Seen | None:
@@ -71,6 +73,8 @@ class Exchange:
         self.routes: dict[bytes, list[Queue]] = {}
         self.routes_version = 0
         self.routes_by_properties = router.by_properties
+        routes_as = self.arguments.get(INNER_TYPE) if type_name == DELAYED_TYPE else type_name
+        self.is_topic = routes_as == TOPIC_TYPE
 
     def internal_queues(self) -> list[str]:
         """The names of the queues that belong to it."""
@@ -89,10 +93,11 @@ class Exchange:
 
     def add(self, binding: Binding) -> bool:
         """Whether it is new."""
-        if binding.identity in self.bindings:
+        identity = binding.identity
+        if identity in self.bindings:
             return False
         self.router.bind(binding)
-        self.bindings[binding.identity] = binding
+        self.bindings[identity] = binding
         binding.destination.incoming.add(binding)
         return True
 

@@ -1,5 +1,7 @@
-"""While a resource runs low, connections that publish are blocked: told so, if they understand, and not
-read.
+"""While a resource runs low, whoever publishes is blocked: told so, if they understand, and not read.
+
+An alarm alone blocks nobody. A connection goes on getting, acknowledging and consuming until it publishes:
+then it is stopped before its message is taken, and all that it sent behind that waits with it.
 """
 
 from __future__ import annotations
@@ -15,21 +17,21 @@ if TYPE_CHECKING:
 
 
 def follow_alarm(connection: Connection) -> None:
-    """An alarm was raised or cleared, or the connection has begun to publish."""
+    """An alarm was raised or cleared, or the connection was opened."""
     if connection.state is not State.OPEN:
         return
-    alarms = connection.node.alarms
-    if alarms and connection.is_publisher and not connection.blocked:
-        _block(connection, "low on " + ", ".join(sorted(alarms)))
-    elif connection.blocked and not alarms:
+    connection.blocking = bool(connection.node.alarms)
+    if connection.blocked and not connection.blocking:
         _unblock(connection)
 
 
-def _block(connection: Connection, reason: str) -> None:
+def block(connection: Connection) -> None:
+    """The connection publishes during an alarm."""
     connection.blocked = True
+    reason = "low on " + ", ".join(sorted(connection.node.alarms))
     if connection.has_capability("connection.blocked"):
         connection.send(ConnectionBlocked(reason=reason))
-    connection.stop_reading("alarm")
+    connection.halt("alarm")
     connection.node.events.emit(events.ConnectionBlocked(connection.name, reason))
 
 

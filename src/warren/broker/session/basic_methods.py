@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from warren.amqp.errors import NotAllowed, PreconditionFailed, ResourceLocked
@@ -33,6 +34,7 @@ from warren.broker.queue import Queue
 from warren.broker.selector import SelectorError, compile_selector
 from warren.broker.session import chores
 from warren.broker.session.channel import Channel
+from warren.broker.session.consumer_arguments import check_consumer_arguments, consumer_priority
 from warren.broker.session.names import clients_queue, queue_name, random_name
 from warren.broker.session.reply_to import PSEUDO_QUEUE, open_reply_queue
 from warren.broker.stream import Stream, StreamView
@@ -55,8 +57,12 @@ def consume(channel: Channel, method: BasicConsume) -> None:
     tag = method.consumer_tag or random_name(channel.connection.node.world, "amq.ctag-")
     if tag in channel.consumers:
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
-    priority = consumer_priority(method.arguments)
-    consumer = make_consumer(channel, method, tag, priority, find_queue(channel, method))
+    if method.queue == PSEUDO_QUEUE:
+        method = replace(method, arguments={})  # RabbitMQ does not look at them either
+    queue = find_queue(channel, method)
+    check_consumer_arguments(queue, method.arguments)
+    priority = consumer_priority(queue, method.arguments)
+    consumer = make_consumer(channel, method, tag, priority, queue)
     consumer.queue.add_consumer(consumer)
     channel.consumers[tag] = consumer
     if method.queue == PSEUDO_QUEUE:
@@ -118,13 +124,6 @@ def make_choosy_view(queue: Queue, arguments: Table) -> View | None:
         return View(queue, compile_selector(text), takes=not browses)
     except SelectorError as error:
         raise PreconditionFailed(f"invalid arg 'x-selector': {error}") from None
-
-
-def consumer_priority(arguments: Table) -> int:
-    priority = arguments.get("x-priority", 0)
-    if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) >= 2**31:
-        raise PreconditionFailed(f"invalid arg 'x-priority': {priority!r} is not a 32-bit integer")
-    return priority
 
 
 def cancel(channel: Channel, method: BasicCancel) -> None:

@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
 
+from warren.amqp.budget cimport Budget
 from warren.amqp.reader cimport ContentReader
 from warren.amqp.writer cimport Output
 from warren.broker.clock cimport Clock
@@ -39,10 +40,13 @@ cdef class Channel(ContentReader):
     cdef uint8_t priority
     cdef bint special
     cdef list extra_keys
+    cdef bint extra_keys_checked
     cdef public Confirms confirms
     # since the last batch of frames
     cdef public bint has_published
-    cdef public list reached
+    cdef list reached
+    cdef list routes
+    cdef Budget budget
     cdef public uint64_t published_total
     cdef public uint64_t look_again_ms
     cdef public object chores
@@ -50,8 +54,9 @@ cdef class Channel(ContentReader):
     @cython.locals(message=Message)
     cpdef int published(self, bytes body) except -1
     cpdef int acked(self, uint64_t delivery_tag, bint multiple) except -1
-    @cython.locals(queue=Queue, outcome=int)
+    @cython.locals(queue=Queue, outcome=int, work=long, total=long)
     cpdef enqueue(self, Message message, list queues, bint mandatory)
+    cpdef has_enqueued(self, Message message, list queues, bint mandatory)
     @cython.locals(entry=Entry)
     cpdef settle(self, uint64_t delivery_tag, bint multiple)
     @cython.locals(consumer=Consumer, queue=Queue)

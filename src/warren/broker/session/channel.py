@@ -7,7 +7,7 @@ keeps for the next, until the bytes, or the vhost's version, say that something 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, cast
 
 from warren.amqp.errors import NotImplementedByBroker, PreconditionFailed, SoftError
@@ -26,15 +26,19 @@ from warren.broker.queue import Queue
 from warren.broker.rules import TIME_MS_MAX
 from warren.broker.session import chores, routing_headers
 from warren.broker.session.confirms import Confirms
-from warren.broker.session.publish_rights import check_publish, check_user_id
+from warren.broker.session.publish_rights import check_key, check_publish, check_user_id
 from warren.broker.session.reply_to import REPLY_TO, close_reply_queue, rewrite_reply_to
 from warren.broker.session.transaction import Transaction
 
 if TYPE_CHECKING:
+    from warren.broker.exchange.exchange import Exchange
     from warren.broker.session.chores import Chores
     from warren.broker.session.connection import Connection
 
 NO_ROUTE = 312
+PERSISTENT_WORK = 3  # units for one that goes to disk: it is copied, checked and written
+WORK_AT_ONCE_MAX = 40_000
+BODY_WORK_SHIFT = 10  # a kilobyte, copied and checked, costs about as much as a small message
 
 
 class Channel(ContentReader):
@@ -63,9 +67,12 @@ class Channel(ContentReader):
         self.priority = 0
         self.special = False
         self.extra_keys: list[str] = []
+        self.extra_keys_checked = False
         self.confirms = Confirms(connection.output, number, connection.node.store)
         self.has_published = False
-        self.reached: list[Queue] = []
+        self.reached: list[Queue] | None = None
+        self.routes: list[list[Queue]] = []
+        self.budget = connection.budget
         self.published_total = 0
         self.look_again_ms = 0
         self.chores: Chores | None = None
@@ -103,7 +110,6 @@ class Channel(ContentReader):
         self.queues = [] if self.by_properties else vhost.route(exchange, self.routing_key)
         self.route_version = self.version.number
         self.publish_changed = False
-        self.connection.publishes()
         self._see_if_special()
 
     def examine(self) -> None:
@@ -123,6 +129,7 @@ class Channel(ContentReader):
         self._see_if_special()
 
     def _see_if_special(self) -> None:
+        self.extra_keys_checked = False
         self.special = self.by_properties or bool(self.extra_keys) or self.reply_to == REPLY_TO
 
     def publish_special(self, body: bytes) -> None:
@@ -131,6 +138,7 @@ class Channel(ContentReader):
         queues = self.queues
         if self.by_properties or self.extra_keys:
             exchange = self.vhost.exchanges_by_wire_name[self.exchange]
+            self._check_extra_keys(exchange)
             key = self.routing_key[1:].decode("utf-8", "surrogateescape")
             queues = self.vhost.walk(exchange, [key, *self.extra_keys], decode_properties(properties))
             if len(queues) == 1 and queues[0].internal:
@@ -144,6 +152,13 @@ class Channel(ContentReader):
             self.transaction.publish(message, queues, self.seen, mandatory=self.mandatory)
         else:
             self.enqueue_once(message, queues, self.seen, self.mandatory)
+
+    def _check_extra_keys(self, exchange: Exchange) -> None:
+        """Once for messages that follow each other with the same keys, as for the routing key."""
+        if not self.extra_keys_checked:
+            for key in self.extra_keys:
+                check_key(self.connection, exchange, key)
+            self.extra_keys_checked = True
 
     def enqueue_once(self, message: Message, queues: list[Queue], seen: Seen | None, mandatory: bool) -> None:
         """The same as `enqueue`, unless the exchange has seen the message before: then nobody gets it."""
@@ -164,22 +179,63 @@ class Channel(ContentReader):
 
     def enqueue(self, message: Message, queues: list[Queue], mandatory: bool) -> None:
         """Hand the message to its queues. What nobody gets is returned, if that was asked for."""
-        self.published_total += 1
+        work = 1 + (len(message.body) >> BODY_WORK_SHIFT)
+        if message.persistent:
+            work *= PERSISTENT_WORK
+        total = work * (1 + len(queues))
+        if total > WORK_AT_ONCE_MAX and self.transaction is None and self.seen is None:
+            self.spread_out(message, queues, mandatory, work)
+            return
+        self.budget.left -= total
         for queue in queues:
             outcome = queue.publish(message)
             if outcome:
                 self.confirms.note(outcome)
+        self.has_enqueued(message, queues, mandatory)
+
+    def spread_out(self, message: Message, queues: list[Queue], mandatory: bool, work: int) -> None:
+        """Hand a message that is too much for one turn to its queues over several. The channel waits
+        for that; if it ends meanwhile, the other queues get the message all the same.
+        """
+
+        def steps() -> Iterator[int]:
+            for queue in queues:
+                while store.behind:
+                    yield WORK_AT_ONCE_MAX  # it is the disk's turn
+                if not queue.deleted:
+                    self.confirms.note(queue.publish(message))
+                yield work
+
+        def end() -> None:
+            if self.is_open:
+                self.has_enqueued(message, queues, mandatory)
+
+        store = self.connection.node.store
+        chores.do(self, steps(), end)
+
+    def has_enqueued(self, message: Message, queues: list[Queue], mandatory: bool) -> None:
+        """The queues have the message, or have refused it."""
+        self.published_total += 1
         if mandatory and not queues:
             self.return_message(message)
         if self.confirms.on:
             self.confirms.published += 1
-        self.reached = queues
+        if self.reached is not queues:
+            self.reached = queues
+            self.routes.append(queues)
         if not self.has_published:
             self.has_published = True
             self.connection.channels_that_published.append(self)
         if self.events.published and self.events.publishing.is_next():
             names = [queue.name for queue in queues]
             self.events.emit(MessagePublished(self.vhost.name, message, tuple(names)))
+
+    def take_reached(self) -> set[Queue]:
+        """All queues that messages of this batch went to."""
+        routes = {id(route): route for route in self.routes}
+        self.reached = None
+        self.routes.clear()
+        return {queue for route in routes.values() for queue in route}
 
     def return_message(self, message: Message) -> None:
         self.reply(
@@ -192,26 +248,26 @@ class Channel(ContentReader):
         )
         self.output.content(self.number, message.properties, message.body)
 
-    def answer(self, method: Method) -> None:
+    def answer(self, *methods: Method) -> None:
         """Reply when all that was changed is on disk, by others too: what this one did not have to change may
         be on its way there. What else comes on this channel waits for that.
         """
         node = self.connection.node
         if not self.confirms.unsafe and not node.store.is_saving():
-            self.reply(method)
+            self.reply(*methods)
             return
         self.wait()
         longer = self.confirms.unsafe_longer
-        node.store.when_safe(lambda _number: self.answer_now(method, longer))
+        node.store.when_safe(lambda _number: self.answer_now(methods, longer))
 
-    def answer_now(self, method: Method, longer: bool) -> None:
-        """Or after one round more."""
+    def answer_now(self, methods: tuple[Method, ...], longer: bool) -> None:
+        """A round of writing is over; `longer` if what is to be safe takes one more."""
         if not self.waiting or self.discarding:
             return
         if longer:
-            self.connection.node.store.when_safe(lambda _number: self.answer_now(method, False))
+            self.connection.node.store.when_safe(lambda _number: self.answer_now(methods, False))
         else:
-            self.reply(method)
+            self.reply(*methods)
             self.go_on()
 
     # --- acknowledging ---
@@ -270,9 +326,13 @@ class Channel(ContentReader):
         self.give_back(entry, requeue=requeue)
         self.room_changed()
 
-    def give_back(self, entry: Entry, *, requeue: bool) -> None:
-        """Return an entry to its queue, or have it leave that."""
-        if requeue:
+    def give_back(self, entry: Entry, *, requeue: bool, settled: bool = True) -> None:
+        """Return an entry to its queue, or have it leave that; `settled` if the client has said what is to
+        become of it, and not just let go of it.
+        """
+        if not settled:
+            entry.queue.take_back(entry)
+        elif requeue:
             entry.queue.requeue(entry)
         else:
             entry.queue.reject(entry)
@@ -313,10 +373,23 @@ class Channel(ContentReader):
             consumer.queue.touch()
 
     def queue_is_gone(self, consumer: Consumer) -> None:
-        """The queue of this consumer was deleted; the client is told if it can understand that."""
+        """The queue of this consumer was deleted by somebody else, or by itself."""
         self.forget_consumer(consumer)
-        if self.connection.has_capability("consumer_cancel_notify") and not self.discarding:
-            self.reply(BasicCancel(consumer_tag=consumer.tag, no_wait=True))
+        if not self.discarding:
+            self.reply(*self.cancel_notices(consumer))
+
+    def forget_consumers_of(self, queue: Queue) -> list[Method]:
+        """This channel deletes the queue: what the client is told of its own consumers, after delete-ok."""
+        consumers = [consumer for consumer in self.consumers.values() if consumer.queue is queue]
+        for consumer in consumers:
+            self.forget_consumer(consumer)
+        return self.cancel_notices(*consumers)
+
+    def cancel_notices(self, *consumers: Consumer) -> list[Method]:
+        """For a client that can understand them."""
+        if not self.connection.has_capability("consumer_cancel_notify"):
+            return []
+        return [BasicCancel(consumer_tag=consumer.tag, no_wait=True) for consumer in consumers]
 
     def forget_consumer(self, consumer: Consumer) -> None:
         self.consumers.pop(consumer.tag, None)
@@ -347,8 +420,9 @@ class Channel(ContentReader):
 
     # --- the end ---
 
-    def reply(self, method: Method) -> None:
-        self.output.method(self.number, method.encode())
+    def reply(self, *methods: Method) -> None:
+        for method in methods:
+            self.output.method(self.number, method.encode())
 
     def reply_if_open(self, method: Method) -> None:
         """It took a while to find the answer."""
@@ -379,8 +453,8 @@ class Channel(ContentReader):
         self.deliveries.active = False
         for consumer in consumers:
             self.forget_consumer(consumer)
-        last_tag = self.deliveries.delivery_tag
-        chores.do(self, chores.give_back(self, last_tag, requeue=True), lambda: self._ended(consumers, then))
+        steps = chores.give_back(self, self.deliveries.delivery_tag, requeue=True, settled=False)
+        chores.do(self, steps, lambda: self._ended(consumers, then))
 
     def _ended(self, consumers: list[Consumer], then: Callable[[], None] | None) -> None:
         """Nothing is out any more."""

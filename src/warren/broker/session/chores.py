@@ -71,9 +71,9 @@ def ack(channel: Channel, last_tag: int) -> Iterator[int]:
     channel.room_changed()
 
 
-def give_back(channel: Channel, last_tag: int, *, requeue: bool) -> Iterator[int]:
+def give_back(channel: Channel, last_tag: int, *, requeue: bool, settled: bool = True) -> Iterator[int]:
     """All that is outstanding up to this tag returns to its queues, or, if not `requeue`, leaves them."""
-    return returning(channel, _taken(channel, last_tag), requeue=requeue)
+    return returning(channel, _taken(channel, last_tag), requeue=requeue, settled=settled)
 
 
 def _taken(channel: Channel, last_tag: int) -> Iterator[Entry]:
@@ -81,7 +81,7 @@ def _taken(channel: Channel, last_tag: int) -> Iterator[Entry]:
         yield from entries
 
 
-def returning(channel: Channel, entries: Iterator[Entry], *, requeue: bool) -> Iterator[int]:
+def returning(channel: Channel, entries: Iterator[Entry], *, requeue: bool, settled: bool) -> Iterator[int]:
     """Entries that are taken from the outstanding ones, each in its turn."""
     held: dict[Queue, None] = {}
     try:
@@ -90,7 +90,7 @@ def returning(channel: Channel, entries: Iterator[Entry], *, requeue: bool) -> I
             if requeue and queue not in held:
                 held[queue] = None
                 queue.returning += 1
-            channel.give_back(entry, requeue=requeue)
+            channel.give_back(entry, requeue=requeue, settled=settled)
             yield GIVE_BACK_WORK
     finally:
         for queue in held:
@@ -103,7 +103,7 @@ def recover(channel: Channel, *, requeue: bool) -> Iterator[int]:
     """Everything outstanding goes back to its queue, or once more to whom it was delivered."""
     settled = channel.transaction.settled if channel.transaction is not None else {}
     tags = (tag for tag in channel.deliveries.span() if tag not in settled)
-    return returning(channel, _recovered(channel, tags, requeue=requeue), requeue=True)
+    return returning(channel, _recovered(channel, tags, requeue=requeue), requeue=True, settled=False)
 
 
 def _recovered(channel: Channel, tags: Iterator[int], *, requeue: bool) -> Iterator[Entry]:

@@ -6,7 +6,7 @@ clock. `on_error` is the one place where an exception becomes channel.close or c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 from warren.amqp.errors import (
@@ -43,7 +43,7 @@ from warren.broker.session import (
     handshake,
     queue_methods,
 )
-from warren.broker.session.alarm import follow_alarm
+from warren.broker.session.alarm import block, follow_alarm
 from warren.broker.session.channel import Channel
 from warren.broker.session.handshake import PROTOCOL_HEADER
 from warren.broker.session.liveness import Liveness
@@ -61,6 +61,8 @@ OUTPUT_BYTES_MAX = 16 * 1024 * 1024  # a client that asks but does not read is i
 RELEASE_WORK = 30  # of a channel with its consumers, or of an exclusive queue
 DEFERRED_BYTES_MAX = 1024 * 1024  # of all channels that wait; and what one read brought on top
 
+TURN = "turn"  # not read, since part of what was read before waits for a turn to come
+
 CHANNEL_METHODS: dict[type[Method], Callable[[Channel, Method], None]] = {
     **channel_methods.HANDLERS,
     **exchange_methods.HANDLERS,
@@ -77,6 +79,7 @@ class Link(Protocol):
     def resume_reading(self) -> None: ...
     def unsent_bytes(self) -> int: ...
     def close(self) -> None: ...
+    def reset(self) -> None: ...
 
 
 class Connection(FrameReader):
@@ -93,15 +96,18 @@ class Connection(FrameReader):
         self.vhost_name = ""
         self.channel_max = node.limits.channel_max
         self.channels_that_published: list[Channel] = []
-        self.is_publisher = False
         self.held_by: QueueFlow | None = None
+        self.budget = node.turns.budget
+        self.blocking = False
         self.blocked = False
+        self.in_line = False
         self.not_reading_because: set[str] = set()
         self.not_delivering_because: set[str] = set()
         self.meter: Meter | None = None
         self.totals_of_closed = (0, 0)
         self.exclusive_queues: dict[str, Queue] = {}
         self.handling: tuple[int, int] | None = None
+        self.handled = (0, 0)
         self.close_reason = "client unexpectedly closed the connection"
         node.connections.add(self)
 
@@ -125,7 +131,7 @@ class Connection(FrameReader):
             self._connection_method(decode_method(payload))
         else:
             self._channel_method(number, payload)
-        self.handling = None
+        self.handled, self.handling = self.handling, None
         return 0
 
     def _connection_method(self, method: Method) -> None:
@@ -169,8 +175,7 @@ class Connection(FrameReader):
             self.node.drain()
             handler(channel, method)
             if self.output.pending_bytes > OUTPUT_BYTES_MAX:
-                self.suspended = True  # what else it asks for waits until it has taken this
-                self.stop_reading("output")
+                self.halt("output")  # what else it asks for waits until it has taken this
 
     def _closing_channel_method(self, channel: Channel) -> None:
         """The broker has closed the channel: only the end of that conversation counts."""
@@ -244,6 +249,7 @@ class Connection(FrameReader):
 
     def on_batch_begin(self) -> int:
         self.node.clock.refresh()
+        self.node.turns.begin_share()
         return 0
 
     def on_batch_end(self) -> int:
@@ -256,7 +262,8 @@ class Connection(FrameReader):
             self.node.store.begin_round()  # the disk works while consumers are served
         self.node.end_turn()
         for channel in channels:
-            self._yield_to_consumers(channel.reached)
+            self._yield_to_consumers(channel.take_reached())
+        self.node.turns.end_share()
         if channels and self.node.store.behind and self.state is State.OPEN:
             self._yield_to_disk()
         if channels and self.meter is not None:
@@ -306,9 +313,8 @@ class Connection(FrameReader):
 
     def _listen_again(self) -> None:
         """The client has taken what it asked for."""
-        if self.state is State.OPEN and "output" in self.not_reading_because:
+        if self.state is State.OPEN:
             self.start_reading("output")
-            self.resume()
 
     def _go_on_delivering(self) -> None:
         for channel in self.open_channels():
@@ -335,11 +341,38 @@ class Connection(FrameReader):
         self.not_reading_because.add(reason)
 
     def start_reading(self, reason: str) -> None:
+        """What was read already comes first, when it is this connection's turn."""
         if reason in self.not_reading_because:
             self.not_reading_because.discard(reason)
-            if not self.not_reading_because and self.state is not State.CLOSED:
+            if self.not_reading_because == {TURN}:
+                self._stand_in_line()
+            elif not self.not_reading_because and self.state is not State.CLOSED:
                 self.liveness.heard_at = self.node.world.now()
                 self.link.resume_reading()
+
+    def halt(self, reason: str) -> None:
+        """Stop in the middle of what was read, until `start_reading` with the same reason."""
+        self.suspended = True
+        self.stop_reading(reason)
+        self.stop_reading(TURN)
+
+    def on_tired(self) -> int:
+        """Go on with what was read when those in front have had their share."""
+        self.stop_reading(TURN)
+        self._stand_in_line()
+        return 0
+
+    def _stand_in_line(self) -> None:
+        if not self.in_line:
+            self.in_line = True
+            self.node.turns.later(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self.in_line = False
+        if self.state is not State.CLOSED and self.not_reading_because == {TURN}:
+            self.resume()
+            if not self.suspended:
+                self.start_reading(TURN)
 
     def on_deferred(self) -> int:
         """While channels that wait have much that waits with them, take no more."""
@@ -349,13 +382,11 @@ class Connection(FrameReader):
             self.start_reading("waiting")
         return 0
 
-    def publishes(self) -> None:
-        """A message is on its way in."""
-        if not self.is_publisher:
-            self.is_publisher = True
-            self.alarm_changed()
+    def on_blocked_publish(self) -> int:
+        block(self)
+        return 0
 
-    def _yield_to_consumers(self, queues: Sequence[Queue]) -> None:
+    def _yield_to_consumers(self, queues: Iterable[Queue]) -> None:
         """If a queue cannot keep up with this connection, leave it unread for a while."""
         for queue in queues:
             if self.held_by is None and self.state is State.OPEN and queue.flow.pushes_back(queue):
@@ -389,6 +420,7 @@ class Connection(FrameReader):
         access.user.connections += 1
         self.become(State.OPEN)
         self.rates_changed(access.user)
+        self.alarm_changed()
         self.node.events.emit(events.ConnectionOpened(self.name, self.user_name, vhost.name))
 
     def rates_changed(self, user: User) -> None:
@@ -425,13 +457,19 @@ class Connection(FrameReader):
         self.closing = True
         self.suspended = False
         self.become(State.CLOSING)
-        for reason in list(self.not_reading_because):
+        for reason in self.not_reading_because - {TURN}:
             self.start_reading(reason)
 
     def drop(self, reason: str) -> None:
-        """Give the connection up without another word."""
+        """All is said: the client gets what was sent, and closes."""
         self.close_reason = reason
         self.link.close()
+        self.lost()
+
+    def give_up(self, reason: str) -> None:
+        """The client does not answer, and may not be there any more."""
+        self.close_reason = reason
+        self.link.reset()
         self.lost()
 
     def lost(self) -> None:

@@ -28,6 +28,7 @@ from warren.broker.session.names import (
     check_equal_argument,
     check_new_name,
     check_not_default,
+    without_line_ends,
 )
 
 ALTERNATE = "alternate-exchange"
@@ -35,26 +36,27 @@ COMPARED_ARGUMENTS = (ALTERNATE, "x-delayed-type")
 
 
 def declare(channel: Channel, method: ExchangeDeclare) -> None:
-    check_not_default(method.exchange)
+    name = without_line_ends(method.exchange)
+    if not method.passive and method.type not in channel.connection.node.exchange_types:
+        raise CommandInvalid(f"unknown exchange type '{method.type}'")
+    check_not_default(name)
     if method.passive:
-        channel.vhost.find_exchange(method.exchange)
+        channel.vhost.find_exchange(name)
     else:
-        declare_exchange(channel, method)
+        declare_exchange(channel, method, name)
     if not method.no_wait:
         channel.answer(ExchangeDeclareOk())
 
 
-def declare_exchange(channel: Channel, method: ExchangeDeclare) -> None:
-    name, vhost = method.exchange, channel.vhost
+def declare_exchange(channel: Channel, method: ExchangeDeclare, name: str) -> None:
+    vhost = channel.vhost
     channel.connection.access.check(Permission.CONFIGURE, "exchange", name)
-    if method.type not in channel.connection.node.exchange_types:
-        raise CommandInvalid(f"unknown exchange type '{method.type}'")
     existing = vhost.exchanges.get(name)
     if existing is not None:
         check_same_exchange(f"exchange '{name}' in vhost '{vhost.name}'", existing, method)
         return
     check_new_name("exchange", name)
-    check_alternate(channel, method)
+    check_alternate(channel, method, name)
     check_exchange_arguments(f"exchange '{name}' in vhost '{vhost.name}'", method.arguments)
     channel.connection.node.execute(
         commands.DeclareExchange(
@@ -78,22 +80,20 @@ def check_same_exchange(what: str, exchange: Exchange, method: ExchangeDeclare) 
         check_equal_argument(what, argument, method.arguments, exchange.arguments)
 
 
-def check_alternate(channel: Channel, method: ExchangeDeclare) -> None:
+def check_alternate(channel: Channel, method: ExchangeDeclare, exchange: str) -> None:
     """Who names an alternate exchange must be allowed to let messages go there."""
     if ALTERNATE not in method.arguments:
         return
     name = method.arguments[ALTERNATE]
     if not isinstance(name, str):
-        raise PreconditionFailed(
-            f"invalid arg '{ALTERNATE}' for exchange '{method.exchange}': expected a string"
-        )
+        raise PreconditionFailed(f"invalid arg '{ALTERNATE}' for exchange '{exchange}': expected a string")
     access = channel.connection.access
-    access.check(Permission.READ, "exchange", method.exchange)
+    access.check(Permission.READ, "exchange", exchange)
     access.check(Permission.WRITE, "exchange", name)
 
 
 def delete(channel: Channel, method: ExchangeDelete) -> None:
-    name, vhost = method.exchange, channel.vhost
+    name, vhost = without_line_ends(method.exchange), channel.vhost
     check_not_default(name)
     if name.startswith(RESERVED):
         raise AccessRefused(f"deletion of system exchange '{name}' in vhost '{vhost.name}' not allowed")
@@ -107,25 +107,32 @@ def delete(channel: Channel, method: ExchangeDelete) -> None:
         channel.answer(ExchangeDeleteOk())
 
 
-def check_binding(channel: Channel, method: ExchangeBind | ExchangeUnbind) -> None:
-    check_not_default(method.destination)
-    check_not_default(method.source)
+def wanted_binding(channel: Channel, method: ExchangeBind | ExchangeUnbind) -> tuple[str, str]:
+    """The names of source and destination, if the client may bind them."""
+    source_name, destination = without_line_ends(method.source), without_line_ends(method.destination)
     access = channel.connection.access
-    access.check(Permission.WRITE, "exchange", method.destination)
-    access.check(Permission.READ, "exchange", method.source)
-    source = channel.vhost.exchanges.get(method.source)
-    if source is not None and source.type == "topic":
-        access.check_topic(Permission.READ, method.source, method.routing_key)
+    access.check(Permission.WRITE, "exchange", destination)
+    check_not_default(destination)
+    check_not_default(source_name)
+    access.check(Permission.READ, "exchange", source_name)
+    source = channel.vhost.exchanges.get(source_name)
+    if source is not None:
+        access.check_topic(Permission.READ, source, method.routing_key)
+    return source_name, destination
 
 
 def change_binding(
-    channel: Channel, change: type[commands.Bind | commands.Unbind], method: ExchangeBind | ExchangeUnbind
+    channel: Channel,
+    change: type[commands.Bind | commands.Unbind],
+    method: ExchangeBind | ExchangeUnbind,
+    source: str,
+    destination: str,
 ) -> None:
     channel.connection.node.execute(
         change(
             vhost=channel.vhost.name,
-            source=method.source,
-            destination=method.destination,
+            source=source,
+            destination=destination,
             to_queue=False,
             routing_key=method.routing_key,
             arguments=method.arguments,
@@ -134,16 +141,15 @@ def change_binding(
 
 
 def bind(channel: Channel, method: ExchangeBind) -> None:
-    check_binding(channel, method)
-    change_binding(channel, commands.Bind, method)
+    change_binding(channel, commands.Bind, method, *wanted_binding(channel, method))
     if not method.no_wait:
         channel.answer(ExchangeBindOk())
 
 
 def unbind(channel: Channel, method: ExchangeUnbind) -> None:
-    check_binding(channel, method)
-    if {method.source, method.destination} <= channel.vhost.exchanges.keys():
-        change_binding(channel, commands.Unbind, method)
+    source, destination = wanted_binding(channel, method)
+    if {source, destination} <= channel.vhost.exchanges.keys():
+        change_binding(channel, commands.Unbind, method, source, destination)
     if not method.no_wait:
         channel.answer(ExchangeUnbindOk())
 

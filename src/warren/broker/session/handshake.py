@@ -26,6 +26,7 @@ from warren.amqp.table import Table
 from warren.broker.access import Access, User
 from warren.broker.events import AuthenticationFailed
 from warren.broker.limits import is_reached
+from warren.broker.login import expected_password
 from warren.broker.passwords import PasswordHash
 from warren.broker.session import sasl
 from warren.broker.session.state import State
@@ -95,19 +96,16 @@ def start_ok(connection: Connection, method: ConnectionStartOk) -> None:
         raise NotAllowed(f"unknown authentication mechanism '{method.mechanism}'")
     user, password = read(method.response)
     connection.user_name = user
-    known = connection.node.users.get(user)
-    stored = known.password if known is not None else None
-    if stored is None:
-        refuse(connection, method.mechanism, "unknown user, or one without a password")
-    elif not connection.is_loopback and user in connection.node.limits.loopback_users:
-        refuse(connection, method.mechanism, "this user can only connect via localhost")
-    elif connection.node.passwords.knows(user, stored, password):
+    stored, refusal = expected_password(connection.node, user, is_loopback=connection.is_loopback)
+    if connection.node.passwords.knows(user, stored, password):
         accept(connection)
     else:
-        verify(connection, method.mechanism, stored, password)
+        verify(connection, stored, password, lambda: refuse(connection, method.mechanism, refusal))
 
 
-def verify(connection: Connection, mechanism: str, stored: PasswordHash, password: bytes) -> None:
+def verify(
+    connection: Connection, stored: PasswordHash, password: bytes, on_wrong: Callable[[], None]
+) -> None:
     """Hashing takes long on purpose: in a thread, while this connection waits and no other does."""
     connection.become(State.AUTHENTICATING)
     connection.suspended = True
@@ -119,7 +117,7 @@ def verify(connection: Connection, mechanism: str, stored: PasswordHash, passwor
         if right:
             accept(connection)
         else:
-            refuse(connection, mechanism, "wrong password")
+            on_wrong()
         connection.start_reading("authentication")
         connection.resume()
         connection.node.end_turn()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 HANDSHAKE_SECONDS_MAX = 10.0
 CLOSE_SECONDS_MAX = 10.0
-INTERVALS_MISSED_MAX = 2
+INTERVALS_MISSED_MAX = 3
 CLIENTS_FAULT = {"output"}  # it is not read because it does not read: that is no excuse for silence
 
 
@@ -31,7 +31,7 @@ class Liveness:
         if connection.state is State.CLOSING:
             self.closing_since = self.closing_since or now
             if now - self.closing_since > CLOSE_SECONDS_MAX:
-                connection.drop(connection.close_reason)
+                connection.give_up(connection.close_reason)
         elif connection.state is not State.OPEN:
             if now - self.started_at > HANDSHAKE_SECONDS_MAX:
                 connection.drop("handshake timed out")
@@ -40,6 +40,6 @@ class Liveness:
 
     def _check_heartbeats(self, connection: Connection, now: float) -> None:
         if now - self.heard_at > self.interval_seconds * INTERVALS_MISSED_MAX:
-            connection.drop("missed heartbeats from client")
+            connection.give_up("missed heartbeats from client")
         elif now - self.sent_at >= self.interval_seconds / 2:
             connection.output.heartbeat()

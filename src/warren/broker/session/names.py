@@ -6,21 +6,16 @@ import base64
 from typing import TYPE_CHECKING
 
 from warren.amqp.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
-from warren.amqp.table import Table, Value, encode_value
+from warren.amqp.table import Table, Value, type_name
 
 if TYPE_CHECKING:
     from warren.broker.node import World
     from warren.broker.queue import Queue
     from warren.broker.session.channel import Channel
+    from warren.broker.session.connection import Connection
 
 RANDOM_BYTES = 16
 RESERVED = "amq."
-TYPE_NAMES = {
-    ord("I"): "signedint", ord("S"): "longstr", ord("t"): "bool", ord("l"): "long", ord("L"): "long",
-    ord("b"): "byte", ord("B"): "unsignedbyte", ord("s"): "short", ord("u"): "unsignedshort",
-    ord("i"): "unsignedint", ord("d"): "double", ord("f"): "float", ord("F"): "table", ord("A"): "array",
-    ord("T"): "timestamp", ord("D"): "decimal", ord("x"): "binary", ord("V"): "void",
-}  # fmt: skip
 
 
 def random_name(world: World, prefix: str) -> str:
@@ -32,6 +27,11 @@ def check_new_name(kind: str, name: str) -> None:
         raise AccessRefused(f"{kind} name '{name}' contains reserved prefix 'amq.*'")
     if not name.isprintable():
         raise PreconditionFailed(f"{kind} name {name!r} has characters that cannot be printed")
+
+
+def without_line_ends(name: str) -> str:
+    """As RabbitMQ takes names in declarations, bindings and deletions."""
+    return name.replace("\r", "").replace("\n", "")
 
 
 def check_not_default(exchange: str) -> None:
@@ -48,20 +48,30 @@ def queue_name(channel: Channel, name: str) -> str:
 
 def usable_queue(channel: Channel, name: str) -> Queue:
     """A queue that exists and is not another connection's own."""
-    queue: Queue = channel.vhost.find_queue(queue_name(channel, name))
-    if queue.owner is not None and queue.owner is not channel.connection:
-        raise locked(queue)
+    queue: Queue = channel.vhost.find_queue(name)
+    check_owner(queue, channel.connection)
     return queue
 
 
 def clients_queue(channel: Channel, name: str) -> Queue:
     """The same, and not one that belongs to an exchange."""
-    queue = usable_queue(channel, name)
+    queue: Queue = channel.vhost.find_queue(queue_name(channel, name))
+    check_for_clients(queue, channel.connection)
+    return queue
+
+
+def check_for_clients(queue: Queue, connection: Connection | None) -> None:
+    """Raise unless this connection, or for None somebody without one, may get at what is in the queue."""
+    check_owner(queue, connection)
     if queue.internal:
         raise AccessRefused(
             f"queue '{queue.name}' in vhost '{queue.vhost}' belongs to an exchange; it can only be purged"
         )
-    return queue
+
+
+def check_owner(queue: Queue, connection: Connection | None) -> None:
+    if queue.owner is not None and queue.owner is not connection:
+        raise locked(queue)
 
 
 def locked(queue: Queue) -> ResourceLocked:
@@ -82,26 +92,26 @@ def check_equal(what: str, argument: str, received: bool | str, current: bool | 
 
 
 def check_equal_argument(what: str, argument: str, received: Table, current: Table) -> None:
+    """Whole numbers are equal whatever their width; but 1, 1.0 and true are three values."""
     ours, theirs = current.get(argument), received.get(argument)
-    if ours == theirs:
-        return
-    if _type(ours) == _type(theirs):
-        check_equal(what, argument, str(theirs), str(ours))
-    raise PreconditionFailed(
-        f"inequivalent arg '{argument}' for {what}: "
-        f"received {_described(theirs)} but current is {_described(ours)}"
-    )
+    if (argument in current) == (argument in received):
+        if ours == theirs and _number_class(ours) is _number_class(theirs):
+            return
+        told = f"received '{_plain(theirs)}' but current is '{_plain(ours)}'"
+    else:
+        told = f"received {_described(theirs)} but current is {_described(ours)}"
+    raise PreconditionFailed(f"inequivalent arg '{argument}' for {what}: {told}")
 
 
-def _plain(value: bool | str) -> str:
-    return str(value).lower() if isinstance(value, bool) else value
+def _number_class(value: Value) -> type | None:
+    return next((kind for kind in (bool, int, float) if isinstance(value, kind)), None)
+
+
+def _plain(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _described(value: Value) -> str:
     if value is None:
         return "none"
-    return f"the value '{value!s}' of type '{_type(value)}'"
-
-
-def _type(value: Value) -> str:
-    return TYPE_NAMES[encode_value(value)[0]]
+    return f"the value '{_plain(value)}' of type '{type_name(value)}'"

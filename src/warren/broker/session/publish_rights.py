@@ -20,20 +20,20 @@ def check_publish(connection: Connection, exchange_name: bytes, routing_key: byt
     exchange = connection.vhost.exchanges_by_wire_name.get(exchange_name)
     if exchange is None:
         raise NotFound(f"no exchange '{name}' in vhost '{connection.vhost_name}'")
-    if not name and _is_internal_queue(connection, routing_key):
-        raise AccessRefused("a queue that belongs to an exchange gets its messages from that alone")
     if exchange.internal:
         vhost = connection.vhost_name
         raise AccessRefused(f"cannot publish to internal exchange '{name}' in vhost '{vhost}'")
-    if exchange.type == "topic":
-        key = routing_key[1:].decode("utf-8", "surrogateescape")
-        connection.access.check_topic(Permission.WRITE, name, key)
+    check_key(connection, exchange, routing_key[1:].decode("utf-8", "surrogateescape"))
     return exchange
 
 
-def _is_internal_queue(connection: Connection, routing_key: bytes) -> bool:
-    queue: Queue | None = connection.vhost.queues.get(routing_key[1:].decode("utf-8", "surrogateescape"))
-    return queue is not None and queue.internal
+def check_key(connection: Connection, exchange: Exchange, key: str) -> None:
+    """Whether a message may go this way: by its routing key, or by one in its header CC or BCC."""
+    if not exchange.name:
+        queue: Queue | None = connection.vhost.queues.get(key)
+        if queue is not None and queue.internal:
+            raise AccessRefused("a queue that belongs to an exchange gets its messages from that alone")
+    connection.access.check_topic(Permission.WRITE, exchange, key)
 
 
 def check_user_id(connection: Connection, user_id: bytes) -> None:

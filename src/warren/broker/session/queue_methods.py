@@ -23,7 +23,7 @@ from warren.broker import commands
 from warren.broker.access import Permission
 from warren.broker.events import QueuePurged
 from warren.broker.queue import Queue
-from warren.broker.rules import COMPARED_ARGUMENTS, QUORUM, STREAM, check_arguments, queue_type
+from warren.broker.rules import CLASSIC, TYPE, arguments_of, check_arguments, queue_type
 from warren.broker.session.channel import Channel
 from warren.broker.session.names import (
     check_equal,
@@ -35,6 +35,7 @@ from warren.broker.session.names import (
     queue_name,
     random_name,
     usable_queue,
+    without_line_ends,
 )
 from warren.broker.session.reply_to import PSEUDO_QUEUE
 
@@ -42,17 +43,24 @@ COUNT_TOLD_MAX = 2**32 - 1
 
 
 def declare(channel: Channel, method: QueueDeclare) -> None:
-    name = method.queue
+    name = without_line_ends(method.queue)
     if name.startswith(PSEUDO_QUEUE):
         queue_declared(channel, method, reply_queue(channel, name))
         return
     if method.passive:
         queue = usable_queue(channel, name)
     else:
-        queue = declare_queue(channel, method, name or random_name(channel.connection.node.world, "amq.gen-"))
+        queue = declare_queue(channel, method, name or new_name(channel, method))
     channel.last_queue = queue.name
     queue.used()
     queue_declared(channel, method, queue)
+
+
+def new_name(channel: Channel, method: QueueDeclare) -> str:
+    kind = queue_type(method.arguments)
+    if kind != CLASSIC:
+        raise PreconditionFailed(f"Cannot declare a server-named queue for type rabbit_{kind}_queue")
+    return random_name(channel.connection.node.world, "amq.gen-")
 
 
 def reply_queue(channel: Channel, name: str) -> Queue:
@@ -72,11 +80,11 @@ def declare_queue(channel: Channel, method: QueueDeclare, name: str) -> Queue:
     if existing is not None:
         check_same_queue(channel, existing, method)
         return clients_queue(channel, name)
-    if method.queue:
+    if without_line_ends(method.queue):
         check_new_name("queue", name)
     what = f"queue '{name}' in vhost '{channel.vhost.name}'"
     check_arguments(what, method.arguments)
-    if queue_type(method.arguments) in {QUORUM, STREAM}:
+    if queue_type(method.arguments) != CLASSIC:
         check_is_to_stay(what, method)
     channel.vhost.check_queue_limit(name)
     check_dead_letters(channel, method, name)
@@ -85,7 +93,7 @@ def declare_queue(channel: Channel, method: QueueDeclare, name: str) -> Queue:
         commands.DeclareQueue(
             vhost=channel.vhost.name,
             name=name,
-            durable=method.durable,
+            durable=is_durable(method),
             auto_delete=method.auto_delete,
             owner=connection if method.exclusive else None,
             arguments=method.arguments,
@@ -99,12 +107,17 @@ def declare_queue(channel: Channel, method: QueueDeclare, name: str) -> Queue:
 
 def check_is_to_stay(what: str, method: QueueDeclare) -> None:
     """As a quorum queue and a stream must be."""
-    if not method.durable:
-        raise PreconditionFailed(f"invalid property 'non-durable' for {what}")
+    if method.auto_delete:
+        raise PreconditionFailed(f"invalid property 'auto-delete' for {what}")
     if method.exclusive:
         raise PreconditionFailed(f"invalid property 'exclusive-owner' for {what}")
-    if method.auto_delete and queue_type(method.arguments) == STREAM:
-        raise PreconditionFailed(f"invalid property 'auto-delete' for {what}")
+    if not method.durable:
+        raise PreconditionFailed(f"invalid property 'non-durable' for {what}")
+
+
+def is_durable(method: QueueDeclare) -> bool:
+    """An exclusive queue goes with its connection, whatever its client says."""
+    return method.durable and not method.exclusive
 
 
 def check_dead_letters(channel: Channel, method: QueueDeclare, name: str) -> None:
@@ -121,11 +134,12 @@ def check_same_queue(channel: Channel, queue: Queue, method: QueueDeclare) -> No
     if queue.owner is not owner:
         raise locked(queue)
     what = f"queue '{queue.name}' in vhost '{queue.vhost}'"
-    check_equal(what, "durable", method.durable, queue.durable)
+    check_equal(what, "durable", is_durable(method), queue.durable)
     check_equal(what, "auto_delete", method.auto_delete, queue.auto_delete)
-    check_equal(what, "x-queue-type", queue_type(method.arguments), queue_type(queue.arguments))
-    for argument in COMPARED_ARGUMENTS:
-        check_equal_argument(what, argument, method.arguments, queue.arguments)
+    kind = queue_type(queue.arguments)
+    for argument in arguments_of(kind):
+        if argument != TYPE.argument or queue_type(method.arguments) != kind:
+            check_equal_argument(what, argument, method.arguments, queue.arguments)
 
 
 def queue_declared(channel: Channel, method: QueueDeclare, queue: Queue) -> None:
@@ -152,24 +166,32 @@ def binding_key(channel: Channel, method: QueueBind | QueueUnbind) -> str:
     return method.routing_key
 
 
-def check_binding(channel: Channel, method: QueueBind | QueueUnbind, queue: str) -> None:
-    check_not_default(method.exchange)
+def wanted_binding(channel: Channel, method: QueueBind | QueueUnbind) -> tuple[str, str]:
+    """The names of the exchange and the queue, if the client may bind them."""
+    name = without_line_ends(queue_name(channel, method.queue))
+    exchange_name = without_line_ends(method.exchange)
     access = channel.connection.access
-    access.check(Permission.WRITE, "queue", queue)
-    access.check(Permission.READ, "exchange", method.exchange)
-    exchange = channel.vhost.exchanges.get(method.exchange)
-    if exchange is not None and exchange.type == "topic":
-        access.check_topic(Permission.READ, method.exchange, method.routing_key)
+    access.check(Permission.WRITE, "queue", name)
+    check_not_default(exchange_name)
+    access.check(Permission.READ, "exchange", exchange_name)
+    exchange = channel.vhost.exchanges.get(exchange_name)
+    if exchange is not None:
+        access.check_topic(Permission.READ, exchange, binding_key(channel, method))
+    return exchange_name, name
 
 
 def change_binding(
-    channel: Channel, change: type[commands.Bind | commands.Unbind], method: QueueBind | QueueUnbind
+    channel: Channel,
+    change: type[commands.Bind | commands.Unbind],
+    method: QueueBind | QueueUnbind,
+    exchange: str,
+    queue: str,
 ) -> None:
     channel.connection.node.execute(
         change(
             vhost=channel.vhost.name,
-            source=method.exchange,
-            destination=queue_name(channel, method.queue),
+            source=exchange,
+            destination=queue,
             to_queue=True,
             routing_key=binding_key(channel, method),
             arguments=method.arguments,
@@ -178,21 +200,20 @@ def change_binding(
 
 
 def bind(channel: Channel, method: QueueBind) -> None:
-    name = queue_name(channel, method.queue)
-    check_binding(channel, method, name)
-    clients_queue(channel, name)
-    change_binding(channel, commands.Bind, method)
+    exchange, queue = wanted_binding(channel, method)
+    channel.vhost.find_exchange(exchange)
+    clients_queue(channel, queue)
+    change_binding(channel, commands.Bind, method, exchange, queue)
     if not method.no_wait:
         channel.answer(QueueBindOk())
 
 
 def unbind(channel: Channel, method: QueueUnbind) -> None:
-    name = queue_name(channel, method.queue)
-    check_binding(channel, method, name)
-    if name in channel.vhost.queues:
-        clients_queue(channel, name)
-        if method.exchange in channel.vhost.exchanges:
-            change_binding(channel, commands.Unbind, method)
+    exchange, queue = wanted_binding(channel, method)
+    if queue in channel.vhost.queues:
+        clients_queue(channel, queue)
+        if exchange in channel.vhost.exchanges:
+            change_binding(channel, commands.Unbind, method, exchange, queue)
     channel.answer(QueueUnbindOk())
 
 
@@ -207,9 +228,10 @@ def purge(channel: Channel, method: QueuePurge) -> None:
 
 
 def delete(channel: Channel, method: QueueDelete) -> None:
-    name = queue_name(channel, method.queue)
+    name = without_line_ends(queue_name(channel, method.queue))
     channel.connection.access.check(Permission.CONFIGURE, "queue", name)
     count = 0
+    notices: list[Method] = []
     if name in channel.vhost.queues:
         queue = clients_queue(channel, name)
         count = told_count(queue)
@@ -217,9 +239,12 @@ def delete(channel: Channel, method: QueueDelete) -> None:
             raise PreconditionFailed(f"queue '{name}' in vhost '{queue.vhost}' in use")
         if method.if_empty and count:
             raise PreconditionFailed(f"queue '{name}' in vhost '{queue.vhost}' not empty")
+        notices = channel.forget_consumers_of(queue)
         channel.connection.node.execute(commands.DeleteQueue(vhost=queue.vhost, name=name))
-    if not method.no_wait:
-        channel.answer(QueueDeleteOk(message_count=count))
+    if method.no_wait:
+        channel.reply(*notices)
+    else:
+        channel.answer(QueueDeleteOk(message_count=count), *notices)
 
 
 HANDLERS: dict[type[Method], Callable[[Channel, Any], None]] = {

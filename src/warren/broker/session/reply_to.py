@@ -58,3 +58,4 @@ def close_reply_queue(channel: Channel, queue: Queue) -> None:
     channel.vhost.version.bump()
     queue.deleted = True
     queue.purge()
+    queue.end()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from warren.amqp.errors import PreconditionFailed
 from warren.amqp.properties import decode_properties
-from warren.amqp.table import Table
+from warren.amqp.table import Table, type_name
 
 
 def take(properties: bytes) -> tuple[list[str], bytes]:
@@ -19,7 +19,9 @@ def take(properties: bytes) -> tuple[list[str], bytes]:
 
 
 def _keys(headers: Table, name: str) -> list[str]:
+    """What is no string in the array leads nowhere, as in RabbitMQ."""
     value = headers.get(name, [])
-    if not isinstance(value, list) or not all(isinstance(key, str) for key in value):
-        raise PreconditionFailed(f"invalid header '{name}': expected an array of strings")
-    return [str(key) for key in value]
+    if not isinstance(value, list):
+        kind = type_name(value)
+        raise PreconditionFailed(f'invalid message: {{unacceptable_type_in_header,"{name}",{kind}}}')
+    return [key for key in value if isinstance(key, str)]

@@ -39,13 +39,14 @@ class Transaction:
         """Step by step: whoever looks meanwhile may see a part of it, as of any transaction over queues."""
         publishes, settled = self.publishes, self.settled
         self.rollback()
+        now_ms = channel.connection.node.clock.refresh()
         unsafe = unsafe_longer = False
         for message, queues, seen, mandatory in publishes:
             alive = [queue for queue in queues if not queue.deleted]
-            channel.enqueue_once(message, alive, seen, mandatory)
+            channel.enqueue_once(message.came_at(now_ms), alive, seen, mandatory)
             unsafe |= channel.confirms.unsafe
             unsafe_longer |= channel.confirms.unsafe_longer
-            yield PUBLISH_WORK + len(alive)
+            yield PUBLISH_WORK
         for tag, fate in settled.items():
             entry = channel.deliveries.take(tag)
             assert entry is not None, "only outstanding tags are noted, and nobody else settles them"

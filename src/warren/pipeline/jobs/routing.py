@@ -48,8 +48,10 @@ class StillWorld:
     def random_bytes(self, count: int) -> bytes:
         return bytes(count)
 
-    def in_thread(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
-        done(work())
+    def in_thread(
+        self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[BaseException], None]
+    ) -> None:
+        raise NotImplementedError("routing takes no thread")
 
     def report(self, error: Exception) -> None:
         raise error

@@ -95,7 +95,7 @@ class FileLog:
         directory = Path(self.path, queue.place)
         if queue.is_stream or not directory.is_dir():
             return [""]
-        return ["", *(part for part in parts_in(directory) if part != SEEN)]
+        return ["", *(part for part in parts_in(str(directory)) if part != SEEN)]
 
     def _segments(self, queue: Queue, part: str) -> Iterator[Segment]:
         directory = Path(self.path, queue.place, part)

@@ -102,7 +102,9 @@ def checked_start(contents: Contents, offset: int, loss: Loss) -> int:
 
 
 def offset_at(log: Log, contents: Contents, time_ms: int) -> int:
-    """The first offset of a stream with this time or a later one; times never go down in it."""
+    """The first offset of a stream with this time or a later one. Times go down in it only where a clock was
+    set back by much: around there, another offset may be found.
+    """
     segments = [segment for segment in contents.segments if segment.end_offset > segment.first_offset]
     low, high = 0, len(segments)
     while low < high:

@@ -9,6 +9,7 @@ from tests.support.fakes import FakeWorld, make_node
 from tests.support.frames import method_frame, published
 from warren.amqp import methods as m
 from warren.broker import events
+from warren.broker.message import Message
 from warren.broker.node import Limits, Node
 from warren.broker.session.connection import OUTPUT_BYTES_MAX
 from warren.broker.session.state import TRANSITIONS, State
@@ -155,8 +156,15 @@ def test_reply_queue_goes_with_its_channel(client: FakeClient) -> None:
     assert client.vhost.reply_queues == {}
 
 
+@pytest.mark.parametrize("argument", ["x-priority", "x-browse", "x-selector", "x-stream-offset"])
+def test_arguments_of_a_reply_consumer_are_not_looked_at(client: FakeClient, argument: str) -> None:
+    client.consume("amq.rabbitmq.reply-to", no_ack=True, arguments={argument: 5.5})
+    assert isinstance(client.methods()[0], m.BasicConsumeOk)
+    assert len(client.vhost.reply_queues) == 1
+
+
 def test_reply_consumer_that_is_refused_leaves_no_queue_behind(client: FakeClient) -> None:
-    client.consume("amq.rabbitmq.reply-to", no_ack=True, arguments={"x-priority": "high"})
+    client.consume("amq.rabbitmq.reply-to", no_ack=False)
     client.expect_close(406)
     assert client.vhost.reply_queues == {}
 
@@ -234,12 +242,44 @@ def test_method_out_of_place_closes_the_connection(
 
 def test_alarm_blocks_connections_that_publish_and_no_others(client: FakeClient, node: Node) -> None:
     other = FakeClient(node).open()
-    client.publish("amq.fanout", "", b"x")
     node.raise_alarm("memory")
+    client.publish("amq.fanout", "", b"x")
     assert client.methods(0) == [m.ConnectionBlocked(reason="low on memory")]
     assert not client.link.is_reading
     assert other.methods(0) == []
     assert other.link.is_reading
+
+
+def test_alarm_leaves_alone_who_published_before_it(client: FakeClient, node: Node) -> None:
+    client.declare("q")
+    client.publish("", "q", b"1")
+    client.publish("", "q", b"2")
+    node.raise_alarm("memory")
+    client.frames()
+    client.send(m.BasicGet(queue="q", no_ack=False))
+    client.send(m.BasicAck(delivery_tag=1, multiple=False))
+    client.consume("q")
+    assert client.bodies() == [b"1", b"2"]
+    assert not client.connection.blocked
+
+
+def test_blocked_publish_is_taken_when_the_alarm_is_cleared(
+    client: FakeClient, node: Node, world: FakeWorld
+) -> None:
+    """It is not taken before, and nothing behind it is dealt with, on other channels either."""
+    client.declare("q")
+    node.raise_alarm("memory")
+    client.frames()
+    client.publish("", "q", b"1")
+    client.publish("", "q", b"2")
+    client.send(m.BasicQos())
+    queue = node.vhosts["/"].queues["q"]
+    assert queue.message_count == 0
+    assert client.methods() == []
+    node.clear_alarm("memory")
+    world.run()
+    assert queue.message_count == 2
+    assert client.methods() == [m.BasicQosOk()]
 
 
 def test_alarm_blocks_at_the_first_publish_that_follows(client: FakeClient, node: Node) -> None:
@@ -250,22 +290,26 @@ def test_alarm_blocks_at_the_first_publish_that_follows(client: FakeClient, node
     assert not client.link.is_reading
 
 
-def test_blocked_connection_goes_on_when_the_last_alarm_is_cleared(client: FakeClient, node: Node) -> None:
-    client.publish("amq.fanout", "", b"x")
+def test_blocked_connection_goes_on_when_the_last_alarm_is_cleared(
+    client: FakeClient, node: Node, world: FakeWorld
+) -> None:
     node.raise_alarm("memory")
     node.raise_alarm("disk")
+    client.publish("amq.fanout", "", b"x")
     client.frames()
     node.clear_alarm("memory")
+    world.run()
     assert not client.link.is_reading
     node.clear_alarm("disk")
+    world.run()
     assert client.methods(0) == [m.ConnectionUnblocked()]
     assert client.link.is_reading
 
 
 def test_client_that_does_not_understand_blocked_is_blocked_without_a_word(node: Node) -> None:
     client = FakeClient(node).open(capabilities=())
-    client.publish("amq.fanout", "", b"x")
     node.raise_alarm("memory")
+    client.publish("amq.fanout", "", b"x")
     assert client.frames() == []
     assert not client.link.is_reading
 
@@ -273,22 +317,22 @@ def test_client_that_does_not_understand_blocked_is_blocked_without_a_word(node:
 def test_blocked_consumer_still_gets_messages(client: FakeClient, node: Node) -> None:
     client.declare("q")
     client.consume("q", no_ack=True)
+    node.raise_alarm("memory")
     client.publish("", "q", b"1")
     client.frames()
-    node.raise_alarm("memory")
-    queue = node.vhosts["/"].queues["q"]
-    head = FakeClient(node).open()
-    head.publish("", "q", b"2")
+    message = Message(b"\0", b"\x01q", b"\0\0", b"2", False, 0)
+    node.vhosts["/"].queues["q"].publish(message)
+    node.end_turn()
     assert client.bodies() == [b"2"]
-    assert queue.message_count == 0
 
 
 def test_blocked_connection_that_the_broker_closes_is_read_for_its_close_ok(
-    client: FakeClient, node: Node
+    client: FakeClient, node: Node, world: FakeWorld
 ) -> None:
-    client.publish("amq.fanout", "", b"x")
     node.raise_alarm("memory")
+    client.publish("amq.fanout", "", b"x")
     client.connection.force_close("maintenance")
+    world.run()
     assert client.link.is_reading
 
 

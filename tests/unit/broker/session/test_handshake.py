@@ -167,6 +167,7 @@ def test_user_without_a_password_cannot_log_in() -> None:
     client.node.execute(commands.PutUser(name="bare", password=None))
     client.greet()
     client.authenticate("bare", "")
+    client.world.run_threads()
     assert [close.reply_code for close in closes(client)] == [403]
 
 

@@ -5,6 +5,7 @@ import pytest
 from tests.support.fake_client import FakeClient
 from tests.support.fakes import FakeWorld, make_node
 from warren.amqp import methods as m
+from warren.amqp.properties import BasicProperties
 from warren.broker.queue import Queue
 
 
@@ -37,6 +38,19 @@ def test_publishes_take_effect_at_commit_in_their_order(client: FakeClient) -> N
     assert the_queue(client).message_count == 2
     client.consume("q")
     assert client.bodies() == [b"1", b"2"]
+
+
+def test_time_of_a_message_runs_from_the_commit(client: FakeClient) -> None:
+    client.declare("short-lived", arguments={"x-message-ttl": 1_000})
+    client.publish("", "short-lived", b"by the queue")
+    client.publish("", "q", b"by its own", BasicProperties(expiration="1000"))
+    client.world.advance(10)
+    client.call(m.TxCommit(), m.TxCommitOk)
+    queues = [client.vhost.queues["short-lived"], the_queue(client)]
+    client.world.advance(0.9)
+    assert [queue.message_count for queue in queues] == [1, 1]
+    client.world.advance(0.2)
+    assert [queue.message_count for queue in queues] == [0, 0]
 
 
 def test_rollback_drops_publishes(client: FakeClient) -> None:

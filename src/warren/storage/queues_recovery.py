@@ -1,0 +1,134 @@
+"""Reading the directories of all queues back, each as `recovery.py` and `stream_recovery.py` say.
+
+There may be very many, most of them with a single small segment. Those are read one after the other by this
+thread: several that wait for the interpreter's lock after every call of the system take four times as long.
+Queues with much to read are left to some threads, since most of that is done without the lock.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from warren.storage.files import names_in
+from warren.storage.log_directory import parts_in
+from warren.storage.recovery import Problems, Recovered, recover
+from warren.storage.stream_recovery import RecoveredStream, Sync, recover_stream
+
+RECOVERY_THREADS = 4
+SHORT_BYTES_MAX = 1024 * 1024
+PROGRESS_SECONDS = 1.0
+
+
+class Log(Protocol):
+    """Where problems are told."""
+
+    def info(self, event: str, **fields: Any) -> Any: ...
+    def warning(self, event: str, **fields: Any) -> Any: ...
+    def error(self, event: str, **fields: Any) -> Any: ...
+
+
+class QueuesRecovery:
+    """`logs` and `streams` are what was found, by the queue's vhost and name, and its part."""
+
+    def __init__(
+        self, queues: str, problems: Problems, sync: Sync, log: Log, *, marks_may_be_lost: bool
+    ) -> None:
+        self.queues = queues
+        self.problems = problems
+        self.sync = sync
+        self.log = log
+        self.marks_may_be_lost = marks_may_be_lost
+        self.logs: dict[tuple[str, str, str], Recovered] = {}
+        self.streams: dict[tuple[str, str], RecoveredStream] = {}
+
+    def run(self, numbers: Mapping[int, tuple[str, str]], streams: AbstractSet[tuple[str, str]]) -> None:
+        """Of queues by the number of their directory, those that have one; `streams` are among them."""
+        present = [number for number in self._directories_there() if number in numbers]
+        progress = Progress(len(present), self.log)
+        long: list[tuple[int, list[str]]] = []
+        for number in present:
+            names = names_in(self._path(number))
+            if numbers[number] in streams or self._is_long(number, names):
+                long.append((number, names))
+            else:
+                self._recover_queue(number, names, numbers[number])
+                progress.step()
+
+        def recover_long(one: tuple[int, list[str]]) -> None:
+            number, names = one
+            if numbers[number] in streams:
+                self.streams[numbers[number]] = recover_stream(self._path(number), self.problems, self.sync)
+            else:
+                self._recover_queue(number, names, numbers[number])
+            progress.step()
+
+        with ThreadPoolExecutor(RECOVERY_THREADS, thread_name_prefix="warren-recovery") as threads:
+            list(threads.map(recover_long, long))
+        progress.end()
+
+    def _directories_there(self) -> list[int]:
+        """Their numbers."""
+        with os.scandir(self.queues) as found:
+            return sorted(int(entry.name) for entry in found if entry.name.isdecimal() and entry.is_dir())
+
+    def _path(self, number: int) -> str:
+        return f"{self.queues}/{number}"
+
+    def _is_long(self, number: int, names: list[str]) -> bool:
+        segments = [name for name in names if name.endswith(".seg")]
+        if len(segments) != 1:
+            return len(segments) > 1
+        return os.stat(f"{self._path(number)}/{segments[0]}").st_size > SHORT_BYTES_MAX  # noqa: PTH116
+
+    def _recover_queue(self, number: int, names: list[str], queue: tuple[str, str]) -> None:
+        """All logs of one."""
+        path, lost = self._path(number), self.marks_may_be_lost
+        self.logs[(*queue, "")] = recover(path, self.problems, names, marks_may_be_lost=lost)
+        for part in parts_in(path, names):
+            inner = f"{path}/{part}"
+            self.logs[(*queue, part)] = recover(
+                inner,
+                self.problems,
+                names_in(inner),
+                marks_may_be_lost=lost,
+                is_of_part=True,
+            )
+
+
+class Progress:
+    """Says how far it is, every now and then, when it takes long."""
+
+    def __init__(self, total: int, log: Log) -> None:
+        self.total = total
+        self.log = log
+        self.done = 0
+        self.lock = threading.Lock()
+        self.told = False
+        self.timer = self._start()
+
+    def _start(self) -> threading.Timer:
+        timer = threading.Timer(PROGRESS_SECONDS, self._tell)
+        timer.daemon = True
+        timer.start()
+        return timer
+
+    def step(self) -> None:
+        with self.lock:
+            self.done += 1
+
+    def _tell(self) -> None:
+        with self.lock:
+            self.told = True
+            self.log.info("recovering queues", done=self.done, of=self.total)
+            self.timer = self._start()
+
+    def end(self) -> None:
+        with self.lock:
+            self.timer.cancel()
+        if self.told:
+            self.log.info("queues recovered", queues=self.total)
