@@ -43,18 +43,14 @@ class Turns:
         self.done_this_turn: list[Callable[[], None]] = []
         self.turn_is_planned = False
         self.worked = 0
-        self.shares_begun = 0
+        self.sharing = False
         budget.left = WORK_A_TURN_MAX
 
     # --- the present turn ---
 
     def begin_share(self) -> None:
-        """Somebody begins to work who has not stood in line: that is at least a small share, unless it is a
-        part of a share that was begun before.
-        """
-        self.shares_begun += 1
-        if self.shares_begun > 1:
-            return
+        """Somebody begins to work who has not stood in line: that is at least a small share."""
+        self.sharing = True
         missing = SHARE_MIN - self.budget.left
         if missing > 0:
             self.worked += missing
@@ -62,7 +58,7 @@ class Turns:
 
     def end_share(self) -> None:
         """Have the budget filled again in the next turn, if there is little left of it."""
-        self.shares_begun -= 1
+        self.sharing = False
         if self.budget.left < WORK_A_TURN_MAX // 2:
             self._plan_turn()
 
@@ -73,6 +69,9 @@ class Turns:
         self._plan_turn()
 
     def spread(self, steps: Iterator[int], then: Callable[[], None] | None = None) -> None:
+        if self.sharing:  # it is a part of what somebody does with a share
+            self._go_on(steps, then)
+            return
         self.begin_share()
         try:
             self._go_on(steps, then)
@@ -80,14 +79,16 @@ class Turns:
             self.end_share()
 
     def _go_on(self, steps: Iterator[int], then: Callable[[], None] | None) -> None:
+        """One step at least, so that whatever is asked for has begun when this returns."""
         budget = self.budget
-        while budget.left > 0:
-            cost = next(steps, None)
-            if cost is None:
-                if then is not None:
-                    then()
-                return
+        while (cost := next(steps, None)) is not None:
             budget.left -= cost
+            if budget.left <= 0:
+                break
+        else:
+            if then is not None:
+                then()
+            return
         self.later(partial(self._go_on, steps, then))
 
     def _plan_turn(self) -> None:
@@ -121,10 +122,10 @@ class Turns:
         self.after()
 
     def _do(self, job: Callable[[], None]) -> None:
-        self.shares_begun += 1
+        self.sharing = True
         try:
             job()
         except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from their turn
             self.report(error)
         finally:
-            self.shares_begun -= 1
+            self.sharing = False

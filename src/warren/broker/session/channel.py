@@ -207,13 +207,11 @@ class Channel(ContentReader):
                 yield work
 
         def end() -> None:
-            if self.waiting:
+            if self.is_open:
                 self.has_enqueued(message, queues, mandatory)
-                self.go_on()
 
         store = self.connection.node.store
-        self.wait()
-        self.connection.node.turns.spread(steps(), end)
+        chores.do(self, steps(), end)
 
     def has_enqueued(self, message: Message, queues: list[Queue], mandatory: bool) -> None:
         """The queues have the message, or have refused it."""
@@ -458,8 +456,8 @@ class Channel(ContentReader):
         self.deliveries.active = False
         for consumer in consumers:
             self.forget_consumer(consumer)
-        last_tag = self.deliveries.delivery_tag
-        chores.do(self, chores.let_go(self, last_tag), lambda: self._ended(consumers, then))
+        steps = chores.give_back(self, self.deliveries.delivery_tag, requeue=True, settled=False)
+        chores.do(self, steps, lambda: self._ended(consumers, then))
 
     def _ended(self, consumers: list[Consumer], then: Callable[[], None] | None) -> None:
         """Nothing is out any more."""

@@ -71,14 +71,9 @@ def ack(channel: Channel, last_tag: int) -> Iterator[int]:
     channel.room_changed()
 
 
-def give_back(channel: Channel, last_tag: int, *, requeue: bool) -> Iterator[int]:
+def give_back(channel: Channel, last_tag: int, *, requeue: bool, settled: bool = True) -> Iterator[int]:
     """All that is outstanding up to this tag returns to its queues, or, if not `requeue`, leaves them."""
-    return returning(channel, _taken(channel, last_tag), requeue=requeue)
-
-
-def let_go(channel: Channel, last_tag: int) -> Iterator[int]:
-    """The same for what the client has not said anything about."""
-    return returning(channel, _taken(channel, last_tag), requeue=True, settled=False)
+    return returning(channel, _taken(channel, last_tag), requeue=requeue, settled=settled)
 
 
 def _taken(channel: Channel, last_tag: int) -> Iterator[Entry]:
@@ -86,9 +81,7 @@ def _taken(channel: Channel, last_tag: int) -> Iterator[Entry]:
         yield from entries
 
 
-def returning(
-    channel: Channel, entries: Iterator[Entry], *, requeue: bool, settled: bool = True
-) -> Iterator[int]:
+def returning(channel: Channel, entries: Iterator[Entry], *, requeue: bool, settled: bool) -> Iterator[int]:
     """Entries that are taken from the outstanding ones, each in its turn."""
     held: dict[Queue, None] = {}
     try:
@@ -110,8 +103,7 @@ def recover(channel: Channel, *, requeue: bool) -> Iterator[int]:
     """Everything outstanding goes back to its queue, or once more to whom it was delivered."""
     settled = channel.transaction.settled if channel.transaction is not None else {}
     tags = (tag for tag in channel.deliveries.span() if tag not in settled)
-    recovered = _recovered(channel, tags, requeue=requeue)
-    return returning(channel, recovered, requeue=True, settled=False)
+    return returning(channel, _recovered(channel, tags, requeue=requeue), requeue=True, settled=False)
 
 
 def _recovered(channel: Channel, tags: Iterator[int], *, requeue: bool) -> Iterator[Entry]:

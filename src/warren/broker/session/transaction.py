@@ -46,7 +46,7 @@ class Transaction:
             channel.enqueue_once(message.came_at(now_ms), alive, seen, mandatory)
             unsafe |= channel.confirms.unsafe
             unsafe_longer |= channel.confirms.unsafe_longer
-            yield PUBLISH_WORK + len(alive)
+            yield PUBLISH_WORK
         for tag, fate in settled.items():
             entry = channel.deliveries.take(tag)
             assert entry is not None, "only outstanding tags are noted, and nobody else settles them"
