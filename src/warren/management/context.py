@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar, TypeVarTuple, Unpack
 
+from warren.broker.commands import Command
 from warren.server.app import Broker
 
 THREADS_MAX = 4
@@ -26,6 +27,18 @@ class Context:
 
     async def in_thread(self, work: Callable[[Unpack[Arguments]], T], *arguments: *Arguments) -> T:
         return await asyncio.get_running_loop().run_in_executor(self.threads, work, *arguments)
+
+    async def execute(self, *commands: Command) -> None:
+        """Carry them out, and wait until what they change is safe."""
+        for command in commands:
+            self.node.execute(command)
+        saved: asyncio.Future[int] | None = None
+        if self.store.is_saving():
+            saved = asyncio.get_running_loop().create_future()
+            self.store.when_safe(lambda number: None if saved.done() else saved.set_result(number))
+        self.node.end_turn()
+        if saved is not None:
+            await saved
 
     def close(self) -> None:
         self.threads.shutdown(wait=False, cancel_futures=True)

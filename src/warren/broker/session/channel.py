@@ -174,7 +174,13 @@ class Channel(ContentReader):
         if not self.has_published:
             self.has_published = True
             self.connection.channels_that_published.append(self)
-        if self.events.published and self.events.publishing.is_next():
+        if self.events.published:
+            self.tell_published(message, queues)
+
+    def tell_published(self, message: Message, queues: list[Queue]) -> None:
+        if self.vhost.firehose is not None:
+            self.vhost.firehose.published(message, queues, self)
+        if self.events.publishing.is_next():
             names = [queue.name for queue in queues]
             self.events.emit(MessagePublished(self.vhost.name, message, tuple(names)))
 
@@ -202,7 +208,7 @@ class Channel(ContentReader):
         node.store.when_safe(lambda _number: self.answer_now(method, longer))
 
     def answer_now(self, method: Method, longer: bool) -> None:
-        """Or after one round more."""
+        """Reply, unless what the channel has published takes a round `longer` to be safe: then after that."""
         if not self.waiting or self.discarding:
             return
         if longer:
