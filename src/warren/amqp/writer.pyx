@@ -88,7 +88,7 @@ cdef class Output:
         return 0
 
     def limit_turn(self, Py_ssize_t bytes_max):
-        """Give consumers no more than this in a turn, and one message; 0 for the usual."""
+        """Give consumers at most this many bytes a turn, plus one message; 0 for the usual."""
         self.turn_bytes_max = min(bytes_max, TURN_BYTES_MAX) if bytes_max else TURN_BYTES_MAX
 
     cpdef bint has_room(self):

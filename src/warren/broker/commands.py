@@ -17,10 +17,12 @@ from warren.broker.binding import Binding
 from warren.broker.events import (
     PolicyChanged,
     PolicyDeleted,
+    TracingChanged,
     UserChanged,
     UserLimitsChanged,
     VhostLimitsChanged,
 )
+from warren.broker.firehose import Firehose
 from warren.broker.limits import UserLimits, VhostLimits, read_limits
 from warren.broker.passwords import PasswordHash
 from warren.broker.policy import Policy
@@ -37,6 +39,21 @@ COMMAND_WORK = 200  # units of `Budget`: what it takes to carry one out, and to 
 @dataclass(frozen=True, kw_only=True)
 class AddVhost:
     name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteVhost:
+    """With all that is in it; connections to it are closed."""
+
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetTracing:
+    """Switch the firehose of a vhost. As in RabbitMQ, it is off after a restart."""
+
+    vhost: str
+    on: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +78,28 @@ class SetPermissions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClearPermissions:
+    """From now on the user may do nothing in this vhost."""
+
+    user: str
+    vhost: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class SetTopicPermissions:
     user: str
     vhost: str
     exchange: str
     permissions: TopicPermissions
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClearTopicPermissions:
+    """From now on the user may use any routing key with this exchange."""
+
+    user: str
+    vhost: str
+    exchange: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,14 +200,16 @@ class Unbind(BindingCommand):
 
 
 Command: TypeAlias = (
-    AddVhost | SetVhostLimits | PutPolicy | DeletePolicy | PutUser | DeleteUser | SetUserLimits
-    | SetPermissions | SetTopicPermissions | DeclareExchange | DeleteExchange | DeclareQueue | DeleteQueue
-    | Bind | Unbind
+    AddVhost | DeleteVhost | SetVhostLimits | SetTracing | PutPolicy | DeletePolicy | PutUser | DeleteUser
+    | SetUserLimits | SetPermissions | ClearPermissions | SetTopicPermissions | ClearTopicPermissions
+    | DeclareExchange | DeleteExchange | DeclareQueue | DeleteQueue | Bind | Unbind
 )  # fmt: skip
+
+NOT_KEPT: frozenset[type[Command]] = frozenset({SetTracing})  # what they change ends with the process
 
 
 def apply(node: Node, command: Command) -> bool:
-    """Carry it out; whether there was anything to do."""
+    """Carry it out; whether anything has changed that has to be kept."""
     return _APPLY[type(command)](node, command)
 
 
@@ -182,6 +218,23 @@ def _add_vhost(node: Node, command: AddVhost) -> bool:
         return False
     node.add_vhost(command.name)
     return True
+
+
+def _delete_vhost(node: Node, command: DeleteVhost) -> bool:
+    vhost = node.vhosts.get(command.name)
+    if vhost is None:
+        return False
+    node.remove_vhost(vhost)
+    return True
+
+
+def _set_tracing(node: Node, command: SetTracing) -> bool:
+    vhost = node.vhosts[command.vhost]
+    if command.on is (vhost.firehose is None):
+        vhost.firehose = Firehose(vhost, node.clock, node.cluster_name) if command.on else None
+        node.events.firehose_switched(on=command.on)
+        node.events.emit(TracingChanged(vhost.name, command.on))
+    return False
 
 
 def _put_user(node: Node, command: PutUser) -> bool:
@@ -210,8 +263,23 @@ def _set_permissions(node: Node, command: SetPermissions) -> bool:
     return True
 
 
+def _clear_permissions(node: Node, command: ClearPermissions) -> bool:
+    if node.users[command.user].permissions.pop(command.vhost, None) is None:
+        return False
+    node.permissions_changed(command.user, command.vhost)
+    return True
+
+
 def _set_topic_permissions(node: Node, command: SetTopicPermissions) -> bool:
     node.users[command.user].topic_permissions[command.vhost, command.exchange] = command.permissions
+    node.permissions_changed(command.user, command.vhost)
+    return True
+
+
+def _clear_topic_permissions(node: Node, command: ClearTopicPermissions) -> bool:
+    granted = node.users[command.user].topic_permissions
+    if granted.pop((command.vhost, command.exchange), None) is None:
+        return False
     node.permissions_changed(command.user, command.vhost)
     return True
 
@@ -321,6 +389,8 @@ def _unbind(node: Node, command: Unbind) -> bool:
 
 _APPLY: dict[type[Command], Callable[[Node, Any], bool]] = {
     AddVhost: _add_vhost,
+    DeleteVhost: _delete_vhost,
+    SetTracing: _set_tracing,
     SetVhostLimits: _set_vhost_limits,
     PutPolicy: _put_policy,
     DeletePolicy: _delete_policy,
@@ -328,7 +398,9 @@ _APPLY: dict[type[Command], Callable[[Node, Any], bool]] = {
     DeleteUser: _delete_user,
     SetUserLimits: _set_user_limits,
     SetPermissions: _set_permissions,
+    ClearPermissions: _clear_permissions,
     SetTopicPermissions: _set_topic_permissions,
+    ClearTopicPermissions: _clear_topic_permissions,
     DeclareExchange: _declare_exchange,
     DeleteExchange: _delete_exchange,
     DeclareQueue: _declare_queue,

@@ -11,6 +11,7 @@ cdef class Events:
     cdef public Countdown acking
     cdef object on_error
     cdef dict subscribers
+    cdef Py_ssize_t firehoses
     cdef public bint published
     cdef public bint delivered
     cdef public bint acked

@@ -2,7 +2,7 @@
 
 Events of single messages are made only while somebody wants them: `published`, `delivered`, `acked` and, for
 what rules do with them, `died` say so to the path of a message at the price of one test. If a sample is all
-that anybody wants of the first three, no others are made.
+that anybody wants of the first three, no others are made. Firehoses want the first two as well, and get all.
 """
 
 from __future__ import annotations
@@ -74,6 +74,19 @@ class Failure(Event):
 @dataclass(frozen=True, slots=True)
 class VhostCreated(Event):
     vhost: str
+
+
+@dataclass(frozen=True, slots=True)
+class VhostDeleted(Event):
+    vhost: str
+
+
+@dataclass(frozen=True, slots=True)
+class TracingChanged(Event):
+    """The firehose of a vhost was switched."""
+
+    vhost: str
+    on: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +330,9 @@ class Sampled:
 
 
 class Events:
-    """Who wants to know of what. Who makes an event of those that have a countdown asks that first."""
+    """Who wants to know of what. Who makes an event of those that have a countdown asks that first.
+    `firehoses` is how many of them are on.
+    """
 
     def __init__(self, on_error: Callable[[Exception], None]) -> None:
         self.on_error = on_error
@@ -325,6 +340,7 @@ class Events:
         self.publishing = Countdown()
         self.delivering = Countdown()
         self.acking = Countdown()
+        self.firehoses = 0
         self.published = False
         self.delivered = False
         self.acked = False
@@ -350,6 +366,10 @@ class Events:
         """Whether anybody does. Who emits very many of a kind need not make them for nobody."""
         return bool(self.subscribers.get(kind) or self.subscribers.get(Event))
 
+    def firehose_switched(self, *, on: bool) -> None:
+        self.firehoses += 1 if on else -1
+        self._mark()
+
     def emit(self, event: Event) -> None:
         """Tell all who want to know; a subscriber that fails does not fail the broker."""
         for kind in (type(event), Event):
@@ -372,7 +392,8 @@ class Events:
             rates = [one.one_in if isinstance(one, Sampled) else 1 for one in wanted]
             countdown.set_every(min(rates, default=1))
         everything = bool(self.subscribers.get(Event))
-        self.published = everything or bool(self.subscribers.get(MessagePublished))
-        self.delivered = everything or bool(self.subscribers.get(MessageDelivered))
+        every_one = everything or self.firehoses > 0
+        self.published = every_one or bool(self.subscribers.get(MessagePublished))
+        self.delivered = every_one or bool(self.subscribers.get(MessageDelivered))
         self.acked = everything or bool(self.subscribers.get(MessageAcked))
         self.died = everything or any(self.subscribers.get(kind) for kind in BY_RULES)

@@ -11,9 +11,18 @@ from warren.amqp.errors import AmqpError, CommandInvalid, PreconditionFailed
 from warren.amqp.writer import Output
 from warren.broker.access import User
 from warren.broker.clock import Clock
-from warren.broker.commands import COMMAND_WORK, Command, DeclareExchange, DeclareQueue, apply
+from warren.broker.commands import (
+    COMMAND_WORK,
+    ClearPermissions,
+    ClearTopicPermissions,
+    Command,
+    DeclareExchange,
+    DeclareQueue,
+    SetTracing,
+    apply,
+)
 from warren.broker.dead_letters import DeadLetters, Handover
-from warren.broker.events import AlarmCleared, AlarmRaised, Events, VhostCreated
+from warren.broker.events import AlarmCleared, AlarmRaised, Events, VhostCreated, VhostDeleted
 from warren.broker.exchange.delayed import Delayed
 from warren.broker.exchange.exchange import Exchange, Router
 from warren.broker.flow import Timers
@@ -30,7 +39,7 @@ from warren.broker.stream import Stream
 from warren.broker.surroundings import Surroundings
 from warren.broker.timetable import Timetable
 from warren.broker.turns import Turns
-from warren.broker.vhost import PREDECLARED, Vhost, default_exchange
+from warren.broker.vhost import INTERNAL, PREDECLARED, Vhost, default_exchange
 
 if TYPE_CHECKING:
     from warren.broker.session.connection import Connection
@@ -174,9 +183,25 @@ class Node:
         vhost.surroundings = self._surroundings(vhost)
         vhost.add_exchange(default_exchange())
         for exchange, kind in PREDECLARED.items():
-            vhost.add_exchange(self.make_exchange(DeclareExchange(vhost=name, name=exchange, type=kind)))
+            wanted = DeclareExchange(vhost=name, name=exchange, type=kind, internal=exchange in INTERNAL)
+            vhost.add_exchange(self.make_exchange(wanted))
         self.vhosts[name] = vhost
         self.events.emit(VhostCreated(name))
+
+    def remove_vhost(self, vhost: Vhost) -> None:
+        """With all that is in it, and the permissions there; who is connected to it is told."""
+        for connection in list(self.connections):
+            if connection.vhost_name == vhost.name:
+                connection.force_close(f"vhost '{vhost.name}' is deleted")
+        for user in self.users.values():
+            self.execute(ClearPermissions(user=user.name, vhost=vhost.name))
+            for name, exchange in list(user.topic_permissions):
+                if name == vhost.name:
+                    self.execute(ClearTopicPermissions(user=user.name, vhost=name, exchange=exchange))
+        self.execute(SetTracing(vhost=vhost.name, on=False))
+        vhost.end()
+        del self.vhosts[vhost.name]
+        self.events.emit(VhostDeleted(vhost.name))
 
     def _surroundings(self, vhost: Vhost) -> Surroundings:
         return Surroundings(

@@ -58,6 +58,8 @@ cdef class Queue:
     cpdef forget(self, Entry entry)
     cpdef requeue(self, Entry entry)
     cpdef bury(self, Entry entry, object reason)
+    @cython.locals(redelivered=bint)
+    cpdef tell_delivered(self, Entry entry, channel, str consumer_tag, uint64_t delivery_tag)
     @cython.locals(entry=Entry)
     cpdef Entry get(self, bint no_ack)
     @cython.locals(length=Py_ssize_t, lane=Lane)

@@ -29,6 +29,7 @@ from warren.broker.surroundings import Surroundings
 from warren.broker.view import takes, view_of
 
 if TYPE_CHECKING:
+    from warren.broker.session.channel import Channel
     from warren.broker.session.connection import Connection
 
 DROPPED_A_TURN_MAX = 20_000
@@ -128,14 +129,14 @@ class Queue:
             entry = lane.ready.pop_head()
             self.goes_out(entry, consumer.no_ack)
             delivery_tag = consumer.deliver(entry)
-            if self.events.delivered and self.events.delivering.is_next():
-                self.tell_delivered(entry, consumer.tag, delivery_tag)
+            if self.events.delivered:
+                self.tell_delivered(entry, consumer.channel, consumer.tag, delivery_tag)
 
     def deliver(self, entry: Entry, consumer: Consumer) -> None:
         self.goes_out(entry, consumer.no_ack)
         delivery_tag = consumer.deliver(entry)
-        if self.events.delivered and self.events.delivering.is_next():
-            self.tell_delivered(entry, consumer.tag, delivery_tag)
+        if self.events.delivered:
+            self.tell_delivered(entry, consumer.channel, consumer.tag, delivery_tag)
 
     def goes_out(self, entry: Entry, no_ack: bool) -> None:
         """Count an entry that is delivered, and have it noted on disk."""
@@ -246,11 +247,14 @@ class Queue:
             self.rulebook().read(rules)
             self.touch()
 
-    def tell_delivered(self, entry: Entry, consumer_tag: str, delivery_tag: int) -> None:
-        redelivered = entry.delivery_count > 0
-        self.events.emit(
-            MessageDelivered(self.vhost, self.name, entry.message, consumer_tag, delivery_tag, redelivered)
-        )
+    def tell_delivered(self, entry: Entry, channel: Channel, consumer_tag: str, delivery_tag: int) -> None:
+        message, redelivered = entry.message, entry.delivery_count > 0
+        if channel.vhost.firehose is not None:
+            channel.vhost.firehose.delivered(message, self.name, channel, redelivered=redelivered)
+        if self.events.delivering.is_next():
+            self.events.emit(
+                MessageDelivered(self.vhost, self.name, message, consumer_tag, delivery_tag, redelivered)
+            )
 
     def length(self) -> int:
         length = 0

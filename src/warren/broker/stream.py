@@ -173,8 +173,8 @@ class Stream(Queue):
             delivery_tag = consumer.deliver(entry)
             if view.name is not None:
                 view.sent(entry.position)
-            if self.events.delivered and self.events.delivering.is_next():
-                self.tell_delivered(entry, consumer.tag, delivery_tag)
+            if self.events.delivered:
+                self.tell_delivered(entry, consumer.channel, consumer.tag, delivery_tag)
         return True
 
     def settle(self, entry: Entry) -> None:

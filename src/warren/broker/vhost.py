@@ -20,6 +20,7 @@ from warren.broker.events import (
 )
 from warren.broker.exchange.direct import Direct
 from warren.broker.exchange.exchange import ROUTES_CACHED_MAX, Exchange
+from warren.broker.firehose import TRACE_EXCHANGE, Firehose
 from warren.broker.limits import VhostLimits, is_reached
 from warren.broker.policy import Policies, Policy
 from warren.broker.queue import Queue
@@ -32,14 +33,17 @@ PREDECLARED = {
     "amq.topic": "topic",
     "amq.headers": "headers",
     "amq.match": "headers",
+    TRACE_EXCHANGE: "topic",
 }
+INTERNAL = frozenset({TRACE_EXCHANGE})  # of these
 NO_PROPERTIES = BasicProperties()
 
 
 class Vhost:
     """`version` goes up with everything that could lead a message elsewhere, or take away the right to
     send it; `bindings_version` only with what the routes remembered by exchanges depend on. What goes without
-    a command, such as a queue with its last consumer, is told to `record`.
+    a command, such as a queue with its last consumer, is told to `record`. `firehose` is there while it is
+    on.
     """
 
     def __init__(self, name: str, events: Events, record: Callable[[Command], None]) -> None:
@@ -57,6 +61,7 @@ class Vhost:
         self.surroundings: Surroundings
         self.policies = Policies()
         self.limits = VhostLimits()
+        self.firehose: Firehose | None = None
 
     # --- exchanges ---
 
@@ -144,6 +149,14 @@ class Vhost:
     def remove_if_abandoned(self, queue: Queue) -> None:
         if queue.is_abandoned:
             self.remove_queue(queue)
+
+    def end(self) -> None:
+        """Everything in it goes, and what it shares with its queues, which would keep it."""
+        for queue in list(self.queues.values()):
+            self.remove_queue(queue)
+        for exchange in list(self.exchanges.values()):
+            self.remove_exchange(exchange)
+        del self.surroundings
 
     # --- policies ---
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from warren.cli import perf, pipeline, serve, store
+from warren.cli import perf, pipeline, serve, store, trace
 from warren.version import __version__
 
 
@@ -17,6 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     serve.register(subparsers)
     perf.register(subparsers)
     store.register(subparsers)
+    trace.register(subparsers)
     pipeline.register(subparsers)
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words[:1] == ["pipeline"]:  # its jobs know their options, and are loaded only when one is wanted

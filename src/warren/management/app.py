@@ -11,9 +11,10 @@ from warren.management.overview import Overview
 from warren.management.queues import Queues
 from warren.management.segments import Segments
 from warren.management.streams import Streams
+from warren.management.vhosts import Vhosts
 from warren.server.app import Broker
 
-RESOURCES = (Overview, Queues, Segments, Streams)
+RESOURCES = (Overview, Vhosts, Queues, Segments, Streams)
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
 STOP_SECONDS_MAX = 1.0
 IDLE_SECONDS_MAX = 75.0

@@ -26,13 +26,14 @@ from warren.broker.vhost import Vhost
 from warren.management.errors import Handler, NotAuthorised, ObjectNotFound
 
 API = "/api/"
-MANAGERS = frozenset({"management", "policymaker", "monitoring", "administrator"})
-SEE_ALL_VHOSTS = frozenset({"monitoring", "administrator"})
+ADMINISTRATOR = "administrator"
+MANAGERS = frozenset({"management", "policymaker", "monitoring", ADMINISTRATOR})
+SEE_ALL_VHOSTS = frozenset({"monitoring", ADMINISTRATOR})
 USER = web.RequestKey("USER", User)
 
 
 def authenticate(node: Node) -> Middleware:
-    """Of every request to the API it is known who asks, or it is not answered."""
+    """Every API request is authenticated, or refused."""
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -91,6 +92,13 @@ def manager(request: web.Request) -> User:
     user = user_of(request)
     if not user.tags & MANAGERS:
         raise NotAuthorised("Not management user")
+    return user
+
+
+def administrator(request: web.Request) -> User:
+    user = user_of(request)
+    if ADMINISTRATOR not in user.tags:
+        raise NotAuthorised("Not administrator user")
     return user
 
 

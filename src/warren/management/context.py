@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar, TypeVarTuple, Unpack
 
+from warren.broker.commands import Command
 from warren.server.app import Broker
 from warren.storage.files import NONE_LEFT
 
@@ -38,6 +39,18 @@ class Context:
             self.store.files.when_short()
             self.store.files.close_some()
         return await self.in_thread(work, *arguments)
+
+    async def execute(self, *commands: Command) -> None:
+        """Carry them out, and wait until what they change is safe."""
+        for command in commands:
+            self.node.execute(command)
+        saved: asyncio.Future[int] | None = None
+        if self.store.is_saving():
+            saved = asyncio.get_running_loop().create_future()
+            self.store.when_safe(lambda number: None if saved.done() else saved.set_result(number))
+        self.node.end_turn()
+        if saved is not None:
+            await saved
 
     def close(self) -> None:
         self.threads.shutdown(wait=False, cancel_futures=True)

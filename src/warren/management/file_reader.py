@@ -17,7 +17,7 @@ NOT_AT_ONCE = {errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 
 
 async def open_file(context: Context, path: str) -> int:
-    """To be read, and closed by whoever gets it. If the client hangs up meanwhile, that is nobody."""
+    """The caller closes the file; if the client has gone meanwhile, it is closed here."""
     opening = asyncio.ensure_future(context.in_thread_with_files(os.open, path, os.O_RDONLY | os.O_CLOEXEC))
     try:
         return await asyncio.shield(opening)

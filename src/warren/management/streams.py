@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 from aiohttp import web
 
 from warren.broker.stream import Stream
 from warren.management.auth import readable_queue
+from warren.management.bodies import object_in
 from warren.management.context import Context
 from warren.management.errors import BadRequest, ObjectNotFound
 from warren.management.json_text import json_response
@@ -16,7 +15,6 @@ from warren.management.paths import NAME, QUEUE, VHOST
 OFFSETS = f"/api/streams/{VHOST}/{QUEUE}/offsets"
 NAME_BYTES_MAX = 255
 OFFSET_MAX = 2**63 - 1
-BODY_BYTES_MAX = 4096
 
 
 class Streams:
@@ -72,13 +70,7 @@ class Streams:
 
 
 def offset_in(body: bytes) -> int:
-    if len(body) > BODY_BYTES_MAX:
-        raise BadRequest(f"the body has more than {BODY_BYTES_MAX} bytes")
-    try:
-        given = json.loads(body)
-    except (ValueError, RecursionError):
-        raise BadRequest('the body is not JSON: expected {"offset": number}') from None
-    offset = given.get("offset") if isinstance(given, dict) else None
+    offset = object_in(body, '{"offset": number}').get("offset")
     if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= OFFSET_MAX:
         raise BadRequest('expected {"offset": number}, from 0 on')
     return offset

@@ -92,7 +92,7 @@ class Broker:
         return self.node.events.subscribe(kind, callback)
 
     def execute(self, command: commands.Command) -> None:
-        """Change vhosts, users, permissions, limits, policies, exchanges, queues or bindings."""
+        """Change vhosts, users, permissions, limits, policies, exchanges, queues, bindings or tracing."""
         self.node.execute(command)
         self.node.end_turn()
 

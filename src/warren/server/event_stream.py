@@ -76,7 +76,7 @@ class EventStream:
         self.unsubscribe.append(self.node.events.subscribe(kind, self._note, one_in))
 
     def _note(self, event: Event) -> None:
-        """What of the event is written is taken from it now; the rest may be large, or change."""
+        """Copy the fields that are written now: the rest of the event may be large, or change."""
         if is_of_stream(event):
             return
         if len(self.waiting) >= WAITING_MAX:
@@ -92,7 +92,8 @@ class EventStream:
 
     def _write(self) -> None:
         waiting, self.waiting = self.waiting, []
-        queue = self.node.vhosts[VHOST].queues.get(NAME)
+        vhost = self.node.vhosts.get(VHOST)
+        queue = None if vhost is None else vhost.queues.get(NAME)
         if queue is None or self.node.store.behind:  # somebody deleted it; or the disk has enough to do
             self.lost += len(waiting)
             return

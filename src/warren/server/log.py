@@ -24,6 +24,8 @@ WHAT_TO_LOG: dict[type[Event], tuple[int, str]] = {
     events.AuthenticationFailed: (logging.WARNING, "authentication failed"),
     events.ChannelClosed: (logging.DEBUG, "channel closed"),
     events.VhostCreated: (logging.INFO, "vhost created"),
+    events.VhostDeleted: (logging.INFO, "vhost deleted"),
+    events.TracingChanged: (logging.INFO, "tracing switched"),
     events.UserChanged: (logging.INFO, "user changed"),
     events.VhostLimitsChanged: (logging.INFO, "vhost limits changed"),
     events.UserLimitsChanged: (logging.INFO, "user limits changed"),

@@ -17,7 +17,7 @@ from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, get_args
 
 from warren.broker.access import Permissions, TopicPermissions
-from warren.broker.commands import Command
+from warren.broker.commands import NOT_KEPT, Command
 from warren.broker.passwords import PasswordHash
 from warren.storage.table_text import Json, expect, table_from_json, table_to_json
 
@@ -154,6 +154,8 @@ def _snake_case(name: str) -> str:
 
 
 _WRITTEN_AS: dict[type, tuple[str, _Shape]] = {
-    made: (_snake_case(made.__name__), _Shape(made, with_defaults=False)) for made in get_args(Command)
+    made: (_snake_case(made.__name__), _Shape(made, with_defaults=False))
+    for made in get_args(Command)
+    if made not in NOT_KEPT
 }
 _SHAPES: dict[str, _Shape] = dict(_WRITTEN_AS.values())

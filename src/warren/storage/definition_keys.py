@@ -162,7 +162,8 @@ REPLAY_ORDER: tuple[type[Key], ...] = (  # policies come before what they are fo
     ExchangeKey, QueueKey, BindingKey,
 )  # fmt: skip
 REMOVING = frozenset({
-    commands.DeletePolicy, commands.DeleteUser, commands.DeleteExchange, commands.DeleteQueue, commands.Unbind
+    commands.DeleteVhost, commands.DeletePolicy, commands.DeleteUser, commands.ClearPermissions,
+    commands.ClearTopicPermissions, commands.DeleteExchange, commands.DeleteQueue, commands.Unbind,
 })  # fmt: skip
 REPLACING = frozenset({
     commands.SetVhostLimits, commands.PutPolicy, commands.PutUser, commands.SetUserLimits,
@@ -204,6 +205,7 @@ def _binding_key(command: BindingCommand) -> BindingKey:
 
 _KEYS: dict[type[Command], Callable[[Any], Key]] = {
     commands.AddVhost: lambda c: VhostKey(c.name),
+    commands.DeleteVhost: lambda c: VhostKey(c.name),
     commands.SetVhostLimits: lambda c: VhostLimitsKey(c.vhost),
     commands.PutPolicy: lambda c: PolicyKey(c.vhost, c.name, c.operator),
     commands.DeletePolicy: lambda c: PolicyKey(c.vhost, c.name, c.operator),
@@ -211,7 +213,9 @@ _KEYS: dict[type[Command], Callable[[Any], Key]] = {
     commands.DeleteUser: lambda c: UserKey(c.name),
     commands.SetUserLimits: lambda c: UserLimitsKey(c.user),
     commands.SetPermissions: lambda c: PermissionsKey(c.user, c.vhost),
+    commands.ClearPermissions: lambda c: PermissionsKey(c.user, c.vhost),
     commands.SetTopicPermissions: lambda c: TopicPermissionsKey(c.user, c.vhost, c.exchange),
+    commands.ClearTopicPermissions: lambda c: TopicPermissionsKey(c.user, c.vhost, c.exchange),
     commands.DeclareExchange: lambda c: ExchangeKey(c.vhost, c.name),
     commands.DeleteExchange: lambda c: ExchangeKey(c.vhost, c.name),
     commands.DeclareQueue: lambda c: QueueKey(c.vhost, c.name),

@@ -299,7 +299,7 @@ def _close_last(recovered: Recovered, problems: Problems) -> None:
             write_index(segment.path, segment.base, found)
         except OSError as error:
             problems.warn("cannot write index", file=segment.path + ".idx", error=str(error))
-    segment.entries = b""  # of all at once, they would take much memory
+    segment.entries = b""  # kept for every segment, they would take much memory
 
 
 def remove_files(path: str) -> None:

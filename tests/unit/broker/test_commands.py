@@ -9,12 +9,15 @@ import pytest
 from tests.support.fake_client import FakeClient
 from tests.support.fakes import EXCHANGE_TYPES, FakeWorld, make_node, quick_hash
 from warren.amqp.errors import AmqpError, NotFound
+from warren.amqp.methods import ConnectionClose
+from warren.amqp.table import Table
 from warren.broker import commands as c
 from warren.broker.access import Permissions, TopicPermissions
 from warren.broker.commands import Command
 from warren.broker.node import Limits, Node
 
 SEED = 20_240_229
+DELAYED: Table = {"x-delayed-type": "topic"}
 
 
 def topology(node: Node) -> dict[str, object]:
@@ -65,6 +68,9 @@ def random_commands(count: int) -> Iterator[Command]:
         flag = chance.random() < 0.3
         possible: list[Command] = [
             c.AddVhost(name=vhost),
+            c.AddVhost(name=vhost),
+            c.DeleteVhost(name=vhost) if name == other == "a" else c.AddVhost(name=vhost),
+            c.SetTracing(vhost=vhost, on=flag),
             c.PutUser(name=name, password=quick_hash(other), tags=frozenset(key)),
             c.DeleteUser(name=name),
             c.SetUserLimits(user=name, max_channels=len(key)),
@@ -82,6 +88,8 @@ def random_commands(count: int) -> Iterator[Command]:
             c.SetTopicPermissions(
                 user=name, vhost=vhost, exchange=other, permissions=TopicPermissions(read=other)
             ),
+            c.ClearPermissions(user=name, vhost=vhost),
+            c.ClearTopicPermissions(user=name, vhost=vhost, exchange=other),
             c.DeclareExchange(vhost=vhost, name=name, type=kind, auto_delete=flag, internal=not flag),
             c.DeleteExchange(vhost=vhost, name=name),
             c.DeclareQueue(vhost=vhost, name=name, durable=flag, arguments={"x": 1}),
@@ -136,7 +144,10 @@ def test_command_carried_out_twice_is_carried_out_once(command: Command) -> None
 @pytest.mark.parametrize(
     "command",
     [
+        c.DeleteVhost(name="nothing"),
         c.DeleteUser(name="nobody"),
+        c.ClearPermissions(user="guest", vhost="nothing"),
+        c.ClearTopicPermissions(user="guest", vhost="/", exchange="nothing"),
         c.DeletePolicy(vhost="/", name="nothing"),
         c.DeleteExchange(vhost="/", name="nothing"),
         c.DeleteQueue(vhost="/", name="nothing"),
@@ -170,6 +181,7 @@ def test_vhost_starts_with_the_exchanges_of_the_specification() -> None:
         "amq.direct": ("direct", True),
         "amq.fanout": ("fanout", True),
         "amq.topic": ("topic", True),
+        "amq.rabbitmq.trace": ("topic", True),
         "amq.headers": ("headers", True),
         "amq.match": ("headers", True),
     }
@@ -191,3 +203,63 @@ def test_deleting_a_user_closes_its_connections_and_no_others() -> None:
     node.execute(c.DeleteUser(name="other"))
     assert [close.reply_code for close in gone.methods(0)] == [320]  # type: ignore[attr-defined]
     assert stays.methods(0) == []
+
+
+# --- vhosts and permissions that go ---
+
+
+def test_vhost_goes_with_all_that_is_in_it_and_who_is_connected_is_told() -> None:
+    world = FakeWorld()
+    node = make_node(world)
+    before = topology(node)
+    node.execute(c.AddVhost(name="v"))
+    everything = Permissions(".*", ".*", ".*")
+    node.execute(c.SetPermissions(user="guest", vhost="v", permissions=everything))
+    topics = TopicPermissions(write="a")
+    node.execute(c.SetTopicPermissions(user="guest", vhost="v", exchange="e", permissions=topics))
+    node.execute(c.DeclareExchange(vhost="v", name="e", type="x-delayed-message", arguments=DELAYED))
+    node.execute(c.DeclareQueue(vhost="v", name="q", durable=True, arguments={"x-expires": 1000}))
+    node.execute(c.Bind(vhost="v", source="e", destination="q", to_queue=True))
+    node.execute(c.PutPolicy(vhost="v", name="p", pattern="", definition={"max-length": 5}))
+    there, elsewhere = FakeClient(node, name="there"), FakeClient(node, name="elsewhere").open()
+    there.open(vhost="v")
+    there.declare("mine", exclusive=True)
+    there.consume("q")
+    there.publish("", "q", b"x")
+    there.frames()
+    queue = node.vhosts["v"].queues["q"]
+    node.execute(c.DeleteVhost(name="v"))
+    node.end_turn()
+    (close,) = there.methods(0)
+    assert isinstance(close, ConnectionClose)
+    assert close.reply_text == "CONNECTION_FORCED - vhost 'v' is deleted"
+    assert (queue.deleted, topology(node)) == (True, before)
+    there.hang_up()
+    elsewhere.declare("q")
+    world.advance(10)
+    assert world.errors == []
+    node.execute(c.AddVhost(name="v"))
+    assert node.vhosts["v"].queues == {}
+
+
+def test_who_has_no_permissions_any_more_is_refused_at_once() -> None:
+    node = make_node(FakeWorld())
+    client = FakeClient(node).open()
+    client.declare("q")
+    client.publish("", "q", b"1")
+    node.execute(c.ClearPermissions(user="guest", vhost="/"))
+    client.publish("", "q", b"2")
+    client.expect_close(403)
+    assert node.vhosts["/"].queues["q"].message_count == 1
+
+
+def test_without_topic_permissions_every_key_is_allowed_again() -> None:
+    node = make_node(FakeWorld())
+    only_a = TopicPermissions(write="^a$")
+    node.execute(c.SetTopicPermissions(user="guest", vhost="/", exchange="amq.topic", permissions=only_a))
+    client = FakeClient(node).open()
+    client.declare("q")
+    client.bind("q", "amq.topic", "#")
+    node.execute(c.ClearTopicPermissions(user="guest", vhost="/", exchange="amq.topic"))
+    client.publish("amq.topic", "b", b"x")
+    assert node.vhosts["/"].queues["q"].message_count == 1

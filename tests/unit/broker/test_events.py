@@ -90,6 +90,19 @@ def add_vhost(scene: Scene) -> list[Event]:
     return [e.VhostCreated("new")]
 
 
+def delete_vhost(scene: Scene) -> list[Event]:
+    scene.node.execute(commands.AddVhost(name="new"))
+    scene.node.execute(commands.DeleteVhost(name="new"))
+    scene.node.execute(commands.DeleteVhost(name="new"))
+    return [e.VhostDeleted("new")]
+
+
+def switch_tracing(scene: Scene) -> list[Event]:
+    for on in (False, True, True, False):
+        scene.node.execute(commands.SetTracing(vhost="/", on=on))
+    return [e.TracingChanged("/", True), e.TracingChanged("/", False)]
+
+
 def change_user(scene: Scene) -> list[Event]:
     scene.node.execute(commands.PutUser(name="new", password=None))
     scene.node.execute(commands.DeleteUser(name="new"))
@@ -283,6 +296,8 @@ ACTIONS: dict[type[Event], Callable[[Scene], list[Event]]] = {
     e.ChannelClosed: close_channel,
     e.Failure: fail,
     e.VhostCreated: add_vhost,
+    e.VhostDeleted: delete_vhost,
+    e.TracingChanged: switch_tracing,
     e.UserChanged: change_user,
     e.VhostLimitsChanged: limit_vhost,
     e.UserLimitsChanged: limit_user,

@@ -17,6 +17,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TypeAlias
 
 import pytest
@@ -30,6 +31,7 @@ from warren import commands
 from warren.amqp import methods as m
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table
+from warren.broker.access import Permissions
 
 Scenario: TypeAlias = Callable[[Serving], None]
 ROUNDS = 4
@@ -84,7 +86,7 @@ def closed_for_an_error(serving: Serving) -> None:
 def closed_by_the_broker(serving: Serving) -> None:
     client = AmqpClient.connect(serving.address)
     busy_channel(client)
-    serving.call(lambda: [c.force_close("enough") for c in list(serving.broker.node.connections)])
+    serving.call(lambda: serving.broker.node.close_connections_of("guest", "enough"))
     client.expect(0, m.ConnectionClose)
     client.send_method(0, m.ConnectionCloseOk())
     client.abort()
@@ -93,7 +95,7 @@ def closed_by_the_broker(serving: Serving) -> None:
 def given_up_by_the_broker(serving: Serving) -> None:
     client = AmqpClient.connect(serving.address)
     busy_channel(client)
-    serving.call(lambda: [c.drop("silent") for c in list(serving.broker.node.connections)])
+    serving.call(lambda: next(iter(serving.broker.node.connections)).drop("silent"))
     client.abort()
 
 
@@ -244,6 +246,22 @@ def remembered_routes(serving: Serving) -> None:
         channel.get(queue)
 
 
+def vhosts(serving: Serving) -> None:
+    for command in (
+        commands.AddVhost(name="v"),
+        commands.SetPermissions(user="guest", vhost="v", permissions=Permissions(".*", ".*", ".*")),
+        commands.SetTracing(vhost="v", on=True),
+    ):
+        serving.call(partial(serving.broker.execute, command))
+    client = AmqpClient.connect(serving.address, vhost="v")
+    busy_channel(client)
+    client.channel(2).declare("kept", exclusive=False, durable=True)
+    serving.call(lambda: serving.broker.execute(commands.DeleteVhost(name="v")))
+    client.expect(0, m.ConnectionClose)
+    client.send_method(0, m.ConnectionCloseOk())
+    client.abort()
+
+
 def over_http(serving: Serving) -> None:
     address = serving.broker.services["http"].address
     login = {"Authorization": "Basic " + b64encode(b"guest:guest").decode()}
@@ -272,6 +290,7 @@ SCENARIOS: dict[str, Scenario] = {
         expired,
         exchanges,
         remembered_routes,
+        vhosts,
         over_http,
     )
 }

@@ -135,6 +135,8 @@ def test_every_logged_event_can_be_written() -> None:
     node.execute(commands.SetUserLimits(user="guest", max_channels=5))
     node.execute(commands.PutPolicy(vhost="v", name="p", pattern="", definition={"expires": 5}))
     node.execute(commands.DeletePolicy(vhost="v", name="p"))
+    node.execute(commands.SetTracing(vhost="v", on=True))
+    node.execute(commands.DeleteVhost(name="v"))
     node.execute(commands.DeleteUser(name="guest"))
     other = FakeClient(node)
     other.greet()

@@ -21,6 +21,12 @@ from warren.storage.command_text import command_from_json, command_to_json
 HASH = PasswordHash("rabbit_password_hashing_sha256", "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR")
 WRITTEN: list[tuple[Command, str]] = [
     (c.AddVhost(name="/"), '{"add_vhost": {"name": "/"}}'),
+    (c.DeleteVhost(name="/"), '{"delete_vhost": {"name": "/"}}'),
+    (c.ClearPermissions(user="u", vhost="/"), '{"clear_permissions": {"user": "u", "vhost": "/"}}'),
+    (
+        c.ClearTopicPermissions(user="u", vhost="/", exchange="e"),
+        '{"clear_topic_permissions": {"user": "u", "vhost": "/", "exchange": "e"}}',
+    ),
     (
         c.PutUser(name="u", password=HASH, tags=frozenset({"monitoring", "administrator"})),
         (
@@ -132,7 +138,7 @@ def there_and_back(arguments: Table) -> Table:
 
 
 def test_every_command_has_an_example_here() -> None:
-    assert {type(command) for command, _ in WRITTEN} == set(get_args(Command))
+    assert {type(command) for command, _ in WRITTEN} == set(get_args(Command)) - c.NOT_KEPT
 
 
 @pytest.mark.parametrize(("command", "text"), WRITTEN, ids=[text[:24] for _, text in WRITTEN])

@@ -332,3 +332,27 @@ def test_compaction_is_not_wanted_while_most_lines_are_live() -> None:
     definitions.record(USER)
     definitions.record(c.DeleteUser(name="u"))
     assert definitions.wants_compaction
+
+
+# --- vhosts and permissions that go ---
+
+
+def test_vhost_that_is_deleted_takes_along_all_that_hangs_on_it() -> None:
+    definitions = recorded(*ALL, c.DeleteVhost(name="/"))
+    assert definitions.commands() == [USER, PERMISSIONS, TOPIC]  # these are cleared by commands of their own
+    assert reopened(definitions).commands() == [USER, PERMISSIONS, TOPIC]
+
+
+def test_permissions_that_are_cleared_do_not_come_back() -> None:
+    cleared = c.ClearPermissions(user="u", vhost="/")
+    topics_cleared = c.ClearTopicPermissions(user="u", vhost="/", exchange="e")
+    definitions = recorded(*ALL, cleared, topics_cleared)
+    kept = [VHOST, USER, EXCHANGE, QUEUE, BINDING]
+    assert definitions.commands() == kept
+    assert reopened(definitions).commands() == kept
+    assert not definitions.record(cleared)
+
+
+def test_bindings_of_the_firehose_come_back_without_its_exchange() -> None:
+    binding = c.Bind(vhost="/", source="amq.rabbitmq.trace", destination="q", to_queue=True, routing_key="#")
+    assert reopened(recorded(VHOST, QUEUE, binding)).commands() == [VHOST, QUEUE, binding]

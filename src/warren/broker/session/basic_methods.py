@@ -150,9 +150,8 @@ def get(channel: Channel, method: BasicGet) -> None:
         return
     deliveries, message = channel.deliveries, entry.message
     deliveries.track(entry, method.no_ack)
-    events = channel.connection.node.events
-    if events.delivered and events.delivering.is_next():
-        queue.tell_delivered(entry, "", deliveries.delivery_tag)
+    if channel.events.delivered:
+        queue.tell_delivered(entry, channel, "", deliveries.delivery_tag)
     channel.reply(
         BasicGetOk(
             delivery_tag=deliveries.delivery_tag,

@@ -39,7 +39,7 @@ cdef class Channel(ContentReader):
     cdef int64_t expiration_ms
     cdef uint8_t priority
     cdef bint special
-    cdef list extra_keys
+    cdef readonly list extra_keys
     cdef bint extra_keys_checked
     cdef public Confirms confirms
     # since the last batch of frames

@@ -226,7 +226,13 @@ class Channel(ContentReader):
         if not self.has_published:
             self.has_published = True
             self.connection.channels_that_published.append(self)
-        if self.events.published and self.events.publishing.is_next():
+        if self.events.published:
+            self.tell_published(message, queues)
+
+    def tell_published(self, message: Message, queues: list[Queue]) -> None:
+        if self.vhost.firehose is not None:
+            self.vhost.firehose.published(message, queues, self)
+        if self.events.publishing.is_next():
             names = [queue.name for queue in queues]
             self.events.emit(MessagePublished(self.vhost.name, message, tuple(names)))
 
@@ -261,7 +267,7 @@ class Channel(ContentReader):
         node.store.when_safe(lambda _number: self.answer_now(methods, longer))
 
     def answer_now(self, methods: tuple[Method, ...], longer: bool) -> None:
-        """A round of writing is over; `longer` if what is to be safe takes one more."""
+        """Reply, unless what the channel has published takes a round `longer` to be safe: then after that."""
         if not self.waiting or self.discarding:
             return
         if longer:

@@ -30,6 +30,13 @@ ALTERNATE = "alternate-exchange"
 DELAYING = (DELAY, DELIVER_AT)
 
 
+class Timer:
+    """One that never ends."""
+
+    def cancel(self) -> None:
+        pass
+
+
 class StillWorld:
     """A world in which nothing happens and no time passes: routing needs neither."""
 
@@ -42,8 +49,8 @@ class StillWorld:
     def call_soon(self, callback: Callable[[], None]) -> None:
         pass
 
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> None:
-        pass
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        return Timer()
 
     def random_bytes(self, count: int) -> bytes:
         return bytes(count)

@@ -1,0 +1,97 @@
+"""The firehose: while it is on in a vhost, a copy of whatever is published or delivered there goes to the
+exchange `amq.rabbitmq.trace`, in RabbitMQ's form.
+
+    routing key   publish.<exchange>, or deliver.<queue>
+    body          that of the message
+    headers       exchange_name, routing_keys, properties, node, vhost, connection, channel, user;
+                  of what is published also routed_queues, of what is delivered redelivered, 0 or 1
+
+What is published in a transaction is copied when it is committed. Keys in the header BCC are among those of
+what is published; a message that is delivered does not have them any more.
+
+Copies are not traced themselves, or each would bring about the next: neither when they are delivered, nor
+when they were dead-lettered by the queue they went to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from warren.amqp.errors import AmqpError
+from warren.amqp.properties import BasicProperties, decode_properties
+from warren.amqp.table import Table, encode_name
+from warren.broker.message import Message
+from warren.broker.session import routing_headers
+
+if TYPE_CHECKING:
+    from warren.broker.clock import Clock
+    from warren.broker.queue import Queue
+    from warren.broker.session.channel import Channel
+    from warren.broker.vhost import Vhost
+
+TRACE_EXCHANGE = "amq.rabbitmq.trace"
+WIRE_NAME = encode_name(TRACE_EXCHANGE)
+NAME_BYTES_MAX = 255
+
+
+class Firehose:
+    """Of one vhost, while it is on. `node` is the name that it gives this node."""
+
+    def __init__(self, vhost: Vhost, clock: Clock, node: str) -> None:
+        self.vhost = vhost
+        self.clock = clock
+        self.node = node
+
+    def published(self, message: Message, queues: list[Queue], channel: Channel) -> None:
+        if not is_copy(message):
+            headers = self._headers(message, channel)
+            if channel.transaction is None:  # else its keys are those of another message by now
+                headers["routing_keys"] = [message.key, *channel.extra_keys]
+            headers["routed_queues"] = [queue.name for queue in queues]
+            self._send("publish." + message.exchange_name, headers, message.body)
+
+    def delivered(self, message: Message, queue: str, channel: Channel, *, redelivered: bool) -> None:
+        if not is_copy(message):
+            headers = self._headers(message, channel)
+            headers["redelivered"] = int(redelivered)
+            self._send("deliver." + queue, headers, message.body)
+
+    def _headers(self, message: Message, channel: Channel) -> Table:
+        keys, properties = describe(message)
+        return {
+            "exchange_name": message.exchange_name,
+            "routing_keys": [message.key, *keys],
+            "properties": properties,
+            "node": self.node,
+            "vhost": self.vhost.name,
+            "connection": channel.connection.name,
+            "channel": channel.number,
+            "user": channel.connection.user_name,
+        }
+
+    def _send(self, key: str, headers: Table, body: bytes) -> None:
+        raw = key.encode("utf-8", "surrogateescape")[:NAME_BYTES_MAX]
+        routing_key = bytes((len(raw),)) + raw
+        queues = self.vhost.route(self.vhost.exchanges[TRACE_EXCHANGE], routing_key)
+        if queues:
+            properties = BasicProperties(headers=headers).encode()
+            copy = Message(WIRE_NAME, routing_key, properties, body, False, self.clock.time_ms)
+            for queue in queues:
+                queue.publish(copy)
+
+
+def is_copy(message: Message) -> bool:
+    """Whether it comes from the firehose, and may have died since."""
+    return message.exchange == WIRE_NAME or (message.died and WIRE_NAME[1:] in message.properties)
+
+
+def describe(message: Message) -> tuple[list[str], Table]:
+    """Further routing keys, and the properties that are set; nothing if they make no sense."""
+    try:
+        keys, raw = routing_headers.take(message.properties)
+        properties = decode_properties(raw)
+    except AmqpError:  # a client may send what it likes
+        return [], {}
+    values = {field.name: getattr(properties, field.name) for field in fields(properties)}
+    return keys, {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,23 @@
+"""What clients send: small JSON objects."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from warren.management.errors import BadRequest
+
+BODY_BYTES_MAX = 4096
+
+
+def object_in(body: bytes, expected: str) -> dict[str, Any]:
+    """The object that a body is; `expected` tells the client what it should have been."""
+    if len(body) > BODY_BYTES_MAX:
+        raise BadRequest(f"the body has more than {BODY_BYTES_MAX} bytes")
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError):
+        raise BadRequest(f"the body is not JSON: expected {expected}") from None
+    if not isinstance(given, dict):
+        raise BadRequest(f"expected {expected}")
+    return given

@@ -1,0 +1,100 @@
+"""Vhosts over HTTP, and the switch of their firehose."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from tests.support.http_api import Api, make_broker
+from warren.broker.access import Permissions
+from warren.cli.main import main
+
+TRACED = json.dumps({"tracing": True}).encode()
+UNTRACED = json.dumps({"tracing": False}).encode()
+
+
+async def test_vhosts_are_described(api: Api) -> None:
+    described = {
+        "name": "/",
+        "description": "",
+        "tags": [],
+        "default_queue_type": "undefined",
+        "metadata": {"description": "", "tags": []},
+        "tracing": False,
+        "cluster_state": {"warren": "running"},
+    }
+    assert (await api.get("/api/vhosts")).json == [described]
+    assert (await api.get("/api/vhosts/%2F")).json == described
+
+
+async def test_vhost_that_is_not_there_is_404(api: Api) -> None:
+    for method in ("GET", "DELETE"):
+        answer = await api.request(method, "/api/vhosts/absent")
+        assert (answer.status, answer.json["reason"]) == (404, "no vhost 'absent'")
+
+
+async def test_firehose_is_switched_for_one_vhost(api: Api) -> None:
+    await api.request("PUT", "/api/vhosts/other")
+    for body, tracing in ((TRACED, True), (b"", True), (b"{}", True), (UNTRACED, False)):
+        answer = await api.request("PUT", "/api/vhosts/%2F", data=body)
+        assert answer.status == 204
+        assert (await api.get("/api/vhosts/%2F")).json["tracing"] is tracing
+        assert (await api.get("/api/vhosts/other")).json["tracing"] is False
+
+
+async def test_vhost_is_made_for_its_maker_and_deleted(api: Api) -> None:
+    assert (await api.request("PUT", "/api/vhosts/new", data=TRACED)).status == 201
+    assert api.broker.node.users["guest"].permissions["new"] == Permissions(".*", ".*", ".*")
+    assert (await api.get("/api/vhosts/new")).json["tracing"] is True
+    assert (await api.request("DELETE", "/api/vhosts/new")).status == 204
+    assert [vhost["name"] for vhost in (await api.get("/api/vhosts")).json] == ["/"]
+    assert "new" not in api.broker.node.users["guest"].permissions
+
+
+async def test_what_was_answered_is_there_after_a_restart_but_for_tracing(api: Api) -> None:
+    await api.request("PUT", "/api/vhosts/gone")
+    await api.request("PUT", "/api/vhosts/kept", data=TRACED)
+    await api.request("DELETE", "/api/vhosts/gone")
+    await api.broker.stop()
+    async with make_broker(api.broker.config.data_dir) as again:
+        assert set(again.node.vhosts) == {"/", "kept"}
+        assert again.node.vhosts["kept"].firehose is None
+        assert set(again.node.users["guest"].permissions) == {"/", "kept"}
+
+
+@pytest.mark.parametrize("user", ["reader", "manager", "monitor"])
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+async def test_only_administrators_change_vhosts(api: Api, user: str, method: str) -> None:
+    answer = await api.request(method, "/api/vhosts/%2F", user=user, data=TRACED)
+    assert (answer.status, answer.json["reason"]) == (401, "Not administrator user")
+    assert api.vhost.firehose is None
+
+
+@pytest.mark.parametrize("body", [b"no", b"[]", b'{"tracing": "yes"}', b'{"tracing": 1}', b"x" * 5000])
+async def test_body_that_makes_no_sense_changes_nothing(api: Api, body: bytes) -> None:
+    answer = await api.request("PUT", "/api/vhosts/new", data=body)
+    assert answer.status == 400
+    assert "new" not in api.broker.node.vhosts
+
+
+async def test_name_that_is_too_long_is_400(api: Api) -> None:
+    assert (await api.request("PUT", f"/api/vhosts/{'v' * 256}")).status == 400
+
+
+async def test_command_switches_the_firehose(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"http://guest:guest@{api.broker.services['http'].address}/"
+    for switch in ("on", "off"):
+        code = await asyncio.to_thread(main, ["trace", switch, "--url", url])
+        assert (code, api.vhost.firehose is not None) == (0, switch == "on")
+    assert await asyncio.to_thread(main, ["trace", "on", "--vhost", "absent", "--url", url]) == 2
+    assert "absent" not in api.broker.node.vhosts
+    refused = url.replace("guest:guest", "guest:wrong")
+    assert await asyncio.to_thread(main, ["trace", "on", "--url", refused]) == 2
+    assert await asyncio.to_thread(main, ["trace", "on", "--url", "nonsense"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "warren trace: no vhost 'absent'",
+        "warren trace: Login failed",
+        "warren trace: --url must be http://user:password@host:port",
+    ]
