@@ -45,12 +45,12 @@ WITHOUT_EFFECT: dict[str, Read] = {
     "federation-upstream-pattern": name,
 }
 SETTINGS: dict[str, Read] = {
-    **{rule.name: rule.read for rule in (*RULES, *CHECKED_ONLY) if rule.in_policies},
+    **{rule.name: rule.check for rule in (*RULES, *CHECKED_ONLY) if rule.in_policies},
     ALTERNATE_EXCHANGE: text,
     **WITHOUT_EFFECT,
 }
 OPERATOR_SETTINGS: dict[str, Read] = {
-    **{rule.name: rule.read for rule in RULES if rule.in_operator_policies},
+    **{rule.name: rule.check for rule in RULES if rule.in_operator_policies},
     **IN_MEMORY,
 }
 
