@@ -19,6 +19,7 @@ from warren.amqp.table import decode_value, encode_name
 from warren.amqp.traits import header_of
 from warren.broker.entry_list import EntryList
 from warren.broker.message import Message
+from warren.broker.rules import TIME_MS_MAX
 from warren.broker.store import NOTHING_TO_READ, MessageLog
 
 if TYPE_CHECKING:
@@ -116,12 +117,12 @@ class Seen:
         return value
 
     def _until(self, message: Message, now_ms: int) -> int:
-        """A message may ask for a time of its own."""
+        """A message may ask for a time of its own, up to the longest that a queue can have."""
         own = header_of(message.properties, CACHE_TTL)
         ttl_ms = self.ttl_ms if own is None else decode_value(own)
         if not isinstance(ttl_ms, int) or isinstance(ttl_ms, bool) or ttl_ms < 0:
             ttl_ms = self.ttl_ms
-        return FOREVER if ttl_ms is None else now_ms + ttl_ms
+        return FOREVER if ttl_ms is None else now_ms + min(ttl_ms, TIME_MS_MAX)
 
     # --- over a restart ---
 

@@ -69,6 +69,8 @@ class Limits:
     frame_max: int = 131_072
     heartbeat_seconds: int = 60
     message_bytes_max: int = 128 * 1024 * 1024
+    transaction_messages_max: int = 1_000_000
+    transaction_bytes_max: int = 1024 * 1024 * 1024
     memory_budget_bytes: int = 1024 * 1024 * 1024
     consumer_timeout_ms: int = 1_800_000
     connections_max: int | None = None

@@ -17,7 +17,7 @@ from warren.amqp.errors import PreconditionFailed
 from warren.amqp.table import Table, Value
 from warren.broker.access import compile_pattern
 from warren.broker.policy_settings import ALTERNATE_EXCHANGE, check_definition
-from warren.broker.rules import Rules, queue_type, rules_of
+from warren.broker.rules import Rules, queue_type, rules_of, whole_number
 
 if TYPE_CHECKING:
     from warren.broker.exchange.exchange import Exchange
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 ALL, QUEUES, EXCHANGES = "all", "queues", "exchanges"
 QUEUES_OF_TYPE = {"classic_queues": "classic", "quorum_queues": "quorum", "streams": "stream"}
 RULES_CACHED_MAX = 1_000
+PRIORITY_MAX = 2**63 - 1
 APPLY_TO = (ALL, QUEUES, *QUEUES_OF_TYPE, EXCHANGES)
 
 
@@ -47,8 +48,10 @@ class Policy:
             compile_pattern(self.pattern)
         except re.error as error:
             raise PreconditionFailed(f"pattern: '{self.pattern}' is no regular expression: {error}") from None
-        if not isinstance(self.priority, int) or isinstance(self.priority, bool):
-            raise PreconditionFailed(f"priority: expected a whole number, not {self.priority!r}")
+        try:
+            whole_number(-PRIORITY_MAX, PRIORITY_MAX)(self.priority)
+        except ValueError as error:
+            raise PreconditionFailed(f"priority: {error}") from None
         possible = [kind for kind in APPLY_TO if not (self.operator and kind == EXCHANGES)]
         if self.apply_to not in possible:
             raise PreconditionFailed(f"apply-to: {self.apply_to!r} is none of {', '.join(possible)}")

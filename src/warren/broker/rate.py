@@ -9,6 +9,7 @@ from __future__ import annotations
 BURST_SECONDS = 1.0
 MESSAGE_BYTES_MIN = 50  # what the smallest one takes on the wire, either way
 AT_ONCE_BYTES_MIN = 256
+AT_ONCE_BYTES_MAX = 2**31 - 1
 
 
 class Rate:
@@ -47,7 +48,7 @@ class Allowance:
             bounds.append(self.messages.tokens_max * MESSAGE_BYTES_MIN)
         if self.octets is not None:
             bounds.append(self.octets.tokens_max)
-        return max(int(min(bounds)), AT_ONCE_BYTES_MIN)
+        return min(max(int(min(bounds)), AT_ONCE_BYTES_MIN), AT_ONCE_BYTES_MAX)
 
 
 def allowance(messages: int | None, octets: int | None, now: float) -> Allowance | None:

@@ -24,6 +24,7 @@ NAME_BYTES_MAX = 255
 QUORUM_DELIVERY_LIMIT = 20
 RETRY_DELAY_MS_MAX = 24 * 3600 * 1000
 CACHE_SIZE = 10_000
+CACHE_SIZE_MAX = 1_000_000  # each takes about 250 bytes of memory
 CACHE_HEADER = "x-deduplication-header"
 CLASSIC, QUORUM, STREAM = QUEUE_TYPES = ("classic", "quorum", "stream")
 SEGMENT_BYTES_MAX = 3_000_000_000  # a place in a segment has 32 bits
@@ -76,11 +77,13 @@ class Rules:
 class Rule:
     """`read` gives the value that holds, or raises ValueError with the reason why it makes no sense. What is
     new must also pass the `stricter` reading, which older definitions did not know. `limit`: the lowest that
-    is said holds. `types` are those of the queues that it is for.
+    is said holds. Nobody may ask for more than `most`; what was declared before there was such a bound counts
+    as that. `types` are those of the queues that it is for.
     """
 
     name: str
     read: Callable[[Value], Any]
+    most: int | None = None
     limit: bool = False
     in_policies: bool = True
     in_operator_policies: bool = False
@@ -88,7 +91,19 @@ class Rule:
     types: tuple[str, ...] = (CLASSIC, QUORUM)
 
     def check(self, value: Value) -> None:
-        (self.stricter or self.read)(value)
+        """ValueError, with the reason, if nobody may ask for this."""
+        read = (self.stricter or self.read)(value)
+        if self.most is not None and read > self.most:
+            raise ValueError(f"{value!r} is more than {self._most_shown}")
+
+    def value(self, value: Value) -> Any:
+        """What holds of what was said."""
+        read = self.read(value)
+        return read if self.most is None else min(read, self.most)
+
+    @property
+    def _most_shown(self) -> str:
+        return "100 years" if self.most == TIME_MS_MAX else str(self.most)
 
     @property
     def argument(self) -> str:
@@ -183,10 +198,18 @@ RULES = (
     Rule("retry-delay-max", whole_number(1, TIME_MS_MAX)),
     Rule("group-header", name, in_policies=False),
     Rule("message-deduplication", truth, in_policies=False),
-    Rule("cache-size", whole_number(1, COUNT_MAX), in_policies=False),
+    Rule("cache-size", whole_number(1, COUNT_MAX), most=CACHE_SIZE_MAX, in_policies=False),
     Rule("cache-ttl", whole_number(1, TIME_MS_MAX), in_policies=False),
     Rule("deduplication-header", name, in_policies=False),
-    Rule("max-age", age, limit=True, in_operator_policies=True, stricter=some_age, types=(STREAM,)),
+    Rule(
+        "max-age",
+        age,
+        most=TIME_MS_MAX,
+        limit=True,
+        in_operator_policies=True,
+        stricter=some_age,
+        types=(STREAM,),
+    ),
     Rule("stream-max-segment-size-bytes", whole_number(1, SEGMENT_BYTES_MAX), types=(STREAM,)),
 )
 WITHOUT_EFFECT = (  # a node alone has no replicas, and one kind of storage
@@ -293,7 +316,7 @@ def _make_rules(
         said = [
             source[key] for source, key in _sources(rule, arguments, policy, operator_policy) if key in source
         ]
-        read = [value for value in map(rule.read, said) if value is not None]
+        read = [value for value in map(rule.value, said) if value is not None]
         if read:
             values[rule.field] = min(read) if rule.limit else read[0]
     if kind == QUORUM and not _says("delivery-limit", arguments, policy, operator_policy):

@@ -29,6 +29,7 @@ from warren.storage.segment import Segment
 
 SEGMENTS_A_TURN = 128
 BASE_MAX = 2**64 - 1
+BASE_DIGITS_MAX = 20
 
 
 @dataclass
@@ -141,8 +142,10 @@ class Segments:
 
 
 def _base(text: str) -> int:
-    if not text.isdecimal() or not text.isascii() or int(text) > BASE_MAX:
-        raise BadRequest(f"'{text}' is not the base of a segment: expected a number")
+    is_number = text.isdecimal() and text.isascii() and len(text) <= BASE_DIGITS_MAX
+    if not is_number or int(text) > BASE_MAX:
+        shown = text[:BASE_DIGITS_MAX]
+        raise BadRequest(f"'{shown}' is not the base of a segment: expected a number up to {BASE_MAX}")
     return int(text)
 
 

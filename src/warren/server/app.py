@@ -267,6 +267,8 @@ class Broker:
             frame_max=config.frame_max,
             heartbeat_seconds=config.heartbeat,
             message_bytes_max=config.max_message_bytes,
+            transaction_messages_max=config.max_transaction_messages,
+            transaction_bytes_max=config.max_transaction_bytes,
             memory_budget_bytes=share_in_bytes(config.memory_budget),
             consumer_timeout_ms=config.consumer_timeout,
             connections_max=self.descriptors.connections_max,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import tomllib
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from typing import Any
 from warren.broker.access import Permissions, TopicPermissions
 from warren.broker.commands import PutPolicy, SetUserLimits, SetVhostLimits
 from warren.broker.passwords import SCRYPT, PasswordHash
+from warren.broker.rules import TIME_MS_MAX
 from warren.server.config_definitions import (
     expect_known,
     expect_list,
@@ -29,7 +29,11 @@ HTTP_OFF = -1  # as http_port
 HTTP_PORT = 15672
 SYNC_MODES = ("always", "none")
 SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX = 4096, 1024 * 1024 * 1024
-OPEN_FILES_MIN = 16
+OPEN_FILES_MIN, OPEN_FILES_MAX = 16, 10_000_000
+BYTES_MAX = 2**60
+RECEIVE_BUFFER_BYTES_MAX = 2**30
+EVENTS_SAMPLE_MAX = 2**31
+TRANSACTION_MESSAGES_MAX = 100_000_000
 LOG_LEVELS = ("debug", "info", "warning", "error")
 TRUTHS = {
     "true": True,
@@ -89,6 +93,8 @@ class Config:
     channel_max: int = 2047
     frame_max: int = 131_072
     max_message_bytes: int = 128 * 1024 * 1024
+    max_transaction_messages: int = 1_000_000
+    max_transaction_bytes: int = 1024 * 1024 * 1024
     memory_watermark: float = 0.4
     memory_budget: float = 0.2
     disk_free_limit: int = 50_000_000
@@ -121,11 +127,28 @@ class Config:
         _check(
             1 <= self.max_message_bytes <= 2**30, "max_message_bytes", self.max_message_bytes, "up to 1 GiB"
         )
+        _check(
+            1 <= self.max_transaction_messages <= TRANSACTION_MESSAGES_MAX,
+            "max_transaction_messages",
+            self.max_transaction_messages,
+            f"1 to {TRANSACTION_MESSAGES_MAX}",
+        )
+        _check(
+            1 <= self.max_transaction_bytes <= BYTES_MAX,
+            "max_transaction_bytes",
+            self.max_transaction_bytes,
+            "bytes",
+        )
         for name in ("memory_watermark", "memory_budget"):
             share = getattr(self, name)
-            _check(0 < share < math.inf, name, share, "a share of RAM, or bytes")
-        _check(self.disk_free_limit >= 0, "disk_free_limit", self.disk_free_limit, "bytes")
-        _check(self.consumer_timeout >= 0, "consumer_timeout", self.consumer_timeout, "milliseconds, or 0")
+            _check(0 < share <= BYTES_MAX, name, share, "a share of RAM, or bytes")
+        _check(0 <= self.disk_free_limit <= BYTES_MAX, "disk_free_limit", self.disk_free_limit, "bytes")
+        _check(
+            0 <= self.consumer_timeout <= TIME_MS_MAX,
+            "consumer_timeout",
+            self.consumer_timeout,
+            f"milliseconds up to {TIME_MS_MAX}, or 0",
+        )
         _check(self.sync in SYNC_MODES, "sync", self.sync, " or ".join(SYNC_MODES))
         for name in ("segment_bytes", "stream_segment_bytes"):
             size = getattr(self, name)
@@ -136,15 +159,23 @@ class Config:
                 f"{SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}",
             )
         _check(
-            self.open_files_max >= OPEN_FILES_MIN,
+            OPEN_FILES_MIN <= self.open_files_max <= OPEN_FILES_MAX,
             "open_files_max",
             self.open_files_max,
-            f"{OPEN_FILES_MIN} or more",
+            f"{OPEN_FILES_MIN} to {OPEN_FILES_MAX}",
         )
         _check(
-            self.receive_buffer_bytes >= 0, "receive_buffer_bytes", self.receive_buffer_bytes, "bytes, or 0"
+            0 <= self.receive_buffer_bytes <= RECEIVE_BUFFER_BYTES_MAX,
+            "receive_buffer_bytes",
+            self.receive_buffer_bytes,
+            f"bytes up to {RECEIVE_BUFFER_BYTES_MAX}, or 0",
         )
-        _check(self.events_sample >= 0, "events_sample", self.events_sample, "1 in how many, or 0 for none")
+        _check(
+            0 <= self.events_sample <= EVENTS_SAMPLE_MAX,
+            "events_sample",
+            self.events_sample,
+            f"1 in how many, up to {EVENTS_SAMPLE_MAX}, or 0 for none",
+        )
         _check(self.log_level in LOG_LEVELS, "log_level", self.log_level, ", ".join(LOG_LEVELS))
 
 
@@ -195,7 +226,7 @@ def _convert(name: str, value: object) -> object:
         raise wrong
     try:
         return kind(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise wrong from None
 
 

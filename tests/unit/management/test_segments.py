@@ -335,3 +335,11 @@ async def test_client_that_takes_nothing_for_long_is_left(api: Api, monkeypatch:
         while server.connections:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     writer.transport.abort()
+
+
+@pytest.mark.parametrize("base", ["9" * 21, "9" * 5_000, str(2**64), "-1", "1.5", "nan", "1e3", "%D9%A3"])
+async def test_base_that_is_none_is_400(api: Api, base: str) -> None:
+    api.declare("q")
+    answer = await api.get(f"{LIST}/{base}")
+    assert (answer.status, answer.json["error"]) == (400, "bad_request")
+    assert len(answer.json["reason"]) < 200

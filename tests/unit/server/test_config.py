@@ -202,7 +202,7 @@ WRONG_FILES = [
     ("port = -1", "port = -1"),
     ("http_port = -2", "http_port = -2: expected 0 to 65535, or -1 for none"),
     ("events_stream = 'perhaps'", "events_stream = 'perhaps': expected true or false"),
-    ("events_sample = -1", "events_sample = -1: expected 1 in how many, or 0 for none"),
+    ("events_sample = -1", "events_sample = -1: expected 1 in how many, up to 2147483648, or 0 for none"),
     ("heartbeat = 65536", "heartbeat"),
     ("channel_max = 0", "channel_max"),
     ("frame_max = 4095", "frame_max = 4095: expected 4096 to 131072"),
@@ -296,3 +296,28 @@ def test_unknown_key_of_a_user_is_an_error(elsewhere: Path) -> None:
     write(elsewhere / "warren.toml", "[[users]]\nname = 'me'\npasword = 'secret'")
     with pytest.raises(ConfigError, match="pasword"):
         load({}, {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "memory_watermark = 1e400",
+        f"memory_budget = {10**400}",
+        "memory_watermark = nan",
+        f"memory_budget = {2**61}",
+        f"consumer_timeout = {2**63}",
+        f"disk_free_limit = {2**63}",
+        f"receive_buffer_bytes = {2**31}",
+        f"open_files_max = {2**40}",
+        f"events_sample = {2**40}",
+        f"max_transaction_bytes = {2**63}",
+        "max_transaction_bytes = 0",
+        f"max_transaction_messages = {10**12}",
+        "max_transaction_messages = -1",
+    ],
+)
+def test_number_that_no_broker_can_do_with_is_an_error_in_one_line(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "warren.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=text.partition(" ")[0]):
+        load({"config": str(file)}, {})

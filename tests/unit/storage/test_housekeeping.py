@@ -109,7 +109,7 @@ def test_directory_of_a_queue_has_another_name_before_anything_in_it_goes(
 
     with monkeypatch.context() as patch:
         patch.setattr("warren.storage.housekeeping.remove_tree", interrupted)
-        told.housekeeping.remove_directory(str(queue))
+        told.housekeeping.remove_directories([str(queue)])
         told.wait()
     assert [path.name for path in tmp_path.iterdir()] == ["7.deleted"]
     told.pass_time(2)

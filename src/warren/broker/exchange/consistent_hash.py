@@ -21,6 +21,7 @@ from warren.broker.binding import Binding, Destination
 
 PROPERTIES = ("correlation_id", "message_id", "timestamp")
 HASH_RANGE = 2**64
+WEIGHT_MAX = 2**63 - 1
 
 
 class ConsistentHash:
@@ -38,9 +39,10 @@ class ConsistentHash:
 
     def bind(self, binding: Binding) -> None:
         weight = int(binding.routing_key) if binding.routing_key.isdecimal() else 0
-        if weight < 1:
+        if not 1 <= weight <= WEIGHT_MAX:
             raise PreconditionFailed(
-                f"The binding key must be an integer greater than 0: '{binding.routing_key}'"
+                f"The binding key must be an integer greater than 0, and not above {WEIGHT_MAX}: "
+                f"'{binding.routing_key}'"
             )
         self.weights[binding] = (repr(binding.identity[:2]).encode(), weight)
 

@@ -43,7 +43,8 @@ def tx_select(channel: Channel, _method: TxSelect) -> None:
     if channel.confirms.on:
         raise PreconditionFailed("cannot switch from confirm to tx mode")
     if channel.transaction is None:
-        channel.transaction = Transaction()
+        limits = channel.connection.node.limits
+        channel.transaction = Transaction(limits.transaction_messages_max, limits.transaction_bytes_max)
     channel.reply(TxSelectOk())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from warren.amqp.errors import PreconditionFailed
 from warren.broker.deduplication import Seen
 from warren.broker.message import Message
 from warren.broker.queue import Queue
@@ -16,13 +17,23 @@ PUBLISH_WORK = SETTLE_WORK = 2
 
 
 class Transaction:
-    """Publishes, and delivery tags with their fate: None for acked, else whether to requeue."""
+    """Publishes, and delivery tags with their fate: None for acked, else whether to requeue. All of it waits
+    in memory, so it has limits; beyond them the channel is closed, which rolls it back.
+    """
 
-    def __init__(self) -> None:
-        self.publishes: list[tuple[Message, list[Queue], Seen | None, bool]] = []
-        self.settled: dict[int, bool | None] = {}
+    def __init__(self, messages_max: int, bytes_max: int) -> None:
+        self.messages_max = messages_max
+        self.bytes_max = bytes_max
+        self.rollback()
 
     def publish(self, message: Message, queues: list[Queue], seen: Seen | None, *, mandatory: bool) -> None:
+        self.bytes += len(message.body) + len(message.properties)
+        if len(self.publishes) >= self.messages_max:
+            raise PreconditionFailed(
+                f"transaction is larger than configured max size {self.messages_max} messages"
+            )
+        if self.bytes > self.bytes_max:
+            raise PreconditionFailed(f"transaction is larger than configured max size {self.bytes_max} bytes")
         self.publishes.append((message, queues, seen, mandatory))
 
     def ack(self, tags: Iterable[int]) -> None:
@@ -61,4 +72,6 @@ class Transaction:
 
     def rollback(self) -> None:
         """Both are dropped; what was delivered stays out with the client."""
-        self.publishes, self.settled = [], {}
+        self.publishes: list[tuple[Message, list[Queue], Seen | None, bool]] = []
+        self.settled: dict[int, bool | None] = {}
+        self.bytes = 0

@@ -6,6 +6,7 @@ from tests.support.fake_client import FakeClient
 from tests.support.fakes import FakeWorld, make_node
 from warren.amqp import methods as m
 from warren.amqp.properties import BasicProperties
+from warren.broker.node import Limits
 from warren.broker.queue import Queue
 
 
@@ -159,3 +160,38 @@ def test_tx_and_confirm_exclude_each_other(first: m.Method) -> None:
     client.frames()
     client.send(m.ConfirmSelect() if isinstance(first, m.TxSelect) else m.TxSelect())
     client.expect_close(406)
+
+
+def limited(limits: Limits) -> FakeClient:
+    made = FakeClient(make_node(FakeWorld(), limits)).open()
+    made.declare("q")
+    made.call(m.TxSelect(), m.TxSelectOk)
+    return made
+
+
+@pytest.mark.parametrize("limits", [Limits(transaction_messages_max=3), Limits(transaction_bytes_max=14)])
+def test_transaction_holds_no_more_than_it_may_and_then_begins_anew(limits: Limits) -> None:
+    client = limited(limits)
+    for _ in range(2):
+        for _ in range(3):
+            client.publish("", "q", b"12")
+        client.call(m.TxCommit(), m.TxCommitOk)
+    assert the_queue(client).message_count == 6
+
+
+@pytest.mark.parametrize(
+    ("limits", "shown"),
+    [
+        (Limits(transaction_messages_max=3), "3 messages"),
+        (Limits(transaction_bytes_max=14), "14 bytes"),
+    ],
+)
+def test_transaction_that_is_too_large_is_406_and_rolled_back(limits: Limits, shown: str) -> None:
+    client = limited(limits)
+    for _ in range(4):
+        client.publish("", "q", b"12")
+    assert client.expect_close(406).reply_text == (
+        f"PRECONDITION_FAILED - transaction is larger than configured max size {shown}"
+    )
+    assert the_queue(client).message_count == 0
+    assert client.vhost.queues["q"].consumers == []
