@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, KeysView
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias, Union
 
 from warren.amqp.table import Table, encode_table
@@ -28,3 +30,31 @@ class Binding:
     def identity(self) -> Identity:
         destination = self.destination
         return (destination.is_queue, destination.name, self.routing_key, encode_table(self.arguments))
+
+
+class Incoming:
+    """The bindings that lead to a queue or an exchange, by the exchange that they come from."""
+
+    __slots__ = ("by_source",)
+
+    def __init__(self) -> None:
+        self.by_source: dict[Exchange, dict[Binding, None]] = {}
+
+    @property
+    def sources(self) -> KeysView[Exchange]:
+        return self.by_source.keys()
+
+    def __iter__(self) -> Iterator[Binding]:
+        return chain.from_iterable(self.by_source.values())
+
+    def __bool__(self) -> bool:
+        return bool(self.by_source)
+
+    def add(self, binding: Binding) -> None:
+        self.by_source.setdefault(binding.source, {})[binding] = None
+
+    def discard(self, binding: Binding) -> None:
+        bindings = self.by_source.get(binding.source, {})
+        bindings.pop(binding, None)
+        if not bindings:
+            self.by_source.pop(binding.source, None)

@@ -19,7 +19,7 @@ cdef class Queue:
     cdef public object owner
     cdef public dict arguments
     cdef public object rules
-    cdef public set incoming
+    cdef public object incoming
     cdef public object flow
     cdef public bint holding
     cdef public Py_ssize_t returning

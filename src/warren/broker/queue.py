@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from warren.amqp.errors import AccessRefused
 from warren.amqp.table import Table
-from warren.broker.binding import Binding
+from warren.broker.binding import Incoming
 from warren.broker.consumer import Consumer, Ring
 from warren.broker.death import Reason
 from warren.broker.entry import Entry
@@ -70,7 +70,7 @@ class Queue:
         self.owner = owner
         self.arguments = arguments or {}
         self.rules = rules or rules_of(self.arguments)
-        self.incoming: set[Binding] = set()
+        self.incoming = Incoming()
         self.deleted = False
         self.had_consumer = False
         self.exclusive_consumer: Consumer | None = None

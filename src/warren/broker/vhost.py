@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from warren.amqp.errors import NotFound, PreconditionFailed
 from warren.amqp.properties import BasicProperties
@@ -18,8 +18,9 @@ from warren.broker.events import (
     QueueDeleted,
     QueueExpired,
 )
+from warren.broker.exchange.alternates import Alternates
 from warren.broker.exchange.direct import Direct
-from warren.broker.exchange.exchange import ROUTES_CACHED_MAX, Exchange
+from warren.broker.exchange.exchange import Exchange
 from warren.broker.firehose import TRACE_EXCHANGE, Firehose
 from warren.broker.limits import VhostLimits, is_reached
 from warren.broker.policy import Policies, Policy
@@ -37,13 +38,13 @@ PREDECLARED = {
 }
 INTERNAL = frozenset({TRACE_EXCHANGE})  # of these
 NO_PROPERTIES = BasicProperties()
+UNBIND_WORK, POLICY_WORK = 40, 80
 
 
 class Vhost:
     """`version` goes up with everything that could lead a message elsewhere, or take away the right to
-    send it; `bindings_version` only with what the routes remembered by exchanges depend on. What goes without
-    a command, such as a queue with its last consumer, is told to `record`. `firehose` is there while it is
-    on.
+    send it. What goes without a command, such as a queue with its last consumer, is told to `record`.
+    `firehose` is there while it is on.
     """
 
     def __init__(self, name: str, events: Events, record: Callable[[Command], None]) -> None:
@@ -51,15 +52,15 @@ class Vhost:
         self.events = events
         self.record = record
         self.version = Version()
-        self.bindings_version = 1
         self.exchanges: dict[str, Exchange] = {}
         self.exchanges_by_wire_name: dict[bytes, Exchange] = {}
         self.queues: dict[str, Queue] = {}
         self.reply_queues: dict[str, Queue] = {}
-        self.with_routes: set[Exchange] = set()  # exchanges that remember some
+        self.clients_queues = 0
         self.connections = 0
         self.surroundings: Surroundings
         self.policies = Policies()
+        self.alternates = Alternates()
         self.limits = VhostLimits()
         self.firehose: Firehose | None = None
 
@@ -75,19 +76,21 @@ class Vhost:
         self.policies.apply_to_exchange(exchange)
         self.exchanges[exchange.name] = exchange
         self.exchanges_by_wire_name[exchange.wire_name] = exchange
-        self._bindings_changed()
+        self.alternates.follow(exchange, exchange.alternate)
+        self._routes_changed(*self.alternates.of(exchange))
         self.events.emit(ExchangeCreated(self.name, exchange.name, exchange.type))
 
     def remove_exchange(self, exchange: Exchange) -> None:
-        for binding in self._forget_exchange(exchange):
-            self.unbind(binding)
+        self._remove_bindings(self._forget_exchange(exchange))
 
     def _forget_exchange(self, exchange: Exchange) -> list[Binding]:
         """Take it out; the bindings that have to go with it."""
         if self.exchanges.pop(exchange.name, None) is None:
             return []
         del self.exchanges_by_wire_name[exchange.wire_name]
-        self._bindings_changed()
+        exchange.deleted = True
+        self.alternates.follow(exchange, None)
+        self._routes_changed(exchange)
         self.record(DeleteExchange(vhost=self.name, name=exchange.name))
         for name in exchange.internal_queues():
             if name in self.queues:
@@ -107,8 +110,7 @@ class Vhost:
         """406 if there may be no more queues."""
         if self.limits.max_queues is None:
             return
-        count = sum(not queue.internal for queue in self.queues.values())
-        if is_reached(self.limits.max_queues, count):
+        if is_reached(self.limits.max_queues, self.clients_queues):
             raise PreconditionFailed(
                 f"cannot declare queue '{name}': queue limit in vhost '{self.name}' "
                 f"({self.limits.max_queues}) is reached"
@@ -117,6 +119,7 @@ class Vhost:
     def add_queue(self, queue: Queue) -> None:
         self.policies.apply_to_queue(queue)
         self.queues[queue.name] = queue
+        self.clients_queues += not queue.internal
         self.version.bump()
         if self.events.wants(QueueCreated):
             self.events.emit(QueueCreated(self.name, queue.name))
@@ -126,12 +129,13 @@ class Vhost:
         if queue.deleted:
             return 0
         queue.deleted = True
-        self.queues.pop(queue.name, None)
+        if self.queues.pop(queue.name, None) is not None:
+            self.clients_queues -= not queue.internal
         self.policies.forget(queue)
         if queue.owner is not None:
             queue.owner.exclusive_queues.pop(queue.name, None)
-        for binding in list(queue.incoming):
-            self.unbind(binding)
+        self._routes_changed(*queue.incoming.sources)
+        self._remove_bindings(list(queue.incoming))
         for consumer in queue.consumers:
             consumer.channel.queue_is_gone(consumer)
         self.version.bump()
@@ -175,20 +179,31 @@ class Vhost:
 
     def _apply_policies(self, before: Policy, after: Policy) -> None:
         """To all that either of them is for: for nothing else it can make a difference."""
-        for queue in list(self.queues.values()):
-            if before.is_for_queue(queue) or after.is_for_queue(queue):
-                self.policies.apply_to_queue(queue)
-        for exchange in self.exchanges.values():
+        self.surroundings.turns.spread(self._applying(before, after))
+
+    def _applying(self, before: Policy, after: Policy) -> Iterator[int]:
+        """Each gets what the policies say when its turn comes. So if they change again meanwhile, it does not
+        matter in which order changes come to an end.
+        """
+        for exchange in list(self.exchanges.values()):
             if before.is_for_exchange(exchange) or after.is_for_exchange(exchange):
                 self.policies.apply_to_exchange(exchange)
-        self._bindings_changed()
+                if not exchange.deleted:
+                    self.alternates.follow(exchange, exchange.alternate)
+                    self._routes_changed(exchange)
+            yield POLICY_WORK
+        for queue in list(self.queues.values()):
+            concerned = before.is_for_queue(queue) or after.is_for_queue(queue)
+            if concerned and not queue.deleted:
+                self.policies.apply_to_queue(queue)
+            yield POLICY_WORK if concerned else 1
 
     # --- bindings ---
 
     def bind(self, binding: Binding) -> None:
         source = binding.source
         if source.add(binding):
-            self._bindings_changed()
+            self._routes_changed(source)
             if self.events.wants(BindingCreated):
                 self.events.emit(
                     BindingCreated(self.name, source.name, binding.destination.name, binding.routing_key)
@@ -196,69 +211,81 @@ class Vhost:
 
     def unbind(self, binding: Binding) -> None:
         """Remove it if it is there. An auto-delete exchange goes with its last binding, and so on."""
-        pending = [binding]
-        while pending:
-            this = pending.pop()
-            source = this.source
-            if source.remove(this.identity) is None:
-                continue
-            self._bindings_changed()
-            self.events.emit(BindingDeleted(self.name, source.name, this.destination.name, this.routing_key))
-            if source.auto_delete and not source.bindings:
-                pending += self._forget_exchange(source)
+        found = binding.source.bindings.get(binding.identity)
+        if found is not None:
+            self._remove_bindings([found])
 
-    def _bindings_changed(self) -> None:
-        """Routes are forgotten at once: a queue in one of them may be gone, and would be kept by it."""
-        for exchange in self.with_routes:
-            exchange.routes.clear()
-        self.with_routes.clear()
-        self.bindings_version += 1
-        self.version.bump()
+    def _remove_bindings(self, bindings: list[Binding]) -> None:
+        """Of a queue or an exchange that is gone, and leads nowhere any more, or a single one: at least the
+        first is removed at once.
+        """
+        if bindings:
+            self.surroundings.turns.spread(self._removing(bindings))
+
+    def _removing(self, bindings: list[Binding]) -> Iterator[int]:
+        while bindings:
+            binding = bindings.pop()
+            source = binding.source
+            if source.discard(binding):
+                self._routes_changed(source)
+                if self.events.wants(BindingDeleted):
+                    names = source.name, binding.destination.name, binding.routing_key
+                    self.events.emit(BindingDeleted(self.name, *names))
+                if source.auto_delete and not source.bindings:
+                    bindings += self._forget_exchange(source)
+            yield UNBIND_WORK
 
     # --- routes ---
 
+    def _routes_changed(self, *exchanges: Exchange) -> None:
+        """Routes that lead through these are forgotten at once: a queue in one of them may be gone, and would
+        be kept by it.
+        """
+        pending = list(exchanges)
+        while pending:
+            exchange = pending.pop()
+            if exchange.is_remembered:
+                exchange.forget_routes()
+                pending += [*exchange.incoming.sources, *self.alternates.of(exchange)]
+        self.version.bump()
+
     def route(self, exchange: Exchange, routing_key: bytes) -> list[Queue]:
-        """Where a key leads, remembered by exchange and key until a binding changes."""
+        """Where a key leads, remembered by exchange and key until a binding on the way changes."""
         key = routing_key[1:].decode("utf-8", "surrogateescape")
         if not exchange.name or self.depends_on_properties(exchange):
             return self.walk(exchange, [key], NO_PROPERTIES)
         queues = exchange.routes.get(routing_key)
         if queues is None:
-            if len(exchange.routes) >= ROUTES_CACHED_MAX:
-                exchange.routes.clear()
-            self.with_routes.add(exchange)
             queues = self.walk(exchange, [key], NO_PROPERTIES)
-            exchange.routes[routing_key] = queues
+            exchange.remember(routing_key, queues)
         return queues
 
     def depends_on_properties(self, exchange: Exchange) -> bool:
         """Whether this exchange, or one that it leads to, looks at more than the routing key and bindings."""
         if not exchange.name:
             return False
-        self._refresh(exchange)
+        if exchange.routes_by_properties is None:
+            exchange.routes_by_properties = self._leads_to_properties(exchange)
         return exchange.routes_by_properties
 
-    def _refresh(self, exchange: Exchange) -> None:
-        if exchange.routes_version != self.bindings_version:
-            exchange.routes_version = self.bindings_version
-            exchange.routes_by_properties = self._leads_to_properties(exchange)
-
     def _leads_to_properties(self, exchange: Exchange) -> bool:
-        pending, seen = [exchange], {exchange.name}
+        """All that a message can come to on the way is noted as remembered."""
+        pending, seen = [exchange], {exchange}
+        found = False
         while pending:
             this = pending.pop()
-            if this.router.by_properties or not this.name:
-                return True
-            for name in self._neighbours(this) - seen:
-                seen.add(name)
-                pending.append(self.exchanges[name])
-        return False
+            this.is_remembered = True
+            found = found or this.router.by_properties or not this.name
+            for neighbour in self._neighbours(this) - seen:
+                seen.add(neighbour)
+                pending.append(neighbour)
+        return found
 
-    def _neighbours(self, exchange: Exchange) -> set[str]:
-        names = {b.destination.name for b in exchange.bindings.values() if not b.destination.is_queue}
+    def _neighbours(self, exchange: Exchange) -> set[Exchange]:
+        neighbours = set(exchange.leads_to)
         if exchange.alternate in self.exchanges:
-            names.add(exchange.alternate)
-        return names
+            neighbours.add(self.exchanges[exchange.alternate])
+        return neighbours
 
     def walk(self, exchange: Exchange, keys: list[str], properties: BasicProperties) -> list[Queue]:
         """Every queue that a message reaches, once, by bindings and alternate exchanges, in loops too."""
@@ -279,7 +306,7 @@ class Vhost:
 
     def _match(self, exchange: Exchange, key: str, properties: BasicProperties) -> Iterable[Destination]:
         if exchange.name:
-            return exchange.router.route(key, properties)
+            return [found for found in exchange.router.route(key, properties) if not found.deleted]
         queue = self.queues.get(key) or self.reply_queues.get(key)
         return () if queue is None or queue.internal else (queue,)
 

@@ -8,7 +8,8 @@ from tests.support.fake_client import FakeClient
 from tests.support.fakes import FakeWorld, make_node
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table, encode_name
-from warren.broker import commands, vhost
+from warren.broker import commands
+from warren.broker.exchange import exchange
 from warren.broker.node import Node
 from warren.broker.vhost import Vhost
 
@@ -187,11 +188,23 @@ def test_route_is_remembered_while_nothing_changes(topology: Topology) -> None:
 
 
 def test_remembered_routes_are_bounded(topology: Topology, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vhost, "ROUTES_CACHED_MAX", 10)
+    monkeypatch.setattr(exchange, "ROUTES_CACHED_MAX", 10)
     topology.exchange("e", "fanout")
     topology.bind("e", "q1")
     assert all(topology.route("e", f"k{number}") == ["q1"] for number in range(100))
     assert len(topology.vhost.exchanges["e"].routes) <= 10
+
+
+def test_remembered_routes_to_very_many_queues_are_bounded(
+    topology: Topology, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "ROUTED_QUEUES_CACHED_MAX", 10)
+    topology.exchange("e", "fanout")
+    for queue in ("q1", "q2", "q3"):
+        topology.bind("e", queue)
+    for number in range(100):
+        assert len(topology.route("e", f"k{number}")) == 3
+        assert len(topology.vhost.exchanges["e"].routes) <= 3
 
 
 def test_route_by_an_alternate_that_is_the_default_exchange_follows_its_queues(topology: Topology) -> None:

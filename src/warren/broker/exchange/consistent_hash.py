@@ -50,10 +50,11 @@ class ConsistentHash:
         del self.weights[binding]
 
     def route(self, routing_key: str, properties: BasicProperties) -> Iterable[Destination]:
-        if not self.weights:
+        alive = [binding for binding in self.weights if not binding.destination.deleted]
+        if not alive:
             return []
         key = self._key(routing_key, properties).encode("utf-8", "surrogateescape")
-        best = max(self.weights, key=lambda binding: _draw(key, *self.weights[binding]))
+        best = max(alive, key=lambda binding: _draw(key, *self.weights[binding]))
         return [best.destination]
 
     def _key(self, routing_key: str, properties: BasicProperties) -> str:

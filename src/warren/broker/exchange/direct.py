@@ -13,14 +13,14 @@ class Direct:
     by_properties = False
 
     def __init__(self, arguments: Table) -> None:
-        self.by_key: dict[str, list[Binding]] = {}
+        self.by_key: dict[str, dict[Binding, None]] = {}
 
     def bind(self, binding: Binding) -> None:
-        self.by_key.setdefault(binding.routing_key, []).append(binding)
+        self.by_key.setdefault(binding.routing_key, {})[binding] = None
 
     def unbind(self, binding: Binding) -> None:
         bindings = self.by_key[binding.routing_key]
-        bindings.remove(binding)
+        del bindings[binding]
         if not bindings:
             del self.by_key[binding.routing_key]
 

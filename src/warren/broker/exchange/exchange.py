@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table, encode_name
-from warren.broker.binding import Binding, Destination, Identity
+from warren.broker.binding import Binding, Destination, Identity, Incoming
 from warren.broker.deduplication import Seen
 from warren.broker.rules import exchange_rules_of
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from warren.broker.queue import Queue
 
 ROUTES_CACHED_MAX = 10_000
+ROUTED_QUEUES_CACHED_MAX = 200_000  # in all the routes of an exchange together
 TOPIC_TYPE = "topic"
 DELAYED_TYPE = "x-delayed-message"
 INNER_TYPE = "x-delayed-type"  # the argument that says how a delayed exchange routes in the end
@@ -44,6 +46,8 @@ class Router(Protocol):
 
 
 class Exchange:
+    """`is_remembered`: this exchange, or one that leads to it, remembers something that its bindings say."""
+
     is_queue = False
 
     def __init__(
@@ -66,13 +70,16 @@ class Exchange:
         self.internal = internal
         self.arguments = arguments or {}
         self.bindings: dict[Identity, Binding] = {}
-        self.incoming: set[Binding] = set()  # bindings whose destination this exchange is
+        self.incoming = Incoming()
+        self.leads_to: Counter[Exchange] = Counter()  # exchanges, by how many bindings
+        self.deleted = False
         self.seen = seen_by(self.arguments)
         self.policy: str | None = None  # the name of the one in force
         self.policy_alternate: str | None = None
         self.routes: dict[bytes, list[Queue]] = {}
-        self.routes_version = 0
-        self.routes_by_properties = router.by_properties
+        self.routed_queues = 0
+        self.routes_by_properties: bool | None = None  # not known
+        self.is_remembered = False
         routes_as = self.arguments.get(INNER_TYPE) if type_name == DELAYED_TYPE else type_name
         self.is_topic = routes_as == TOPIC_TYPE
 
@@ -91,19 +98,44 @@ class Exchange:
         name = self.arguments.get("alternate-exchange")
         return name if isinstance(name, str) else self.policy_alternate
 
+    def remember(self, routing_key: bytes, queues: list[Queue]) -> None:
+        self.routed_queues += len(queues)
+        if len(self.routes) >= ROUTES_CACHED_MAX or self.routed_queues > ROUTED_QUEUES_CACHED_MAX:
+            self.routes.clear()
+            self.routed_queues = len(queues)
+        self.routes[routing_key] = queues
+
+    def forget_routes(self) -> None:
+        self.is_remembered = False
+        self.routes_by_properties = None
+        self.routes.clear()
+        self.routed_queues = 0
+
     def add(self, binding: Binding) -> bool:
-        """Whether it is new."""
+        """Whether it is new. One to a destination that is gone, and is only not removed yet, gives way."""
         identity = binding.identity
-        if identity in self.bindings:
+        before = self.bindings.get(identity)
+        if before is not None and not before.destination.deleted:
             return False
+        if before is not None:
+            self.discard(before)
         self.router.bind(binding)
         self.bindings[identity] = binding
         binding.destination.incoming.add(binding)
+        if isinstance(binding.destination, Exchange):
+            self.leads_to[binding.destination] += 1
         return True
 
-    def remove(self, identity: Identity) -> Binding | None:
-        binding = self.bindings.pop(identity, None)
-        if binding is not None:
-            self.router.unbind(binding)
-            binding.destination.incoming.discard(binding)
-        return binding
+    def discard(self, binding: Binding) -> bool:
+        """Whether it was there."""
+        identity = binding.identity
+        if self.bindings.get(identity) is not binding:
+            return False
+        del self.bindings[identity]
+        self.router.unbind(binding)
+        binding.destination.incoming.discard(binding)
+        if isinstance(binding.destination, Exchange):
+            self.leads_to[binding.destination] -= 1
+            if not self.leads_to[binding.destination]:
+                del self.leads_to[binding.destination]
+        return True

@@ -21,7 +21,7 @@ class _Node:
 
     def __init__(self) -> None:
         self.children: dict[str, _Node] = {}
-        self.bindings: list[Binding] = []
+        self.bindings: dict[Binding, None] = {}
 
 
 class Topic:
@@ -34,14 +34,14 @@ class Topic:
         node = self.root
         for word in _words(binding.routing_key):
             node = node.children.setdefault(word, _Node())
-        node.bindings.append(binding)
+        node.bindings[binding] = None
 
     def unbind(self, binding: Binding) -> None:
         path = [self.root]
         words = _words(binding.routing_key)
         for word in words:
             path.append(path[-1].children[word])
-        path[-1].bindings.remove(binding)
+        del path[-1].bindings[binding]
         for word, parent, node in zip(reversed(words), reversed(path[:-1]), reversed(path), strict=False):
             if node.bindings or node.children:
                 break

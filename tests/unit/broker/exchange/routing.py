@@ -18,6 +18,7 @@ class Target:
     """A destination that is only its name."""
 
     is_queue = True
+    deleted = False
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -68,7 +68,7 @@ def test_last_unbinding_leaves_no_node_behind() -> None:
     for each in made:
         router.unbind(each)
     assert router.root.children == {}
-    assert router.root.bindings == []
+    assert router.root.bindings == {}
 
 
 def test_steps_of_a_walk_are_bounded_by_nodes_times_words() -> None:
