@@ -23,6 +23,7 @@ cdef class Cursor:
     cpdef uint64_t position(self, uint64_t beyond=*) except? 0
     cpdef Message look(self)
     cpdef Message take(self)
+    cdef Message message_of(self, const uint8_t* p)
     cdef const uint8_t* record(self, Py_ssize_t* length) except? NULL
     cdef const uint8_t* record_in_file(self, Py_ssize_t* length) except? NULL
     cpdef find_next(self)

@@ -66,7 +66,7 @@ cdef class Cursor:
     cpdef Message look(self):
         """The message whose position was just asked for."""
         cdef Py_ssize_t length = 0
-        self.like = self.segment.message_of(self.record(&length), self.like)
+        self.like = self.message_of(self.record(&length))
         return self.like
 
     cpdef Message take(self):
@@ -75,8 +75,13 @@ cdef class Cursor:
         cdef const uint8_t* p = self.record(&length)
         self.above = (<const RecordHead*>p).position
         self.offset += length
-        self.like = self.segment.message_of(p, self.like)
+        self.like = self.message_of(p)
         return self.like
+
+    cdef Message message_of(self, const uint8_t* p):
+        if self.window is None:
+            return self.segment.message_of(p, self.like)
+        return self.window.message_of(self.segment, p, self.like)
 
     cdef const uint8_t* record(self, Py_ssize_t* length) except? NULL:
         """The sound record here, or behind bad ones; NULL at the end of the segment."""

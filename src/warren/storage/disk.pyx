@@ -10,10 +10,11 @@ import os
 import threading
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
 from libc.errno cimport EINTR, EIO, ENOENT, errno as c_errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport rename
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, malloc
 
 from warren.broker.message cimport Message
 from warren.storage.checksum cimport crc32c, crc32c_on
@@ -53,7 +54,7 @@ cdef class Buffer:
     """
 
     def __dealloc__(self):
-        free(self.data)
+        PyMem_RawFree(self.data)
 
     def __len__(self):
         return self.total()
@@ -75,7 +76,7 @@ cdef class Buffer:
         assert self.large is None, "a large record is the last one"
         if wanted > self.capacity:
             wanted = max(wanted, max(2 * self.capacity, <Py_ssize_t>BUFFER_BYTES_MIN))
-            moved = <uint8_t*>realloc(self.data, wanted)
+            moved = <uint8_t*>PyMem_RawRealloc(self.data, wanted)
             if moved == NULL:
                 raise MemoryError
             self.data = moved

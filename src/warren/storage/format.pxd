@@ -53,6 +53,7 @@ cdef Py_ssize_t find_record(
     const uint8_t* data, Py_ssize_t at, Py_ssize_t size, uint64_t above, uint64_t below
 ) noexcept nogil
 cdef bytes same_or_new(bytes known, const uint8_t* p, Py_ssize_t size)
-cdef Message take_message(const uint8_t* p, Message like)
+cdef Py_ssize_t bytes_before_body(const uint8_t* p, Py_ssize_t left) noexcept
+cdef Message take_message(const uint8_t* p, Message like, bytes body=*)
 cdef void seal_mark(Mark* mark, uint64_t base) noexcept nogil
 cdef bint mark_is_sound(const Mark* mark, uint64_t base) noexcept nogil

@@ -212,8 +212,23 @@ cdef bytes same_or_new(bytes known, const uint8_t* p, Py_ssize_t size):
     return PyBytes_FromStringAndSize(<char*>p, size)
 
 
-cdef Message take_message(const uint8_t* p, Message like):
-    """The message of a sound record. What it has in common with the one before is shared, not copied."""
+cdef Py_ssize_t bytes_before_body(const uint8_t* p, Py_ssize_t left) noexcept:
+    """Of a record; 0 if so many bytes do not say it, or it makes no sense."""
+    cdef const RecordHead* head = <const RecordHead*>p
+    cdef Py_ssize_t before = RECORD_HEAD_BYTES
+    cdef int name
+    for name in range(2):
+        if before >= left:
+            return 0
+        before += 1 + p[before]
+    before += head.properties_length
+    return before if before <= <Py_ssize_t>head.length else 0
+
+
+cdef Message take_message(const uint8_t* p, Message like, bytes body=None):
+    """The message of a sound record. What it has in common with the one before is shared, not copied. Its body
+    follows the properties, or is given.
+    """
     cdef const RecordHead* head = <const RecordHead*>p
     cdef const uint8_t* at = p + RECORD_HEAD_BYTES
     cdef Py_ssize_t size = 1 + at[0]
@@ -224,7 +239,8 @@ cdef Message take_message(const uint8_t* p, Message like):
     at += size
     properties = same_or_new(like.properties if like is not None else None, at, head.properties_length)
     at += head.properties_length
-    body = PyBytes_FromStringAndSize(<char*>at, p + head.length - at)
+    if body is None:
+        body = PyBytes_FromStringAndSize(<char*>at, p + head.length - at)
     return Message(
         exchange, routing_key, properties, body, head.flags & FLAG_PERSISTENT != 0, head.time_ms,
         head.flags & FLAG_DIED != 0, head.flags & FLAG_SCHEDULED != 0,

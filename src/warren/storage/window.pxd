@@ -12,11 +12,15 @@ cdef class Window:
     cdef Py_ssize_t at
     cdef Py_ssize_t step
     cdef Message like
+    cdef bytes body
 
     cdef int load(self, Segment segment, Py_ssize_t offset, Py_ssize_t size, object problems) except -1
     cdef Py_ssize_t length(self, Segment segment, Py_ssize_t offset, uint64_t above) noexcept
     cdef const uint8_t* record(
         self, Segment segment, Py_ssize_t offset, uint64_t above, Py_ssize_t step, object problems, Py_ssize_t* length
     ) except? NULL
+    cdef Py_ssize_t load_large(self, Segment segment, Py_ssize_t offset, Py_ssize_t size, object problems) except -1
+    cdef bint read_body(self, Segment segment, Py_ssize_t offset, bytes body, object problems) except -1
+    cdef Message message_of(self, Segment segment, const uint8_t* p, Message like)
     cpdef Message read(self, Segment segment, Py_ssize_t offset, uint64_t position, object problems)
     cdef adapt(self, Segment segment, Py_ssize_t offset)

@@ -7,12 +7,14 @@ one is, the more of it, so that a few far apart cost no more than a page each, a
 more than when read on.
 """
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.errno cimport errno as c_errno
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from warren.broker.message cimport Message
+from warren.storage.checksum cimport crc32c, crc32c_on
 from warren.storage.disk cimport Buffer
-from warren.storage.format cimport RECORD_BYTES_MIN, RecordHead, record_length
+from warren.storage.format cimport RECORD_BYTES_MIN, RECORD_HEAD_BYTES, RecordHead, bytes_before_body, padded, record_length, take_message
 from warren.storage.segment cimport Segment
 
 cdef extern from "unistd.h" nogil:
@@ -22,10 +24,14 @@ cdef enum:
     KEPT_BYTES_MAX = 512 * 1024  # what a large record needed is not kept for the next
     STEP_BYTES_MIN = 4 * 1024
     STEP_BYTES_MAX = 64 * 1024
+    NAMES_BYTES_MAX = 512
+    LARGE_BYTES_MIN = 1024 * 1024  # of a record whose body gets an object of its own at once
 
 
 cdef class Window:
-    """`at` is the offset at which the `chunk` begins."""
+    """`at` is the offset at which the `chunk` begins. `body` is that of the record there, if it is a large one, of which
+    the chunk has only what is before the body.
+    """
 
     def __init__(self, files):
         self.files = files
@@ -43,12 +49,62 @@ cdef class Window:
     ) except? NULL:
         """The sound record at an offset in the file, with a position above this one; NULL if there is none."""
         cdef Py_ssize_t known = self.length(segment, offset, above), tries = 0
-        while known < 0 and tries < 2:  # for its head, and, if it is a large one, for the rest
+        while known < 0 and tries < 2:  # for its head, and, if it is longer than a step, for the rest
+            if -known >= LARGE_BYTES_MIN:
+                known = self.load_large(segment, offset, -known, problems)
+                break
             self.load(segment, offset, max(-known, step), problems)
             known = self.length(segment, offset, above)
             tries += 1
         length[0] = known
         return self.chunk.data + (offset - self.at) if known > 0 else NULL
+
+    cdef Py_ssize_t load_large(self, Segment segment, Py_ssize_t offset, Py_ssize_t size, object problems) except -1:
+        """Have a large record of which the head was seen: its body in an object of its own, so that whoever takes it
+        need not copy it. The padded size; 0 if it is not sound.
+        """
+        cdef Py_ssize_t before
+        cdef const RecordHead* head
+        cdef bytes body
+        cdef uint32_t crc
+        cdef const uint8_t* content
+        if size > segment.written - offset:
+            return 0
+        self.load(segment, offset, RECORD_HEAD_BYTES + NAMES_BYTES_MAX, problems)
+        before = bytes_before_body(self.chunk.data, self.chunk.size)
+        if before > self.chunk.size:
+            self.load(segment, offset, before, problems)
+        head = <const RecordHead*>self.chunk.data
+        if before == 0 or self.chunk.size < before or padded(head.length) != size:
+            return 0
+        body = PyBytes_FromStringAndSize(NULL, head.length - before)
+        if not self.read_body(segment, offset + before, body, problems):
+            return 0
+        content = <const uint8_t*>PyBytes_AS_STRING(body)
+        with nogil:
+            crc = crc32c_on(crc32c(self.chunk.data + 4, before - 4), content, head.length - before)
+        if crc != head.crc:
+            return 0
+        self.body = body
+        return size
+
+    cdef bint read_body(self, Segment segment, Py_ssize_t offset, bytes body, object problems) except -1:
+        """Fill it from the file; whether all of it was there."""
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(body)
+        try:
+            return read_file(
+                self.files.open(segment.path + ".seg"), <uint8_t*>PyBytes_AS_STRING(body), size, offset
+            ) == size
+        except OSError as error:
+            segment.damaged = True
+            problems.unreadable(segment, error)
+            return False
+
+    cdef Message message_of(self, Segment segment, const uint8_t* p, Message like):
+        """That of the record at `p`, which is in this window or in memory."""
+        if self.body is not None and p == self.chunk.data:
+            return take_message(p, like, self.body)
+        return segment.message_of(p, like)
 
     cdef int load(self, Segment segment, Py_ssize_t offset, Py_ssize_t size, object problems) except -1:
         """Have so many of the file's bytes from an offset on, or as many as there are."""
@@ -56,6 +112,7 @@ cdef class Window:
         if self.chunk is None or self.chunk.capacity > KEPT_BYTES_MAX:
             self.chunk = Buffer()
         self.chunk.size = 0
+        self.body = None
         self.segment, self.at = segment, offset
         try:
             got = read_file(self.files.open(segment.path + ".seg"), self.chunk.room(wanted), wanted, offset)
@@ -79,7 +136,7 @@ cdef class Window:
             p = self.record(segment, offset, position - 1, self.step, problems, &length)
         if p == NULL or (<const RecordHead*>p).position != position:
             return None
-        self.like = segment.message_of(p, self.like)
+        self.like = self.message_of(segment, p, self.like)
         return self.like
 
     cdef adapt(self, Segment segment, Py_ssize_t offset):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import select
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -135,3 +136,29 @@ def test_three_queues_share_one_body(tmp_path: Path) -> None:
     assert [entry.message.body for entry in found if entry is not None] == [LARGE.body] * 3
     del found
     machine.stop()
+
+
+def test_body_that_is_read_is_not_copied_either(machine: LogMachine, log: QueueLog) -> None:
+    """Twice its size would be in memory if it was read into a buffer first."""
+    machine.run()
+    tracemalloc.start()
+    try:
+        found = read_on(log)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert messages(found) == ALL
+    assert peak < 1.5 * len(LARGE.body)
+
+
+@pytest.mark.parametrize("at", [4, 40, 60, 1000, 1024 * 1024])
+def test_large_record_that_is_damaged_is_set_aside(machine: LogMachine, log: QueueLog, at: int) -> None:
+    machine.run()
+    large_at = len(CONTENT) - len(encode_record(2, LARGE.time_ms, LARGE))
+    file = machine.directory / f"{1:020}.seg"
+    data = bytearray(file.read_bytes())
+    data[large_at + at] ^= 0x55
+    file.write_bytes(data)
+    assert messages(read_on(log)) == [ALL[0], ALL[2]]
+    assert machine.told == ["bad record"]
+    assert (machine.directory / f"{1:020}.torn").read_bytes() == data[large_at:]
