@@ -44,7 +44,7 @@ from warren.amqp.table import (
 )
 from warren.broker.limits import UserLimits, VhostLimits
 from warren.broker.policy_settings import OPERATOR_SETTINGS, SETTINGS
-from warren.broker.rules import CHECKED_ONLY, RULES
+from warren.broker.rules import ARGUMENTS
 from warren.server.config import Config
 from warren.server.config_error import ConfigError
 
@@ -91,7 +91,7 @@ def fits(kind: type[int], edge: int) -> bool:
 
 VALUES = every_value()
 values = st.sampled_from(VALUES) | st.integers(-(2**63), 2**63 - 1)
-QUEUE_ARGUMENTS = sorted({rule.argument for rule in (*RULES, *CHECKED_ONLY)} | {"x-unknown"})
+QUEUE_ARGUMENTS = sorted({rule.argument for rule in ARGUMENTS} | {"x-unknown"})
 EXCHANGE_ARGUMENTS = ["x-cache-size", "x-cache-ttl", "hash-header", "alternate-exchange", "x-unknown"]
 CONSUMER_ARGUMENTS = ["x-priority", "x-stream-offset", "x-browse", "x-stream-filter", "x-unknown"]
 HEADERS = [
