@@ -57,7 +57,7 @@ def broken_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_store: DiskStore) -> None:
         raise OSError("unreadable")
 
-    monkeypatch.setattr(DiskStore, "_recover_queues", lambda store, _numbers: fail(store))
+    monkeypatch.setattr(DiskStore, "_recover_queues", lambda store, *_found: fail(store))
 
 
 def broken_hashing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,7 @@ LOOK_SECONDS = 0.02
 MODULES = ("warren.", "uvloop.", "aiohttp.")  # transports of asyncio refer to themselves
 MAY_STAY = {
     "warren.broker.timetable.Appointment",  # dropped ones hold nothing, and go many at a time
+    "warren.storage.disk.Buffer",  # kept for the next round, as many as one round ever needed
     "aiohttp.web_exceptions.HTTPNotFound",  # belongs to the next one
     "aiohttp.web_urldispatcher.SystemRoute",  # refers to itself, one for each path that is not there
 }

@@ -57,6 +57,7 @@ def test_system_is_asked_for_little_of_each_small_queue(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: Counter[str] = Counter()
+    monkeypatch.setattr("tests.support.machine.open_to_others", lambda _data: set())  # it asks, too
     for name in ("listdir", "stat", "open", "read", "fstat"):
         monkeypatch.setattr(os, name, counting(calls, name, getattr(os, name)))
     machine.start()

@@ -35,6 +35,7 @@ from warren.amqp.table import Table
 from warren.amqp.writer import Output
 from warren.broker import events
 from warren.broker.access import Access, User
+from warren.broker.commands import COMMAND_WORK
 from warren.broker.limits import is_reached
 from warren.broker.session import (
     basic_methods,
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from warren.broker.vhost import Vhost
 
 OUTPUT_BYTES_MAX = 16 * 1024 * 1024  # a client that asks but does not read is itself not read any more
-RELEASE_WORK = 30  # of a channel with its consumers, or of an exclusive queue
+RELEASE_WORK = 30  # of a channel with its consumers
 DEFERRED_BYTES_MAX = 1024 * 1024  # of all channels that wait; and what one read brought on top
 
 TURN = "turn"  # not read, since part of what was read before waits for a turn to come
@@ -511,6 +512,6 @@ class Connection(FrameReader):
             yield RELEASE_WORK
         for queue in list(self.exclusive_queues.values()):
             self.vhost.remove_queue(queue)
-            yield RELEASE_WORK
+            yield COMMAND_WORK
         while any(channel.chores is not None for channel in channels):
             yield SHARE_MAX
