@@ -87,7 +87,7 @@ class Scenario:
             machine.run()
             self.look()
             machine.housekeeping.run()
-            if machine.store.commit.is_idle and not machine.store.is_failing and not self.blocked:
+            if machine.store.commit.is_idle and not machine.node.alarms and not self.blocked:
                 return
             machine.pass_time()
             self.look()

@@ -145,7 +145,7 @@ class QueueMachine(RuleBasedStateMachine):
         consumer = Consumer(
             tag=f"c{self.named}",
             queue=self.queue,
-            channel=cast("Channel", SimpleNamespace()),
+            channel=cast("Channel", SimpleNamespace(vhost=SimpleNamespace(firehose=None))),
             deliveries=self.channels[number].deliveries,
             no_ack=no_ack,
             exclusive=False,

@@ -41,6 +41,7 @@ TOLD_AFTER_A_CRASH = {
     "no record in segment",
     "segment is empty",
     "segment's header is not sound",
+    "others could get at files of the broker; not any more",
 }
 
 

@@ -26,9 +26,10 @@ def home(home: Home) -> Home:
     return home
 
 
-def expect_blocked(channel: AmqpChannel) -> m.ConnectionBlocked:
-    """It comes in any case; if the alarm is raised only by what is written, the confirm comes before."""
+def publish_until_blocked(channel: AmqpChannel) -> m.ConnectionBlocked:
+    """What is published before the alarm is raised is confirmed."""
     while True:
+        channel.publish("", "q", b"first", DURABLE)
         frame = channel.client.read_any_frame()
         if frame.channel == 0:
             blocked = m.decode_method(frame.payload)
@@ -39,8 +40,7 @@ def expect_blocked(channel: AmqpChannel) -> m.ConnectionBlocked:
 def test_publisher_is_blocked_for_the_disk_and_consumer_goes_on(home: Home) -> None:
     with home.broker(ends_by=signal.SIGKILL) as process, connected(process) as publishing:
         publishing.call(m.ConfirmSelect(), m.ConfirmSelectOk)
-        publishing.publish("", "q", b"first", DURABLE)
-        assert "disk" in expect_blocked(publishing).reason
+        assert "disk" in publish_until_blocked(publishing).reason
         publishing.publish("", "q", b"second", DURABLE)
         with connected(process) as consuming:
             numbers = [delivered.number for delivered in NumberConsumer(consuming, "q").drain(MESSAGES)]

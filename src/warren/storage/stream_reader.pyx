@@ -114,7 +114,9 @@ cdef class LogReader(StreamReader):
         at += size
         message.properties = self.with_offset(at, head.properties_length, head.position - 1)
         at += head.properties_length
-        message.body = PyBytes_FromStringAndSize(<char*>at, p + head.length - at)
+        message.body = cursor.window.body_at(p)
+        if message.body is None:
+            message.body = PyBytes_FromStringAndSize(<char*>at, p + head.length - at)
         message.persistent = head.flags & FLAG_PERSISTENT != 0
         message.died = head.flags & FLAG_DIED != 0
         message.time_ms = head.time_ms

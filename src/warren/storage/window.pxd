@@ -21,6 +21,7 @@ cdef class Window:
     ) except? NULL
     cdef Py_ssize_t load_large(self, Segment segment, Py_ssize_t offset, Py_ssize_t size, object problems) except -1
     cdef bint read_body(self, Segment segment, Py_ssize_t offset, bytes body, object problems) except -1
+    cdef bytes body_at(self, const uint8_t* p)
     cdef Message message_of(self, Segment segment, const uint8_t* p, Message like)
     cpdef Message read(self, Segment segment, Py_ssize_t offset, uint64_t position, object problems)
     cdef adapt(self, Segment segment, Py_ssize_t offset)

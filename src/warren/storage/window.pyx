@@ -100,9 +100,13 @@ cdef class Window:
             problems.unreadable(segment, error)
             return False
 
+    cdef bytes body_at(self, const uint8_t* p):
+        """That of the record at `p`, if it is the large one; None if the body lies behind its head."""
+        return self.body if self.body is not None and p == self.chunk.data else None
+
     cdef Message message_of(self, Segment segment, const uint8_t* p, Message like):
         """That of the record at `p`, which is in this window or in memory."""
-        if self.body is not None and p == self.chunk.data:
+        if self.body_at(p) is not None:
             return take_message(p, like, self.body)
         return segment.message_of(p, like)
 
