@@ -42,7 +42,7 @@ class Scenario:
         self.confirmed: set[bytes] = set()
         self.confirmed_count = 0
         self.done: set[bytes] = set()
-        self.blocked = self.was_blocked = self.was_failing = False
+        self.blocked = self.was_alarmed = self.was_failing = False
         self.numbers = 0
         self.answers: list[m.Method] = []
 
@@ -102,9 +102,9 @@ class Scenario:
                 self.check_confirmed_is_safe()
             elif isinstance(method, m.ConnectionBlocked | m.ConnectionUnblocked):
                 self.blocked = isinstance(method, m.ConnectionBlocked)
-                self.was_blocked |= self.blocked
             else:
                 self.answers.append(method)
+        self.was_alarmed |= "disk" in self.machine.node.alarms
         self.was_failing |= self.machine.store.is_failing
 
     def check_confirmed_is_safe(self) -> None:

@@ -142,7 +142,7 @@ def run_and_crash_at_failure(scenario: Scenario) -> None:
 
     faults.before = look_after_failure
     scenario.run()
-    assert scenario.was_blocked is scenario.was_failing
+    assert scenario.was_alarmed is scenario.was_failing
     assert not scenario.machine.node.alarms
     check_kill(scenario)
     check_power_cut(scenario, 0)
