@@ -7,6 +7,7 @@ import pytest
 from tests.semantics.conftest import Unique
 from tests.support.channel import AmqpChannel
 from warren.amqp import methods as m
+from warren.amqp.properties import BasicProperties
 
 
 def with_line_ends(name: str) -> str:
@@ -96,3 +97,25 @@ def test_binding_names_the_exchange_that_is_missing_first(
     channel.call(m.ChannelOpen(), m.ChannelOpenOk)
     channel.send(m.ExchangeBind(destination=second, source=missing, arguments={}))
     assert channel.expect_close(404).reply_text == f"NOT_FOUND - no exchange '{missing}' in vhost '/'"
+
+
+def test_argument_that_names_an_exchange_is_a_string(channel: AmqpChannel, unique: Unique) -> None:
+    name = unique()
+    channel.send(m.QueueDeclare(queue=name, arguments={"x-dead-letter-exchange": 5}))
+    assert channel.expect_close(406).reply_text == (
+        "PRECONDITION_FAILED - invalid type 'signedint' for arg 'x-dead-letter-exchange' "
+        f"in queue '{name}' in vhost '/'"
+    )
+    channel.call(m.ChannelOpen(), m.ChannelOpenOk)
+    channel.send(m.ExchangeDeclare(exchange=name, arguments={"alternate-exchange": 5}))
+    assert channel.expect_close(406).reply_text == (
+        "PRECONDITION_FAILED - invalid type 'signedint' for arg 'alternate-exchange' "
+        f"in exchange '{name}' in vhost '/'"
+    )
+
+
+def test_priority_of_0_at_most_is_allowed(channel: AmqpChannel) -> None:
+    queue = channel.declare(arguments={"x-max-priority": 0}).queue
+    for priority in (1, 5, 0):
+        channel.publish("", queue, b"%d" % priority, BasicProperties(priority=priority))
+    assert channel.drain(queue) == [b"1", b"5", b"0"]

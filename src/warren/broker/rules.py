@@ -176,9 +176,11 @@ def _kind(value: Value) -> str:
     return f"{value!r} ({type(value).__name__})"
 
 
-RULES = (
-    Rule("message-ttl", whole_number(0, TIME_MS_MAX), limit=True, in_operator_policies=True),
+RULES = (  # in the order in which RabbitMQ looks at them, as far as it has them
     Rule("expires", whole_number(1, TIME_MS_MAX), limit=True, in_operator_policies=True),
+    Rule("message-ttl", whole_number(0, TIME_MS_MAX), limit=True, in_operator_policies=True),
+    Rule("dead-letter-exchange", text),
+    Rule("dead-letter-routing-key", text),
     Rule("max-length", whole_number(0, COUNT_MAX), limit=True, in_operator_policies=True, types=QUEUE_TYPES),
     Rule(
         "max-length-bytes",
@@ -187,10 +189,8 @@ RULES = (
         in_operator_policies=True,
         types=QUEUE_TYPES,
     ),
+    Rule("max-priority", whole_number(0, PRIORITY_MAX), in_policies=False),
     Rule("overflow", one_of(*OVERFLOWS), in_operator_policies=True),
-    Rule("dead-letter-exchange", text),
-    Rule("dead-letter-routing-key", text),
-    Rule("max-priority", whole_number(1, PRIORITY_MAX), in_policies=False),
     Rule("single-active-consumer", truth, in_policies=False),
     Rule("delivery-limit", delivery_limit, limit=True, in_operator_policies=True),
     Rule("consumer-timeout", whole_number(0, TIME_MS_MAX)),

@@ -28,6 +28,7 @@ from warren.broker.session.names import (
     check_equal_argument,
     check_new_name,
     check_not_default,
+    named_exchange,
     without_line_ends,
 )
 
@@ -82,14 +83,12 @@ def check_same_exchange(what: str, exchange: Exchange, method: ExchangeDeclare) 
 
 def check_alternate(channel: Channel, method: ExchangeDeclare, exchange: str) -> None:
     """Who names an alternate exchange must be allowed to let messages go there."""
-    if ALTERNATE not in method.arguments:
-        return
-    name = method.arguments[ALTERNATE]
-    if not isinstance(name, str):
-        raise PreconditionFailed(f"invalid arg '{ALTERNATE}' for exchange '{exchange}': expected a string")
-    access = channel.connection.access
-    access.check(Permission.READ, "exchange", exchange)
-    access.check(Permission.WRITE, "exchange", name)
+    what = f"exchange '{exchange}' in vhost '{channel.vhost.name}'"
+    name = named_exchange(method.arguments, ALTERNATE, what)
+    if name is not None:
+        access = channel.connection.access
+        access.check(Permission.READ, "exchange", exchange)
+        access.check(Permission.WRITE, "exchange", name)
 
 
 def delete(channel: Channel, method: ExchangeDelete) -> None:

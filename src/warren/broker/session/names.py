@@ -29,6 +29,16 @@ def check_new_name(kind: str, name: str) -> None:
         raise PreconditionFailed(f"{kind} name {name!r} has characters that cannot be printed")
 
 
+def named_exchange(arguments: Table, argument: str, what: str) -> str | None:
+    """The exchange that an argument names, if it is there."""
+    if argument not in arguments:
+        return None
+    name = arguments[argument]
+    if not isinstance(name, str):
+        raise PreconditionFailed(f"invalid type '{type_name(name)}' for arg '{argument}' in {what}")
+    return name
+
+
 def without_line_ends(name: str) -> str:
     """As RabbitMQ takes names in declarations, bindings and deletions."""
     return name.replace("\r", "").replace("\n", "")

@@ -32,6 +32,7 @@ from warren.broker.session.names import (
     check_not_default,
     clients_queue,
     locked,
+    named_exchange,
     queue_name,
     random_name,
     usable_queue,
@@ -83,11 +84,11 @@ def declare_queue(channel: Channel, method: QueueDeclare, name: str) -> Queue:
     if without_line_ends(method.queue):
         check_new_name("queue", name)
     what = f"queue '{name}' in vhost '{channel.vhost.name}'"
+    channel.vhost.check_queue_limit(name)
+    check_dead_letters(channel, method, name, what)
     check_arguments(what, method.arguments)
     if queue_type(method.arguments) != CLASSIC:
         check_is_to_stay(what, method)
-    channel.vhost.check_queue_limit(name)
-    check_dead_letters(channel, method, name)
     connection = channel.connection
     connection.node.execute(
         commands.DeclareQueue(
@@ -120,10 +121,10 @@ def is_durable(method: QueueDeclare) -> bool:
     return method.durable and not method.exclusive
 
 
-def check_dead_letters(channel: Channel, method: QueueDeclare, name: str) -> None:
+def check_dead_letters(channel: Channel, method: QueueDeclare, name: str, what: str) -> None:
     """Who has messages go on to an exchange must be allowed to send them there."""
-    exchange = method.arguments.get("x-dead-letter-exchange")
-    if isinstance(exchange, str):
+    exchange = named_exchange(method.arguments, "x-dead-letter-exchange", what)
+    if exchange is not None:
         access = channel.connection.access
         access.check(Permission.READ, "queue", name)
         access.check(Permission.WRITE, "exchange", exchange)
