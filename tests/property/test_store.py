@@ -131,6 +131,8 @@ class StoreMachine(RuleBasedStateMachine):
         """One by one by their names, or to all that are bound at once."""
         reached = [name for name in sorted(names) if name in self.shelves]
         for _ in range(count):
+            if self.machine.node.alarms:
+                break  # the message would not be taken before the alarm is cleared
             self.published += 1
             copies = []
             properties = BasicProperties(

@@ -28,15 +28,8 @@ NEW_SOFT_LIMIT = 256
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker whose soft limit of open files is lower than it could be."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (NEW_SOFT_LIMIT, hard))
-    try:
-        started = BrokerProcess(tmp_path / "data")
-        with started as process:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            yield process
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with BrokerProcess(tmp_path / "data", ulimit=f"-S -n {NEW_SOFT_LIMIT}") as process:
+        yield process
 
 
 def test_broker_raises_its_own_limit_of_open_files(process: BrokerProcess) -> None:
@@ -75,7 +68,7 @@ def connect_many(process: BrokerProcess, clients: ExitStack, count: int) -> None
 
 
 def test_more_queues_than_descriptors_leave_room_for_clients(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path / "data", descriptors_max=DESCRIPTORS_MAX) as process:
+    with BrokerProcess(tmp_path / "data", ulimit=f"-n {DESCRIPTORS_MAX}") as process:
         assert "ulimit -n" in process.log()
         with AmqpClient.connect(process.address) as client, ExitStack() as clients:
             channel = client.channel()
@@ -93,7 +86,7 @@ def test_more_queues_than_descriptors_leave_room_for_clients(tmp_path: Path) -> 
 def test_connections_beyond_the_descriptors_are_refused_and_the_log_says_what_to_raise(
     tmp_path: Path,
 ) -> None:
-    with BrokerProcess(tmp_path / "data", descriptors_max=DESCRIPTORS_MAX) as process:
+    with BrokerProcess(tmp_path / "data", ulimit=f"-n {DESCRIPTORS_MAX}") as process:
         with AmqpClient.connect(process.address) as client, ExitStack() as clients:
             channel = client.channel()
             channel.declare("kept", exclusive=False, durable=True)

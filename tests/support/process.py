@@ -30,7 +30,7 @@ class BrokerProcess:
 
     `limits` are other values for limits that are named in the source, so that a test need not wait for them:
     `{"warren.server.farewell.LINGER_SECONDS_MAX": 0.5}`.
-    `descriptors_max` is what the system lets it have open.
+    `ulimit` are arguments of the shell's command of that name: what the system lets the process have.
     """
 
     def __init__(
@@ -38,13 +38,13 @@ class BrokerProcess:
         data_dir: Path,
         *arguments: str,
         limits: dict[str, float] | None = None,
-        descriptors_max: int | None = None,
+        ulimit: str = "",
     ) -> None:
         self.data_dir = data_dir
         self.log_path = data_dir.with_suffix(".log")
         self.arguments = arguments
         self.limits = limits or {}
-        self.descriptors_max = descriptors_max
+        self.ulimit = ulimit
         self.address = Address("", 0)
         self.http_url = ""
 
@@ -56,8 +56,8 @@ class BrokerProcess:
     def launch(self) -> None:
         """Starts the process, and does not wait until it is ready: whoever calls this has to end it."""
         command = [sys.executable, *self.entry(), "serve", "--port", "0", "--http-port", "0"]
-        if self.descriptors_max is not None:
-            command = ["sh", "-c", f'ulimit -n {self.descriptors_max}; exec "$0" "$@"', *command]
+        if self.ulimit:
+            command = ["sh", "-c", f'ulimit {self.ulimit}; exec "$0" "$@"', *command]
         with self.log_path.open("w") as log:
             self.process = subprocess.Popen(
                 [*command, "--data-dir", str(self.data_dir), *self.arguments],
