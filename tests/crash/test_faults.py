@@ -99,13 +99,16 @@ def test_the_scenario_uses_all_that_can_fail() -> None:
         "delete segment",
         "let go of ack file",
         "make directory",
+        "make the journal",
         "rename",
         "sync",
         "sync all",
         "sync names",
+        "sync segments",
         "write",
         "write ack file anew",
         "write index",
+        "write safely",
     }
     written = {operation.rpartition(".")[2] for operation in done if operation.startswith("write ")}
     assert written >= {"seg", "acks", "new", "log", "json"}

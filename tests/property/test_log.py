@@ -78,7 +78,7 @@ class LogTest(RuleBasedStateMachine):
 
     @initialize(
         part=st.sampled_from(["", "priority-3", VOLATILE]),
-        segment_bytes=st.sampled_from([200, 500, 3_000]),
+        segment_bytes=st.sampled_from([200, 500, 3_000, 100_000]),
         open_files_max=st.sampled_from([2, 8]),
     )
     def begin(self, part: str, segment_bytes: int, open_files_max: int) -> None:

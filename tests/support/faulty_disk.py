@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from warren.storage.disk import RENAME, SYNC, SYNC_ALL, SYNC_DIRECTORY, WRITE, Operation
+from warren.storage.disk import RENAME, SYNC, SYNC_ALL, SYNC_DIRECTORY, WRITE, WRITE_SAFELY, Operation
 from warren.storage.files import OpenFiles
 from warren.storage.housekeeping import Housekeeping, Job
 
@@ -289,7 +289,7 @@ class FaultyDisk:
 
     def write_part(self, rng: Random) -> None:
         """The next operation, if it is to write, is interrupted."""
-        if self.pending and self.pending[0].kind == WRITE:
+        if self.pending and self.pending[0].kind in {WRITE, WRITE_SAFELY}:
             self._write(self.pending[0], rng.random())
 
     def result(self) -> OSError | None:
@@ -306,10 +306,14 @@ class FaultyDisk:
             SYNC_ALL: "sync all",
             SYNC_DIRECTORY: "sync names",
             RENAME: "rename",
+            WRITE_SAFELY: "write safely",
         }
         error = self.faults.strikes(names[operation.kind], path.name)
         if operation.kind == WRITE:
             self._write(operation, 1.0 if error is None else 0.5)
+        elif operation.kind == WRITE_SAFELY:
+            self._write(operation, 1.0 if error is None else 0.5)
+            self.platter.sync(path) if error is None else self.platter.failed_sync(path)
         elif operation.kind == RENAME:
             self._rename(operation, error)
         elif operation.kind == SYNC_ALL:
@@ -319,8 +323,7 @@ class FaultyDisk:
         return error
 
     def _write(self, operation: Operation, share: float) -> None:
-        assert operation.data is not None, "a write has data"
-        data = operation.data if isinstance(operation.data, bytes) else operation.data.tobytes()
+        data = operation.tobytes()
         part = data[: int(len(data) * share)]
         os.pwrite(operation.file, part, operation.offset)
         self.platter.wrote(operation.file, operation.offset, len(part))
@@ -356,7 +359,6 @@ class FaultyFiles(OpenFiles):
         part = data if error is None else data[: len(data) // 2]
         if error is None or error.errno == errno.ENOSPC:
             super().write(path, part, offset)
-            self.platter.wrote(self.files[path], offset, len(part))
         if error is not None:
             raise error
 
@@ -389,9 +391,20 @@ class FaultyFiles(OpenFiles):
             raise error
         self.platter.sync(Path(path))
 
-    def sync_all(self, path: str) -> None:
-        self.faults.check("sync all", Path(path).name)
+    def sync_file_system(self, directory: int) -> None:
+        error = self.faults.strikes("sync all", "journal")
+        if error is not None:
+            self.platter.failed_sync_all()
+            raise error
         self.platter.sync_all()
+
+    def write_piece(self, file: int, data: bytes, offset: int) -> None:
+        super().write_piece(file, data, offset)
+        self.platter.wrote(file, offset, len(data))
+
+    def write_pieces(self, path: str, pieces: list[tuple[int, bytes]]) -> None:
+        self.faults.check("write pieces", Path(path).name)
+        super().write_pieces(path, pieces)
 
 
 class PatientHousekeeping(Housekeeping):

@@ -43,6 +43,7 @@ class LogMachine:
         *,
         segment_bytes: int = 500,
         open_files_max: int = 8,
+        journal_file_bytes: int = 2_000,
         arguments: Table | None = None,
     ) -> None:
         self.data = path / "data"
@@ -53,6 +54,7 @@ class LogMachine:
             path=self.data,
             segment_bytes=segment_bytes,
             stream_segment_bytes=segment_bytes,
+            journal_file_bytes=journal_file_bytes,
             open_files_max=open_files_max,
             boot_id=self.boot_id,
         )

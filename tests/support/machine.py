@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,7 +17,7 @@ from unittest.mock import patch
 
 from tests.support.fake_client import FakeClient
 from tests.support.fakes import EXCHANGE_TYPES, FakeWorld, add_user
-from tests.support.faulty_disk import Faults, FaultyDisk, FaultyFiles, PatientHousekeeping, Platter
+from tests.support.faulty_disk import Faults, FaultyDisk, FaultyFiles, PatientHousekeeping, Platter, Tree
 from tests.support.privacy import open_to_others
 from warren.amqp import methods as m
 from warren.amqp.reader import ReadBuffer
@@ -28,10 +29,12 @@ from warren.broker.queue import Queue
 from warren.broker.view import View
 from warren.storage import definitions, queue_log, rewriting
 from warren.storage.format import records
+from warren.storage.journal import records_in
 from warren.storage.store import DiskStore, StorageSettings
 
 RETRY_SECONDS = 0.6  # a little more than the storage waits
 ROUNDS_MAX = 1_000
+JOURNAL_FILE_BYTES = 1_000  # full after some rounds
 
 SMALL_LIMITS = (
     patch.object(lane, "READY_MAX", 3),
@@ -68,6 +71,13 @@ class Notes:
     info = warning = error = _note
 
 
+def subtree(tree: Tree, name: str) -> Tree:
+    """A directory in another one; empty if it is not there."""
+    found = tree.get(name, {})
+    assert isinstance(found, dict)
+    return found
+
+
 class Machine:
     """The data directory is `data` in the given one, which outlives it."""
 
@@ -89,6 +99,7 @@ class Machine:
             path=self.data,
             sync=sync,
             segment_bytes=segment_bytes,
+            journal_file_bytes=JOURNAL_FILE_BYTES,
             open_files_max=open_files_max,
             boot_id=self.boot_id,
         )
@@ -148,17 +159,19 @@ class Machine:
     def safe_messages(self, name: str) -> list[Message]:
         """What is left of a durable queue if all is lost that was not synced."""
         number = self.store.file.definitions.queue_number("/", name)
-        queues = self.platter.least().get("queues", {})
-        assert isinstance(queues, dict)
-        directory = queues.get(str(number), {})
-        assert isinstance(directory, dict)
-        segments = [data for path, data in sorted(directory.items()) if path.endswith(".seg")]
-        return [
-            record.message
-            for data in segments
-            if isinstance(data, bytes) and data
-            for record in records(data)
-        ]
+        left = self.platter.least()
+        directory = subtree(subtree(left, "queues"), str(number))
+        segments = {
+            f"queues/{number}/{path.removesuffix('.seg')}": bytearray(data)
+            for path, data in sorted(directory.items())
+            if path.endswith(".seg") and isinstance(data, bytes)
+        }
+        for journal in subtree(left, "journal").values():
+            assert isinstance(journal, bytes)
+            for path, offset, data in chain.from_iterable(parts or () for _, parts in records_in(journal)):
+                if path in segments:
+                    segments[path][offset : offset + len(data)] = data
+        return [record.message for data in segments.values() if data for record in records(bytes(data))]
 
     # --- going on ---
 

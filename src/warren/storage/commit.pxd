@@ -23,6 +23,7 @@ cdef class GroupCommit:
     cdef object disk
     cdef object housekeeping
     cdef object definitions
+    cdef readonly object journal
     cdef object watcher
     cdef bint sync
     cdef bint scheduled

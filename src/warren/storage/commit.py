@@ -2,7 +2,8 @@
 
     gathering    records in their segments' buffers, lines of definitions, and who waits for them
         |  when the disk is free
-    in flight    written, then synced: few files one by one, many by one sync of the file system
+    in flight    written, then made safe: by a record in the journal; files that are new, and rounds that are
+                 too large for that, by syncing files one by one, or if they are many, the file system
         |  when the disk is done
     safe         whoever waited is called
 
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Protocol
 from warren.broker.flow import Timers
 from warren.storage.disk import SYNC, SYNC_ALL, SYNC_DIRECTORY, WRITE, Buffer, Operation
 from warren.storage.files import OpenFiles
+from warren.storage.journal import Journal
 from warren.storage.log_directory import OFFSETS
 from warren.storage.rewriting import Rewritings
 from warren.storage.segment import Segment
@@ -89,6 +91,7 @@ class Flight:
     waiting: list[Segment]
     part: list[Segment] = field(default_factory=list)
     writes: list[Operation] = field(default_factory=list)
+    is_journaled: bool = False
     lines: list[Operation] | None = None
     names: set[str] = field(default_factory=set)
     directories: list[int] = field(default_factory=list)
@@ -106,6 +109,7 @@ class GroupCommit:
         files: OpenFiles,
         housekeeping: Housekeeping,
         definitions: Lines,
+        journal: Journal,
         watcher: Watcher,
         *,
         sync: bool,
@@ -115,6 +119,7 @@ class GroupCommit:
         self.files = files
         self.housekeeping = housekeeping
         self.definitions = definitions
+        self.journal = journal
         self.watcher = watcher
         self.window = Window(files)
         self.rewritings = Rewritings(files, housekeeping, sync=sync)
@@ -252,18 +257,29 @@ class GroupCommit:
 
     def _syncs(self, flight: Flight, writes: list[Operation]) -> list[Operation]:
         """What makes the whole round safe, once its last part is written."""
-        synced = sum(not segment.volatile for segment in flight.segments)
-        if not self.sync or not synced:
+        to_sync = [segment for segment in flight.segments if not segment.volatile]
+        if not self.sync or not to_sync:
             return []
-        in_parts = len(flight.part) < len(flight.segments)
-        if in_parts or synced + len(flight.names) > SYNCED_ONE_BY_ONE_MAX:
+        new = [segment for segment in to_sync if not segment.named]
+        record = None
+        if not self._are_many(flight, new):
+            record = self.journal.record([segment for segment in to_sync if segment.named])
+        flight.is_journaled = record is not None
+        if record is not None:
+            to_sync = new
+        if self._are_many(flight, to_sync):
             return [Operation(SYNC_ALL, file=writes[0].file)]
         self._open_directories(flight)
-        to_sync = [w for w, segment in zip(writes, flight.part, strict=True) if not segment.volatile]
         return [
-            *(Operation(SYNC, file=write.file) for write in to_sync),
+            *(Operation(SYNC, file=self.files.open(segment.path + ".seg")) for segment in to_sync),
             *(Operation(SYNC_DIRECTORY, file=file) for file in flight.directories),
+            *([] if record is None else [record]),
         ]
+
+    def _are_many(self, flight: Flight, segments: list[Segment]) -> bool:
+        """Too many files to be synced one by one, or some of them are not open any more."""
+        in_parts = len(flight.part) < len(flight.segments)
+        return bool(segments) and (in_parts or len(segments) + len(flight.names) > SYNCED_ONE_BY_ONE_MAX)
 
     def _open_directories(self, flight: Flight) -> None:
         self._close_directories(flight)
@@ -293,12 +309,15 @@ class GroupCommit:
         else:
             if not self.marks_wait:
                 self._works()
+            if flight.is_journaled:
+                self.journal.is_written()
             self._unpin(flight)
             for segment in flight.segments:
                 self._landed(segment)
             self._finish(flight)
 
     def _failed(self, error: OSError, again: Callable[[], None]) -> None:
+        self.journal.distrust()
         if self.failure is None or self.failure.errno != error.errno:
             self.failure = error
             self.watcher.disk_failed(error)

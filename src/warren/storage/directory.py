@@ -6,6 +6,7 @@ running            there while a broker runs; in it, the boot of the machine tha
 definitions.log    vhosts, users, permissions, exchanges, queues, bindings
 queues/17/         the log of one durable queue, and queue.json, which says of which; in directories there,
                    such as priority-3, further logs of the queue: its parts
+journal/           rounds of the group commit that are not synced where they belong; see journal.py
 transient/         what memory had no room for; emptied at start
 
 All of it is for its owner alone, since it holds messages and password hashes. What an earlier version, or
@@ -28,7 +29,7 @@ from warren.storage.privacy import all_below, directly_below, is_open, make_priv
 
 VERSION = 1
 VERSION_SHOWN_MAX = 20
-OURS = {"lock", "VERSION", "running", "definitions", "queues", "transient"}  # and with a suffix
+OURS = {"lock", "VERSION", "running", "definitions", "queues", "transient", "journal"}  # and with a suffix
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -49,6 +50,7 @@ class DataDirectory:
         self.boot_id = boot_id
         self.queues = path / "queues"
         self.transient = path / "transient"
+        self.journal = path / "journal"
         self.definitions = path / "definitions.log"
         self.marks_may_be_lost = False
         self.lock = -1
@@ -108,7 +110,7 @@ class DataDirectory:
         entries = [path for path in directly_below(self.path) if path != lock and _is_ours(path)]
         below: Iterable[str] = entries
         if is_open(os.fstat(self.lock).st_mode) or (is_ours and is_open(top.st_mode)):
-            below = chain(entries, all_below(self.queues), all_below(self.transient))
+            below = chain(entries, *(all_below(path) for path in (self.queues, self.transient, self.journal)))
         changed = make_private(chain(below, [lock]), self.warn)
         if changed:
             self.warn("others could get at files of the broker; not any more", files=changed)

@@ -2,6 +2,11 @@ from libc.stdint cimport int64_t, uint8_t
 
 from warren.broker.message cimport Message
 
+cdef extern from "sys/uio.h" nogil:
+    ctypedef struct iovec "struct iovec":
+        void* iov_base
+        size_t iov_len
+
 
 cdef class Buffer:
     cdef uint8_t* data
@@ -24,6 +29,7 @@ cdef class Operation:
     cdef readonly int64_t offset
     cdef readonly bytes path
     cdef readonly bytes target
+    cdef readonly object parts
 
 
 cdef struct Step:
@@ -38,6 +44,8 @@ cdef struct Step:
     int64_t offset
     const char* path
     const char* target
+    iovec* parts
+    Py_ssize_t part_count
 
 
 cdef class Disk:

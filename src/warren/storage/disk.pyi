@@ -1,8 +1,11 @@
+from collections.abc import Sequence
+
 WRITE: int
 SYNC: int
 SYNC_ALL: int
 SYNC_DIRECTORY: int
 RENAME: int
+WRITE_SAFELY: int
 
 class Buffer:
     @property
@@ -20,6 +23,7 @@ class Operation:
     offset: int
     path: bytes | None
     target: bytes | None
+    parts: Sequence[Buffer]
     def __init__(
         self,
         kind: int,
@@ -29,7 +33,9 @@ class Operation:
         offset: int = 0,
         path: bytes | None = None,
         target: bytes | None = None,
+        parts: Sequence[Buffer] = (),
     ) -> None: ...
+    def tobytes(self) -> bytes: ...
 
 def sync_file_system(file: int) -> None: ...
 

@@ -35,10 +35,16 @@ cdef extern from *:
     """
     int syncfs "warren_syncfs"(int file) nogil
 
+cdef extern from "sys/uio.h" nogil:
+    int RWF_DSYNC
+    Py_ssize_t pwritev2(int file, const iovec* parts, int count, int64_t offset, int flags)
+
 cdef enum:
     BUFFER_BYTES_MIN = 16 * 1024
+    PARTS_A_CALL_MAX = 1024     # what Linux takes at once
+    CHECKED_FROM = 8            # behind a magic number, and the checksum of what follows
 
-WRITE, SYNC, SYNC_ALL, SYNC_DIRECTORY, RENAME = range(5)
+WRITE, SYNC, SYNC_ALL, SYNC_DIRECTORY, RENAME, WRITE_SAFELY = range(6)
 
 cdef enum:
     C_WRITE = 0
@@ -46,6 +52,7 @@ cdef enum:
     C_SYNC_ALL = 2
     C_SYNC_DIRECTORY = 3
     C_RENAME = 4
+    C_WRITE_SAFELY = 5
 
 
 cdef class Buffer:
@@ -103,16 +110,29 @@ cdef class Buffer:
 
 cdef class Operation:
     """One thing to do: WRITE data (bytes or a Buffer) into an open file at an offset; SYNC the file, or
-    SYNC_ALL of its file system; SYNC_DIRECTORY for the names in it; RENAME path to target.
+    SYNC_ALL of its file system; SYNC_DIRECTORY for the names in it; RENAME path to target. WRITE_SAFELY is
+    for a record of the journal: put its checksum into data, a Buffer, write that and the `parts` that follow it, and
+    sync it.
     """
 
-    def __init__(self, kind, *, file=-1, data=None, offset=0, path=None, target=None):
+    def __init__(self, kind, *, file=-1, data=None, offset=0, path=None, target=None, parts=()):
         self.kind = kind
         self.file = file
         self.data = data
         self.offset = offset
         self.path = path
         self.target = target
+        self.parts = parts
+
+    def tobytes(self):
+        """All that it writes."""
+        cdef Buffer head
+        if self.kind != C_WRITE_SAFELY:
+            return self.data.tobytes() if isinstance(self.data, Buffer) else self.data
+        head = self.data
+        behind = b"".join([part.tobytes() for part in self.parts])
+        seal_record(head.data, head.size, behind)
+        return head.tobytes() + behind
 
 
 cdef void seal(uint8_t* head, const uint8_t* end, const uint8_t* body, Py_ssize_t size) noexcept nogil:
@@ -149,11 +169,42 @@ cdef int write(const Step* step) noexcept nogil:
     return error
 
 
+cdef void seal_record(uint8_t* head, Py_ssize_t size, bytes behind):
+    """The same that `write_safely` does to it."""
+    cdef uint32_t crc = crc32c(head + CHECKED_FROM, size - CHECKED_FROM)
+    (<uint32_t*>head)[1] = crc32c_on(crc, <const uint8_t*>PyBytes_AS_STRING(behind), len(behind))
+
+
+cdef int write_safely(const Step* step) noexcept nogil:
+    """In one call, if the system can; else piece by piece."""
+    cdef uint32_t crc = crc32c(step.head + CHECKED_FROM, step.size - CHECKED_FROM)
+    cdef Py_ssize_t i, size = step.size
+    cdef int64_t offset = step.offset
+    cdef int error
+    for i in range(1, step.part_count):
+        crc = crc32c_on(crc, <const uint8_t*>step.parts[i].iov_base, step.parts[i].iov_len)
+        size += step.parts[i].iov_len
+    (<uint32_t*>step.head)[1] = crc
+    if step.part_count <= PARTS_A_CALL_MAX:
+        if pwritev2(step.file, step.parts, step.part_count, step.offset, RWF_DSYNC) == size:
+            return 0
+    for i in range(step.part_count):
+        error = write_all(
+            step.file, <const uint8_t*>step.parts[i].iov_base, step.parts[i].iov_len, offset
+        )
+        if error != 0:
+            return error
+        offset += step.parts[i].iov_len
+    return c_errno if fdatasync(step.file) < 0 else 0
+
+
 cdef inline int carry_out(const Step* step) noexcept nogil:
     """0, or the error's number."""
     cdef int result = 0
     if step.kind == C_WRITE:
         return write(step)
+    elif step.kind == C_WRITE_SAFELY:
+        return write_safely(step)
     elif step.kind == C_SYNC:
         result = fdatasync(step.file)
     elif step.kind == C_SYNC_ALL:
@@ -212,7 +263,10 @@ cdef class Disk:
 
     def result(self):
         """None if all went well, else the error; to be asked once `done` is readable."""
+        cdef Py_ssize_t i
         os.eventfd_read(self.done)
+        for i in range(self.count):
+            free(self.steps[i].parts)
         free(self.steps)
         self.steps = NULL
         self.operations = None
@@ -246,7 +300,10 @@ cdef Step as_step(Operation operation):
     step.kind, step.file, step.offset = operation.kind, operation.file, operation.offset
     step.data, step.size, step.path, step.target = NULL, 0, NULL, NULL
     step.head, step.body, step.body_size, step.padding = NULL, NULL, 0, 0
-    if isinstance(operation.data, Buffer):
+    step.parts, step.part_count = NULL, 0
+    if operation.kind == C_WRITE_SAFELY:
+        gather_parts(&step, operation)
+    elif isinstance(operation.data, Buffer):
         buffer = operation.data
         step.data, step.size = buffer.data, buffer.size
         if buffer.large is not None:
@@ -259,3 +316,18 @@ cdef Step as_step(Operation operation):
     if operation.path is not None:
         step.path, step.target = operation.path, operation.target
     return step
+
+
+cdef int gather_parts(Step* step, Operation operation) except -1:
+    cdef Buffer head = operation.data, part
+    cdef Py_ssize_t i
+    step.head, step.size = head.data, head.size
+    step.part_count = 1 + len(operation.parts)
+    step.parts = <iovec*>malloc(step.part_count * sizeof(iovec))
+    if step.parts == NULL:
+        raise MemoryError
+    step.parts[0].iov_base, step.parts[0].iov_len = head.data, head.size
+    for i, part in enumerate(operation.parts, 1):
+        assert part.large is None, "large bodies are not journaled"
+        step.parts[i].iov_base, step.parts[i].iov_len = part.data, part.size
+    return 0

@@ -135,10 +135,7 @@ class OpenFiles:
 
     def write(self, path: str, data: bytes, offset: int) -> None:
         """At once, into a file that may not exist yet."""
-        file = self.create(path)
-        written = 0
-        while written < len(data):
-            written += os.pwrite(file, data[written:], offset + written)
+        self.write_piece(self.create(path), data, offset)
 
     def make_directory(self, path: str) -> None:
         """One that may exist already."""
@@ -200,9 +197,32 @@ class OpenFiles:
         """At once: all of the file system that this directory is in."""
         file = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            sync_file_system(file)
+            self.sync_file_system(file)
         finally:
             os.close(file)
+
+    def sync_file_system(self, directory: int) -> None:
+        """At once, and in any thread: all of the one that an open directory is in. It fails if anything could
+        not be written since this was asked last, or since the directory was opened.
+        """
+        sync_file_system(directory)
+
+    def write_pieces(self, path: str, pieces: list[tuple[int, bytes]]) -> None:
+        """At once, and in any thread: each at its offset, into a file that exists; no file is made."""
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            for offset, data in pieces:
+                self.write_piece(file, data, offset)
+        finally:
+            os.close(file)
+
+    def write_piece(self, file: int, data: bytes, offset: int) -> None:
+        written = 0
+        while written < len(data):
+            written += os.pwrite(file, data[written:], offset + written)
 
     def close(self, path: str) -> None:
         """Close it, if it is open and nobody is writing it."""

@@ -20,6 +20,7 @@ from warren.storage.definitions_file import DefinitionsFile
 from warren.storage.directory import BOOT_ID, DataDirectory
 from warren.storage.files import OpenFiles
 from warren.storage.housekeeping import Housekeeping
+from warren.storage.journal import Journal
 from warren.storage.log_directory import LogDirectory, is_part
 from warren.storage.log_listing import LogListing
 from warren.storage.named_offsets import NamedOffsets
@@ -41,6 +42,7 @@ class StorageSettings:
     sync: bool = True
     segment_bytes: int = 8 * 1024 * 1024
     stream_segment_bytes: int = 32 * 1024 * 1024
+    journal_file_bytes: int = 32 * 1024 * 1024
     open_files_max: int = 1_000
     boot_id: Path = BOOT_ID
 
@@ -76,8 +78,11 @@ class DiskStore(Store):
         self.queues = str(self.directory.queues)
         self.file = DefinitionsFile(self.directory.definitions, self.files, sync=settings.sync)
         self.housekeeping = housekeeping or Housekeeping(log.warning, on_error)
+        self.journal = Journal(
+            settings.path, self.files, self.housekeeping, settings.journal_file_bytes, sync=settings.sync
+        )
         self.commit = GroupCommit(
-            timers, disk, self.files, self.housekeeping, self.file, self, sync=settings.sync
+            timers, disk, self.files, self.housekeeping, self.file, self.journal, self, sync=settings.sync
         )
         self.recovered: dict[tuple[str, str, str], Recovered] = {}
         self.recovered_streams: dict[tuple[str, str], RecoveredStream] = {}
@@ -190,6 +195,7 @@ class DiskStore(Store):
         numbers = {number: (key.vhost, key.name) for key, number in definitions.numbers.items()}
         numbers |= self._unknown_queues().settle(numbers)
         self._save_definitions()
+        self._recover_journal()
         commands = self.file.take_commands()
         self._recover_queues(numbers, _streams_among(commands))
         self.directory.note_run()
@@ -204,6 +210,11 @@ class DiskStore(Store):
             remove=lambda path: self.housekeeping.remove_directories([path]),
             sync=self._sync,
         )
+
+    def _recover_journal(self) -> None:
+        rounds = self.journal.recover(self.log.warning)
+        if rounds:
+            self.log.info("segments have what the journal has", rounds=rounds)
 
     def _save_definitions(self) -> None:
         try:
@@ -240,6 +251,7 @@ class DiskStore(Store):
         self.commit.rewritings.stop()
         self.housekeeping.stop()
         self.commit.rewritings.close()
+        self.journal.close(well=all_is_written and self.is_recovered)
         self.files.close_all()
         self.file.close()
         self.directory.close(well=all_is_written and self.is_recovered)

@@ -25,7 +25,17 @@ from warren.storage.verify_segment import SegmentCheck
 
 THREADS = 4
 KNOWN_NAMES = frozenset(
-    {"lock", "VERSION", "running", "definitions.log", "definitions.new", "queues", "transient", "lost+found"}
+    {
+        "lock",
+        "VERSION",
+        "running",
+        "definitions.log",
+        "definitions.new",
+        "queues",
+        "transient",
+        "journal",
+        "lost+found",
+    }
 )
 INTERRUPTED = frozenset({"VERSION.new", "running.new"})
 

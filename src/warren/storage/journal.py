@@ -1,0 +1,210 @@
+"""The journal: where the rounds of the group commit become safe by one small write, however many queues they
+are of.
+
+A file that grows costs twice the sync of one whose bytes were there before, and many files cost many syncs.
+So what a round writes into segments is written once more, as one record, into a file that is full of zeros
+from the start; it is the record that is synced. The segments themselves are synced in the background, all at
+once, when the file is full:
+
+    journal/1   the round in flight is added to it
+    journal/2   full: what it has is being synced where it belongs; then it is used again from its beginning
+
+A start writes all that is in the journal into the segments, where most of it is already. Each byte of a
+segment has only ever one value, so that to write it twice, or in any order, does no harm. Only segments whose
+names are safe are journaled: one that is not there any more has been deleted, and is left alone.
+
+A failed sync may lose whatever was written before, and the next one succeeds all the same. So after any
+failure, all that is in the journal is written again before the background sync that is to make it safe.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from warren.storage.disk import WRITE_SAFELY, Buffer, Operation
+from warren.storage.files import OpenFiles, read_whole
+from warren.storage.journal_record import put_head, read_record
+from warren.storage.segment import Segment
+
+DIRECTORY = "journal"
+NAMES = ("1", "2")
+ROUND_BYTES_MAX = 1024 * 1024
+FREE_SHARE_MAX = 16  # a journal takes no more than one of so many parts of what is free on the disk
+SALT_BITS = 64
+SEGMENT = re.compile(r"queues/\d+(?:/[a-z0-9-]+)?/\d{20}", re.ASCII)
+
+
+class Housekeeping(Protocol):
+    def do(self, trouble: str, path: str, work: Callable[[], None]) -> None: ...
+
+
+class Journal:
+    """`is_made`: its files are there. `end` is where the next record goes in the file in use, and `writing`
+    the size of the one in flight. What is in a file that is not `free` has to be synced where it belongs
+    before the file is used again; if it is `suspect`, it has to be written there once more before that.
+    """
+
+    def __init__(
+        self, root: Path, files: OpenFiles, housekeeping: Housekeeping, file_bytes: int, *, sync: bool
+    ) -> None:
+        self.root = str(root)
+        self.path = str(root / DIRECTORY)
+        self.files = files
+        self.housekeeping = housekeeping
+        self.file_bytes = file_bytes
+        self.is_wanted = sync
+        self.is_asked_for = self.is_made = False
+        self.handles: list[int] = []
+        self.root_handle = -1
+        self.free = [True, True]
+        self.suspect = [False, False]
+        self.used = 0
+        self.end = self.writing = 0
+        self.salt = secrets.randbits(SALT_BITS)
+        self.head = Buffer()
+
+    # --- a round ---
+
+    def record(self, segments: list[Segment]) -> Operation | None:
+        """What makes a round safe that has written to these segments, whose names are safe. None if it has to
+        be done in another way: the round is large, or the background sync is not through.
+        """
+        if not segments:
+            return None
+        if not self.is_made:
+            self._ask_for_files()
+            return None
+        size = sum(len(segment.flying or ()) for segment in segments)
+        if size > ROUND_BYTES_MAX:
+            return None
+        size = put_head(self.head, self.salt, segments, len(self.root) + 1)
+        if self.end + size > self.file_bytes:
+            if size > self.file_bytes or not self._begin_other_file():
+                return None
+            put_head(self.head, self.salt, segments, len(self.root) + 1)
+        self.writing = size
+        self.free[self.used] = False
+        buffers = [segment.flying for segment in segments if segment.flying is not None]
+        handle = self.handles[self.used]
+        return Operation(WRITE_SAFELY, file=handle, data=self.head, offset=self.end, parts=buffers)
+
+    def is_written(self) -> None:
+        """The round is over."""
+        self.end += self.writing
+
+    def _begin_other_file(self) -> bool:
+        """The one in use is full. Whether the other one is free."""
+        full, other = self.used, 1 - self.used
+        if not self.free[other]:
+            return False
+        self.used, self.end, self.salt = other, 0, secrets.randbits(SALT_BITS)
+        self.housekeeping.do("cannot sync segments", self.path, lambda: self._sync_segments(full))
+        return True
+
+    # --- in the background ---
+
+    def _ask_for_files(self) -> None:
+        if self.is_wanted and not self.is_asked_for:
+            self.is_asked_for = True
+            self.housekeeping.do("cannot make the journal", self.path, self._make)
+
+    def _make(self) -> None:
+        status = os.statvfs(self.root)
+        if status.f_bavail * status.f_frsize < FREE_SHARE_MAX * len(NAMES) * self.file_bytes:
+            raise OSError(errno.ENOSPC, "the disk has too little room for it")
+        self.files.make_directory(self.path)
+        for name in NAMES:
+            self._make_file(f"{self.path}/{name}")
+        self.files.sync(self.path)
+        self.files.sync(self.root)
+        self.root_handle = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.is_made = True
+
+    def _make_file(self, path: str) -> None:
+        if len(self.handles) == len(NAMES):
+            return  # at an earlier attempt
+        self.files.write_anew(path, bytes(self.file_bytes))
+        self.files.sync(path)
+        self.handles.append(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+
+    def _sync_segments(self, number: int) -> None:
+        """Have what is in a file safe where it belongs, so that the file is free. If a round fails meanwhile,
+        this sync does not count: some of what it was about may be lost.
+        """
+        while True:
+            again, self.suspect[number] = self.suspect[number], False
+            try:
+                if again:
+                    self._write_segments(f"{self.path}/{NAMES[number]}")
+                self.files.sync_file_system(self.root_handle)
+            except OSError:
+                self.suspect = [True, True]
+                raise
+            if not self.suspect[number]:
+                self.free[number] = True
+                return
+
+    def distrust(self) -> None:
+        """A round has failed."""
+        self.suspect = [True, True]
+
+    # --- after a crash, and at the end ---
+
+    def recover(self, warn: Callable[..., Any]) -> int:
+        """Write into the segments what is there. The number of rounds."""
+        if not Path(self.path).exists():
+            return 0
+        rounds = 0
+        for path in sorted(Path(self.path).iterdir()):
+            rounds += self._write_segments(str(path), warn)
+        if rounds:
+            self.files.sync_all(self.root)
+        self._remove()
+        return rounds
+
+    def _write_segments(self, path: str, warn: Callable[..., Any] | None = None) -> int:
+        pieces: dict[str, list[tuple[int, bytes]]] = {}
+        rounds = 0
+        for at, parts in records_in(read_whole(path)):
+            if parts is None:
+                if warn is not None:
+                    warn("bad record in the journal", file=path, offset=at)
+                continue
+            rounds += 1
+            for name, offset, data in parts:
+                pieces.setdefault(name, []).append((offset, data))
+        for name, some in pieces.items():
+            if SEGMENT.fullmatch(name):
+                self.files.write_pieces(f"{self.root}/{name}.seg", some)
+        return rounds
+
+    def _remove(self) -> None:
+        for path in Path(self.path).iterdir():
+            path.unlink()
+        if self.is_wanted:
+            self.files.sync(self.path)
+
+    def close(self, *, well: bool) -> None:
+        """If it ends well, all is synced, and there is nothing that the next start needs."""
+        for handle in [*self.handles, self.root_handle]:
+            if handle >= 0:
+                os.close(handle)
+        self.handles, self.root_handle, self.is_made = [], -1, False
+        if well and Path(self.path).exists():
+            self.files.sync_all(self.root)
+            self._remove()
+
+
+def records_in(data: bytes) -> Iterator[tuple[int, list[tuple[str, int, bytes]] | None]]:
+    """Where each begins, and its parts; None for those of a damaged one."""
+    at, salt = 0, None
+    while (found := read_record(data, at, salt)) is not None:
+        salt, size, parts = found
+        yield at, parts
+        at += size

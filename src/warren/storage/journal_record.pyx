@@ -1,0 +1,97 @@
+# cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""A round of the group commit as the journal has it: which bytes go where, and these bytes.
+
+    head       magic, checksum of all that follows, salt, bytes of the whole record, number of parts
+    parts      of each: offset in its file, bytes, length of its path; the path below the data directory
+    bytes      of all parts, one after the other
+
+The salt is drawn anew whenever a journal file is begun. What is left in it of an earlier time has another one, and
+nobody who publishes messages knows it, so that no body can pass for a record.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from warren.storage.checksum cimport crc32c
+from warren.storage.disk cimport Buffer
+from warren.storage.segment cimport Segment
+
+cdef packed struct Head:
+    uint32_t magic
+    uint32_t crc
+    uint64_t salt
+    uint32_t size
+    uint32_t count
+
+cdef packed struct Part:
+    uint64_t offset
+    uint32_t size
+    uint16_t path_size
+
+cdef enum:
+    MAGIC = 0x314A5257  # "WRJ1"
+    CHECKED_FROM = 8
+
+
+def put_head(Buffer head, uint64_t salt, list segments, Py_ssize_t above):
+    """Write the head and the parts of a record with what these segments have in flight. Of their paths, `above`
+    characters are those of the data directory. The checksum is left to whoever writes it. The record's size.
+    """
+    cdef Segment segment
+    cdef Head* start
+    cdef Part part
+    cdef bytes path
+    cdef uint8_t* p
+    cdef Py_ssize_t size = 0
+    head.clear()
+    head.room(sizeof(Head))
+    for segment in segments:
+        path = segment.path[above:].encode()
+        part.offset, part.size, part.path_size = segment.written, segment.flying.total(), PyBytes_GET_SIZE(path)
+        p = head.room(sizeof(Part) + PyBytes_GET_SIZE(path))
+        memcpy(p, &part, sizeof(Part))
+        memcpy(p + sizeof(Part), PyBytes_AS_STRING(path), PyBytes_GET_SIZE(path))
+        size += part.size
+    start = <Head*>head.data
+    start.magic, start.crc, start.salt = MAGIC, 0, salt
+    start.size, start.count = head.size + size, len(segments)
+    return head.size + size
+
+
+def read_record(bytes data, Py_ssize_t at, salt=None):
+    """The record at this place, if one begins there with this salt, or any: its salt, its size, and a list of its
+    parts as (path, offset, bytes), which is None if it is damaged.
+    """
+    cdef Head head
+    if at + <Py_ssize_t>sizeof(Head) > len(data):
+        return None
+    memcpy(&head, PyBytes_AS_STRING(data) + at, sizeof(Head))
+    if head.magic != MAGIC or (salt is not None and head.salt != salt):
+        return None
+    if head.size < sizeof(Head) or at + <Py_ssize_t>head.size > len(data):
+        return None
+    if crc32c(<const uint8_t*>PyBytes_AS_STRING(data) + at + CHECKED_FROM, head.size - CHECKED_FROM) != head.crc:
+        return head.salt, head.size, None
+    return head.salt, head.size, parts_of(data, at, head.count)
+
+
+cdef list parts_of(bytes data, Py_ssize_t at, uint32_t count):
+    """Of a record that is sound."""
+    cdef const char* p = PyBytes_AS_STRING(data)
+    cdef Part part
+    cdef list found = []
+    cdef uint32_t i
+    cdef Py_ssize_t end
+    at += sizeof(Head)
+    for i in range(count):
+        memcpy(&part, p + at, sizeof(Part))
+        at += sizeof(Part)
+        found.append((p[at:at + part.path_size].decode(), part.offset, part.size))
+        at += part.path_size
+    for i in range(count):
+        path, offset, size = found[i]
+        end = at + <Py_ssize_t>size
+        found[i] = (path, offset, data[at:end])
+        at = end
+    return found
