@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from warren.storage.directory import DirectoryError
 from warren.storage.disk import WRITE_SAFELY, Buffer, Operation
 from warren.storage.files import OpenFiles, read_whole
 from warren.storage.journal_record import put_head, read_record
@@ -37,6 +38,8 @@ NAMES = ("1", "2")
 ROUND_BYTES_MAX = 1024 * 1024
 FREE_SHARE_MAX = 16  # a journal takes no more than one of so many parts of what is free on the disk
 SALT_BITS = 64
+MAGIC = b"WRJ"
+MAGIC_1 = b"WRJ1"
 SEGMENT = re.compile(r"queues/\d+(?:/[a-z0-9-]+)?/\d{20}", re.ASCII)
 
 
@@ -141,7 +144,7 @@ class Journal:
             again, self.suspect[number] = self.suspect[number], False
             try:
                 if again:
-                    self._write_segments(f"{self.path}/{NAMES[number]}")
+                    self._write_segments(read_whole(f"{self.path}/{NAMES[number]}"))
                 self.files.sync_file_system(self.root_handle)
             except OSError:
                 self.suspect = [True, True]
@@ -157,28 +160,36 @@ class Journal:
     # --- after a crash, and at the end ---
 
     def recover(self, warn: Callable[..., Any]) -> int:
-        """Write into the segments what is there. The number of rounds."""
-        if not Path(self.path).exists():
-            return 0
+        """Write into the segments what is there. The number of rounds. Without that, messages that were
+        confirmed might be lost for good, so a broker whose disk has no room for it does not start.
+        """
         rounds = 0
-        for path in sorted(Path(self.path).iterdir()):
-            rounds += self._write_segments(str(path), warn)
+        for path in sorted(Path(self.path).iterdir()) if Path(self.path).exists() else ():
+            rounds += self._recover_file(str(path), warn)
         if rounds:
             self.files.sync_all(self.root)
-        self._remove()
+        if Path(self.path).exists():
+            self._remove()
         return rounds
 
-    def _write_segments(self, path: str, warn: Callable[..., Any] | None = None) -> int:
+    def _recover_file(self, path: str, warn: Callable[..., Any]) -> int:
+        data = read_whole(path)
+        if data.startswith(MAGIC) and not data.startswith(MAGIC_1):
+            raise DirectoryError(f"{path} is of an unknown version")
+        for at in bad_records_in(data):
+            warn("bad record in the journal", file=path, offset=at)
+        try:
+            return self._write_segments(data)
+        except OSError as error:
+            raise DirectoryError(f"cannot write into segments what {path} has: {error}") from error
+
+    def _write_segments(self, data: bytes) -> int:
         pieces: dict[str, list[tuple[int, bytes]]] = {}
         rounds = 0
-        for at, parts in records_in(read_whole(path)):
-            if parts is None:
-                if warn is not None:
-                    warn("bad record in the journal", file=path, offset=at)
-                continue
-            rounds += 1
-            for name, offset, data in parts:
-                pieces.setdefault(name, []).append((offset, data))
+        for _, parts in records_in(data):
+            rounds += parts is not None
+            for name, offset, piece in parts or ():
+                pieces.setdefault(name, []).append((offset, piece))
         for name, some in pieces.items():
             if SEGMENT.fullmatch(name):
                 self.files.write_pieces(f"{self.root}/{name}.seg", some)
@@ -208,3 +219,13 @@ def records_in(data: bytes) -> Iterator[tuple[int, list[tuple[str, int, bytes]] 
         salt, size, parts = found
         yield at, parts
         at += size
+
+
+def bad_records_in(data: bytes) -> list[int]:
+    """Where those begin that are damaged. The last one does not count: its writing did not finish, and nobody
+    was told that it had.
+    """
+    found = list(records_in(data))
+    while found and found[-1][1] is None:
+        found.pop()
+    return [at for at, parts in found if parts is None]

@@ -1,6 +1,7 @@
 """Checking a data directory: every checksum, and that the files agree with each other.
 
     definitions.log    every line
+    journal            every record
     a queue            its name, foreign files; in each log, positions that go up from segment to segment
     a stream           the lines of its offsets
     a segment          see verify_segment.py
@@ -20,6 +21,7 @@ from warren.broker.commands import DeclareQueue
 from warren.storage.command_text import command_from_json
 from warren.storage.data_files import DataFiles, Kind, Problem, QueueFiles, Tell
 from warren.storage.inspect_stream import read_offset_lines
+from warren.storage.journal import bad_records_in
 from warren.storage.log_directory import DELETED, MANIFEST, OFFSETS, UNKNOWN
 from warren.storage.verify_segment import SegmentCheck
 
@@ -54,6 +56,7 @@ def verify(files: DataFiles, tell: Tell) -> Checked:
     checked = Checked(bytes=len(files.definitions_data))
     _check_definitions(files, tell)
     _check_names(files, tell)
+    _check_journal(files.path / "journal", tell)
     with ThreadPoolExecutor(THREADS, thread_name_prefix="warren-verify") as threads:
         for log in files.logs():
             if not log.part:
@@ -83,6 +86,12 @@ def _check_names(files: DataFiles, tell: Tell) -> None:
     for path in sorted(files.queues_path.iterdir()) if files.queues_path.exists() else ():
         if not path.name.isdecimal() or not path.is_dir():
             _check_other_directory(path, tell)
+
+
+def _check_journal(directory: Path, tell: Tell) -> None:
+    for path in sorted(directory.iterdir()) if directory.exists() else ():
+        for at in bad_records_in(path.read_bytes()):
+            tell(Problem(Kind.DAMAGE, str(path), "bad record", at))
 
 
 def _check_other_directory(path: Path, tell: Tell) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import select
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -12,10 +13,13 @@ from unittest.mock import patch
 
 import pytest
 
+from tests.support.faulty_disk import FaultyFiles
 from tests.support.log_machine import LogMachine, message, read_on
 from warren.storage import journal as module
+from warren.storage.directory import DirectoryError
 from warren.storage.disk import WRITE_SAFELY, Buffer, Disk, Operation
-from warren.storage.journal import NAMES, Journal, records_in
+from warren.storage.format import checksum_by_table
+from warren.storage.journal import NAMES, Journal, bad_records_in, records_in
 from warren.storage.journal_record import put_head, read_record
 from warren.storage.queue_log import QueueLog
 from warren.storage.segment import Segment
@@ -211,6 +215,55 @@ def test_a_damaged_record_is_told_and_those_behind_it_are_read(
     assert [at for at, parts in records_in(bytes(data)) if parts is None] == [second]
 
 
+def test_a_record_whose_writing_did_not_finish_is_not_told(machine: LogMachine, publisher: Publisher) -> None:
+    for _ in range(3):
+        publisher.publish()
+    file = Path(machine.store.journal.path, "1")
+    machine.kill(Random(1))
+    data = bytearray(file.read_bytes())
+    last = list(records_in(bytes(data)))[-1][0]
+    data[last + 200] ^= 1
+    file.write_bytes(data)
+    assert bodies_after_start(machine) == publisher.bodies
+    assert "bad record in the journal" not in machine.told
+
+
+def test_a_disk_without_room_for_what_the_journal_has_keeps_the_broker_from_starting(
+    machine: LogMachine, publisher: Publisher
+) -> None:
+    publisher.publish()
+    machine.lose_all_unsynced()
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with (
+        patch.object(FaultyFiles, "write_pieces", side_effect=full),
+        pytest.raises(DirectoryError, match=r"cannot write .* what .*journal/1 has: .*No space left"),
+    ):
+        machine.start()
+    machine.store.directory.close(well=False)
+    assert bodies_after_start(machine) == publisher.bodies
+
+
+def test_a_journal_of_a_later_version_is_not_passed_over(machine: LogMachine, publisher: Publisher) -> None:
+    publisher.publish()
+    file = Path(machine.store.journal.path, "1")
+    machine.kill(Random(1))
+    file.write_bytes(b"WRJ2" + file.read_bytes()[4:])
+    with pytest.raises(DirectoryError, match=r"journal/1 is of an unknown version"):
+        machine.start()
+
+
+def test_a_record_can_be_read_by_its_description_alone(machine: LogMachine, publisher: Publisher) -> None:
+    publisher.publish()
+    data = Path(machine.store.journal.path, "1").read_bytes()
+    magic, crc, _, size, count = struct.unpack_from("<4sIQII", data)
+    assert (magic, count, crc) == (b"WRJ1", 1, checksum_by_table(data[8:size]))
+    offset, part_size, path_size = struct.unpack_from("<QIH", data, 24)
+    path = data[38 : 38 + path_size].decode()
+    part = data[38 + path_size : size]
+    assert len(part) == part_size
+    assert (machine.data / f"{path}.seg").read_bytes()[offset : offset + part_size] == part
+
+
 def test_a_round_that_is_large_is_written_once(machine: LogMachine, publisher: Publisher) -> None:
     with patch.object(module, "ROUND_BYTES_MAX", 1_000):
         assert is_journaled(publisher.publish())
@@ -296,3 +349,14 @@ def written_by_disk(path: Path, head: Buffer, parts: list[Buffer], at: int) -> b
         os.close(file)
         disk.stop()
     return path.read_bytes()
+
+
+def test_the_golden_journal_is_read_as_it_was_written(machine: LogMachine) -> None:
+    golden = Path(__file__).parents[2] / "golden" / "journal-1"
+    path = f"queues/7/priority-3/{'123'.zfill(20)}"
+    assert list(records_in(golden.read_bytes())) == [
+        (0, [(path, 64, b"first of one"), ("queues/8/" + "1".zfill(20), 0, b"")]),
+        (133, None),
+        (214, [(path, 76, b"second")]),
+    ]
+    assert bad_records_in(golden.read_bytes()) == [133]
