@@ -14,6 +14,10 @@ from warren.broker.queue cimport Queue
 from warren.broker.session.confirms cimport Confirms
 from warren.broker.version cimport Version
 
+cdef long PERSISTENT_WORK
+cdef long WORK_AT_ONCE_MAX
+cdef long BODY_WORK_SHIFT
+
 
 cdef class Channel(ContentReader):
     cdef public object connection
