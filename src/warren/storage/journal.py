@@ -163,13 +163,12 @@ class Journal:
         """Write into the segments what is there. The number of rounds. Without that, messages that were
         confirmed might be lost for good, so a broker whose disk has no room for it does not start.
         """
-        rounds = 0
-        for path in sorted(Path(self.path).iterdir()) if Path(self.path).exists() else ():
-            rounds += self._recover_file(str(path), warn)
+        if not Path(self.path).exists():
+            return 0
+        rounds = sum(self._recover_file(str(path), warn) for path in sorted(Path(self.path).iterdir()))
         if rounds:
             self.files.sync_all(self.root)
-        if Path(self.path).exists():
-            self._remove()
+        self._remove()
         return rounds
 
     def _recover_file(self, path: str, warn: Callable[..., Any]) -> int:
