@@ -20,8 +20,8 @@ cimport cython
 from collections import deque
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from warren.broker.memory cimport Memory
@@ -46,7 +46,7 @@ cdef class Block:
     """What it holds counts as used memory for as long as it is there."""
 
     def __cinit__(self, Memory memory, uint32_t number, uint64_t base):
-        self.data = <uint8_t*>malloc(BLOCK_BYTES)
+        self.data = <uint8_t*>PyMem_RawMalloc(BLOCK_BYTES)
         if self.data == NULL:
             raise MemoryError
         self.number = number
@@ -56,7 +56,7 @@ cdef class Block:
         self.hold(BLOCK_BYTES)
 
     def __dealloc__(self):
-        free(self.data)
+        PyMem_RawFree(self.data)
         self.memory.used_bytes -= self.held_bytes
 
     cdef void hold(self, Py_ssize_t size) noexcept:
