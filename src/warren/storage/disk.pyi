@@ -4,6 +4,8 @@ SYNC_ALL: int
 SYNC_DIRECTORY: int
 RENAME: int
 
+def allocated_bytes() -> int: ...
+
 class Buffer:
     @property
     def size(self) -> int: ...
