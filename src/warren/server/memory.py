@@ -54,6 +54,7 @@ class MemoryUse(Protocol):
 
     def used_bytes_most(self) -> int: ...
     def used_bytes(self) -> int: ...
+    def message_bytes(self) -> int: ...
     def kept_bytes(self) -> int: ...
     def idle_bytes(self) -> int: ...
     def give_back(self, most: int) -> None: ...
@@ -72,8 +73,11 @@ class CountedMemory:
 
     def used_bytes_most(self) -> int:
         """Arenas count as full."""
-        objects = slabs.object_bytes() + slabs.large_bytes() + slabs.library_bytes()
-        return self.code_bytes + objects + arenas.used_bytes()
+        return self.code_bytes + self.message_bytes() + slabs.library_bytes() + arenas.used_bytes()
+
+    def message_bytes(self) -> int:
+        """Of messages, and of all that is too large for arenas: bodies and buffers."""
+        return slabs.object_bytes() + slabs.large_bytes()
 
     def used_bytes(self) -> int:
         now = time.monotonic()
@@ -114,6 +118,9 @@ class ResidentMemory:
             self.trimmed_at = now
             self.trim(0)
         return resident_bytes()
+
+    def message_bytes(self) -> int:
+        return 0
 
     def kept_bytes(self) -> int:
         return 0
