@@ -130,7 +130,7 @@ class Lane:
             passed = self.strays.insert(entry)
         else:
             passed = self.ready.insert(entry)
-            if not self.consumed and self.is_over():
+            if self.is_over() and not (self.consumed and self.borrow()):
                 self.memory.shrink_soon(self)
         self.budget.left -= passed // PASSED_FOR_A_UNIT
         if entry.message.expiration_ms >= 0:
@@ -321,8 +321,10 @@ class Lane:
         """Have what is on disk as well wait there alone, down to what may be ready, at most so many; how many
         that was. Those in groups are known by more than their lane.
         """
+        if self.log is None or not self.is_over():
+            return 0
         book = self.queue.book
-        if self.log is None or not self.is_over() or (book is not None and book.groups is not None):
+        if book is not None and book.groups is not None:
             return 0
         given = 0
         while given < most and self.ready.count > 1:
@@ -332,6 +334,7 @@ class Lane:
                 break
             given += 1
         self.log.rest()
+        self.budget.left -= given
         return given
 
     def give_up_last(self) -> bool:

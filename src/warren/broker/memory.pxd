@@ -5,7 +5,7 @@ cdef class Memory:
     cdef public Py_ssize_t ready_limit_bytes
     cdef readonly dict borrowers
     cdef readonly dict shrinking
-    cdef object call_soon
+    cdef object later
     cdef bint is_scheduled
 
     cpdef bint lend(self, object lane, Py_ssize_t more) except -1

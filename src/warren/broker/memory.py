@@ -16,7 +16,7 @@ LOOKED_AT_MAX = 64
 GIVEN_UP_A_TURN_MAX = 2_000
 
 
-def _at_once(work: Callable[[], None]) -> None:
+def at_once(work: Callable[[], None]) -> None:
     work()
 
 
@@ -32,7 +32,7 @@ class Memory:
         self,
         limit_bytes: int,
         ready_limit_bytes: int = READY_BYTES,
-        call_soon: Callable[[Callable[[], None]], None] = _at_once,
+        later: Callable[[Callable[[], None]], None] = at_once,
     ) -> None:
         self.used_bytes = 0
         self.limit_bytes = limit_bytes
@@ -40,7 +40,7 @@ class Memory:
         self.ready_limit_bytes = ready_limit_bytes
         self.borrowers: dict[Lane, None] = {}
         self.shrinking: dict[Lane, None] = {}
-        self.call_soon = call_soon
+        self.later = later
         self.is_scheduled = False
 
     def lend(self, lane: Lane, more: int) -> bool:
@@ -80,19 +80,23 @@ class Memory:
 
     def shrink_soon(self, lane: Lane) -> None:
         self.shrinking[lane] = None
-        if not self.is_scheduled:
+        self.schedule()
+
+    def schedule(self) -> None:
+        if self.shrinking and not self.is_scheduled:
             self.is_scheduled = True
-            self.call_soon(self.shrink)
+            self.later(self.shrink)
 
     def shrink(self) -> None:
-        """Of very many entries some in each turn."""
-        self.is_scheduled = False
+        """Of very many lanes and entries some in each turn."""
         left = GIVEN_UP_A_TURN_MAX
-        while self.shrinking and left > 0:
-            lane = next(iter(self.shrinking))
-            left -= 1 + lane.give_up(left)
-            if left > 0:
-                self.shrinking.pop(lane, None)
-        if self.shrinking:
-            self.is_scheduled = True
-            self.call_soon(self.shrink)
+        try:
+            while self.shrinking and left > 0:
+                lane = next(iter(self.shrinking))
+                del self.shrinking[lane]
+                left -= 1 + lane.give_up(left)
+                if left <= 0 and lane.is_over():
+                    self.shrinking[lane] = None
+        finally:
+            self.is_scheduled = False
+            self.schedule()

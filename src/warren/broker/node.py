@@ -95,9 +95,9 @@ class Node:
         self.exchange_types = exchange_types
         self.cluster_name = cluster_name
         self.store = store or Store()
-        self.memory = Memory(limits.memory_budget_bytes, limits.ready_budget_bytes, world.call_soon)
         self.clock = Clock(world.time_ms)
         self.turns = Turns(world, Budget(), self.end_turn, world.report)
+        self.memory = Memory(limits.memory_budget_bytes, limits.ready_budget_bytes, self.turns.later)
         self.timetable = Timetable(world, self.clock, self.end_turn, world.report)
         self.handover = Handover(self.store)
         self.events = Events(world.report)

@@ -54,6 +54,7 @@ class Nodes:
 
     def _describe(self) -> dict[str, object]:
         memory, disk, alarms = self.broker.memory_alarm, self.broker.disk_space, self.node.alarms
+        watchdog = self.broker.world.watchdog
         return {
             "name": self.node.cluster_name,
             "type": "disc",
@@ -72,4 +73,6 @@ class Nodes:
             "fd_total": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             "sockets_used": len(self.node.connections),
             "partitions": [],
+            "slow_turns": watchdog.slow_turns,
+            "slow_turn_ms_max": round(1000 * watchdog.longest_seconds),
         }

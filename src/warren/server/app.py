@@ -140,6 +140,7 @@ class Broker:
             self.node, self.memory_alarm, self.disk_space, lambda: self.store.is_failing
         )
         self.resources.add_metrics(self.metrics)
+        self.world.watchdog.add_metrics(self.metrics)
         self.node.turns.look_around = self.resources.check_memory
         log_events(self.log, self.node.events)
         await self._recover()

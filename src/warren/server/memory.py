@@ -133,7 +133,7 @@ class ResidentMemory:
 
 
 def count_memory() -> MemoryUse:
-    """For a process that is all broker. Where addresses are rationed there is no room for slabs."""
+    """For a process that is all broker. No slabs where addresses are rationed or memory is traced."""
     counted = CountedMemory()
     return counted if counted.is_counted else ResidentMemory()
 

@@ -27,6 +27,7 @@ from libc.string cimport memcpy, memset
 cdef extern from "Python.h":
     ctypedef enum PyMemAllocatorDomain:
         PYMEM_DOMAIN_RAW
+        PYMEM_DOMAIN_OBJ
     ctypedef struct PyMemAllocatorEx:
         void* ctx
         void* (*malloc)(void* ctx, size_t size) noexcept nogil
@@ -53,8 +54,10 @@ cdef extern from *:
     #define warren_counted() __atomic_load_n(&warren_library_bytes, __ATOMIC_RELAXED)
     #define warren_log2(n) (63 - __builtin_clzll((unsigned long long)(n)))
     #if defined(__GLIBC__)
+    #define WARREN_KNOWS_LIBRARY 1
     #define warren_usable(p) malloc_usable_size(p)
     #else
+    #define WARREN_KNOWS_LIBRARY 0
     #define warren_usable(p) 0
     #endif
     static size_t warren_library_used(void) {
@@ -72,6 +75,7 @@ cdef extern from *:
         mallopt(M_ARENA_MAX, 2);
     #endif
     }
+    #define warren_is_collected(kind) PyType_IS_GC(kind)
     static void warren_adopt(PyTypeObject* kind, allocfunc alloc, freefunc release) {
         kind->tp_alloc = alloc;
         kind->tp_free = release;
@@ -83,9 +87,11 @@ cdef extern from *:
     void count_library "warren_count"(long long change) noexcept nogil
     long long counted_library "warren_counted"() noexcept nogil
     int log2_of "warren_log2"(size_t n) noexcept nogil
+    bint KNOWS_LIBRARY "WARREN_KNOWS_LIBRARY"
     size_t usable "warren_usable"(void* p) noexcept nogil
     size_t library_used "warren_library_used"() noexcept nogil
     void limit_library "warren_library_limits"() noexcept nogil
+    bint is_collected "warren_is_collected"(PyTypeObject* kind)
     void adopt_type "warren_adopt"(PyTypeObject* kind, void* alloc, void* release)
 
 cdef extern from "<sys/mman.h>" nogil:
@@ -96,6 +102,7 @@ cdef extern from "<sys/mman.h>" nogil:
     enum: MAP_NORESERVE
     enum: MADV_DONTNEED
     enum: MADV_DONTDUMP
+    enum: MADV_NOHUGEPAGE
     void* MAP_FAILED
     void* mmap(void* address, size_t size, int protection, int flags, int fd, long offset) noexcept
     int munmap(void* address, size_t size) noexcept
@@ -395,6 +402,7 @@ def adopt(type kind):
     global object_classes
     assert object_classes < OBJECT_CLASSES, "there is room for one more"
     cdef PyTypeObject* c_type = <PyTypeObject*>kind
+    assert not is_collected(c_type), "the collector would look for its own head before each"
     cdef Class* new = &classes[CLASSES + object_classes]
     new.bytes = (c_type.tp_basicsize + 15) & ~15
     new.size = 0
@@ -408,7 +416,9 @@ def adopt(type kind):
 
 
 cdef bint reserve() noexcept:
-    """Addresses for all slabs, and for what is known of them: no memory before they are touched."""
+    """Addresses for all slabs, and for what is known of them: no memory before they are touched, and that in small
+    pages, since the kernel would fill up large ones again of which most was given back.
+    """
     global space, space_bytes
     cdef size_t part_bytes = <size_t>1 << PART_BITS
     cdef size_t slab_notes = 0
@@ -423,6 +433,7 @@ cdef bint reserve() noexcept:
     if found == MAP_FAILED:
         return False
     madvise(found, SLAB_SIZES * part_bytes + slab_notes, MADV_DONTDUMP)
+    madvise(found, SLAB_SIZES * part_bytes + slab_notes, MADV_NOHUGEPAGE)
     space, space_bytes = <uint8_t*>found, SLAB_SIZES * part_bytes
     notes = space + space_bytes
     for size in range(SLAB_SIZES):
@@ -442,14 +453,24 @@ cdef void make_classes() noexcept:
         classes[number].objects = <uint32_t>(bytes_of_slab(classes[number].size) // classes[number].bytes)
 
 
+cdef bint is_plain() noexcept:
+    """Whether Python has its large objects from the C library, and nobody else stands between: a debugger of memory, as
+    with `python -X dev`, or a tracer would be given what is not his.
+    """
+    cdef PyMemAllocatorEx raw, small
+    PyMem_GetAllocator(PYMEM_DOMAIN_RAW, &raw)
+    PyMem_GetAllocator(PYMEM_DOMAIN_OBJ, &small)
+    return raw.ctx == NULL and small.malloc != raw.malloc
+
+
 def install(*types):
     """From now on this process has its memory here, and objects of these types. For a process that is all broker, not
-    for an embedding one. Whether it could: not where addresses are rationed.
+    for an embedding one. Whether it could: not where addresses are rationed, nor where memory is traced or debugged.
     """
     cdef PyMemAllocatorEx allocator
     if space != NULL:
         return True
-    if not reserve():
+    if not KNOWS_LIBRARY or not is_plain() or not reserve():
         return False
     make_classes()
     limit_library()

@@ -4,8 +4,10 @@ one budget for all otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -14,7 +16,8 @@ from tests.support.machine import Machine, give_up_ready
 from warren.amqp import methods as m
 from warren.amqp.properties import PERSISTENT, BasicProperties
 from warren.amqp.table import Table
-from warren.broker.lane import READY_FREE_BYTES_MAX, READY_FREE_MAX, READY_SLACK
+from warren.broker.lane import READY_FREE_BYTES_MAX, READY_FREE_MAX, READY_SLACK, Lane
+from warren.broker.memory import Memory
 from warren.broker.queue import Queue
 
 MIB = 1024 * 1024
@@ -124,6 +127,58 @@ def test_what_was_returned_is_redelivered_after_it_was_given_up(machine: Machine
     found = taker.contents()
     assert [int(content.body[:6]) for content in found] == list(range(300))
     assert all(content.method.redelivered for content in found)  # type: ignore[attr-defined]
+
+
+def test_what_is_returned_to_a_queue_with_other_consumers_is_given_up_beyond_the_budget(
+    machine: Machine,
+) -> None:
+    publisher, greedy, slow = machine.connect(), machine.connect(), machine.connect()
+    queue = declare(machine, publisher, "q")
+    greedy.consume("q")
+    fill(publisher, "q", 3_000, 1_000)
+    machine.run()
+    assert len(greedy.bodies()) == 3_000
+    slow.call(m.BasicQos(prefetch_count=1), m.BasicQosOk)
+    slow.consume("q")
+    greedy.hang_up()
+    machine.run()
+    assert queue.message_count == 2_999
+    assert ready_bytes(machine) <= BUDGET_BYTES + READY_FREE_BYTES_MAX
+    assert numbers(slow) == [0]
+    slow.send(m.BasicCancel(consumer_tag="c"))
+    taker = machine.connect()
+    taker.consume("q", no_ack=True)
+    machine.run()
+    found = taker.contents()
+    assert [int(content.body[:6]) for content in found] == list(range(1, 3_000))
+    assert all(content.method.redelivered for content in found)  # type: ignore[attr-defined]
+
+
+def test_lane_that_fails_keeps_no_other_from_giving_up() -> None:
+    jobs: list[Callable[[], None]] = []
+    memory = Memory(1 << 30, 1 << 20, jobs.append)
+    bad, good = FakeLane(fails=True), FakeLane(fails=False)
+    for lane in (bad, good):
+        memory.shrink_soon(cast("Lane", lane))
+    with pytest.raises(OSError, match="unreadable"):
+        jobs.pop()()
+    jobs.pop()()
+    assert (bad.asked, good.asked, jobs) == (1, 1, [])
+
+
+@dataclass(eq=False)
+class FakeLane:
+    fails: bool
+    asked: int = 0
+
+    def give_up(self, _most: int) -> int:
+        self.asked += 1
+        if self.fails:
+            raise OSError("unreadable")
+        return 0
+
+    def is_over(self) -> bool:
+        return True
 
 
 def test_queues_with_slow_consumers_share_one_budget(machine: Machine) -> None:

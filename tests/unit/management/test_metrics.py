@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.support.http_api import Api
 from warren.server.metrics import Metric
 
@@ -49,6 +51,20 @@ async def test_alarms_are_metrics(api: Api) -> None:
     api.broker.node.raise_alarm("disk")
     after = await metrics(api)
     assert [(before[name], after[name]) for name in names] == [(0, 0), (0, 1)]
+
+
+async def test_slow_turns_are_counted(api: Api) -> None:
+    watchdog = api.broker.world.watchdog
+    now = watchdog.now()
+    watchdog.now = lambda: now  # so that no other turn is slow, whatever else this machine does
+    watchdog.known_until = watchdog.longest_seconds = 0.0
+    before = (await metrics(api))["warren_slow_turns_total"]
+    watchdog.ended(now - 1.5, lambda: {"what": "a turn of 1.5 s"})
+    after = await metrics(api)
+    assert after["warren_slow_turns_total"] == before + 1
+    assert after["warren_slow_turn_seconds_max"] == pytest.approx(1.5)
+    (node,) = (await api.get("/api/nodes")).json
+    assert (node["slow_turns"], node["slow_turn_ms_max"]) == (before + 1, 1_500)
 
 
 async def test_anybody_may_add_a_number(api: Api) -> None:
