@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Protocol
 
+from warren.amqp.reader import awaited_bytes
 from warren.broker.entry import Entry
 from warren.broker.message import Message
 from warren.server import arenas, slabs
@@ -72,12 +73,14 @@ class CountedMemory:
         self.arenas_idle_bytes = 0
 
     def used_bytes_most(self) -> int:
-        """Arenas count as full."""
-        return self.code_bytes + self.message_bytes() + slabs.library_bytes() + arenas.used_bytes()
+        """Arenas count as full. A body that was announced, and has not come, takes no memory yet."""
+        in_slabs = slabs.object_bytes() + slabs.large_bytes()
+        used = self.code_bytes + in_slabs + slabs.library_bytes() + arenas.used_bytes()
+        return used - awaited_bytes()
 
     def message_bytes(self) -> int:
         """Of messages, and of all that is too large for arenas: bodies and buffers."""
-        return slabs.object_bytes() + slabs.large_bytes()
+        return max(0, slabs.object_bytes() + slabs.large_bytes() - awaited_bytes())
 
     def used_bytes(self) -> int:
         now = time.monotonic()
