@@ -6,6 +6,8 @@ consumes.
         consumed, all are deleted, and 30 seconds later it is seen what is resident
     python benchmarks/memory.py durable --queues 40 --rounds 3
         durable queues with 20 MB of persistent messages each and no consumer, the watermark at 400 MB
+    python benchmarks/memory.py large --queues 10 --rounds 3
+        durable queues from each of which a persistent message of 60 MB is read and acked, and their deletion
 
 A broker is started for each round, on ports and in a directory of its own, and stopped again.
 """
@@ -42,6 +44,7 @@ QUEUES = 40
 SIZES = {100: 200, 1_000: 50, 10_000: 8, 100_000: 1}  # bytes of a body, and how many of these in a cycle
 CYCLES_A_CHUNK = 4
 QUEUE_BYTES = 20 * MB
+LARGE_BYTES = 60 * MB
 SECONDS_AFTER = 30
 WAIT_SECONDS_MAX = 600
 LOOK_SECONDS = 0.2
@@ -212,9 +215,44 @@ def durable(queues: int, priorities: int, watermark: float) -> None:
         control.close()
 
 
+# --- large messages ---
+
+
+def large(queues: int) -> None:
+    names = [f"q{number}" for number in range(queues)]
+    persistent = pika.BasicProperties(delivery_mode=PERSISTENT)
+    with running() as broker:
+        print(f"{broker.resident_mb()} MB resident at first", end="", flush=True)
+        control = broker.connect()
+        channel = control.channel()
+        channel.confirm_delivery()
+        for name in names:
+            channel.queue_declare(name, durable=True)
+            channel.basic_publish("", name, bytes(LARGE_BYTES), persistent)
+        print_later(broker, f"{queues} messages of {LARGE_BYTES // MB} MB wait")
+        for name in names:
+            method, _, _ = channel.basic_get(name)
+            channel.basic_ack(method.delivery_tag)
+        control.close()
+        print_later(broker, "all are acked and the connection is closed")
+        control = broker.connect()
+        for name in names:
+            control.channel().queue_delete(name)
+        control.close()
+        print_later(broker, "the queues are deleted")
+        print(f"; {broker.alarms()} alarms", flush=True)
+
+
+def print_later(broker: Broker, what: str) -> None:
+    print(f"; {what}:", end="")
+    for _ in range(2):
+        time.sleep(SECONDS_AFTER / 6)
+        print(f" {broker.resident_mb()} MB", end="", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", choices=["burst", "durable"])
+    parser.add_argument("what", choices=["burst", "durable", "large"])
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--gb", type=float, default=5.0)
     parser.add_argument("--queues", type=int, default=QUEUES)
@@ -224,6 +262,8 @@ def main() -> None:
     for _ in range(options.rounds):
         if options.what == "burst":
             burst(options.gb)
+        elif options.what == "large":
+            large(options.queues)
         else:
             durable(options.queues, options.priorities, options.watermark)
 
