@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from tests.rules.cast import RETRY_MS, Declared, Record, Taker
 from tests.rules.stage import Client, Keeping, PreparedMessage, Stage, deaths
 from tests.support.frames import Content
-from tests.support.machine import small_limits
+from tests.support.machine import give_up_ready, small_limits
 from warren.amqp import methods as m
 from warren.amqp.properties import PERSISTENT, TRANSIENT, BasicProperties
 from warren.amqp.table import Table
@@ -118,6 +118,9 @@ class Scene:
             expiration=None if expiration is None else str(expiration),
         )
         return PreparedMessage((b"%06d" % number).ljust(rng.choice([6, 6, 40, 300])), properties)
+
+    def memory_is_short(self, rng: Random) -> None:
+        give_up_ready(self.stage.queues.values())
 
     # --- consumers ---
 
@@ -447,6 +450,7 @@ STEPS = {
     Scene.hang_up: 3,
     Scene.browse_all: 2,
     Scene.purge: 2,
+    Scene.memory_is_short: 4,
     Scene.restart: 2,
     Scene.kill: 2,
     Scene.crash: 1,

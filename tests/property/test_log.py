@@ -145,6 +145,27 @@ class LogTest(RuleBasedStateMachine):
                 assert self.log.deliveries_of(item.position) == item.deliveries
             self.take(item)
 
+    @precondition(lambda self: self.part != VOLATILE and self.of(State.TAKEN))
+    @rule(count=st.integers(1, 8))
+    def give_back_the_last(self, count: int) -> None:
+        """As a queue does, from the tail on, as far as that goes."""
+        for item in reversed(self.of(State.TAKEN)[-count:]):
+            if not self.give_back(item):
+                return
+
+    @precondition(lambda self: self.part != VOLATILE and self.of(State.TAKEN))
+    @rule(data=st.data())
+    def give_back_any(self, data: st.DataObject) -> None:
+        self.give_back(data.draw(st.sampled_from(self.of(State.TAKEN))))
+
+    def give_back(self, item: Item) -> bool:
+        location = self.log.give_back(item.message, item.position, item.deliveries)
+        if location:
+            assert location == item.location
+            assert self.log.deliveries_of(item.position) == item.deliveries
+            item.state = State.UNREAD
+        return location > 0
+
     @precondition(lambda self: any(item.state is not State.UNREAD for item in self.items))
     @rule(data=st.data())
     def take_out_what_is_not_unread(self, data: st.DataObject) -> None:

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from tests.rules.model import Copy, Death, ModelConsumer, ModelRules, QueueModel, State
 from tests.rules.stage import TO_DEAD, Client, Keeping, PreparedMessage, Stage, deaths, header
 from tests.support.frames import Content
-from tests.support.machine import small_limits
+from tests.support.machine import give_up_ready, small_limits
 from warren.amqp import methods as m
 from warren.amqp.properties import PERSISTENT, TRANSIENT, BasicProperties
 from warren.amqp.table import Table
@@ -199,6 +199,9 @@ class Comparison:
         self.worker.purge("q", self.model.purge())
         self.look()
 
+    def memory_is_short(self, rng: Random) -> None:
+        give_up_ready(self.stage.queues.values())
+
     # --- time and ends ---
 
     def pass_time(self, rng: Random) -> None:
@@ -339,6 +342,7 @@ STEPS = {
     Comparison.cancel: 3,
     Comparison.close_channel: 2,
     Comparison.purge: 3,
+    Comparison.memory_is_short: 4,
     Comparison.restart: 2,
     Comparison.kill: 2,
     Comparison.crash: 1,

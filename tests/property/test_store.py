@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.support.frames import Content, decode_contents
-from tests.support.machine import Machine, small_limits
+from tests.support.machine import Machine, give_up_ready, small_limits
 from warren.amqp import methods as m
 from warren.amqp.properties import PERSISTENT, BasicProperties
 from warren.broker.message import Message
@@ -298,6 +298,10 @@ class StoreMachine(RuleBasedStateMachine):
     def fail(self, at: int, error: int, times: int) -> None:
         faults = self.machine.faults
         faults.fail(at=len(faults.done) + at, error=error, times=times)
+
+    @rule()
+    def memory_is_short(self) -> None:
+        give_up_ready(self.machine.queues.values())
 
     @rule()
     def pass_time(self) -> None:

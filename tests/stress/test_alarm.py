@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,6 +65,11 @@ def test_memory_alarm_blocks_publishers_until_consumers_have_drained(
         while len(numbers) < sent:
             numbers.append(take(consumer))
         assert numbers == list(range(1, sent + 1))
+        counted = json.loads(next(line for line in process.log().splitlines() if "alarm raised" in line))[
+            "counted"
+        ]
+        assert counted["used"] > counted["limit"] == WATERMARK_BYTES
+        assert counted["messages_packed"] + counted["messages_ready"] > WATERMARK_BYTES // 4
 
         publisher.expect(m.BasicAck)
         publisher.publish("", "filling", b"%8d" % 0)

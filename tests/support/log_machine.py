@@ -25,6 +25,7 @@ from warren.storage.stream_log import SegmentedStream
 STREAM: Table = {"x-queue-type": "stream"}
 QUEUE = "orders"
 TIME_MS = 1_700_000_000_000
+READ_BYTES_MAX = 4 * 1024 * 1024
 
 
 def message(
@@ -182,7 +183,7 @@ class LogMachine:
 def read_on(log: QueueLog, most: int = 1_000, before: int = NOTHING_TO_READ) -> list[tuple[int, Message]]:
     """What the log gives, with positions."""
     ready = EntryList()
-    log.read_on(None, ready, most, before)
+    log.read_on(None, ready, most, READ_BYTES_MAX, before)
     found = []
     while ready.count:
         entry = ready.pop_head()

@@ -7,7 +7,7 @@ is left to do. Limits are so small that all of the storage is used by a handful 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -35,10 +35,14 @@ from warren.storage.store import DiskStore, StorageSettings
 RETRY_SECONDS = 0.6  # a little more than the storage waits
 ROUNDS_MAX = 1_000
 JOURNAL_FILE_BYTES = 1_000  # full after some rounds
+MANY = 1_000
 
 SMALL_LIMITS = (
     patch.object(lane, "READY_MAX", 3),
     patch.object(lane, "READ_MAX", 3),
+    patch.object(lane, "READY_FREE_MAX", 1),
+    patch.object(lane, "READY_SLACK", 0),
+    patch.object(lane, "READ_FEW", 2),
     patch.object(queue_log, "DEAD_TAIL_BYTES_MIN", 1_000),
     patch.object(definitions, "DEAD_LINES_MIN", 10),
     patch.object(rewriting, "ACKS_BYTES_MIN", 100),
@@ -57,6 +61,16 @@ def small_limits() -> Iterator[None]:
     finally:
         for limit in SMALL_LIMITS:
             limit.stop()
+
+
+def give_up_ready(queues: Iterable[Queue]) -> int:
+    """As when memory is short: what is ready, and on disk as well, waits there alone. How many those are."""
+    given = 0
+    for queue in queues:
+        for each in queue.lanes:
+            each.return_loan()
+            given += each.give_up(MANY)
+    return given
 
 
 class Notes:

@@ -29,6 +29,7 @@ cdef class ContentReader:
     cdef uint64_t body_size
     cdef uint64_t body_left
     cdef bytes body
+    cdef uint64_t awaited
     # what scanning the properties found
     cdef readonly uint8_t delivery_mode
     cdef readonly bint has_routing_headers
@@ -44,6 +45,7 @@ cdef class ContentReader:
     cdef int on_header(self, const uint8_t* p, uint32_t size) except -1
     cdef int on_body(self, const uint8_t* p, uint32_t size) except -1
     cdef int parse_publish(self, const uint8_t* p, Py_ssize_t size) except -1
+    cdef void await_bytes(self, uint64_t size) noexcept
     cdef int complete(self, bytes body) except -1
     cdef int scan(self, const uint8_t* p, Py_ssize_t size) except -1
 

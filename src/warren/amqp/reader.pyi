@@ -10,6 +10,8 @@ class ReadBuffer:
     view: memoryview
     def __init__(self, capacity: int = ...) -> None: ...
 
+def awaited_bytes() -> int: ...
+
 class ContentReader:
     number: int
     body_bytes_max: int

@@ -83,17 +83,36 @@ cdef bint names_routing_header(const uint8_t* p, const uint8_t* end) noexcept:
     return False
 
 
+cdef uint64_t all_awaited = 0
+
+
+def awaited_bytes():
+    """Of all bodies that have begun to arrive, those bytes for which there is room, but which have not come."""
+    return all_awaited
+
+
 cdef class ContentReader:
-    """What a channel is in the middle of receiving: a method, or the header and body behind basic.publish."""
+    """What a channel is in the middle of receiving: a method, or the header and body behind basic.publish. Of a body in
+    several frames so many bytes are still `awaited`.
+    """
 
     def __cinit__(self, uint16_t number, *arguments, **named):
         self.number = number
         self.expecting = EXPECT_METHOD
 
+    def __dealloc__(self):
+        self.await_bytes(0)
+
+    cdef void await_bytes(self, uint64_t size) noexcept:
+        global all_awaited
+        all_awaited += size - self.awaited
+        self.awaited = size
+
     cpdef int discard(self) except -1:
         """From now on drop whatever comes. It does not wait any more; what is deferred needs a `go_on`."""
         self.expecting = EXPECT_NOTHING
         self.body = None
+        self.await_bytes(0)
         self.waiting = False
         self.held = bool(self.deferred)
         return 0
@@ -171,6 +190,7 @@ cdef class ContentReader:
             self.body = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>self.body_size)
         memcpy(PyBytes_AS_STRING(self.body) + (self.body_size - self.body_left), p, size)
         self.body_left -= size
+        self.await_bytes(self.body_left)
         if self.body_left == 0:
             body = self.body
             self.body = None

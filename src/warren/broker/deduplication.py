@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FOREVER = 2**63 - 1
 VALUE_BYTES_MAX = 32
 CACHE_TTL = b"x-cache-ttl"
-READ_MAX = 2_000
+READ_MAX, READ_BYTES_MAX = 2_000, 4 * 1024 * 1024
 
 
 class Sighting:
@@ -140,7 +140,7 @@ class Seen:
         noted: dict[int, int] = {}
         while log.peek() != NOTHING_TO_READ:
             notes = EntryList()
-            log.read_on(None, notes, READ_MAX, NOTHING_TO_READ)
+            log.read_on(None, notes, READ_MAX, READ_BYTES_MAX, NOTHING_TO_READ)
             while notes.head is not None:
                 note = notes.pop_head()
                 self._remember(Sighting(note.message.body, note.message.time_ms, "", note.position))

@@ -4,8 +4,8 @@
 A binary heap in one piece of memory, by time and, for equal times, by position.
 """
 
+from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
 from libc.stdint cimport uint64_t
-from libc.stdlib cimport free, realloc
 
 cdef enum:
     CAPACITY_MIN = 64
@@ -21,7 +21,7 @@ cdef class DueHeap:
     """`position` and `location` are those of the item last popped."""
 
     def __dealloc__(self):
-        free(self.items)
+        PyMem_RawFree(self.items)
 
     cpdef int push(self, uint64_t due_ms, uint64_t position, uint64_t location) except -1:
         cdef Due item
@@ -68,10 +68,10 @@ cdef class DueHeap:
 
     cdef int resize(self, Py_ssize_t capacity) except -1:
         if capacity == 0:
-            free(self.items)
+            PyMem_RawFree(self.items)
             self.items = NULL
         else:
-            items = <Due*>realloc(self.items, capacity * sizeof(Due))
+            items = <Due*>PyMem_RawRealloc(self.items, capacity * sizeof(Due))
             if items == NULL:
                 raise MemoryError
             self.items = items

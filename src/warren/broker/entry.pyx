@@ -13,7 +13,6 @@ from warren.broker.message cimport Message
 
 @cython.final
 @cython.no_gc
-@cython.freelist(4096)
 cdef class Entry:
     def __init__(self, Message message, queue, position):
         self.message = message

@@ -8,7 +8,7 @@ that anybody wants of the first three, no others are made. Firehoses want the fi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from warren.broker.message import Message
@@ -182,12 +182,16 @@ class ConsumerCancelled(Event):
 
 @dataclass(frozen=True, slots=True)
 class AlarmRaised(Event):
+    """`counted` are bytes by kind, and the limit."""
+
     resource: str
+    counted: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class AlarmCleared(Event):
     resource: str
+    counted: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

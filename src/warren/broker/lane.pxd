@@ -10,7 +10,6 @@ from warren.broker.message cimport Message
 from warren.broker.pack cimport Pack
 from warren.broker.store cimport MessageLog
 
-cdef Py_ssize_t READY_BYTES_MAX
 cdef uint64_t IN_PACK
 cdef uint64_t IN_OVERFLOW
 cdef uint64_t LOCATION_MASK
@@ -26,6 +25,10 @@ cdef class Lane:
     cdef public int level
     cdef public EntryList ready
     cdef public Py_ssize_t ready_max
+    cdef public Py_ssize_t ready_bytes_max
+    cdef readonly Py_ssize_t share
+    cdef readonly bint consumed
+    cdef readonly Py_ssize_t loan
     cdef public EntryList strays
     cdef public MessageLog log
     cdef public Pack packed
@@ -37,7 +40,16 @@ cdef class Lane:
     cpdef bint put(self, Message message) except -1
     @cython.locals(full=bint)
     cpdef uint64_t put_behind(self, Message message) except? 0
-    cpdef expires(self, Message message, uint64_t location, bint waits)
+    cpdef expires(self, Message message, uint64_t location, bint waits, uint64_t position)
+    cpdef bint has_room(self, Py_ssize_t size) except -1
+    @cython.locals(more=Py_ssize_t)
+    cpdef bint borrow(self) except -1
+    cpdef rest(self)
+    cpdef bint is_over(self)
+    @cython.locals(given=Py_ssize_t)
+    cpdef Py_ssize_t give_up(self, Py_ssize_t most) except -1
+    @cython.locals(entry=Entry, location=uint64_t)
+    cpdef bint give_up_last(self) except -1
     @cython.locals(passed=Py_ssize_t)
     cpdef put_back(self, Entry entry)
     cpdef bint has_behind(self)
@@ -47,7 +59,9 @@ cdef class Lane:
     cpdef bint is_ready(self, Entry entry)
     cpdef bint is_stray(self, Entry entry)
     cpdef bint is_among_strays(self, Entry entry)
-    @cython.locals(stored=uint64_t, aside=uint64_t, stray=uint64_t, more=EntryList)
+    @cython.locals(
+        stored=uint64_t, aside=uint64_t, stray=uint64_t, more=EntryList, most=Py_ssize_t, most_bytes=Py_ssize_t
+    )
     cpdef read_on(self)
     cpdef uint64_t next_aside(self) except? 0
     @cython.locals(room=Py_ssize_t, position=uint64_t)

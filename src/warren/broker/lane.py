@@ -1,8 +1,7 @@
 """The messages of a queue that wait in one line, strictly ordered by position. A queue with priorities has a
 lane for each level, any other queue has one.
 
-Only the first entries are objects. What waits behind `READY_MAX` of them, or `READY_BYTES_MAX`, is made into
-entries when its time comes:
+Only the first entries are objects. What waits behind these is made into entries when its time comes:
 
     ready -> log         on disk, what is persistent in a queue that is durable
           -> packed      the rest, in memory
@@ -11,6 +10,11 @@ entries when its time comes:
 
 All of these are in order of position, and so is what is read from them. What waits there can also be taken
 out from the middle, by its location.
+
+How many entries are ready depends on who wants them. A lane that nobody consumes holds a few; one that is
+consumed borrows from the node's budget for more, twice as much each time, up to `READY_MAX` or
+`READY_BYTES_MAX`. What is ready and on disk as well can be given up, from the tail on: then it waits on disk
+again, as if it had never been read.
 """
 
 from __future__ import annotations
@@ -31,7 +35,10 @@ if TYPE_CHECKING:
     from warren.broker.queue import Queue
 
 READY_MAX, READY_BYTES_MAX = 10_000, 16 * 1024 * 1024
-READ_MAX = 2_000  # from disk at a time
+READY_FREE_MAX, READY_FREE_BYTES_MAX = 32, 16 * 1024  # of a queue, for nothing
+READY_SLACK, READY_SLACK_BYTES = 64, 16 * 1024  # more than a lane may hold, before it gives up
+READ_MAX, READ_BYTES_MAX = 2_000, 4 * 1024 * 1024  # from disk at a time
+READ_FEW, READ_FEW_BYTES = 32, 16 * 1024  # at least
 PASSED_FOR_A_UNIT = 50  # entries, on the way to the place of one, for a unit of work
 
 
@@ -42,11 +49,17 @@ def part_of(level: int) -> str:
 
 class Lane:
     """`log` is there if messages may have to survive a restart; `expiry` once a message came that expires at
-    a time of its own.
+    a time of its own. It is one of so many lanes as `share`. While it is `consumed` it may borrow, and has
+    borrowed `loan` bytes.
     """
 
     def __init__(
-        self, queue: Queue, memory: Memory, open_overflow: Callable[[], MessageLog | None], level: int
+        self,
+        queue: Queue,
+        memory: Memory,
+        open_overflow: Callable[[], MessageLog | None],
+        level: int,
+        share: int = 1,
     ) -> None:
         self.queue = queue
         self.budget = queue.surroundings.turns.budget
@@ -54,7 +67,11 @@ class Lane:
         self.open_overflow = open_overflow
         self.level = level
         self.ready = EntryList()
-        self.ready_max = READY_MAX
+        self.share = share
+        self.ready_max = READY_FREE_MAX // share
+        self.ready_bytes_max = READY_FREE_BYTES_MAX // share
+        self.consumed = False
+        self.loan = 0
         self.strays = EntryList()
         self.log: MessageLog | None = None
         self.packed = Pack(memory)
@@ -67,7 +84,7 @@ class Lane:
     def put(self, message: Message) -> bool:
         """Whether the message is on its way to disk, and not safe before it is there."""
         self.position += 1
-        waits = self.ready.count >= self.ready_max or self.ready.bytes >= READY_BYTES_MAX or self.has_behind()
+        waits = self.has_behind() or not self.has_room(len(message.body))
         log = self.log if message.persistent else None
         location = 0
         if log is not None:
@@ -77,8 +94,17 @@ class Lane:
         if not waits:
             self.ready.append_new(message, self.queue, self.position, 0)
         if message.expiration_ms >= 0:
-            self.expires(message, location, waits)
+            self.expires(message, location, waits, self.position)
         return log is not None
+
+    def has_room(self, size: int) -> bool:
+        """Whether an entry of this size may be ready."""
+        while self.ready.count >= self.ready_max or self.ready.bytes + size > self.ready_bytes_max:
+            if not self.consumed:
+                return False
+            if self.ready.count == 0 or not self.borrow():
+                return self.ready.count == 0  # one for which there is no room alone is welcome, too
+        return True
 
     def put_behind(self, message: Message) -> int:
         """Keep a message that need not survive: in memory, or on disk if there is no more room. Where it
@@ -91,12 +117,12 @@ class Lane:
             return self.overflow.append(message, self.position, False) | IN_OVERFLOW
         return self.packed.append(message, self.position) | IN_PACK
 
-    def expires(self, message: Message, location: int, waits: bool) -> None:
+    def expires(self, message: Message, location: int, waits: bool, position: int) -> None:
         """It may be gone before its turn comes. If it is ready, that is noted when nobody has taken it."""
         if self.expiry is None:
             self.expiry = Expiry()
         if waits:
-            self.expiry.note_behind(message.time_ms + message.expiration_ms, self.position, location)
+            self.expiry.note_behind(message.time_ms + message.expiration_ms, position, location)
 
     def put_back(self, entry: Entry) -> None:
         """An entry that was out returns to its place."""
@@ -104,6 +130,8 @@ class Lane:
             passed = self.strays.insert(entry)
         else:
             passed = self.ready.insert(entry)
+            if self.is_over() and not (self.consumed and self.borrow()):
+                self.memory.shrink_soon(self)
         self.budget.left -= passed // PASSED_FOR_A_UNIT
         if entry.message.expiration_ms >= 0:
             if self.expiry is None:
@@ -160,6 +188,10 @@ class Lane:
 
     def read_on(self) -> None:
         """Make entries of the next messages that wait behind; from memory many, from disk some at a time."""
+        if self.consumed and self.ready_bytes_max < READ_BYTES_MAX:
+            self.borrow()
+        most = min(max(self.ready_max, READ_FEW), READ_MAX)
+        most_bytes = min(max(self.ready_bytes_max, READ_FEW_BYTES), READ_BYTES_MAX)
         stored = NOTHING_TO_READ if self.log is None else self.log.peek()
         stray = NOTHING_TO_READ if self.strays.head is None else self.strays.head.position
         more = EntryList()
@@ -169,13 +201,15 @@ class Lane:
             if stray < min(stored, aside):
                 more.append(self.strays.pop_head())
             elif self.log is not None and stored < aside:
-                self.log.read_on(self.queue, more, READ_MAX, min(aside, stray))
+                self.log.read_on(self.queue, more, most, most_bytes, min(aside, stray))
             elif self.overflow is not None:
-                self.overflow.read_on(self.queue, more, READ_MAX, min(stored, stray))
+                self.overflow.read_on(self.queue, more, most, most_bytes, min(stored, stray))
         if self.expiry is not None:
             self.expiry.note_new(self.ready)
             self.expiry.have_become_ready(more)
         self.ready.extend(more)
+        if not self.consumed:
+            self.rest()
 
     def next_aside(self) -> int:
         """The position of the next one that is not in the log."""
@@ -186,7 +220,7 @@ class Lane:
         return NOTHING_TO_READ
 
     def unpack(self, more: EntryList, before: int) -> None:
-        room = self.ready_max
+        room = max(self.ready_max, READ_FEW)
         while self.packed.count and room > 0 and self.packed.next_position < before:
             position = self.packed.next_position
             more.append_new(self.packed.pop(), self.queue, position, 0)
@@ -237,6 +271,87 @@ class Lane:
         if expiry.heap.count > STALE_MAX + 2 * (len(expiry.entries) + self.length()):
             expiry.weed(self.next_behind())
 
+    # --- how much is ready ---
+
+    def borrow(self) -> bool:
+        """Whether it may hold more from now on: about twice as much."""
+        if self.ready_max >= READY_MAX and self.ready_bytes_max >= READY_BYTES_MAX:
+            return False
+        more = min(max(self.ready_bytes_max, READY_FREE_BYTES_MAX), READY_BYTES_MAX - self.ready_bytes_max)
+        if not self.memory.lend(self, more):
+            return False
+        self.loan += more
+        self.ready_bytes_max += more
+        self.ready_max = min(max(2 * self.ready_max, 2 * READY_FREE_MAX), READY_MAX)
+        return True
+
+    def needs_loan(self) -> bool:
+        """Whether it holds a good part of what it might."""
+        return 4 * self.ready.count >= self.ready_max or 4 * self.ready.bytes >= self.ready_bytes_max
+
+    def return_loan(self) -> None:
+        if self.loan:
+            self.memory.take_back(self, self.loan)
+            self.loan = 0
+            self.ready_max = READY_FREE_MAX // self.share
+            self.ready_bytes_max = READY_FREE_BYTES_MAX // self.share
+
+    def set_consumed(self, consumed: bool) -> None:
+        self.consumed = consumed
+        if not consumed:
+            self.return_loan()
+            self.memory.shrink_soon(self)
+
+    def rest(self) -> None:
+        """Nobody is about to read on."""
+        if self.log is not None:
+            self.log.rest()
+        if self.is_over():
+            self.memory.shrink_soon(self)
+
+    def is_over(self) -> bool:
+        """Whether it holds so much more than it may that to give it up is worth while."""
+        if self.log is None or self.ready.count <= 1:
+            return False
+        if self.ready.count > self.ready_max + READY_SLACK:
+            return True
+        return self.ready.bytes > self.ready_bytes_max + READY_SLACK_BYTES
+
+    def give_up(self, most: int) -> int:
+        """Have what is on disk as well wait there alone, down to what may be ready, at most so many; how many
+        that was. Those in groups are known by more than their lane.
+        """
+        if self.log is None or not self.is_over():
+            return 0
+        book = self.queue.book
+        if book is not None and book.groups is not None:
+            return 0
+        given = 0
+        while given < most and self.ready.count > 1:
+            if self.ready.count <= self.ready_max and self.ready.bytes <= self.ready_bytes_max:
+                break
+            if not self.give_up_last():
+                break
+            given += 1
+        self.log.rest()
+        self.budget.left -= given
+        return given
+
+    def give_up_last(self) -> bool:
+        """Whether the last ready entry could be. One that was out may be a matter for the queue's rules."""
+        entry = self.ready.tail
+        if entry is None or self.log is None or not entry.message.persistent:
+            return False
+        if entry.delivered_ms and self.queue.book is not None:
+            return False
+        location = self.log.give_back(entry.message, entry.position, entry.delivery_count)
+        if location == 0:
+            return False
+        self.remove(entry)
+        if entry.message.expiration_ms >= 0:
+            self.expires(entry.message, location, True, entry.position)
+        return True
+
     # --- what is known of a message that is out ---
 
     def note_delivered(self, entry: Entry) -> None:
@@ -268,6 +383,8 @@ class Lane:
 
     def clear(self, *, deleted: bool) -> EntryList:
         """Nothing waits here any more. The entries, to be freed a part at a time."""
+        self.return_loan()
+        self.memory.shrinking.pop(self, None)
         if self.log is not None and deleted:
             self.log.delete()
         elif self.log is not None:

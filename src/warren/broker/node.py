@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from warren.broker.session.connection import Connection
 
 T = TypeVar("T")
+MEMORY = "memory"
 
 
 class World(Timers, Protocol):
@@ -72,6 +73,7 @@ class Limits:
     transaction_messages_max: int = 1_000_000
     transaction_bytes_max: int = 1024 * 1024 * 1024
     memory_budget_bytes: int = 1024 * 1024 * 1024
+    ready_budget_bytes: int = 256 * 1024 * 1024
     consumer_timeout_ms: int = 1_800_000
     connections_max: int | None = None
     loopback_users: frozenset[str] = frozenset({"guest"})
@@ -93,9 +95,9 @@ class Node:
         self.exchange_types = exchange_types
         self.cluster_name = cluster_name
         self.store = store or Store()
-        self.memory = Memory(limits.memory_budget_bytes)
         self.clock = Clock(world.time_ms)
         self.turns = Turns(world, Budget(), self.end_turn, world.report)
+        self.memory = Memory(limits.memory_budget_bytes, limits.ready_budget_bytes, self.turns.later)
         self.timetable = Timetable(world, self.clock, self.end_turn, world.report)
         self.handover = Handover(self.store)
         self.events = Events(world.report)
@@ -307,19 +309,21 @@ class Node:
             if connection.user_name == user:
                 connection.force_close(reason)
 
-    def raise_alarm(self, resource: str) -> None:
-        """From now on, whoever publishes is blocked."""
+    def raise_alarm(self, resource: str, counted: dict[str, int] | None = None) -> None:
+        """From now on, whoever publishes is blocked. `counted` is why, in bytes by kind."""
         if resource not in self.alarms:
             self.alarms.add(resource)
-            self.events.emit(AlarmRaised(resource))
+            if resource == MEMORY:
+                self.memory.call_in()
+            self.events.emit(AlarmRaised(resource, counted or {}))
             for connection in self.connections:
                 connection.alarm_changed()
             self.end_turn()
 
-    def clear_alarm(self, resource: str) -> None:
+    def clear_alarm(self, resource: str, counted: dict[str, int] | None = None) -> None:
         if resource in self.alarms:
             self.alarms.discard(resource)
-            self.events.emit(AlarmCleared(resource))
+            self.events.emit(AlarmCleared(resource, counted or {}))
             for connection in self.connections:
                 connection.alarm_changed()
             self.end_turn()

@@ -13,6 +13,7 @@ cdef class Block:
     cdef Message template
     cdef Memory memory
     cdef Py_ssize_t held_bytes
+    cdef Py_ssize_t capacity
 
     cdef void hold(self, Py_ssize_t size) noexcept
     cdef void put(self, uint32_t number, uint32_t size) noexcept
@@ -34,6 +35,7 @@ cdef class Place:
     cdef bint is_taken_out(self) noexcept
     cdef void take_out(self) noexcept
     cdef Message read(self)
+    cdef int let_go(self) except -1
 
 
 cdef class Pack:

@@ -20,15 +20,16 @@ cimport cython
 from collections import deque
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from warren.broker.memory cimport Memory
 from warren.broker.message cimport Message
 
 cdef enum:
-    BLOCK_BYTES = 64 * 1024
+    BLOCK_BYTES_MIN = 4 * 1024  # the first one; each next is twice as large, up to the maximum
+    BLOCK_BYTES_MAX = 64 * 1024
     HEAD_BYTES = 8
     NOTE_BYTES = 16
     SMALL_BYTES_MAX = 256
@@ -45,18 +46,19 @@ cdef uint64_t NOTHING = 0xFFFFFFFFFFFFFFFF
 cdef class Block:
     """What it holds counts as used memory for as long as it is there."""
 
-    def __cinit__(self, Memory memory, uint32_t number, uint64_t base):
-        self.data = <uint8_t*>malloc(BLOCK_BYTES)
+    def __cinit__(self, Memory memory, uint32_t number, uint64_t base, Py_ssize_t capacity):
+        self.data = <uint8_t*>PyMem_RawMalloc(capacity)
         if self.data == NULL:
             raise MemoryError
         self.number = number
         self.base = base
         self.messages = []
         self.memory = memory
-        self.hold(BLOCK_BYTES)
+        self.capacity = capacity
+        self.hold(capacity)
 
     def __dealloc__(self):
-        free(self.data)
+        PyMem_RawFree(self.data)
         self.memory.used_bytes -= self.held_bytes
 
     cdef void hold(self, Py_ssize_t size) noexcept:
@@ -139,6 +141,16 @@ cdef class Place:
         )
 
 
+    cdef int let_go(self) except -1:
+        """Of a message that is kept whole: its memory goes with it, not with the block."""
+        cdef Message message
+        if self.size == WHOLE:
+            message = self.block.messages[self.number]
+            self.block.messages[self.number] = None
+            self.block.hold(-(PyBytes_GET_SIZE(message.body) + WHOLE_OVERHEAD_BYTES))
+        return 0
+
+
 cdef class Pack:
     """First in, first out, as a rule. `next_position` is the first one's."""
 
@@ -149,8 +161,11 @@ cdef class Pack:
 
     cdef Block room(self, Py_ssize_t size, uint64_t position, uint64_t time_ms):
         """The block that the next `size` bytes, and notes, go to."""
-        if self.last is None or self.last.size + size + 2 * NOTE_BYTES > BLOCK_BYTES:
-            self.last = Block(self.memory, self.blocks_made, position)
+        cdef Py_ssize_t capacity = BLOCK_BYTES_MIN
+        if self.last is None or self.last.size + size + 2 * NOTE_BYTES > self.last.capacity:
+            if self.last is not None:
+                capacity = min(2 * self.last.capacity, <Py_ssize_t>BLOCK_BYTES_MAX)
+            self.last = Block(self.memory, self.blocks_made, position, capacity)
             self.blocks_made += 1
             self.last.note(TIME_NOTE, time_ms)
             self.last_time_ms = time_ms
@@ -195,6 +210,7 @@ cdef class Pack:
     cpdef Message pop(self):
         """The first message; there must be one."""
         cdef Message message = self.front.read()
+        self.front.let_go()
         self.gone(PyBytes_GET_SIZE(message.body))
         if self.count:
             self.front.step()
@@ -237,6 +253,7 @@ cdef class Pack:
             return None
         place.time_ms = time_ms
         message = place.read()
+        place.let_go()
         place.take_out()
         self.gone(PyBytes_GET_SIZE(message.body))
         if self.count and place.block is self.front.block and place.at == self.front.at:

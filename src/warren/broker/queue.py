@@ -80,7 +80,8 @@ class Queue:
         self.rings: list[Ring] = []
         self.choosy: list[Consumer] = []
         memory, open_overflow = surroundings.memory, surroundings.open_overflow
-        self.lanes = [Lane(self, memory, open_overflow, n) for n in range(self.rules.max_priority + 1)]
+        levels = self.rules.max_priority + 1
+        self.lanes = [Lane(self, memory, open_overflow, level, levels) for level in range(levels)]
         self.lane = self.lanes[0]
         self.book: Rulebook | None = None
         self.set_rules(self.rules)
@@ -306,6 +307,7 @@ class Queue:
         else:
             self._add_to_ring(consumer)
         self.had_consumer = True
+        self._tell_lanes()
         self.used()
         if self.book is not None:
             self.book.consumers_changed()
@@ -328,10 +330,18 @@ class Queue:
             view_of(consumer).end()
         if self.exclusive_consumer is consumer:
             self.exclusive_consumer = None
+        self._tell_lanes()
         if self.book is not None:
             self.book.consumer_is_gone(consumer)
             self.touch()
         self.flow.relieve(self)
+
+    def _tell_lanes(self) -> None:
+        """Whether somebody is there for whom to hold messages ready."""
+        consumed = self.is_worked_off
+        for lane in self.lanes:
+            if lane.consumed != consumed:
+                lane.set_consumed(consumed)
 
     @property
     def is_abandoned(self) -> bool:

@@ -14,12 +14,15 @@ cdef class LogBrowser:
 cdef class MessageLog:
     cdef public Py_ssize_t unread
     cdef public Py_ssize_t unread_bytes
+    cdef public uint64_t given_back
 
     cpdef uint64_t append(self, Message message, uint64_t position, bint taken) except? 0
     cpdef uint64_t peek(self) except? 0
     cpdef Message take_out(self, uint64_t position, uint64_t location)
     cpdef uint32_t deliveries_of(self, uint64_t position) except? 0
-    cpdef read_on(self, object queue, EntryList ready, Py_ssize_t most, uint64_t before)
+    cpdef read_on(self, object queue, EntryList ready, Py_ssize_t most, Py_ssize_t most_bytes, uint64_t before)
+    cpdef uint64_t give_back(self, Message message, uint64_t position, uint32_t deliveries) except? 0
+    cpdef rest(self)
     cpdef delivered(self, uint64_t position, uint32_t deliveries)
     cpdef acked(self, uint64_t position)
 

@@ -39,12 +39,14 @@ class LogBrowser:
 
 class MessageLog:
     """The messages of one queue on disk, in order of position. Those `unread` wait there alone; the others
-    the queue holds, or has given to a consumer. `unread_bytes` are those of their bodies.
+    the queue holds, or has given to a consumer. `unread_bytes` are those of their bodies. `given_back` counts
+    how many became unread again.
     """
 
     def __init__(self) -> None:
         self.unread = 0
         self.unread_bytes = 0
+        self.given_back = 0
 
     def append(self, message: Message, position: int, taken: bool) -> int:
         """Add a message. If not `taken`, the queue will read it when its time comes. Where it lies, for
@@ -56,9 +58,20 @@ class MessageLog:
         """The position of the next unread message, or NOTHING_TO_READ."""
         raise NotImplementedError
 
-    def read_on(self, queue: Queue | None, ready: EntryList, most: int, before: int) -> None:
-        """Append to `ready` entries of the next unread messages whose positions are below `before`."""
+    def read_on(self, queue: Queue | None, ready: EntryList, most: int, most_bytes: int, before: int) -> None:
+        """Append to `ready` entries of the next unread messages whose positions are below `before`: at most
+        so many, and so many bytes and one message.
+        """
         raise NotImplementedError
+
+    def give_back(self, message: Message, position: int, deliveries: int) -> int:
+        """The message that was read last, or appended as taken, and is alive, is unread again. Where it lies;
+        0 if that cannot be.
+        """
+        raise NotImplementedError
+
+    def rest(self) -> None:
+        """Nobody is about to read on: let go of what that would need."""
 
     def take_out(self, position: int, location: int) -> Message | None:
         """An unread message leaves from the middle, and counts as read from now on. None if it is lost, or

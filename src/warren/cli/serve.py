@@ -15,6 +15,7 @@ from warren.server import log
 from warren.server.app import Broker, tune_process
 from warren.server.config import Config, load
 from warren.server.config_error import ConfigError
+from warren.server.memory import count_memory
 
 USAGE_ERROR = 2
 
@@ -57,7 +58,7 @@ async def serve(config: Config) -> None:
         loop.add_signal_handler(number, stopping.set)
     raise_open_files_limit()
     gc.disable()  # until all that there is has been read, and `tune_process` has set it aside
-    async with Broker(config) as broker:
+    async with Broker(config, count_memory()) as broker:
         tune_process()
         services = "".join(f" {name}={service.address}" for name, service in broker.services.items())
         sys.stdout.write(f"ready amqp={broker.address}{services}\n")

@@ -7,6 +7,8 @@ from aiohttp import web
 from warren.management.auth import authenticate
 from warren.management.context import Context
 from warren.management.errors import answer_errors
+from warren.management.metrics import MetricsText
+from warren.management.nodes import Nodes
 from warren.management.overview import Overview
 from warren.management.queues import Queues
 from warren.management.segments import Segments
@@ -14,7 +16,7 @@ from warren.management.streams import Streams
 from warren.management.vhosts import Vhosts
 from warren.server.app import Broker
 
-RESOURCES = (Overview, Vhosts, Queues, Segments, Streams)
+RESOURCES = (MetricsText, Nodes, Overview, Vhosts, Queues, Segments, Streams)
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
 STOP_SECONDS_MAX = 1.0
 IDLE_SECONDS_MAX = 75.0

@@ -102,6 +102,14 @@ def administrator(request: web.Request) -> User:
     return user
 
 
+def monitor(request: web.Request) -> User:
+    """For what concerns the node, and all of its vhosts."""
+    user = user_of(request)
+    if not user.tags & SEE_ALL_VHOSTS:
+        raise NotAuthorised("Not monitor user")
+    return user
+
+
 def sees(user: User, vhost: str) -> bool:
     return vhost in user.permissions or bool(user.tags & SEE_ALL_VHOSTS)
 

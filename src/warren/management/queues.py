@@ -12,8 +12,6 @@ from warren.management.context import Context
 from warren.management.json_text import json_response, send_rows
 from warren.management.paths import QUEUE, VHOST
 
-QUEUES_A_TURN = 500
-
 
 class Queues:
     def __init__(self, context: Context) -> None:

@@ -21,7 +21,6 @@ from warren.broker.events import Event
 from warren.broker.exchange.exchange import Router
 from warren.broker.node import Limits, Node
 from warren.broker.passwords import SALT_BYTES, PasswordHash, hash_password
-from warren.server import arenas
 from warren.server.config import GUEST, HTTP_OFF, HTTP_PORT, Config, UserConfig
 from warren.server.config_error import ConfigError
 from warren.server.descriptors import Descriptors, descriptors_max
@@ -29,8 +28,10 @@ from warren.server.disk_space import DiskSpace
 from warren.server.event_stream import EventStream
 from warren.server.farewell import Farewells
 from warren.server.log import get_logger, log_events
-from warren.server.memory import MemoryAlarm, share_in_bytes
+from warren.server.memory import MemoryAlarm, MemoryUse, ResidentMemory, share_in_bytes
+from warren.server.metrics import Metrics
 from warren.server.protocol import AmqpProtocol
+from warren.server.resources import Resources
 from warren.server.services import Service, load_service
 from warren.server.watchdog import BEAT_SECONDS
 from warren.server.world import LoopWorld
@@ -42,6 +43,8 @@ E = TypeVar("E", bound=Event)
 CHECK_SECONDS = 0.5
 RESOURCES_CHECK_SECONDS = 1.0
 CONSUMERS_CHECK_SECONDS = 1.0
+MEMORY_BACK_SECONDS = 1.0
+READY_SHARE = 4  # of the memory for messages, one part is for those that are ready
 STOP_SECONDS_MAX = 5.0
 BACKLOG = 4096
 GC_THRESHOLDS = (50_000, 20, 50)
@@ -49,12 +52,19 @@ GC_THRESHOLDS = (50_000, 20, 50)
 
 class Broker:
     """One node that listens. Settings are those of `Config`, by name; given that way, there is no HTTP API
-    unless `http_port` is among them. `services` are what runs beside AMQP, by name.
+    unless `http_port` is among them. `services` are what runs beside AMQP, by name. `memory_use` is given
+    if the process is all broker.
     """
 
-    def __init__(self, config: Config | None = None, **settings: Any) -> None:
+    def __init__(
+        self, config: Config | None = None, memory_use: MemoryUse | None = None, **settings: Any
+    ) -> None:
         self.config = config or Config(**{"http_port": HTTP_OFF} | settings)
+        self.memory_alarm = MemoryAlarm(
+            memory_use or ResidentMemory(), share_in_bytes(self.config.memory_watermark)
+        )
         self.log = get_logger()
+        self.metrics = Metrics()
         self.services: dict[str, Service] = {}
         self.event_stream: EventStream | None = None
         self.recovering: asyncio.Future[list[commands.Command]] | None = None
@@ -87,6 +97,9 @@ class Broker:
     def url(self) -> str:
         return f"amqp://guest:guest@{self.address}/"
 
+    def uptime_ms(self) -> int:
+        return int(1000 * (self.world.now() - self.started))
+
     def subscribe(self, kind: type[E], callback: Callable[[E], None]) -> Callable[[], None]:
         """Call back for every event of a kind; what is returned ends that."""
         return self.node.events.subscribe(kind, callback)
@@ -101,6 +114,7 @@ class Broker:
         self.loop = asyncio.get_running_loop()
         self.services, self.event_stream, self.recovering, self.is_writing = {}, None, None, False
         self.world = LoopWorld(self.loop, self.log)
+        self.started = self.world.now()
         self.disk = Disk()
         self.descriptors = Descriptors(
             descriptors_max(), self.config.open_files_max, self.log, self.world.now
@@ -122,15 +136,20 @@ class Broker:
         """What can fail comes before what accepts connections."""
         self.disk_space = DiskSpace(self.config.data_dir, self.config.disk_free_limit)
         self.node = Node(self.world, self._limits(), exchange_types(), self.config.cluster_name, self.store)
-        check_resources = self._resources_check()
-        self.node.turns.look_around = check_resources
+        self.resources = Resources(
+            self.node, self.memory_alarm, self.disk_space, lambda: self.store.is_failing
+        )
+        self.resources.add_metrics(self.metrics)
+        self.world.watchdog.add_metrics(self.metrics)
+        self.node.turns.look_around = self.resources.check_memory
         log_events(self.log, self.node.events)
         await self._recover()
         self._start_event_stream()
         await self._listen()
         self.chores = [
             asyncio.create_task(self._repeat(CHECK_SECONDS, self._check_liveness)),
-            asyncio.create_task(self._repeat(RESOURCES_CHECK_SECONDS, check_resources)),
+            asyncio.create_task(self._repeat(RESOURCES_CHECK_SECONDS, self.resources.check)),
+            asyncio.create_task(self._repeat(MEMORY_BACK_SECONDS, self._give_back_memory)),
             asyncio.create_task(self._repeat(RESOURCES_CHECK_SECONDS, self.store.tidy)),
             asyncio.create_task(self._repeat(CONSUMERS_CHECK_SECONDS, self._check_consumers)),
             asyncio.create_task(self._beat()),
@@ -270,6 +289,8 @@ class Broker:
             transaction_messages_max=config.max_transaction_messages,
             transaction_bytes_max=config.max_transaction_bytes,
             memory_budget_bytes=share_in_bytes(config.memory_budget),
+            ready_budget_bytes=min(map(share_in_bytes, (config.memory_budget, config.memory_watermark)))
+            // READY_SHARE,
             consumer_timeout_ms=config.consumer_timeout,
             connections_max=self.descriptors.connections_max,
         )
@@ -352,20 +373,11 @@ class Broker:
         self.node.check_consumers()
         self.node.end_turn()
 
-    def _resources_check(self) -> Callable[[], None]:
-        memory = MemoryAlarm(share_in_bytes(self.config.memory_watermark))
-
-        def check() -> None:
-            self._set_alarm("memory", memory.is_exceeded())
-            self._set_alarm("disk", self.store.is_failing or self.disk_space.is_low())
-
-        return check
-
-    def _set_alarm(self, resource: str, raised: bool) -> None:
-        if raised:
-            self.node.raise_alarm(resource)
-        else:
-            self.node.clear_alarm(resource)
+    def _give_back_memory(self) -> None:
+        """Half of what nobody wants goes back to the system each time, in a thread: it takes a while."""
+        idle = self.memory_alarm.use.idle_bytes()
+        if idle:
+            self.loop.run_in_executor(None, self.memory_alarm.use.give_back, (idle + 1) // 2)
 
 
 def exchange_types() -> dict[str, type[Router]]:
@@ -386,8 +398,7 @@ def without_collector() -> Iterator[None]:
 
 
 def tune_process() -> None:
-    """For a process that is all broker: its own arenas; and what lives now lives on, not to be collected."""
-    arenas.install()
+    """For a process that is all broker: what lives now lives on, not to be collected."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

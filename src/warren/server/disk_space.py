@@ -28,5 +28,8 @@ class DiskSpace:
         self.look_again_at = written_bytes + max(spare // LOOK_AGAIN_SHARE, LOOK_AGAIN_BYTES_MIN)
         return spare < 0
 
+    def free_bytes(self) -> int:
+        return shutil.disk_usage(self.path).free
+
     def _spare_bytes(self) -> int:
-        return shutil.disk_usage(self.path).free - self.limit_bytes
+        return self.free_bytes() - self.limit_bytes

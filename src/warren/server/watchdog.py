@@ -13,6 +13,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
+from warren.server.metrics import Metric, Metrics
+
 SLOW_SECONDS = 0.1
 BEAT_SECONDS = 0.25
 SILENCE_SECONDS = 1.0  # between two lines in the log
@@ -64,6 +66,14 @@ class Watchdog:
         if late >= SLOW_SECONDS and self.known_until <= due:
             self._note(late, {"what": UNKNOWN})
         self._tell()
+
+    def add_metrics(self, metrics: Metrics) -> None:
+        text = "Turns of the event loop that took more than 100 ms"
+        metrics.add(
+            Metric(name="warren_slow_turns_total", text=text, read=lambda: self.slow_turns, kind="counter")
+        )
+        text = "The longest of the slow turns"
+        metrics.add(Metric(name="warren_slow_turn_seconds_max", text=text, read=lambda: self.longest_seconds))
 
     def _collects(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":

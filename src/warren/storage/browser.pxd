@@ -11,5 +11,6 @@ cdef class QueueBrowser(LogBrowser):
     cdef Cursor reading
     cdef Cursor cursor
     cdef uint64_t since
+    cdef uint64_t given_back
 
     cdef begin(self, uint64_t above)

@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """A second pointer into a queue's log, which takes nothing: for whoever chooses among the unread messages.
 
-What is unread can only become read, so what it has passed it need not look at again, unless it is asked for
-something before.
+What is unread becomes read, so what it has passed it need not look at again, unless it is asked for something
+before, or the queue has given something back.
 """
 
 from libc.stdint cimport uint64_t
@@ -49,9 +49,11 @@ cdef class QueueBrowser(LogBrowser):
         """Be somewhere from which all that is unread above this position follows, and near it."""
         cdef Cursor cursor = self.cursor, reading = self.reading
         cdef Segment segment = cursor.segment
-        if segment is None or segment.dropped or above < self.since or above >= segment.last:
+        cdef bint again = above < self.since or self.given_back != self.log.given_back
+        self.given_back = self.log.given_back
+        if segment is None or segment.dropped or again or above >= segment.last:
             segment = self.segments[max(0, index_beyond(self.segments, above + 1) - 1)]
-            if segment is not cursor.segment or above < self.since:
+            if segment is not cursor.segment or again:
                 cursor.move(segment, 0)
         if reading.segment is segment and reading.offset > cursor.offset:
             cursor.seek(segment, reading.offset, reading.above)
@@ -59,4 +61,7 @@ cdef class QueueBrowser(LogBrowser):
 
     cpdef Message read(self):
         assert not self.cursor.segment.dropped, "its message was unread just now"
-        return self.cursor.look()
+        message = self.cursor.look()
+        if self.cursor.step_over_large():
+            self.since = self.cursor.above
+        return message

@@ -16,10 +16,17 @@ cdef class Cursor:
     cdef Window window
     cdef Py_ssize_t sound_at
     cdef Py_ssize_t sound_length
+    cdef Py_ssize_t step
+    cdef bint skipped
 
     cpdef move(self, Segment segment, Py_ssize_t offset)
     cpdef seek(self, Segment segment, Py_ssize_t offset, uint64_t above)
     cpdef skip_to_end(self, Segment segment)
+    cpdef set_step(self, Py_ssize_t size)
+    cpdef rest(self)
+    cpdef Py_ssize_t step_back(self, Message message) except -1
+    cdef let_go_of_large(self)
+    cpdef bint step_over_large(self)
     cpdef uint64_t position(self, uint64_t beyond=*) except? 0
     cpdef Message look(self)
     cpdef Message take(self)

@@ -5,15 +5,17 @@ What is read from a file is checked. A bad record is reported, set aside and ski
 its checksum.
 """
 
+from cpython.bytes cimport PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from warren.broker.message cimport Message
-from warren.storage.format cimport HEAD_BYTES, POSITIONS_MAX, RecordHead, find_record, padded
+from warren.storage.format cimport HEAD_BYTES, POSITIONS_MAX, RecordHead, find_record, padded, record_bytes
 from warren.storage.segment cimport Segment
-from warren.storage.window cimport Window
+from warren.storage.window cimport LIKE_BYTES_MAX, Window
 
 cdef enum:
     CHUNK_BYTES = 256 * 1024
+    FEW_BYTES = 4 * 1024
     NOWHERE = -1
 
 cdef uint64_t NOTHING = 0xFFFFFFFFFFFFFFFF
@@ -22,13 +24,15 @@ cdef uint32_t ACKED = 0xFFFFFFFF
 
 cdef class Cursor:
     """`above` is the position of the record before; `deliveries` are those of the one whose position was asked
-    for. A `window` on the file is there while it is needed; in it, the record at `sound_at` is known to be sound.
+    for. A `window` on the file is there while it is needed; in it, the record at `sound_at` is known to be sound. It
+    is read in steps of so many bytes as `step`. What is no record was `skipped` since the record before.
     """
 
     def __init__(self, files, problems):
         self.files = files
         self.problems = problems
         self.sound_at = NOWHERE
+        self.step = CHUNK_BYTES
 
     cpdef move(self, Segment segment, Py_ssize_t offset):
         self.seek(segment, offset, segment.base - 1 if segment is not None else 0)
@@ -40,11 +44,57 @@ cdef class Cursor:
         self.offset = offset
         self.above = above
         self.sound_at = NOWHERE
+        self.skipped = False
 
     cpdef skip_to_end(self, Segment segment):
         """All that is there has been taken."""
         self.window = None
         self.seek(segment, segment.end, segment.last)
+
+    cpdef set_step(self, Py_ssize_t size):
+        """Somebody is about to read so many bytes."""
+        self.step = max(<Py_ssize_t>FEW_BYTES, min(size, <Py_ssize_t>CHUNK_BYTES))
+
+    cpdef rest(self):
+        """Nobody is about to read on."""
+        self.window = None
+        self.like = None
+        self.sound_at = NOWHERE
+        self.step = FEW_BYTES
+
+    cpdef Py_ssize_t step_back(self, Message message) except -1:
+        """Before the record of the message, which is the last one passed: the offset there. 0 if it is not the last
+        thing passed.
+        """
+        cdef Py_ssize_t left = 0
+        if self.skipped:
+            return 0
+        self.offset -= record_bytes(message)
+        assert self.offset >= HEAD_BYTES, "a record begins behind the header"
+        if self.offset >= self.segment.written:
+            assert (<const RecordHead*>self.segment.in_memory(self.offset, &left)).position == self.above
+        self.above -= 1
+        self.sound_at = NOWHERE
+        return self.offset
+
+    cdef let_go_of_large(self):
+        """Of what a large record needed, once it is taken."""
+        if self.window is not None and self.window.let_go_of_large():
+            self.sound_at = NOWHERE
+        if self.like is not None and PyBytes_GET_SIZE(self.like.body) > LIKE_BYTES_MAX:
+            self.like = None
+
+    cpdef bint step_over_large(self):
+        """Go on behind the record just looked at if it is large; whether it is."""
+        cdef Py_ssize_t length = 0
+        cdef const uint8_t* p
+        if self.window is None or not self.window.is_large():
+            return False
+        p = self.record(&length)
+        self.above = (<const RecordHead*>p).position
+        self.offset += length
+        self.let_go_of_large()
+        return True
 
     cpdef uint64_t position(self, uint64_t beyond=0) except? 0:
         """Of the next unread record in this segment, beyond some position."""
@@ -62,21 +112,27 @@ cdef class Cursor:
                     return position
             self.above = position
             self.offset += length
+            self.skipped = False
 
     cpdef Message look(self):
         """The message whose position was just asked for."""
         cdef Py_ssize_t length = 0
-        self.like = self.message_of(self.record(&length))
-        return self.like
+        cdef Message message = self.message_of(self.record(&length))
+        self.like = message if PyBytes_GET_SIZE(message.body) <= LIKE_BYTES_MAX else None
+        return message
 
     cpdef Message take(self):
         """The same, and go on."""
         cdef Py_ssize_t length = 0
         cdef const uint8_t* p = self.record(&length)
+        cdef Message message
         self.above = (<const RecordHead*>p).position
         self.offset += length
-        self.like = self.message_of(p)
-        return self.like
+        self.skipped = False
+        self.like = message = self.message_of(p)
+        if PyBytes_GET_SIZE(message.body) > LIKE_BYTES_MAX:
+            self.let_go_of_large()
+        return message
 
     cdef Message message_of(self, const uint8_t* p):
         if self.window is None:
@@ -108,7 +164,7 @@ cdef class Cursor:
         elif self.offset == self.sound_at:
             length[0] = self.sound_length
             return self.window.chunk.data + (self.offset - self.window.at)
-        p = self.window.record(self.segment, self.offset, self.above, CHUNK_BYTES, self.problems, length)
+        p = self.window.record(self.segment, self.offset, self.above, self.step, self.problems, length)
         if p == NULL:
             self.find_next()
         else:
@@ -127,3 +183,4 @@ cdef class Cursor:
         at = chunk.size if found < 0 else found
         self.problems.bad_record(self.segment, self.offset, (<char*>chunk.data)[:at])
         self.offset = self.segment.written if found < 0 else self.offset + found
+        self.skipped = True

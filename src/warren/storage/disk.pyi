@@ -7,6 +7,8 @@ SYNC_DIRECTORY: int
 RENAME: int
 WRITE_SAFELY: int
 
+def allocated_bytes() -> int: ...
+
 class Buffer:
     @property
     def size(self) -> int: ...

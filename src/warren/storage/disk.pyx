@@ -55,12 +55,22 @@ cdef enum:
     C_WRITE_SAFELY = 5
 
 
+cdef Py_ssize_t buffers_bytes = 0
+
+
+def allocated_bytes():
+    """By all buffers, whatever they hold."""
+    return buffers_bytes
+
+
 cdef class Buffer:
-    """Bytes on their way to a file. The body of a large record at their end is not copied: it is written from where
+    """Bytes on their way to a file, or from it. The body of a large record at their end is not copied: it is written from where
     it is, and the record's checksum is worked out then, by the disk's thread.
     """
 
     def __dealloc__(self):
+        global buffers_bytes
+        buffers_bytes -= self.capacity
         PyMem_RawFree(self.data)
 
     def __len__(self):
@@ -78,6 +88,7 @@ cdef class Buffer:
 
     cdef uint8_t* room(self, Py_ssize_t size) except NULL:
         """Where the next `size` bytes go, which count as used from now on."""
+        global buffers_bytes
         cdef Py_ssize_t wanted = self.size + size
         cdef uint8_t* moved
         assert self.large is None, "a large record is the last one"
@@ -87,6 +98,7 @@ cdef class Buffer:
             if moved == NULL:
                 raise MemoryError
             self.data = moved
+            buffers_bytes += wanted - self.capacity
             self.capacity = wanted
         self.size += size
         return self.data + self.size - size

@@ -7,8 +7,8 @@ since the event loop would wait for it.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawRealloc
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 
 from warren.storage.format cimport MARK_BYTES, POSITIONS_MAX, Mark, mark_is_sound, seal_mark
@@ -29,7 +29,7 @@ cdef class Fates:
         self.base = base
 
     def __dealloc__(self):
-        free(self.table)
+        PyMem_RawFree(self.table)
 
     # --- taking in ---
 
@@ -89,7 +89,7 @@ cdef class Fates:
     cdef int make_room(self, uint64_t end) noexcept nogil:
         cdef uint64_t room = min(max(end, 2 * self.room), <uint64_t>POSITIONS_MAX)
         cdef size_t each = 4 if self.wide else 2
-        cdef uint8_t* moved = <uint8_t*>realloc(self.table, room * each)
+        cdef uint8_t* moved = <uint8_t*>PyMem_RawRealloc(self.table, room * each)
         if moved == NULL:
             return -1
         memset(moved + self.room * each, 0, (room - self.room) * each)
@@ -99,12 +99,12 @@ cdef class Fates:
     cdef int widen(self) noexcept nogil:
         cdef uint64_t i
         cdef uint16_t* narrow = <uint16_t*>self.table
-        cdef uint32_t* wide = <uint32_t*>calloc(max(self.room, <uint64_t>1), 4)
+        cdef uint32_t* wide = <uint32_t*>PyMem_RawCalloc(max(self.room, <uint64_t>1), 4)
         if wide == NULL:
             return -1
         for i in range(self.room):
             wide[i] = ACKED if narrow[i] == NARROW_DONE else narrow[i]
-        free(narrow)
+        PyMem_RawFree(narrow)
         self.table, self.wide = wide, True
         return 0
 
@@ -112,7 +112,7 @@ cdef class Fates:
         """To what is needed: nothing more will be taken in."""
         cdef uint64_t room = min(self.places, <uint64_t>POSITIONS_MAX)
         if 0 < room < self.room:
-            self.table = realloc(self.table, room * (4 if self.wide else 2))
+            self.table = PyMem_RawRealloc(self.table, room * (4 if self.wide else 2))
             self.room = room
         return 0
 

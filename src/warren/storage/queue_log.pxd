@@ -8,8 +8,6 @@ from warren.storage.commit cimport GroupCommit
 from warren.storage.cursor cimport Cursor
 from warren.storage.segment cimport Segment
 
-cdef Py_ssize_t READ_BYTES_MAX
-
 
 cdef class QueueLog(MessageLog):
     cdef readonly str path
@@ -28,7 +26,9 @@ cdef class QueueLog(MessageLog):
     @cython.locals(position=uint64_t, segment=Segment)
     cpdef uint64_t peek(self) except? 0
     @cython.locals(position=uint64_t, message=Message, segment=Segment)
-    cpdef read_on(self, object queue, EntryList ready, Py_ssize_t most, uint64_t before)
+    cpdef read_on(self, object queue, EntryList ready, Py_ssize_t most, Py_ssize_t most_bytes, uint64_t before)
+    @cython.locals(segment=Segment, offset=Py_ssize_t)
+    cpdef uint64_t give_back(self, Message message, uint64_t position, uint32_t deliveries) except? 0
     @cython.locals(segment=Segment)
     cpdef delivered(self, uint64_t position, uint32_t deliveries)
     @cython.locals(segment=Segment)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from warren.storage.window import Problems
 
 DEAD_TAIL_BYTES_MIN = 64 * 1024
-READ_BYTES_MAX = 4 * 1024 * 1024
 NAME_DIGITS = 20
 DUE = struct.Struct("<IIQ")  # relative, offset, due_ms
 
@@ -99,8 +98,9 @@ class QueueLog(MessageLog):
             self.next_segment()
         return NOTHING_TO_READ
 
-    def read_on(self, queue: Queue | None, ready: EntryList, most: int, before: int) -> None:
-        while most > 0 and ready.bytes < READ_BYTES_MAX:
+    def read_on(self, queue: Queue | None, ready: EntryList, most: int, most_bytes: int, before: int) -> None:
+        self.cursor.set_step(most_bytes)
+        while most > 0 and ready.bytes < most_bytes:
             position = self.peek()
             if position >= before:
                 break
@@ -112,6 +112,31 @@ class QueueLog(MessageLog):
             most -= 1
             if self.volatile:
                 self.settle(segment, 1)
+
+    def give_back(self, message: Message, position: int, deliveries: int) -> int:
+        """The cursor steps back over its record, which must be the one right before it."""
+        segment = self.cursor.segment
+        if segment is None or self.cursor.above != position:
+            return 0
+        if position < segment.base:
+            index = index_beyond(self.segments, position)
+            if index == 0 or self.segments[index - 1].last != position:
+                return 0
+            segment = self.segments[index - 1]
+            self.cursor.skip_to_end(segment)
+        offset = self.cursor.step_back(message)
+        if offset == 0:
+            return 0
+        segment.give_back(position, deliveries)
+        segment.unread += 1
+        segment.unread_bytes += len(message.body)
+        self.unread += 1
+        self.unread_bytes += len(message.body)
+        self.given_back += 1
+        return offset
+
+    def rest(self) -> None:
+        self.cursor.rest()
 
     def leaves(self, segment: Segment, body_bytes: int) -> None:
         """One less is unread."""

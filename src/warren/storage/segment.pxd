@@ -55,6 +55,7 @@ cdef class Segment:
     cdef const uint8_t* in_memory(self, Py_ssize_t offset, Py_ssize_t* left)
     cdef Message message_of(self, const uint8_t* p, Message like)
     cdef int take_out(self, uint64_t position) except -1
+    cpdef int give_back(self, uint64_t position, uint32_t deliveries) except -1
     cdef bint is_gone(self, uint64_t position) noexcept
     cdef bint waits(self, uint64_t position) noexcept
     cpdef int note_rest_done(self, uint64_t first) except -1

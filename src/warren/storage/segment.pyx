@@ -125,6 +125,18 @@ cdef class Segment:
         (<uint8_t*><char*>self.gone)[at] |= 1 << ((position - self.base) & 7)
         return 0
 
+    cpdef int give_back(self, uint64_t position, uint32_t deliveries) except -1:
+        """A record that was read is to be read again, and was delivered so often meanwhile."""
+        cdef uint64_t relative = position - self.base
+        if self.is_gone(position):
+            (<uint8_t*>PyByteArray_AS_STRING(self.gone))[relative >> 3] &= ~(1 << (relative & 7))
+        if deliveries != self.fate(position):
+            if self.fates is None:
+                self.fates = Fates(self.base)
+            if self.fates.raise_to(relative, relative + 1, min(deliveries, DELIVERIES_MAX)):
+                raise MemoryError
+        return 0
+
     cdef bint is_gone(self, uint64_t position) noexcept:
         cdef uint64_t relative = position - self.base
         if self.gone is None or relative >> 3 >= <uint64_t>PyByteArray_GET_SIZE(self.gone):

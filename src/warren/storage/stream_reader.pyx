@@ -125,6 +125,7 @@ cdef class LogReader(StreamReader):
         cursor.offset += length
         cursor.like = message
         self.wanted = head.position + 1
+        cursor.let_go_of_large()
         return message
 
     cdef bint enter(self) except -1:

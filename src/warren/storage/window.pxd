@@ -4,6 +4,9 @@ from warren.broker.message cimport Message
 from warren.storage.disk cimport Buffer
 from warren.storage.segment cimport Segment
 
+cdef enum:
+    LIKE_BYTES_MAX = 64 * 1024  # a message with a larger body is not kept for the sake of its properties
+
 
 cdef class Window:
     cdef object files
@@ -24,4 +27,6 @@ cdef class Window:
     cdef bytes body_at(self, const uint8_t* p)
     cdef Message message_of(self, Segment segment, const uint8_t* p, Message like)
     cpdef Message read(self, Segment segment, Py_ssize_t offset, uint64_t position, object problems)
+    cdef bint is_large(self)
+    cdef bint let_go_of_large(self)
     cdef adapt(self, Segment segment, Py_ssize_t offset)

@@ -113,7 +113,7 @@ cdef class Window:
     cdef int load(self, Segment segment, Py_ssize_t offset, Py_ssize_t size, object problems) except -1:
         """Have so many of the file's bytes from an offset on, or as many as there are."""
         cdef Py_ssize_t wanted = max(0, min(size, segment.written - offset)), got = 0
-        if self.chunk is None or self.chunk.capacity > KEPT_BYTES_MAX:
+        if self.chunk is None or self.is_large():
             self.chunk = Buffer()
         self.chunk.size = 0
         self.body = None
@@ -140,8 +140,23 @@ cdef class Window:
             p = self.record(segment, offset, position - 1, self.step, problems, &length)
         if p == NULL or (<const RecordHead*>p).position != position:
             return None
-        self.like = self.message_of(segment, p, self.like)
-        return self.like
+        cdef Message message = self.message_of(segment, p, self.like)
+        self.like = message if PyBytes_GET_SIZE(message.body) <= LIKE_BYTES_MAX else None
+        self.let_go_of_large()
+        return message
+
+    cdef bint is_large(self):
+        """Whether it holds more than what is kept, for the sake of one record."""
+        return self.body is not None or (self.chunk is not None and self.chunk.capacity > KEPT_BYTES_MAX)
+
+    cdef bint let_go_of_large(self):
+        """That record is taken now; whether it was large."""
+        if not self.is_large():
+            return False
+        self.chunk = None
+        self.body = None
+        self.segment = None
+        return True
 
     cdef adapt(self, Segment segment, Py_ssize_t offset):
         """Choose how much to read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import struct
 from collections.abc import Callable
 
@@ -21,7 +22,7 @@ from tests.support.frames import (
 from warren.amqp import errors as e
 from warren.amqp import methods as m
 from warren.amqp.properties import BasicProperties
-from warren.amqp.reader import ContentReader, FrameReader, ReadBuffer
+from warren.amqp.reader import ContentReader, FrameReader, ReadBuffer, awaited_bytes
 
 BODY_BYTES_MAX = 100_000
 
@@ -418,3 +419,25 @@ def test_reads_can_be_made_small_but_grow_with_the_frame_that_is_there_in_part()
     assert len(reader.writable_view()) == whole - 3_000
     reader.read_bytes_max = 0
     assert len(reader.writable_view()) == whole - 3_000
+
+
+@pytest.mark.parametrize("end", ["complete", "discard", "wrong frame", "lost"])
+def test_bytes_that_are_announced_count_as_awaited_until_they_come(end: str) -> None:
+    gc.collect()  # readers of other tests
+    before = awaited_bytes()
+    reader = greeted()
+    data = publish(b"0123456789", 3, 3, 4)
+    last = len(encode_frame(BODY, 1, b"6789"))
+    reader.feed(data[:-last])
+    assert awaited_bytes() - before == 4
+    if end == "complete":
+        reader.feed(data[-last:])
+    elif end == "discard":
+        reader.channels[1].discard()
+    elif end == "wrong frame":
+        reader.feed(encode_frame(BODY, 1, b"more than is due"))
+        reader.channels[1].discard()
+    reader.channels.clear()  # type: ignore[attr-defined]  # it is a dict
+    del reader
+    gc.collect()
+    assert awaited_bytes() == before

@@ -162,3 +162,19 @@ def test_large_record_that_is_damaged_is_set_aside(machine: LogMachine, log: Que
     assert messages(read_on(log)) == [ALL[0], ALL[2]]
     assert machine.told == ["bad record"]
     assert (machine.directory / f"{1:020}.torn").read_bytes() == data[large_at:]
+
+
+@pytest.mark.parametrize("state", ["gathered", "flying", "written"])
+def test_large_record_is_given_back_wherever_it_is(machine: LogMachine, state: str) -> None:
+    log = machine.open()
+    for position, each in enumerate((SMALL, LARGE, SMALL), 1):
+        log.append(each, position, True)
+    if state == "flying":
+        machine.world.run()
+    elif state == "written":
+        machine.run()
+    for position, each in ((3, SMALL), (2, LARGE), (1, SMALL)):
+        assert log.give_back(each, position, 70_000 if position == 2 else 0) > 0
+    assert (log.unread, log.unread_bytes) == (3, len(LARGE.body) + 2 * len(SMALL.body))
+    assert [log.deliveries_of(position) for position in (1, 2, 3)] == [0, 70_000, 0]
+    assert messages(read_on(log)) == ALL

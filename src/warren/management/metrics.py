@@ -1,0 +1,57 @@
+"""`/metrics`: numbers of the whole broker as Prometheus reads them, with RabbitMQ's names where they mean the
+same.
+
+As with RabbitMQ nobody has to log in for these: they tell how much there is, and nothing of whose it is.
+"""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from warren.management.context import Context
+from warren.management.totals import object_totals, queue_totals
+from warren.server.metrics import Metric
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class MetricsText:
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.node = context.node
+
+    def routes(self) -> list[web.RouteDef]:
+        return [web.get("/metrics", self.get)]
+
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        counted = await self._counted()
+        known = self.context.broker.metrics.by_name.values()
+        text = "".join(map(to_text, [*known, *counted]))
+        return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def _counted(self) -> list[Metric]:
+        """What takes more than one turn to count."""
+        vhosts = list(self.node.vhosts.values())
+        totals = await queue_totals(vhosts)
+        objects = object_totals(self.node, vhosts)
+        figures = {
+            "rabbitmq_queue_messages_ready": ("Messages that wait in queues", totals.ready),
+            "rabbitmq_queue_messages_unacked": ("Messages that are out with clients", totals.unacked),
+            "rabbitmq_consumers": ("Consumers", totals.consumers),
+            "rabbitmq_connections": ("Connections", objects["connections"]),
+            "rabbitmq_channels": ("Channels", objects["channels"]),
+            "rabbitmq_queues": ("Queues", objects["queues"]),
+        }
+        return [_fixed(name, text, number) for name, (text, number) in figures.items()]
+
+
+def _fixed(name: str, text: str, number: int) -> Metric:
+    return Metric(name=name, text=text, read=lambda: number)
+
+
+def to_text(metric: Metric) -> str:
+    lines = [f"# HELP {metric.name} {metric.text}", f"# TYPE {metric.name} {metric.kind}"]
+    for value, number in metric.samples():
+        label = "" if value is None else f'{{{metric.label}="{value}"}}'
+        lines.append(f"{metric.name}{label} {number}")
+    return "\n".join(lines) + "\n"

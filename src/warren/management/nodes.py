@@ -1,0 +1,78 @@
+"""`/api/nodes`: this node as RabbitMQ describes one, and what its memory is used for."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+
+from aiohttp import web
+
+from warren.management.auth import monitor
+from warren.management.context import Context
+from warren.management.errors import ObjectNotFound
+from warren.management.json_text import json_response
+from warren.server.memory import resident_bytes
+from warren.server.memory_kinds import kinds_of
+
+OPEN_FILES = Path("/proc/self/fd")
+
+
+class Nodes:
+    def __init__(self, context: Context) -> None:
+        self.broker = context.broker
+        self.node = context.node
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/api/nodes", self.all),
+            web.get("/api/nodes/{name}", self.get),
+            web.get("/api/nodes/{name}/memory", self.memory),
+        ]
+
+    async def all(self, request: web.Request) -> web.StreamResponse:
+        monitor(request)
+        return json_response([self._describe()])
+
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        self._check(request)
+        return json_response(self._describe())
+
+    async def memory(self, request: web.Request) -> web.StreamResponse:
+        """Kinds add up to what is used; what is kept of freed memory, or shared, is in neither."""
+        self._check(request)
+        use = self.broker.memory_alarm.use
+        kinds: dict[str, object] = {**kinds_of(self.node, use)}
+        used, kept = use.used_bytes(), use.kept_bytes()
+        totals = {"used": used, "allocated": used + kept, "rss": resident_bytes()}
+        return json_response({"memory": kinds | {"allocated_unused": kept, "total": totals}})
+
+    def _check(self, request: web.Request) -> None:
+        monitor(request)
+        if request.match_info["name"] != self.node.cluster_name:
+            raise ObjectNotFound("Not Found")
+
+    def _describe(self) -> dict[str, object]:
+        memory, disk, alarms = self.broker.memory_alarm, self.broker.disk_space, self.node.alarms
+        watchdog = self.broker.world.watchdog
+        return {
+            "name": self.node.cluster_name,
+            "type": "disc",
+            "running": True,
+            "os_pid": str(os.getpid()),
+            "uptime": self.broker.uptime_ms(),
+            "processors": os.cpu_count(),
+            "rates_mode": "none",
+            "mem_used": memory.use.used_bytes(),
+            "mem_limit": memory.limit_bytes,
+            "mem_alarm": "memory" in alarms,
+            "disk_free": disk.free_bytes(),
+            "disk_free_limit": disk.limit_bytes,
+            "disk_free_alarm": "disk" in alarms,
+            "fd_used": sum(1 for _ in OPEN_FILES.iterdir()),
+            "fd_total": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+            "sockets_used": len(self.node.connections),
+            "partitions": [],
+            "slow_turns": watchdog.slow_turns,
+            "slow_turn_ms_max": round(1000 * watchdog.longest_seconds),
+        }

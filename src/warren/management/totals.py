@@ -1,0 +1,43 @@
+"""How many there are of what, over some vhosts."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from warren.broker.node import Node
+from warren.broker.vhost import Vhost
+from warren.management.json_text import batches
+
+QUEUES_A_TURN = 500
+
+
+@dataclass
+class QueueTotals:
+    ready: int = 0
+    unacked: int = 0
+    consumers: int = 0
+
+
+async def queue_totals(vhosts: list[Vhost]) -> QueueTotals:
+    """Of very many queues, some in a turn."""
+    totals = QueueTotals()
+    queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
+    for batch in batches(queues, QUEUES_A_TURN):
+        for queue in batch:
+            totals.ready += queue.message_count
+            totals.unacked += queue.unacked
+            totals.consumers += len(queue.consumers)
+        await asyncio.sleep(0)
+    return totals
+
+
+def object_totals(node: Node, vhosts: list[Vhost]) -> dict[str, int]:
+    names = {vhost.name for vhost in vhosts}
+    connections = [c for c in node.connections if c.vhost_name in names]
+    return {
+        "channels": sum(len(connection.open_channels()) for connection in connections),
+        "connections": len(connections),
+        "exchanges": sum(len(vhost.exchanges) for vhost in vhosts),
+        "queues": sum(len(vhost.queues) for vhost in vhosts),
+    }

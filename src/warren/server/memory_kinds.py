@@ -1,0 +1,27 @@
+"""What the memory in use is used for, for whoever has to do something about it."""
+
+from __future__ import annotations
+
+from warren.broker.node import Node
+from warren.server.memory import MemoryUse
+from warren.storage.disk import allocated_bytes
+
+
+def kinds_of(node: Node, use: MemoryUse) -> dict[str, int]:
+    """Bytes by kind, all that is used. `messages_other` are neither ready nor packed: out with clients as a
+    rule. `other` has definitions and all other small objects.
+    """
+    kinds = {
+        "messages_ready": node.memory.ready_bytes(),
+        "messages_packed": node.memory.used_bytes,
+        "connection_readers": sum(connection.deferred_bytes for connection in node.connections),
+        "connection_writers": sum(
+            connection.output.pending_bytes + connection.link.unsent_bytes()
+            for connection in node.connections
+        ),
+        "storage": allocated_bytes(),
+    }
+    kinds["messages_other"] = max(0, use.message_bytes() - sum(kinds.values()))
+    kinds["code"] = use.code_bytes
+    kinds["other"] = max(0, use.used_bytes() - sum(kinds.values()))
+    return kinds
