@@ -64,12 +64,21 @@ SCENARIOS = {
     "persistent-confirm-1KB": Scenario(
         "throughput --size 1024 --durable --persistent --confirm 1000", "confirm_per_s"
     ),
+    "persistent-50-queues-256B": Scenario(
+        "throughput --size 256 --queues 50 --publishers 50 --consumers 50 --durable --persistent --confirm 200",
+        "confirm_per_s",
+    ),
     "stream-confirm-16B": Scenario("stream --messages 300000", "confirm_per_s", is_timed=False),
     "stream-read-from-first-16B": Scenario("stream --messages 300000", "read_per_s", is_timed=False),
     "stream-read-from-first-1KB": Scenario(
         "stream --messages 100000 --size 1024", "read_per_s", is_timed=False
     ),
     "latency-p99-us-at-2000/s": Scenario("latency --rate 2000", "latency_us.p99", more_is_better=False),
+    "latency-p99-us-persistent-at-1000/s": Scenario(
+        "latency --rate 1000 --size 256 --durable --persistent --confirm 1000",
+        "latency_us.p99",
+        more_is_better=False,
+    ),
 }
 
 

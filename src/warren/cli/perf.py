@@ -92,13 +92,6 @@ def _add_throughput(commands: Subparsers) -> None:
     add("--consumers", type=count, default=1, metavar="N", help="connections that consume (1)")
     add("--queues", type=positive, default=1, metavar="N", help="shared out among both in turn (1)")
     add(
-        "--confirm",
-        type=count,
-        default=0,
-        metavar="N",
-        help="unconfirmed messages a publisher may have (0: no confirms)",
-    )
-    add(
         "--rate", type=count, default=0, metavar="N", help="messages a second by all publishers (0: no limit)"
     )
     add(
@@ -116,7 +109,7 @@ def _add_latency(commands: Subparsers) -> None:
     add = parser.add_argument
     add("--rate", type=positive, default=2000, metavar="N", help="messages a second (2000)")
     add("--ack-every", type=count, default=1, metavar="N", help="messages to one ack; 0 for auto-ack (1)")
-    parser.set_defaults(publishers=1, consumers=1, queues=1, confirm=0)
+    parser.set_defaults(publishers=1, consumers=1, queues=1)
     _add_load(parser)
 
 
@@ -135,6 +128,13 @@ def _add_stream(commands: Subparsers) -> None:
 def _add_load(parser: argparse.ArgumentParser) -> None:
     """What `throughput` and `latency` have in common."""
     add = parser.add_argument
+    add(
+        "--confirm",
+        type=count,
+        default=0,
+        metavar="N",
+        help="unconfirmed messages a publisher may have (0: no confirms)",
+    )
     add(
         "--prefetch",
         type=prefetch_count,

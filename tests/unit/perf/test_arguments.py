@@ -38,6 +38,10 @@ def test_the_defaults_of_latency() -> None:
     assert plan_of(parse("latency")) == Plan(rate=2000, ack_every=1, prefetch=1000)
 
 
+def test_latency_may_be_that_of_messages_that_are_confirmed() -> None:
+    assert plan_of(parse("latency --confirm 100")).window == 100
+
+
 def test_auto_ack_needs_no_prefetch() -> None:
     plan = plan_of(parse("throughput --ack-every 0 --prefetch 10"))
     assert (plan.ack_every, plan.prefetch) == (0, 0)
