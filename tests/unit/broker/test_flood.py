@@ -14,6 +14,7 @@ from warren.broker.turns import SHARE_MAX, WORK_A_TURN_MAX
 
 QUEUES = 1_000
 MESSAGES = 100
+MANY_CHANNELS = 2_000
 
 
 @pytest.fixture
@@ -143,6 +144,21 @@ def test_large_message_reaches_all_queues_though_its_connection_ends_meanwhile(b
     client.connection.lost()
     broker.world.run()
     assert enqueued(broker) == QUEUES
+
+
+def test_nothing_is_said_behind_connection_close(broker: FakeBroker) -> None:
+    """Its channels end one after the other; that of the message, which is under way meanwhile, is the last."""
+    client = broker.connect().open()
+    for number in range(2, MANY_CHANNELS + 1):
+        client.call(m.ChannelOpen(), m.ChannelOpenOk, number)
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk, MANY_CHANNELS)
+    client.connection.feed(published("amq.fanout", "", bytes(41_000), channel=MANY_CHANNELS))
+    assert 0 < enqueued(broker) < QUEUES
+    client.connection.feed(method_frame(MANY_CHANNELS + 1, m.BasicQos()))  # there is no such channel
+    broker.world.run()
+    assert enqueued(broker) == QUEUES
+    said = [type(method) for method in client.methods(0, MANY_CHANNELS)]
+    assert said == [m.ConnectionClose]
 
 
 def test_methods_are_work_too(broker: FakeBroker) -> None:

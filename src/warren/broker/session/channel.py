@@ -207,7 +207,7 @@ class Channel(ContentReader):
                 yield work
 
         def end() -> None:
-            if self.is_open:
+            if self.may_answer:
                 self.has_enqueued(message, queues, mandatory)
 
         store = self.connection.node.store
@@ -435,12 +435,17 @@ class Channel(ContentReader):
 
     def reply_if_open(self, method: Method) -> None:
         """It took a while to find the answer."""
-        if self.is_open:
+        if self.may_answer:
             self.reply(method)
 
     @property
     def is_open(self) -> bool:
         return not self.discarding and self.connection.channels.get(self.number) is self
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether the client is still to be told something: not once its connection is being closed."""
+        return self.is_open and not self.connection.closing
 
     def fail(self, error: SoftError, method_id: tuple[int, int]) -> None:
         """Close the channel for the peer's mistake; what was deferred, or still comes on it, is dropped."""

@@ -60,7 +60,7 @@ def tx_commit(channel: Channel, _method: TxCommit) -> None:
 
 
 def committed(channel: Channel) -> None:
-    if channel.is_open:
+    if channel.may_answer:
         channel.answer(TxCommitOk())
 
 

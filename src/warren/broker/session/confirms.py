@@ -102,3 +102,4 @@ class Confirms:
         """The channel is closed: what is not safe by now is not confirmed any more."""
         self.end_batch()
         self.awaited.clear()
+        self.on = False
