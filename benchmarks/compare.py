@@ -65,7 +65,8 @@ SCENARIOS = {
         "throughput --size 1024 --durable --persistent --confirm 1000", "confirm_per_s"
     ),
     "persistent-50-queues-256B": Scenario(
-        "throughput --size 256 --queues 50 --publishers 50 --consumers 50 --durable --persistent --confirm 200",
+        "throughput --size 256 --queues 50 --publishers 50 --consumers 50 "
+        "--durable --persistent --confirm 200",
         "confirm_per_s",
     ),
     "stream-confirm-16B": Scenario("stream --messages 300000", "confirm_per_s", is_timed=False),

@@ -147,7 +147,7 @@ def test_large_message_reaches_all_queues_though_its_connection_ends_meanwhile(b
 
 
 def test_nothing_is_said_behind_connection_close(broker: FakeBroker) -> None:
-    """Its channels end one after the other; that of the message, which is under way meanwhile, is the last."""
+    """Its channels end one after the other, and that of a message which is under way is the last of them."""
     client = broker.connect().open()
     for number in range(2, MANY_CHANNELS + 1):
         client.call(m.ChannelOpen(), m.ChannelOpenOk, number)
