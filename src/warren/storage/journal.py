@@ -35,7 +35,8 @@ from warren.storage.segment import Segment
 
 DIRECTORY = "journal"
 NAMES = ("1", "2")
-ROUND_BYTES_MAX = 1024 * 1024
+ROUND_BYTES_MAX = 1024 * 1024  # beyond, to write all of it twice costs more than syncs
+SEGMENT_BYTES_MAX = 128 * 1024  # the same, of a segment in the mean
 FREE_SHARE_MAX = 16  # a journal takes no more than one of so many parts of what is free on the disk
 SALT_BITS = 64
 MAGIC = b"WRJ"
@@ -84,7 +85,7 @@ class Journal:
             self._ask_for_files()
             return None
         size = sum(len(segment.flying or ()) for segment in segments)
-        if size > ROUND_BYTES_MAX:
+        if size > min(ROUND_BYTES_MAX, SEGMENT_BYTES_MAX * len(segments)):
             return None
         size = put_head(self.head, self.salt, segments, len(self.root) + 1)
         if self.end + size > self.file_bytes:
