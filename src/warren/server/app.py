@@ -27,6 +27,7 @@ from warren.server.descriptors import Descriptors, descriptors_max
 from warren.server.disk_space import DiskSpace
 from warren.server.event_stream import EventStream
 from warren.server.farewell import Farewells
+from warren.server.listener import listen
 from warren.server.log import get_logger, log_events
 from warren.server.memory import MemoryAlarm, MemoryUse, ResidentMemory, share_in_bytes
 from warren.server.metrics import Metrics
@@ -46,7 +47,6 @@ CONSUMERS_CHECK_SECONDS = 1.0
 MEMORY_BACK_SECONDS = 1.0
 READY_SHARE = 4  # of the memory for messages, one part is for those that are ready
 STOP_SECONDS_MAX = 5.0
-BACKLOG = 4096
 GC_THRESHOLDS = (50_000, 20, 50)
 
 
@@ -85,8 +85,7 @@ class Broker:
 
     @property
     def port(self) -> int:
-        port: int = self.listener.sockets[0].getsockname()[1]
-        return port
+        return self.listener.port
 
     @property
     def address(self) -> str:
@@ -165,7 +164,8 @@ class Broker:
         if self.config.http_port != HTTP_OFF:
             await self._start_http()
         buffer = ReadBuffer()
-        self.listener = await self.loop.create_server(
+        self.listener = await listen(
+            self.loop,
             lambda: AmqpProtocol(
                 self.node,
                 buffer,
@@ -176,7 +176,6 @@ class Broker:
             ),
             self.config.bind,
             self.config.port,
-            backlog=BACKLOG,
         )
 
     async def _start_http(self) -> None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 SYNCED_ONE_BY_ONE_MAX = 4
 RETRY_SECONDS = 0.5
 FILES_A_TURN_MAX = 64
+MADE_A_TURN_MAX = 4  # of these: each takes milliseconds on a disk that is busy
 UNSAFE_BYTES_MAX = 64 * 1024 * 1024
 TOLD_A_TURN_MAX = 500
 DIRECTORIES_A_TURN_MAX = 1_000
@@ -215,9 +216,13 @@ class GroupCommit:
     def _prepare(self, flight: Flight) -> None:
         """Have the files of a part ready, which may have to be made: some in each turn. Then submit it."""
         begun = len(flight.writes)
+        made = 0
         try:
             for segment in flight.part[begun : begun + FILES_A_TURN_MAX]:
+                made += not segment.created
                 flight.writes.append(self._write(flight, segment))
+                if made == MADE_A_TURN_MAX:
+                    break
             if len(flight.writes) < len(flight.part):
                 self.timers.call_soon(lambda: None if self.stopped else self._prepare(flight))
                 return

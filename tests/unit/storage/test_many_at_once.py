@@ -110,3 +110,19 @@ def test_exclusive_queues_of_a_lost_connection_go_in_several_turns(machine: Mach
     machine.turn()
     assert not machine.queues
     assert not connection.exclusive_queues
+
+
+def test_files_are_made_some_in_each_turn(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, open_files_max=100)
+    names = declare(machine, 10)
+    machine.faults.done.clear()
+    for name in names:
+        machine.queues[name].publish(message(b"x"))
+    made = []
+    while not machine.disk.is_busy:
+        before = sum(step.startswith("create ") for step in machine.faults.done)
+        machine.world.turn()
+        made.append(sum(step.startswith("create ") for step in machine.faults.done) - before)
+    assert [count for count in made if count] == [4, 4, 2]
+    machine.run()
+    machine.close()

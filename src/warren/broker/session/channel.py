@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from warren.broker.session.connection import Connection
 
 NO_ROUTE = 312
-PERSISTENT_WORK = 3  # units for one that goes to disk: it is copied, checked and written
+PERSISTENT_WORK = 6  # units for one that goes to disk: it is copied, checked and written
 WORK_AT_ONCE_MAX = 40_000
 BODY_WORK_SHIFT = 10  # a kilobyte, copied and checked, costs about as much as a small message
 

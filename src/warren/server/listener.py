@@ -1,0 +1,52 @@
+"""Accepting connections, many in each turn of the event loop.
+
+libuv, which the event loop is made of, accepts one connection for each listening socket and turn. If a
+hundred clients come at once while turns are long, whoever comes last waits for a hundred turns. So each socket
+is there several times: all duplicates share one line of clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+
+ACCEPTED_A_TURN = 32
+BACKLOG = 4096
+
+
+class Listener:
+    """`servers` has the one that was asked for first, and then those of the duplicates."""
+
+    def __init__(self, servers: list[asyncio.Server]) -> None:
+        self.servers = servers
+
+    @property
+    def port(self) -> int:
+        port: int = self.servers[0].sockets[0].getsockname()[1]
+        return port
+
+    def close(self) -> None:
+        for server in self.servers:
+            server.close()
+
+    async def wait_closed(self) -> None:
+        for server in self.servers:
+            await server.wait_closed()
+
+
+async def listen(
+    loop: asyncio.AbstractEventLoop, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
+) -> Listener:
+    """On all addresses that the host has."""
+    listener = Listener([await loop.create_server(factory, host, port, backlog=BACKLOG)])
+    try:
+        for bound in listener.servers[0].sockets:
+            for _ in range(ACCEPTED_A_TURN - 1):
+                again = socket.socket(fileno=os.dup(bound.fileno()))
+                listener.servers.append(await loop.create_server(factory, sock=again, backlog=BACKLOG))
+    except BaseException:
+        listener.close()
+        raise
+    return listener
