@@ -17,6 +17,9 @@ from warren.broker.version cimport Version
 cdef long PERSISTENT_WORK
 cdef long WORK_AT_ONCE_MAX
 cdef long BODY_WORK_SHIFT
+cdef long WIDE_SHIFT
+cdef long WIDE_WORK_AT_ONCE_MAX
+cdef Py_ssize_t QUEUES_A_STEP
 
 
 cdef class Channel(ContentReader):
@@ -58,7 +61,7 @@ cdef class Channel(ContentReader):
     @cython.locals(message=Message)
     cpdef int published(self, bytes body) except -1
     cpdef int acked(self, uint64_t delivery_tag, bint multiple) except -1
-    @cython.locals(queue=Queue, outcome=int, work=long, total=long)
+    @cython.locals(queue=Queue, outcome=int, work=long, total=long, most=long)
     cpdef enqueue(self, Message message, list queues, bint mandatory)
     cpdef has_enqueued(self, Message message, list queues, bint mandatory)
     @cython.locals(entry=Entry)
