@@ -1,8 +1,8 @@
 """Accepting connections, many in each turn of the event loop.
 
 libuv, which the event loop is made of, accepts one connection for each listening socket and turn. If a
-hundred clients come at once while turns are long, whoever comes last waits for a hundred turns. So each socket
-is there several times: all duplicates share one line of clients.
+hundred clients come at once while turns are long, whoever comes last waits for a hundred turns. So each
+socket is there several times: all duplicates share one line of clients.
 """
 
 from __future__ import annotations
