@@ -432,7 +432,7 @@ class Scene:
         if book is not None:
             assert not book.retry.waiting
             groups = book.groups
-            assert groups is None or (groups.known, groups.passed_over, groups.passed) == ({}, {}, 0)
+            assert groups is None or (groups.known, groups.free, groups.passed) == ({}, {}, 0)
         assert self.stage.node.memory.used_bytes == 0
 
 

@@ -320,6 +320,8 @@ class StoreMachine(RuleBasedStateMachine):
         machine.store.tidy()
         machine.turn()
         machine.housekeeping.run()
+        machine.store.write_marks()  # an ack file that was written anew takes the place of the old one,
+        machine.housekeeping.run()  # which is let go
         self.look()
         assert not any(self.unconfirmed), "all is confirmed"
         assert not machine.node.alarms

@@ -9,7 +9,7 @@ from tests.support.fakes import FakeBroker
 from tests.support.frames import published
 from warren.amqp import methods as m
 from warren.amqp.table import Table
-from warren.broker.groups import PASSED_A_TURN_MAX
+from warren.broker.groups import STEPS_AT_A_TIME_MAX
 
 MANY = 2_200  # more than is looked at in one turn
 
@@ -119,7 +119,7 @@ def test_many_delayed_messages_come_in_order(stage: Stage) -> None:
 def test_free_group_is_found_behind_more_of_another_than_are_passed_over_in_one_turn(plain: Stage) -> None:
     client, first, second = plain.client, plain.connect(prefetch=1), plain.connect()
     client.queue("q", {"x-group-header": "group"})
-    held = [client.message(b"a", headers={"group": "a"}) for _ in range(3 * PASSED_A_TURN_MAX)]
+    held = [client.message(b"a", headers={"group": "a"}) for _ in range(3 * STEPS_AT_A_TIME_MAX)]
     client.put_together([*held, client.message(b"b", headers={"group": "b"})], "q")
     first.start("q")
     second.start("q")

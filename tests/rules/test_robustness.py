@@ -140,7 +140,7 @@ def test_redelivered_message_that_nobody_can_take_is_noted_once(plain: Stage) ->
 
 @pytest.fixture
 def few_dropped_a_turn() -> Iterator[None]:
-    with patch.object(queue_module, "DROPPED_A_TURN_MAX", 2):
+    with patch.object(queue_module, "DROP_STEP", 2):
         yield
 
 

@@ -1,2 +1,3 @@
 cdef class Budget:
     cdef public long left
+    cdef public long draining

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 
 class Budget:
-    """`left` is shared by all that happens in one event loop."""
+    """Shared by all that happens in one event loop. `left` is for what clients ask for; `draining` is for
+    what queues do by themselves at the end of a turn: deliveries, and what their rules ask for.
+    """
 
     def __init__(self, left: int = 0) -> None:
         self.left = left
+        self.draining = left

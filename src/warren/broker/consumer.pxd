@@ -21,6 +21,7 @@ cdef class Consumer:
     cdef public Py_ssize_t unacked
     cdef public Py_ssize_t unacked_bytes
     cdef public object view
+    cdef public bint cancelled
 
     cpdef bint can_take(self, Py_ssize_t size)
     cpdef uint64_t deliver(self, Entry entry)
@@ -32,6 +33,7 @@ cdef class Ring:
     cdef public int priority
     cdef public list consumers
     cdef Py_ssize_t turn
+    cdef readonly Py_ssize_t tried
 
-    @cython.locals(count=Py_ssize_t, tried=Py_ssize_t, consumer=Consumer)
+    @cython.locals(count=Py_ssize_t, consumer=Consumer)
     cpdef Consumer next_for(self, Py_ssize_t size)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 class Consumer:
     """`prefix` is how each of its deliveries begins: basic.deliver and its tag. `view` is there if it does
-    not get what comes next, but looks for itself.
+    not get what comes next, but looks for itself. Once it is `cancelled` it gets nothing more.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class Consumer:
         self.unacked = 0
         self.unacked_bytes = 0
         self.view = view
+        self.cancelled = False
 
     def can_take(self, size: int) -> bool:
         """Whether a message of this size may be delivered now. One alone may exceed a limit in bytes."""
@@ -85,12 +86,15 @@ class Consumer:
 
 
 class Ring:
-    """A queue's consumers of one priority, served in turn."""
+    """A queue's consumers of one priority, served in turn. `tried` are those that could not take the last
+    message for which one was looked for.
+    """
 
     def __init__(self, priority: int) -> None:
         self.priority = priority
         self.consumers: list[Consumer] = []
         self.turn = 0
+        self.tried = 0
 
     def remove(self, consumer: Consumer) -> None:
         """Take it out, if it is here, without anybody losing a turn."""
@@ -102,13 +106,13 @@ class Ring:
     def next_for(self, size: int) -> Consumer | None:
         """The next in turn that can take a message of this size."""
         count = len(self.consumers)
-        tried = 0
-        while tried < count:
+        self.tried = 0
+        while self.tried < count:
             if self.turn >= count:
                 self.turn = 0
             consumer = self.consumers[self.turn]
             self.turn += 1
             if consumer.can_take(size):
                 return consumer
-            tried += 1
+            self.tried += 1
         return None

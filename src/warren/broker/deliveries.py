@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain, islice, takewhile
+from typing import TYPE_CHECKING
 
 from warren.amqp.properties import decode_properties
 from warren.amqp.table import encode_name
@@ -20,6 +21,9 @@ from warren.amqp.traits import add_headers
 from warren.amqp.writer import Output
 from warren.broker.entry import Entry
 from warren.broker.rota import Drainable, Rota
+
+if TYPE_CHECKING:
+    from warren.broker.queue import Queue
 
 SLOTS_TO_SPARE = 1024
 NO_LIMIT = 2**62
@@ -116,6 +120,24 @@ class Deliveries:
         """Every tag that may be outstanding now, oldest first."""
         return chain(list(self.old), range(self.base + self.first, self.delivery_tag + 1))
 
+    def queues_up_to(self, delivery_tag: int) -> set[Queue]:
+        """Those that the entries delivered under this tag and before are of."""
+        queues = {entry.queue for tag, entry in self.old.items() if tag <= delivery_tag}
+        index = self.first
+        stop = self._index_behind(delivery_tag)
+        last = None
+        while index < stop:
+            entry = self.slots[index]
+            if entry is not None and entry.queue is not last:
+                last = entry.queue
+                queues.add(last)
+            index += 1
+        return queues
+
+    def _index_behind(self, delivery_tag: int) -> int:
+        """Of the slot behind that of this tag, or behind all slots."""
+        return min(delivery_tag, self.delivery_tag) - self.base + 1 if delivery_tag >= self.base else 0
+
     def take(self, delivery_tag: int) -> Entry | None:
         """The entry delivered under this tag, which is settled by that; None if there is none."""
         if delivery_tag < self.base:
@@ -138,7 +160,7 @@ class Deliveries:
             older = list(islice(takewhile(delivery_tag.__ge__, self.old), most))
             taken += [self.old.pop(tag) for tag in older]
         index = self.first
-        stop = min(delivery_tag, self.delivery_tag) - self.base + 1 if delivery_tag >= self.base else 0
+        stop = self._index_behind(delivery_tag)
         while index < stop and len(taken) < most:
             entry = self.slots[index]
             if entry is not None:

@@ -8,15 +8,24 @@ to others when consumers come and go, by themselves.
     walked up to here ─────────────v
     ready    a1  b1  a2  c1  b2    a3  c2  …
              └ each is in its group's `waiting`, since the group could not be served when it was reached
+
+Groups with messages that wait stand where the next turn looks for them, so that a turn costs as much as it
+delivers, however many groups there are:
+
+    free            groups that any consumer may have
+    owned[consumer] groups that this consumer has; they wait until it can take more
+    nowhere         closed groups: nobody can get anything of them now
 """
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect
+from collections import deque
 from typing import TYPE_CHECKING
 
 from warren.amqp.traits import header_of
 from warren.broker.entry import Entry
+from warren.broker.turns import TooMuchForATurn
 
 if TYPE_CHECKING:
     from warren.broker.consumer import Consumer
@@ -25,15 +34,17 @@ if TYPE_CHECKING:
     from warren.broker.rulebook import Rulebook
 
 AHEAD_MAX = 100_000  # entries that may be passed over; beyond that even others wait
-PASSED_A_TURN_MAX = 5_000
+STEPS_AT_A_TIME_MAX = 2_000  # entries that are looked at, before other queues have their turn
+STEP_WORK = 8
 
 
 class Group:
-    """`owner` is who has messages of it out, as many as `out`; `lent`: they are out with nobody who could
-    get more, such as a basic.get. While some are `delayed`, the rest waits.
+    """`owner` is the consumer that has messages of the group out, as many as `out`; `lent`: they are out with
+    a client that gets no more, such as one that used basic.get. While some are `delayed`, the rest waits.
+    `place` is where the group stands in line, None for nowhere.
     """
 
-    __slots__ = ("delayed", "key", "lent", "out", "owner", "waiting")
+    __slots__ = ("delayed", "key", "lent", "out", "owner", "place", "waiting")
 
     def __init__(self, key: object) -> None:
         self.key = key
@@ -41,12 +52,13 @@ class Group:
         self.out = 0
         self.lent = False
         self.delayed = 0
-        self.waiting: list[Entry] = []
+        self.waiting: deque[Entry] = deque()
+        self.place: dict[object, Group] | None = None
 
     @property
     def is_closed(self) -> bool:
         """Nobody can get anything of it now."""
-        return self.lent or self.delayed > 0
+        return self.lent or self.delayed > 0 or (self.owner is not None and self.owner.cancelled)
 
     @property
     def is_free(self) -> bool:
@@ -57,27 +69,31 @@ class Group:
         return not self.out and not self.delayed and not self.waiting
 
     def wait(self, entry: Entry) -> None:
-        if self.waiting and self.waiting[-1].position > entry.position:
-            insort(self.waiting, entry, key=lambda other: other.position)
+        waiting = self.waiting
+        if not waiting or waiting[-1].position < entry.position:
+            waiting.append(entry)
         else:
-            self.waiting.append(entry)
+            waiting.insert(bisect(waiting, entry.position, key=lambda other: other.position), entry)
 
 
 class Groups:
-    """Of one queue. `known` are the groups that are locked or have something waiting, `passed_over` the
-    latter, with so many entries as `passed`. The walk has come to `walked` in each lane, and `last` is the
-    entry there, or the one before it.
+    """Of one queue. `known` are the groups that are locked or have something waiting; so many entries as
+    `passed` wait. The walk has come to `walked` in each lane, and `last` is the entry there, or the one
+    before it. `steps` are left before other queues have their turn.
     """
 
     def __init__(self, header: str, queue: Queue, book: Rulebook) -> None:
         self.header = header.encode()
         self.queue = queue
         self.book = book
+        self.budget = queue.surroundings.turns.budget
         self.known: dict[object, Group] = {}
-        self.passed_over: dict[object, Group] = {}
+        self.free: dict[object, Group] = {}
+        self.owned: dict[Consumer, dict[object, Group]] = {}
         self.walked: dict[int, int] = {}
         self.last: dict[int, Entry | None] = {}
         self.passed = 0
+        self.steps = 0
 
     def group_of(self, entry: Entry) -> Group:
         """Each message without the header is a group of its own."""
@@ -88,35 +104,83 @@ class Groups:
             group = self.known[key] = Group(key)
         return group
 
+    def _stand(self, group: Group) -> None:
+        """See to it that a group that has changed stands where it belongs."""
+        place = self._place_of(group)
+        if group.place is not place:
+            if group.place is not None:
+                group.place.pop(group.key, None)
+            if place is not None:
+                place[group.key] = group
+            group.place = place
+
+    def _place_of(self, group: Group) -> dict[object, Group] | None:
+        if not group.waiting or group.is_closed:
+            return None
+        return self.free if group.owner is None else self.owned.setdefault(group.owner, {})
+
     # --- what can go out ---
 
     def drain(self) -> None:
         """Groups that were passed over first, then on from where the walk has come to."""
-        for group in list(self.passed_over.values()):
-            while not group.is_closed:
-                entry = self._first_waiting(group)
-                if entry is None or not self._offer(entry, group.owner):
-                    break
-                self._drop_waiting(group)
-        stop = self.passed + PASSED_A_TURN_MAX
+        self.steps = STEPS_AT_A_TIME_MAX
+        for consumer in list(self.owned):
+            if self.steps > 0 and self.book.is_active(consumer) and consumer.can_take(0):
+                groups = self.owned.pop(consumer)
+                self.owned[consumer] = groups  # behind those that have not had their turn
+                self._serve_all(groups)
+                if not groups:
+                    del self.owned[consumer]
+        self._serve_all(self.free)
         for lane in reversed(self.queue.lanes):
-            if not self._walk(lane, stop):
+            if not self._walk(lane):
+                break
+        if self.steps <= 0:
+            self.book.go_on_soon()
+
+    def _serve_all(self, groups: dict[object, Group]) -> None:
+        """Deliver of groups that stand in one place, until one of them cannot be served."""
+        while groups and self.steps > 0:
+            if not self._serve(next(iter(groups.values()))):
                 return
+
+    def _serve(self, group: Group) -> bool:
+        """Deliver what waits in a group, as far as its consumer can take it; whether that was something."""
+        served = False
+        while self.steps > 0 and not group.is_closed:
+            entry = self._first_waiting(group)
+            if entry is None:
+                return True
+            if not self._offer(entry, group.owner):
+                return served
+            self._drop_waiting(group)
+            served = True
+        return True
 
     def take_free(self) -> Entry | None:
         """For basic.get: the first message of a group that nobody has, out of its lane."""
-        for group in list(self.passed_over.values()):
-            entry = self._first_waiting(group) if group.is_free else None
+        while self.free:
+            group = next(iter(self.free.values()))
+            entry = self._first_waiting(group)
             if entry is not None:
                 self._drop_waiting(group)
                 return self._take_of(group, entry)
+        self.steps = STEPS_AT_A_TIME_MAX
         for lane in reversed(self.queue.lanes):
             while (entry := self._next_unseen(lane)) is not None:
                 group = self.group_of(entry)
                 if group.is_free and not group.waiting:
                     return self._take_of(group, entry)
                 self._pass_over(lane, entry, group)
+                if not self._has_steps():
+                    raise TooMuchForATurn
         return None
+
+    def _has_steps(self) -> bool:
+        """Whether there is time for another one. It is charged for this one."""
+        self.steps -= 1
+        self.budget.left -= STEP_WORK
+        return self.steps > 0
 
     def _take_of(self, group: Group, entry: Entry) -> Entry:
         self._take(entry)
@@ -138,16 +202,15 @@ class Groups:
         return None
 
     def _drop_waiting(self, group: Group) -> None:
-        del group.waiting[0]
+        group.waiting.popleft()
         self.passed -= 1
         if not group.waiting:
-            self.passed_over.pop(group.key, None)
+            self._stand(group)
 
-    def _walk(self, lane: Lane, stop: int) -> bool:
-        """Whether it came to the end: else nobody can take anything, or it is enough for this turn."""
+    def _walk(self, lane: Lane) -> bool:
+        """Whether it came to the end: else nobody can take anything, or it is enough for now."""
         while (entry := self._next_unseen(lane)) is not None:
-            if self.passed >= stop:
-                self.book.go_on_soon()
+            if self.steps <= 0:
                 return False
             group = self.group_of(entry)
             blocked = group.is_closed or bool(group.waiting)
@@ -157,6 +220,7 @@ class Groups:
             if not blocked and group.owner is None:
                 self.forget_if_idle(group)
                 return False
+            self._has_steps()
             self._pass_over(lane, entry, group)
         return True
 
@@ -184,12 +248,13 @@ class Groups:
 
     def _wait(self, group: Group, entry: Entry) -> None:
         group.wait(entry)
-        self.passed_over[group.key] = group
         self.passed += 1
+        self._stand(group)
 
     def _offer(self, entry: Entry, owner: Consumer | None) -> bool:
         """Deliver it to the one who has its group, or to the next who can take it; whether it is gone."""
         book = self.book
+        self._has_steps()
         if book.is_unfit(entry):
             return self._send_away(entry)
         consumer = book.next_consumer(entry.size) if owner is None else owner
@@ -226,6 +291,7 @@ class Groups:
         group.out += 1
         group.owner = consumer
         group.lent = consumer is None
+        self._stand(group)
 
     def came_back(self, entry: Entry) -> None:
         """It is ready again, at its old place, before where the walk has come to."""
@@ -239,28 +305,29 @@ class Groups:
             group.out = 0
             group.owner = None
             group.lent = False
+            self._stand(group)
         self.forget_if_idle(group)
 
     def delay(self, entry: Entry, change: int) -> None:
         group = self.group_of(entry)
         group.delayed += change
+        self._stand(group)
         self.forget_if_idle(group)
 
     def consumer_is_gone(self, consumer: Consumer) -> None:
         """What it still has out, it may settle; it gets no more."""
-        for group in self.known.values():
-            if group.owner is consumer:
-                group.owner = None
-                group.lent = True
+        for group in self.owned.pop(consumer, {}).values():
+            group.place = None
 
     def clear(self) -> None:
-        """The queue was purged: what is out is still out."""
+        """The queue was purged: what is out is still out, and whoever forgets what was delayed says so."""
         for group in list(self.known.values()):
             group.waiting.clear()
-            group.delayed = 0
+            group.place = None
             self.forget_if_idle(group)
         self.passed = 0
-        self.passed_over.clear()
+        self.free.clear()
+        self.owned.clear()
         self.walked.clear()
         self.last.clear()
 

@@ -7,7 +7,7 @@ how much is in them, and can purge them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from warren.amqp.properties import decode_properties
@@ -28,11 +28,13 @@ if TYPE_CHECKING:
     from warren.broker.vhost import Vhost
 
 DELAYED, SEEN = "amq.delayed.", "amq.dedup."
-RELEASED_A_TURN_MAX = 200
+RELEASE_WORK = 40
 
 
 class DelayQueue(Queue):
-    """Messages in the order in which they are due. Each waits where it is stored, not as an object."""
+    """Messages in the order in which they are due. Each waits where it is stored, not as an object.
+    `releasing`: those that are due are being sent on.
+    """
 
     internal = True
 
@@ -42,6 +44,7 @@ class DelayQueue(Queue):
         self.exchange = exchange
         self.heap = DueHeap()
         self.appointment: Appointment | None = None
+        self.releasing = False
 
     def publish(self, message: Message) -> int:
         due = due_ms(decode_properties(message.properties).headers, message.time_ms)
@@ -71,7 +74,7 @@ class DelayQueue(Queue):
 
     def _come_back(self) -> None:
         """When the first one is due."""
-        if self.heap.count:
+        if self.heap.count and not self.releasing:
             due = self.heap.next_due()
             if self.appointment is None or self.appointment.due_ms > due:
                 self.surroundings.timetable.drop(self.appointment)
@@ -79,15 +82,19 @@ class DelayQueue(Queue):
 
     def _is_due(self) -> None:
         self.appointment = None
-        room = RELEASED_A_TURN_MAX
+        self.releasing = True
+        self.surroundings.turns.spread(self._releasing())
+
+    def _releasing(self) -> Iterator[int]:
         try:
-            while self.heap.count and room > 0 and self.heap.next_due() <= self.clock.time_ms:
+            while self.heap.count and self.heap.next_due() <= self.clock.time_ms:
                 self.heap.pop()
                 entry = self.lane.take_out(self.heap.position, self.heap.location, self.clock.time_ms)
                 if entry is not None:
                     self._release(entry)
-                room -= 1
+                yield RELEASE_WORK
         finally:
+            self.releasing = False
             self._come_back()  # whatever happened to one, the others have their time
 
     def _release(self, entry: Entry) -> None:

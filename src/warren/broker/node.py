@@ -98,7 +98,7 @@ class Node:
         self.clock = Clock(world.time_ms)
         self.turns = Turns(world, Budget(), self.end_turn, world.report)
         self.memory = Memory(limits.memory_budget_bytes, limits.ready_budget_bytes, self.turns.later)
-        self.timetable = Timetable(world, self.clock, self.end_turn, world.report)
+        self.timetable = Timetable(world, self.clock, self.turns, world.report)
         self.handover = Handover(self.store)
         self.events = Events(world.report)
         self.vhosts: dict[str, Vhost] = {}
@@ -152,15 +152,29 @@ class Node:
     # --- a turn ---
 
     def drain(self) -> None:
-        """Deliver from every queue that was touched."""
-        while self.touched_queues:
+        """Deliver from every queue that was touched. If that is too much for a turn, the last of them, and
+        those that have more to do, are drained in the next.
+        """
+        turns = self.turns
+        budget = turns.budget
+        turns.begin_draining()
+        while self.touched_queues and budget.draining > 0:
             queues = self.touched_queues[:]
             self.touched_queues.clear()
-            for queue in queues:
-                try:
-                    queue.drain()
-                except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from their turn
-                    self.world.report(error)
+            drained = 0
+            while drained < len(queues) and budget.draining > 0:
+                left = budget.left
+                self._drain_one(queues[drained])
+                drained += 1
+                budget.draining -= max(left - budget.left, 0)
+            self.touched_queues[:0] = queues[drained:]
+        turns.end_draining()
+
+    def _drain_one(self, queue: Drainable) -> None:
+        try:
+            queue.drain()
+        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from their turn
+            self.world.report(error)
 
     def end_turn(self) -> None:
         """Deliver what can be delivered, and send what there is to send."""

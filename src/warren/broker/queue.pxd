@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
+from warren.amqp.budget cimport Budget
 from warren.broker.clock cimport Clock
 from warren.broker.consumer cimport Consumer, Ring
 from warren.broker.entry cimport Entry
@@ -8,6 +9,10 @@ from warren.broker.events cimport Events
 from warren.broker.lane cimport Lane
 from warren.broker.message cimport Message
 from warren.broker.rulebook cimport Rulebook
+
+
+cdef long DELIVERED_AT_A_TIME_MAX
+cdef Py_ssize_t TRIED_FOR_A_UNIT
 
 
 cdef class Queue:
@@ -35,6 +40,7 @@ cdef class Queue:
     cdef public list rings
     cdef public list choosy
     cdef list touched_queues
+    cdef Budget budget
     cdef readonly bint touched
     cdef readonly Clock clock
     cdef Events events
@@ -43,8 +49,17 @@ cdef class Queue:
     cpdef int publish(self, Message message) except -1
     cpdef touch(self)
     cpdef drain(self)
-    @cython.locals(lane=Lane, head=Entry, entry=Entry, consumer=Consumer, delivery_tag=uint64_t)
+    @cython.locals(
+        lane=Lane,
+        delivered=uint64_t,
+        most=uint64_t,
+        head=Entry,
+        entry=Entry,
+        consumer=Consumer,
+        delivery_tag=uint64_t,
+    )
     cpdef drain_lane(self)
+    cpdef uint64_t most_to_deliver(self)
     @cython.locals(delivery_tag=uint64_t)
     cpdef deliver(self, Entry entry, Consumer consumer)
     @cython.locals(lane=Lane)

@@ -9,6 +9,7 @@ A queue whose rules ask for more than that has a `Rulebook`, which does it; the 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from warren.amqp.errors import AccessRefused
@@ -26,13 +27,15 @@ from warren.broker.rulebook import Rulebook
 from warren.broker.rules import Rules, rules_of
 from warren.broker.store import MessageLog
 from warren.broker.surroundings import Surroundings
+from warren.broker.turns import DELIVERED_AT_A_TIME_MAX, TooMuchForATurn
 from warren.broker.view import takes, view_of
 
 if TYPE_CHECKING:
     from warren.broker.session.channel import Channel
     from warren.broker.session.connection import Connection
 
-DROPPED_A_TURN_MAX = 20_000
+TRIED_FOR_A_UNIT = 10  # consumers that cannot take a message, for a unit of work
+DROP_STEP = 1_000
 
 
 class Queue:
@@ -60,6 +63,7 @@ class Queue:
         self.surroundings = surroundings
         self.events = surroundings.events
         self.clock = surroundings.clock
+        self.budget = surroundings.turns.budget
         self.touched_queues = surroundings.touched_queues
         self.touched = False
         self.flow = QueueFlow(surroundings.timers)
@@ -106,7 +110,7 @@ class Queue:
             self.touched_queues.append(self)
 
     def drain(self) -> None:
-        """Deliver as much as there are messages, and consumers that can take them."""
+        """Deliver as much as there are messages, and consumers that can take them; of very many a part."""
         self.touched = False
         if self.deleted or self.returning:
             return
@@ -118,7 +122,7 @@ class Queue:
             self.flow.relieve(self)
 
     def drain_lane(self) -> None:
-        lane = self.lane
+        lane, delivered, most = self.lane, self.delivered, self.most_to_deliver()
         while lane.ready.head is not None or lane.has_behind():
             head = lane.ready.head
             if head is None:
@@ -132,8 +136,17 @@ class Queue:
             delivery_tag = consumer.deliver(entry)
             if self.events.delivered:
                 self.tell_delivered(entry, consumer.channel, consumer.tag, delivery_tag)
+            if self.delivered - delivered == most:
+                self.touch()  # other queues first
+                break
+        self.budget.draining -= self.delivered - delivered
+
+    def most_to_deliver(self) -> int:
+        """How many may go out before other queues, or the next turn, come."""
+        return max(min(self.budget.draining, DELIVERED_AT_A_TIME_MAX), 1)
 
     def deliver(self, entry: Entry, consumer: Consumer) -> None:
+        self.budget.draining -= 1
         self.goes_out(entry, consumer.no_ack)
         delivery_tag = consumer.deliver(entry)
         if self.events.delivered:
@@ -164,6 +177,7 @@ class Queue:
     def next_consumer(self, size: int) -> Consumer | None:
         for ring in self.rings:
             consumer = ring.next_for(size)
+            self.budget.draining -= ring.tried // TRIED_FOR_A_UNIT
             if consumer is not None:
                 return consumer
         return None
@@ -221,11 +235,13 @@ class Queue:
             self.surroundings.dead_letters.bury(self, entry, reason)
 
     def get(self, no_ack: bool) -> Entry | None:
-        """The first message for basic.get."""
+        """The first message for basic.get. TooMuchForATurn while it is not known which one is the first."""
         self.used()
+        if self.returning:
+            raise TooMuchForATurn
         if self.book is not None:
             return self.book.get(no_ack)
-        if self.returning or self.lane.first() is None:
+        if self.lane.first() is None:
             return None
         entry = self.lane.pop()
         self.goes_out(entry, no_ack)
@@ -322,6 +338,7 @@ class Queue:
         ring.consumers.append(consumer)
 
     def remove_consumer(self, consumer: Consumer) -> None:
+        consumer.cancelled = True
         for ring in self.rings:
             ring.remove(consumer)
         self.rings = [ring for ring in self.rings if ring.consumers]
@@ -330,10 +347,11 @@ class Queue:
             view_of(consumer).end()
         if self.exclusive_consumer is consumer:
             self.exclusive_consumer = None
-        self._tell_lanes()
-        if self.book is not None:
-            self.book.consumer_is_gone(consumer)
-            self.touch()
+        if not self.deleted:
+            self._tell_lanes()
+            if self.book is not None:
+                self.book.consumer_is_gone(consumer)
+                self.touch()
         self.flow.relieve(self)
 
     def _tell_lanes(self) -> None:
@@ -356,7 +374,7 @@ class Queue:
         for consumer in self.choosy:
             view_of(consumer).was_purged()
         for lane in self.lanes:
-            self._drop(lane.clear(deleted=self.deleted))
+            self.surroundings.turns.spread(self._dropping(lane.clear(deleted=self.deleted)))
         return count
 
     def end(self) -> None:
@@ -383,7 +401,7 @@ class Queue:
         if self.book is not None:
             self.book.release_memory()
 
-    def _drop(self, entries: EntryList) -> None:
-        entries.drop(DROPPED_A_TURN_MAX)
-        if entries.count:
-            self.flow.timers.call_soon(lambda: self._drop(entries))
+    def _dropping(self, entries: EntryList) -> Iterator[int]:
+        while entries.count:
+            entries.drop(DROP_STEP)
+            yield DROP_STEP

@@ -15,7 +15,8 @@ cdef int STORED
 cdef int ON_ITS_WAY
 cdef int AFTER_NEXT
 cdef int REFUSED
-cdef Py_ssize_t GONE_A_TURN_MAX
+cdef Py_ssize_t GONE_AT_A_TIME_MAX
+cdef long GONE_WORK
 cdef int64_t NONE
 
 
@@ -57,12 +58,13 @@ cdef class Rulebook:
     @cython.locals(queue=Queue)
     cpdef bint is_beyond(self, Py_ssize_t more, Py_ssize_t more_bytes)
     cpdef requeue(self, Entry entry)
+    cpdef bury(self, Entry entry, object reason)
     cpdef put_back(self, Entry entry)
     cpdef settled(self, Entry entry)
     cpdef drain(self)
     @cython.locals(queue=Queue, now_ms=uint64_t, lane=Lane)
     cpdef go_through(self)
-    @cython.locals(queue=Queue, lane=Lane, head=Entry, consumer=Consumer)
+    @cython.locals(queue=Queue, delivered=uint64_t, most=uint64_t, lane=Lane, head=Entry, consumer=Consumer)
     cpdef drain_lanes(self, uint64_t now_ms)
     @cython.locals(lanes=list, level=Py_ssize_t, lane=Lane)
     cpdef Lane first_lane(self)

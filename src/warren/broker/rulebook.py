@@ -13,6 +13,7 @@ So a message that finds a consumer waiting is delivered though its time, or the 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from warren.broker.consumer import Consumer
@@ -28,20 +29,23 @@ from warren.broker.outcome import AFTER_NEXT, ON_ITS_WAY, REFUSED, STORED
 from warren.broker.retry import Retry
 from warren.broker.rules import DROP_HEAD, REJECT_TO_DLX, Rules
 from warren.broker.timetable import Appointment
+from warren.broker.turns import TooMuchForATurn
 from warren.broker.view import serve_views, takes, view_of, would_take
 
 if TYPE_CHECKING:
     from warren.broker.queue import Queue
 
 NONE = -1
-GONE_A_TURN_MAX = 200
-RETURNED_A_TURN_MAX = 2_000
-DELAY_WORK = 5
+GONE_AT_A_TIME_MAX = 200
+RETURNED_AT_A_TIME_MAX = 2_000
+DELAY_WORK, GONE_WORK, RETURN_WORK = 5, 3, 3
+CONSUMERS_FOR_A_UNIT = 10  # that are asked whether they could take a message
 
 
 class Rulebook:
-    """Limits are numbers, and NONE where there is none. `room` is how many more may go by themselves in this
-    turn; `line` are the consumers in the order in which they came, if one alone is `active`.
+    """Limits are numbers, and NONE where there is none. `room` is how many more may go by themselves before
+    it is other queues' turn; `line` are the consumers in the order in which they came, if one alone is
+    `active`.
     """
 
     def __init__(self, queue: Queue) -> None:
@@ -132,9 +136,11 @@ class Rulebook:
         return self.max_bytes >= 0 and queue.body_bytes() + more_bytes > self.max_bytes
 
     def could_deliver(self, message: Message, size: int) -> bool:
+        consumers = self.queue.consumers
+        self.budget.left -= len(consumers) // CONSUMERS_FOR_A_UNIT
         return any(
             self.is_active(consumer) and consumer.can_take(size) and would_take(consumer, message)
-            for consumer in self.queue.consumers
+            for consumer in consumers
         )
 
     def refuse(self, message: Message) -> int:
@@ -184,15 +190,20 @@ class Rulebook:
 
     def send_away(self, entry: Entry) -> None:
         """An unfit entry, which was taken out, goes where it belongs."""
-        self.room -= 1
         if self.is_over(entry.message, self.clock.time_ms):
-            self.queue.bury(entry, Reason.EXPIRED)
+            self.bury(entry, Reason.EXPIRED)
         elif self.is_worn(entry):
-            self.queue.bury(entry, Reason.DELIVERY_LIMIT)
+            self.bury(entry, Reason.DELIVERY_LIMIT)
         else:
+            self.room -= 1
             if self.groups is not None:
                 self.groups.delay(entry, 1)
             self.delay(entry)
+
+    def bury(self, entry: Entry, reason: Reason) -> None:
+        self.room -= 1
+        self.budget.left -= GONE_WORK
+        self.queue.bury(entry, reason)
 
     def put_back(self, entry: Entry) -> None:
         self.make_ready(entry)
@@ -226,7 +237,7 @@ class Rulebook:
     def go_through(self) -> None:
         queue = self.queue
         now_ms = self.clock.refresh()
-        self.room = GONE_A_TURN_MAX + self.arrived  # or more might come than go, and limits would not hold
+        self.room = GONE_AT_A_TIME_MAX + self.arrived  # or more might come than go, and limits would not hold
         self.arrived = 0
         if self.retry.waiting:
             self.bring_back(now_ms)
@@ -248,7 +259,11 @@ class Rulebook:
         queue = self.queue
         if not queue.rings:
             return
+        delivered, most = queue.delivered, queue.most_to_deliver()
         while True:
+            if queue.delivered - delivered >= most:
+                queue.touch()  # other queues first
+                return
             lane = self.first_lane()
             if lane is None:
                 return
@@ -301,12 +316,14 @@ class Rulebook:
         self.queue.drain()
 
     def get(self, no_ack: bool) -> Entry | None:
-        """The first message for basic.get."""
+        """The first message for basic.get, behind those that are too old or come too early."""
         queue = self.queue
         self.drain()
         entry = self.take_first()
         while entry is not None and self.is_unfit(entry):
             self.send_away(entry)
+            if self.room <= 0:
+                raise TooMuchForATurn
             entry = self.take_first()
         if entry is not None:
             if self.groups is not None and not no_ack:
@@ -344,13 +361,11 @@ class Rulebook:
         for lane in queue.lanes:
             entry = lane.take_expired(now_ms) if self.room > 0 else None
             while entry is not None:
-                self.room -= 1
-                queue.bury(entry, Reason.EXPIRED)
+                self.bury(entry, Reason.EXPIRED)
                 entry = lane.take_expired(now_ms) if self.room > 0 else None
             head = lane.first() if self.ttl_ms >= 0 else None
             while head is not None and self.room > 0 and head.message.time_ms + self.ttl_ms <= now_ms:
-                self.room -= 1
-                queue.bury(lane.pop(), Reason.EXPIRED)
+                self.bury(lane.pop(), Reason.EXPIRED)
                 head = lane.first()
 
     def drop_head(self) -> None:
@@ -360,15 +375,15 @@ class Rulebook:
             if lane is None:
                 return
             if lane.first() is not None:
-                self.room -= 1
-                self.queue.bury(lane.pop(), Reason.MAXLEN)
+                self.bury(lane.pop(), Reason.MAXLEN)
 
     def bring_back(self, now_ms: int) -> None:
-        """Entries whose delay is over are ready again; of very many, some each turn."""
-        for _ in range(RETURNED_A_TURN_MAX):
+        """Entries whose delay is over are ready again; of very many, some at a time."""
+        for _ in range(RETURNED_AT_A_TIME_MAX):
             entry = self.retry.take_due(now_ms)
             if entry is None:
                 return
+            self.budget.left -= RETURN_WORK
             self.make_ready(entry)
             if self.groups is not None:
                 self.groups.delay(entry, -1)
@@ -405,9 +420,9 @@ class Rulebook:
         if not self.single_active:
             return
         queue = self.queue
-        present = list(filter(takes, queue.consumers))
-        self.line = [consumer for consumer in self.line if consumer in present]
-        self.line += [consumer for consumer in present if consumer not in self.line]
+        present = dict.fromkeys(filter(takes, queue.consumers))
+        still_there = [consumer for consumer in self.line if consumer in present]
+        self.line = list(dict.fromkeys([*still_there, *present]))
         active = max(self.line, key=lambda consumer: consumer.priority, default=None)
         if active is not self.active:
             self.active = active
@@ -428,11 +443,20 @@ class Rulebook:
     def clear(self) -> int:
         """What comes back later goes as well; how many that was."""
         returning = self.retry.take_all()
-        for entry in returning:
-            self.queue.forget(entry)
+        count = len(returning)
         if self.groups is not None:
             self.groups.clear()
-        return len(returning)
+        self.queue.surroundings.turns.spread(self.forgetting(returning))
+        return count
+
+    def forgetting(self, entries: list[Entry]) -> Iterator[int]:
+        queue, groups = self.queue, self.groups
+        while entries:
+            entry = entries.pop()
+            queue.forget(entry)
+            if groups is not None:
+                groups.delay(entry, -1)
+            yield GONE_WORK
 
     def end(self) -> None:
         """The queue is deleted."""

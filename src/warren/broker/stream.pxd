@@ -32,11 +32,12 @@ cdef class Stream(Queue):
     cdef uint64_t newest_ms
     cdef object retention
     cdef bint awaiting
+    cdef Py_ssize_t served
     cdef bint going_on
 
     cpdef int publish(self, Message message) except -1
     cpdef touch(self)
-    @cython.locals(consumer=Consumer)
+    @cython.locals(index=Py_ssize_t, first=Py_ssize_t)
     cpdef drain(self)
     @cython.locals(view=StreamView, reader=StreamReader, size=Py_ssize_t, entry=Entry, sent=Py_ssize_t)
     cdef bint serve(self, Consumer consumer) except -1

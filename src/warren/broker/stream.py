@@ -80,7 +80,9 @@ def stream_view(consumer: Consumer) -> StreamView:
 
 
 class Stream(Queue):
-    """`log` is there from the time when the stream is opened."""
+    """`log` is there from the time when the stream is opened. `served` is the index of the consumer that
+    comes first the next time.
+    """
 
     def __init__(self, *parameters: Any, **named: Any) -> None:
         self.log: StreamLog | None = None
@@ -89,6 +91,7 @@ class Stream(Queue):
         self.retention: Appointment | None = None
         self.awaiting = False
         self.going_on = False
+        self.served = 0
         super().__init__(*parameters, **named)
 
     def open(self, log: StreamLog, position: int) -> None:
@@ -133,8 +136,13 @@ class Stream(Queue):
         if self.deleted:
             return
         more = False
-        for consumer in self.choosy:
-            if self.serve(consumer):
+        first = self.served
+        for index in range(len(self.choosy)):
+            if self.budget.draining <= 0:
+                more = True  # the others come first in the next turn
+                break
+            self.served = (first + index + 1) % len(self.choosy)
+            if self.serve(self.choosy[(first + index) % len(self.choosy)]):
                 more = True
         if more and not self.going_on:
             self.going_on = True
@@ -144,7 +152,7 @@ class Stream(Queue):
         """With what was too much for one turn."""
         self.going_on = False
         self.touch()
-        self.surroundings.timetable.after()
+        self.surroundings.turns.after()
 
     def serve(self, consumer: Consumer) -> bool:
         """Give a consumer its share of this turn; whether there is more for it. For one that can take nothing
@@ -173,6 +181,7 @@ class Stream(Queue):
             delivery_tag = consumer.deliver(entry)
             if view.name is not None:
                 view.sent(entry.position)
+            self.budget.draining -= 1
             if self.events.delivered:
                 self.tell_delivered(entry, consumer.channel, consumer.tag, delivery_tag)
         return True

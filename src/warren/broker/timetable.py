@@ -3,18 +3,23 @@
 One timer of the event loop runs, for whatever comes first; none if there is nothing to wait for. Timers count
 seconds, and appointments are by the clock, which may be set, or have gone on while the machine slept. So the
 timer looks at the clock every `LOOK_SECONDS_MAX`, however far away the first appointment is.
+
+Appointments that are due at the same time, such as the ends of fifty thousand queues, are kept over as many
+turns as that takes; meanwhile no timer runs.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 
 from warren.broker.clock import Clock
 from warren.broker.flow import Timer, Timers
+from warren.broker.turns import Turns
 
 LOOK_SECONDS_MAX = 10.0
+APPOINTMENT_WORK = 3
 DROPPED_MAX = 1_000
 
 
@@ -27,19 +32,16 @@ class Appointment:
 
 
 class Timetable:
-    """`after` is called when all that was due has happened: a turn has ended."""
+    """`keeping`: appointments that are due are being kept."""
 
     def __init__(
-        self,
-        timers: Timers,
-        clock: Clock,
-        after: Callable[[], None],
-        report: Callable[[Exception], None],
+        self, timers: Timers, clock: Clock, turns: Turns, report: Callable[[Exception], None]
     ) -> None:
         self.timers = timers
         self.clock = clock
-        self.after = after
+        self.turns = turns
         self.report = report
+        self.keeping = False
         self.heap: list[tuple[int, int, Appointment]] = []
         self.numbers = count()
         self.timer: Timer | None = None
@@ -62,7 +64,9 @@ class Timetable:
                 self.dropped = 0
 
     def _start_timer(self) -> None:
-        if not self.heap or (self.timer is not None and self.timer_due_ms <= self.heap[0][0]):
+        if self.keeping or not self.heap:
+            return
+        if self.timer is not None and self.timer_due_ms <= self.heap[0][0]:
             return
         if self.timer is not None:
             self.timer.cancel()
@@ -72,15 +76,25 @@ class Timetable:
 
     def _timer_ended(self) -> None:
         self.timer = None
-        now_ms = self.clock.refresh()
-        due = []
-        while self.heap and self.heap[0][0] <= now_ms:
-            due.append(heapq.heappop(self.heap)[2])
-        for appointment in due:
-            self._keep(appointment)
+        if self.heap and self.heap[0][0] <= self.clock.refresh():
+            self.keeping = True
+            self.turns.spread(self._keep_all(), self._all_kept)
+        else:
+            self._start_timer()
+
+    def _keep_all(self) -> Iterator[int]:
+        """Those that are due now, and were made before now: one that is made anew for the same time has to
+        wait until its queue is drained.
+        """
+        now_ms, number = self.clock.time_ms, next(self.numbers)
+        while self.heap and self.heap[0] < (now_ms, number):
+            self._keep(heapq.heappop(self.heap)[2])
+            yield APPOINTMENT_WORK
+
+    def _all_kept(self) -> None:
+        self.keeping = False
         self._start_timer()
-        if due:
-            self.after()
+        self.turns.after()
 
     def _keep(self, appointment: Appointment) -> None:
         callback, appointment.callback = appointment.callback, None

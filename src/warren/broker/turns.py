@@ -8,6 +8,9 @@ here, a new client, an HTTP request or an alarm waits for one turn.
     turns.later(callback)        call once, in a turn to come
     turns.spread(steps, then)    go through a generator that yields the cost of each step, now as far as the
                                  turn allows and the rest in turns to come; call `then` at its end
+
+Whoever has to answer at once, and would have to do too much for that, raises `TooMuchForATurn`: it has done a
+part, and is to be asked again in a turn to come.
 """
 
 from __future__ import annotations
@@ -23,6 +26,12 @@ WORK_A_TURN_MAX = 40_000
 SHARE_MAX = 10_000  # of one job in one turn
 SHARE_MIN = 1_000  # whoever has little to do gets it done at once, whatever others did in this turn
 LOOK_AROUND_WORK = 100_000
+DRAINED_MIN = 100  # for each of a thousand clients that could take something again in the same turn
+DELIVERED_AT_A_TIME_MAX = 10_000  # by one queue, before others have their turn
+
+
+class TooMuchForATurn(Exception):
+    """A part was done; ask again in a turn to come."""
 
 
 class Turns:
@@ -44,7 +53,7 @@ class Turns:
         self.turn_is_planned = False
         self.worked = 0
         self.sharing = False
-        budget.left = WORK_A_TURN_MAX
+        budget.left = budget.draining = WORK_A_TURN_MAX
 
     # --- the present turn ---
 
@@ -60,13 +69,21 @@ class Turns:
         """Have the budget filled again in the next turn, if there is little left of it."""
         self.sharing = False
         if self.budget.left < WORK_A_TURN_MAX // 2:
-            self._plan_turn()
+            self.plan_turn()
+
+    def begin_draining(self) -> None:
+        """Queues are about to be drained: at least a very small share, whatever was drained before."""
+        self.budget.draining = max(self.budget.draining, DRAINED_MIN)
+
+    def end_draining(self) -> None:
+        if self.budget.draining < WORK_A_TURN_MAX // 2:
+            self.plan_turn()
 
     # --- the next ones ---
 
     def later(self, job: Callable[[], None]) -> None:
         self.jobs.append(job)
-        self._plan_turn()
+        self.plan_turn()
 
     def spread(self, steps: Iterator[int], then: Callable[[], None] | None = None) -> None:
         if self.sharing:  # it is a part of what somebody does with a share
@@ -91,7 +108,7 @@ class Turns:
             return
         self.later(partial(self._go_on, steps, then))
 
-    def _plan_turn(self) -> None:
+    def plan_turn(self) -> None:
         if not self.turn_is_planned:
             self.turn_is_planned = True
             self.timers.call_soon(self._turn)
@@ -117,8 +134,9 @@ class Turns:
             self._do(job)
             left -= share - self.budget.left
         self.budget.left = left
+        self.budget.draining = WORK_A_TURN_MAX
         if self.jobs:
-            self._plan_turn()
+            self.plan_turn()
         self.after()
 
     def _do(self, job: Callable[[], None]) -> None:

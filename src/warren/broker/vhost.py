@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from warren.amqp.errors import NotFound, PreconditionFailed
 from warren.amqp.properties import BasicProperties
 from warren.broker.binding import Binding, Destination
-from warren.broker.commands import Command, DeleteExchange, DeleteQueue
+from warren.broker.commands import COMMAND_WORK, Command, DeleteExchange, DeleteQueue
+from warren.broker.consumer import Consumer
 from warren.broker.events import (
     BindingCreated,
     BindingDeleted,
@@ -38,7 +39,7 @@ PREDECLARED = {
 }
 INTERNAL = frozenset({TRACE_EXCHANGE})  # of these
 NO_PROPERTIES = BasicProperties()
-UNBIND_WORK, POLICY_WORK = 40, 80
+UNBIND_WORK, POLICY_WORK, TELL_WORK = 40, 80, 30
 
 
 class Vhost:
@@ -136,8 +137,7 @@ class Vhost:
             queue.owner.exclusive_queues.pop(queue.name, None)
         self._routes_changed(*queue.incoming.sources)
         self._remove_bindings(list(queue.incoming))
-        for consumer in queue.consumers:
-            consumer.channel.queue_is_gone(consumer)
+        self.surroundings.turns.spread(self._telling(queue.consumers))
         self.version.bump()
         self.record(DeleteQueue(vhost=self.name, name=queue.name))
         self.events.emit(QueueDeleted(self.name, queue.name))
@@ -145,8 +145,16 @@ class Vhost:
         queue.end()
         return count
 
+    def _telling(self, consumers: list[Consumer]) -> Iterator[int]:
+        """Consumers whose queue is gone, of which some may have gone themselves since."""
+        for consumer in consumers:
+            if consumer.channel.consumers.get(consumer.tag) is consumer:
+                consumer.channel.queue_is_gone(consumer)
+            yield TELL_WORK
+
     def expire_queue(self, queue: Queue) -> None:
         """Nobody has used it for too long."""
+        self.surroundings.turns.budget.left -= COMMAND_WORK
         self.events.emit(QueueExpired(self.name, queue.name))
         self.remove_queue(queue)
 

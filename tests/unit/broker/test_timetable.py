@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.support.fakes import FakeWorld
+from warren.amqp.budget import Budget
 from warren.broker.clock import Clock
 from warren.broker.timetable import DROPPED_MAX, LOOK_SECONDS_MAX, Timetable
+from warren.broker.turns import Turns
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -17,7 +19,8 @@ class Scene:
         self.clock = Clock(self.world.time_ms)
         self.turns = 0
         self.kept: list[str] = []
-        self.timetable = Timetable(self.world, self.clock, self.turn, self.world.report)
+        turns = Turns(self.world, Budget(), self.turn, self.world.report)
+        self.timetable = Timetable(self.world, self.clock, turns, self.world.report)
         self.start_ms = self.clock.time_ms
 
     def turn(self) -> None:

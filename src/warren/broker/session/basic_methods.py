@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from warren.amqp.table import Table
 from warren.broker.access import Permission
 from warren.broker.consumer import Consumer
 from warren.broker.deliveries import with_delivery_count
+from warren.broker.entry import Entry
 from warren.broker.events import ConsumerStarted
 from warren.broker.queue import Queue
 from warren.broker.selector import SelectorError, compile_selector
@@ -38,7 +39,10 @@ from warren.broker.session.consumer_arguments import check_consumer_arguments, c
 from warren.broker.session.names import clients_queue, queue_name, random_name
 from warren.broker.session.reply_to import PSEUDO_QUEUE, open_reply_queue
 from warren.broker.stream import Stream, StreamView
+from warren.broker.turns import SHARE_MAX, TooMuchForATurn
 from warren.broker.view import View
+
+GET_AGAIN_WORK = SHARE_MAX  # the rest of its share: others have their turn
 
 
 def qos(channel: Channel, method: BasicQos) -> None:
@@ -144,12 +148,34 @@ def get(channel: Channel, method: BasicGet) -> None:
             f"cannot obtain access to queue '{name}' in vhost '{queue.vhost}': "
             "it has a single active consumer, and basic.get is not for that"
         )
-    entry = queue.get(method.no_ack)
+    if not got(channel, queue, method.no_ack):
+        chores.do(channel, getting(channel, queue, method.no_ack))
+
+
+def getting(channel: Channel, queue: Queue, no_ack: bool) -> Iterator[int]:
+    """Ask for the first message until the queue knows which one that is; then, if the client is still there,
+    it gets the message.
+    """
+    while channel.may_answer and not got(channel, queue, no_ack):
+        yield GET_AGAIN_WORK
+
+
+def got(channel: Channel, queue: Queue, no_ack: bool) -> bool:
+    """Answer basic.get; False if that is too much for this turn."""
+    try:
+        entry = None if queue.deleted else queue.get(no_ack)
+    except TooMuchForATurn:
+        return False
     if entry is None:
         channel.reply(BasicGetEmpty())
-        return
+    else:
+        send_got(channel, queue, entry, no_ack)
+    return True
+
+
+def send_got(channel: Channel, queue: Queue, entry: Entry, no_ack: bool) -> None:
     deliveries, message = channel.deliveries, entry.message
-    deliveries.track(entry, method.no_ack)
+    deliveries.track(entry, no_ack)
     if channel.events.delivered:
         queue.tell_delivered(entry, channel, "", deliveries.delivery_tag)
     channel.reply(

@@ -41,6 +41,7 @@ WORK_AT_ONCE_MAX = 40_000
 BODY_WORK_SHIFT = 10  # a kilobyte, copied and checked, costs about as much as a small message
 WIDE_WORK_AT_ONCE_MAX = 10_000  # for more queues than a step has
 QUEUES_A_STEP = 20
+CONSUMER_WORK = 20
 WIDE_SHIFT = 11  # two thousand queues are more than the processor's caches hold: each takes twice the time
 
 
@@ -470,19 +471,19 @@ class Channel(ContentReader):
     def release_all(self, then: Callable[[], None] | None = None) -> None:
         """Stop consuming, and give back all that was not acknowledged."""
         self.confirms.end()
-        consumers = list(self.consumers.values())
         self.deliveries.active = False
-        for consumer in consumers:
-            self.forget_consumer(consumer)
-        steps = chores.give_back(self, self.deliveries.delivery_tag, requeue=True, settled=False)
-        chores.do(self, steps, lambda: self._ended(consumers, then))
+        returning = chores.give_back(self, self.deliveries.delivery_tag, requeue=True, settled=False)
+        chores.do(self, self._releasing(list(self.consumers.values()), returning), then)
 
-    def _ended(self, consumers: list[Consumer], then: Callable[[], None] | None) -> None:
-        """Nothing is out any more."""
+    def _releasing(self, consumers: list[Consumer], returning: Iterator[int]) -> Iterator[int]:
+        for consumer in consumers:
+            if self.consumers.get(consumer.tag) is consumer:
+                self.forget_consumer(consumer)
+            yield CONSUMER_WORK
+        yield from returning
         for consumer in consumers:
             self.vhost.remove_if_abandoned(consumer.queue)
-        if then is not None:
-            then()
+            yield 1
 
 
 def unknown_delivery_tag(delivery_tag: int) -> PreconditionFailed:

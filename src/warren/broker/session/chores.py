@@ -9,7 +9,7 @@ nothing until all of them are there, so that they go out again in order.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -71,9 +71,27 @@ def ack(channel: Channel, last_tag: int) -> Iterator[int]:
     channel.room_changed()
 
 
+class Hold:
+    """Queues that deliver nothing until all that returns to them is there, so that it goes out in order."""
+
+    def __init__(self, queues: Iterable[Queue]) -> None:
+        self.queues = list(queues)
+        for queue in self.queues:
+            queue.returning += 1
+
+    def end(self) -> None:
+        for queue in self.queues:
+            queue.returning -= 1
+            queue.touch()
+        self.queues.clear()
+
+
 def give_back(channel: Channel, last_tag: int, *, requeue: bool, settled: bool = True) -> Iterator[int]:
-    """All that is outstanding up to this tag returns to its queues, or, if not `requeue`, leaves them."""
-    return returning(channel, _taken(channel, last_tag), requeue=requeue, settled=settled)
+    """All that is outstanding up to this tag returns to its queues, or, if not `requeue`, leaves them. The
+    queues are held from now on, whenever it begins.
+    """
+    hold = Hold(channel.deliveries.queues_up_to(last_tag) if requeue else ())
+    return returning(channel, _taken(channel, last_tag), hold, requeue=requeue, settled=settled)
 
 
 def _taken(channel: Channel, last_tag: int) -> Iterator[Entry]:
@@ -81,21 +99,16 @@ def _taken(channel: Channel, last_tag: int) -> Iterator[Entry]:
         yield from entries
 
 
-def returning(channel: Channel, entries: Iterator[Entry], *, requeue: bool, settled: bool) -> Iterator[int]:
+def returning(
+    channel: Channel, entries: Iterator[Entry], hold: Hold, *, requeue: bool, settled: bool
+) -> Iterator[int]:
     """Entries that are taken from the outstanding ones, each in its turn."""
-    held: dict[Queue, None] = {}
     try:
         for entry in entries:
-            queue = entry.queue
-            if requeue and queue not in held:
-                held[queue] = None
-                queue.returning += 1
             channel.give_back(entry, requeue=requeue, settled=settled)
             yield GIVE_BACK_WORK
     finally:
-        for queue in held:
-            queue.returning -= 1
-            queue.touch()
+        hold.end()
     channel.room_changed()
 
 
@@ -103,7 +116,8 @@ def recover(channel: Channel, *, requeue: bool) -> Iterator[int]:
     """Everything outstanding goes back to its queue, or once more to whom it was delivered."""
     settled = channel.transaction.settled if channel.transaction is not None else {}
     tags = (tag for tag in channel.deliveries.span() if tag not in settled)
-    return returning(channel, _recovered(channel, tags, requeue=requeue), requeue=True, settled=False)
+    hold = Hold(channel.deliveries.queues_up_to(channel.deliveries.delivery_tag))
+    return returning(channel, _recovered(channel, tags, requeue=requeue), hold, requeue=True, settled=False)
 
 
 def _recovered(channel: Channel, tags: Iterator[int], *, requeue: bool) -> Iterator[Entry]:

@@ -46,6 +46,7 @@ from warren.broker.session import (
 )
 from warren.broker.session.alarm import block, follow_alarm
 from warren.broker.session.channel import Channel
+from warren.broker.session.chores import Hold
 from warren.broker.session.handshake import PROTOCOL_HEADER
 from warren.broker.session.liveness import Liveness
 from warren.broker.session.meter import Meter
@@ -496,22 +497,27 @@ class Connection(FrameReader):
         """Everything that lives with the connection ends: channels, exclusive queues, a hold on it."""
         self.drop_all_deferred()
         channels = self.open_channels()
+        queues: set[Queue] = set()
         for channel in channels:
             channel.deliveries.active = False
+            queues |= channel.deliveries.queues_up_to(channel.deliveries.delivery_tag)
         if self.held_by is not None:
             self.held_by.forget(self)
-        self.node.turns.spread(self._release(channels), then)
+        self.node.turns.spread(self._release(channels, Hold(queues)), then)
 
-    def _release(self, channels: list[Channel]) -> Iterator[int]:
-        for channel in channels:
-            if channel.discarding:
-                self._forget_channel(channel)
-            elif channel.is_open:
-                channel.release_all()
-                self._end_channel(channel, self.close_reason)
-            yield RELEASE_WORK
-        for queue in list(self.exclusive_queues.values()):
-            self.vhost.remove_queue(queue)
-            yield COMMAND_WORK
-        while any(channel.chores is not None for channel in channels):
-            yield SHARE_MAX
+    def _release(self, channels: list[Channel], hold: Hold) -> Iterator[int]:
+        try:
+            for channel in channels:
+                if channel.discarding:
+                    self._forget_channel(channel)
+                elif channel.is_open:
+                    channel.release_all()
+                    self._end_channel(channel, self.close_reason)
+                yield RELEASE_WORK
+            for queue in list(self.exclusive_queues.values()):
+                self.vhost.remove_queue(queue)
+                yield COMMAND_WORK
+            while any(channel.chores is not None for channel in channels):
+                yield SHARE_MAX
+        finally:
+            hold.end()
