@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, KeysView
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias, Union
 
@@ -17,14 +16,16 @@ Destination: TypeAlias = Union["Queue", "Exchange"]
 Identity: TypeAlias = tuple[bool, str, str, bytes]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class Binding:
-    """Two bindings are the same if destination, key and arguments are."""
+    """Two bindings are the same if destination, key and arguments are. It never changes."""
 
-    source: Exchange
-    destination: Destination
-    routing_key: str
-    arguments: Table = field(default_factory=dict)
+    def __init__(
+        self, source: Exchange, destination: Destination, routing_key: str, arguments: Table
+    ) -> None:
+        self.source = source
+        self.destination = destination
+        self.routing_key = routing_key
+        self.arguments = arguments
 
     @property
     def identity(self) -> Identity:
@@ -34,8 +35,6 @@ class Binding:
 
 class Incoming:
     """The bindings that lead to a queue or an exchange, by the exchange that they come from."""
-
-    __slots__ = ("by_source",)
 
     def __init__(self) -> None:
         self.by_source: dict[Exchange, dict[Binding, None]] = {}
@@ -51,7 +50,10 @@ class Incoming:
         return bool(self.by_source)
 
     def add(self, binding: Binding) -> None:
-        self.by_source.setdefault(binding.source, {})[binding] = None
+        bindings = self.by_source.get(binding.source)
+        if bindings is None:
+            bindings = self.by_source[binding.source] = {}
+        bindings[binding] = None
 
     def discard(self, binding: Binding) -> None:
         bindings = self.by_source.get(binding.source, {})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import resource
 import signal
 import sys
@@ -12,7 +11,8 @@ import sys
 import uvloop
 
 from warren.server import log
-from warren.server.app import Broker, tune_process
+from warren.server.app import Broker
+from warren.server.collector import begin_process, tune_process
 from warren.server.config import Config, load
 from warren.server.config_error import ConfigError
 from warren.server.memory import count_memory
@@ -57,7 +57,7 @@ async def serve(config: Config) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     raise_open_files_limit()
-    gc.disable()  # until all that there is has been read, and `tune_process` has set it aside
+    begin_process()
     async with Broker(config, count_memory()) as broker:
         tune_process()
         services = "".join(f" {name}={service.address}" for name, service in broker.services.items())

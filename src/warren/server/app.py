@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -21,6 +20,7 @@ from warren.broker.events import Event
 from warren.broker.exchange.exchange import Router
 from warren.broker.node import Limits, Node
 from warren.broker.passwords import SALT_BYTES, PasswordHash, hash_password
+from warren.server.collector import without_collector
 from warren.server.config import GUEST, HTTP_OFF, HTTP_PORT, Config, UserConfig
 from warren.server.config_error import ConfigError
 from warren.server.descriptors import Descriptors, descriptors_max
@@ -47,7 +47,6 @@ CONSUMERS_CHECK_SECONDS = 1.0
 MEMORY_BACK_SECONDS = 1.0
 READY_SHARE = 4  # of the memory for messages, one part is for those that are ready
 STOP_SECONDS_MAX = 5.0
-GC_THRESHOLDS = (50_000, 20, 50)
 
 
 class Broker:
@@ -382,23 +381,3 @@ class Broker:
 def exchange_types() -> dict[str, type[Router]]:
     """Those built in, and those that other packages bring."""
     return {point.name: point.load() for point in entry_points(group="warren.exchange_types")}
-
-
-@contextlib.contextmanager
-def without_collector() -> Iterator[None]:
-    """While very many objects are made to stay: it would look through all of them again and again."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-def tune_process() -> None:
-    """For a process that is all broker: what lives now lives on, not to be collected."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-    gc.enable()

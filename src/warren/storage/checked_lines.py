@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 from zlib import crc32
 
 from warren.storage.table_text import Json, expect
@@ -24,15 +23,17 @@ CRC_DIGITS = 8
 OBJECT_START = CRC_DIGITS + 1
 _encode = json.JSONEncoder(check_circular=False, allow_nan=False).encode  # made once: faster than json.dumps
 _DECODER = json.JSONDecoder()
+_scan_once = _DECODER.scan_once  # type: ignore[attr-defined]  # typeshed lacks it; faster than json.loads
 
 
-class Line(NamedTuple):
+class Line:
     """`raw` is all of it, without its line break. Lines are counted from 1."""
 
-    number: int
-    offset: int
-    raw: bytes
-    intact: bool
+    def __init__(self, number: int, offset: int, raw: bytes, *, intact: bool) -> None:
+        self.number = number
+        self.offset = offset
+        self.raw = raw
+        self.intact = intact
 
 
 def checked_line(content: Mapping[str, Json]) -> bytes:
@@ -43,8 +44,11 @@ def checked_line(content: Mapping[str, Json]) -> bytes:
 def line_content(line: bytes) -> dict[str, Json]:
     """ValueError if it is not an object."""
     text = line[OBJECT_START:].decode("ascii")
-    content, end = _DECODER.raw_decode(text)  # a start reads very many lines: faster than json.loads
-    if text[end:].strip():
+    try:
+        content, end = _scan_once(text, 0)
+    except StopIteration:
+        raise ValueError("no object") from None
+    if end != len(text) and text[end:].strip():
         raise ValueError("more than one object")
     fields: dict[str, Json] = expect(dict, content)
     return fields

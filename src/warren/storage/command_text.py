@@ -24,6 +24,7 @@ from warren.storage.table_text import Json, expect, table_from_json, table_to_js
 OR_NONE = " | None"
 LIVE_OBJECTS = frozenset({"Connection | None"})
 _NEVER = object()  # equals nothing that is written
+_new, _set = object.__new__, object.__setattr__
 
 
 def command_to_json(command: Command) -> dict[str, Json]:
@@ -65,8 +66,10 @@ class _Shape:
 
     def __init__(self, made: type, *, with_defaults: bool) -> None:
         self.made = made
-        self.kinds: dict[str, _Kind] = {}
+        self.kinds: dict[str, tuple[str, type | None, _Kind]] = {}
         self.required: set[str] = set()
+        self.factories: dict[str, Callable[[], Any]] = {}
+        self.is_bare = not hasattr(made, "__post_init__") and not hasattr(made, "__slots__")
         self.parts: list[tuple[str, Callable[[Any], Json] | None, object]] = []
         for field in fields(made):
             if field.type not in LIVE_OBJECTS:
@@ -74,8 +77,11 @@ class _Shape:
 
     def _add(self, field: Field[Any], *, with_defaults: bool) -> None:
         kind = _kind_of(str(field.type))
-        default = field.default if field.default_factory is MISSING else field.default_factory()
-        self.kinds[field.name] = kind
+        default = field.default
+        if field.default_factory is not MISSING:
+            default = field.default_factory()
+            self.factories[field.name] = field.default_factory
+        self.kinds[field.name] = (field.name, kind.plain, kind)
         if default is MISSING:
             self.required.add(field.name)
         leave_out = _NEVER if default is MISSING or with_defaults else _written(kind, default)
@@ -93,22 +99,32 @@ class _Shape:
 
     def read(self, text: Json) -> Any:
         values = {}
-        for name, content in expect(dict, text).items():
-            kind = self.kinds.get(name)
-            is_plain = kind is not None and kind.plain is type(content)
-            values[name] = content if is_plain else self._read_field(name, content)
-        if not self.required <= values.keys():
+        for word, content in expect(dict, text).items():
+            known = self.kinds.get(word)
+            if known is None:
+                raise ValueError(f"unknown field '{word}'")
+            name, plain, kind = known
+            values[name] = content if plain is type(content) else _read_field(name, kind, content)
+        if len(values) < len(self.kinds) and not self.required <= values.keys():
             raise ValueError(f"lacks {', '.join(sorted(self.required - values.keys()))}")
-        return self.made(**values)
+        return self._make(values) if self.is_bare else self.made(**values)
 
-    def _read_field(self, name: str, content: Json) -> Any:
-        kind = self.kinds.get(name)
-        if kind is None:
-            raise ValueError(f"unknown field '{name}'")
-        try:
-            return kind.read(content)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
+    def _make(self, values: dict[str, Any]) -> Any:
+        """What the constructor would make. That of a frozen dataclass takes as long as reading the JSON."""
+        made: Any = _new(self.made)
+        for name, value in values.items():
+            _set(made, name, value)
+        for name, factory in self.factories.items():
+            if name not in values:
+                _set(made, name, factory())
+        return made
+
+
+def _read_field(name: str, kind: _Kind, content: Json) -> Any:
+    try:
+        return kind.read(content)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
 
 
 def _written(kind: _Kind, value: Any) -> Any:

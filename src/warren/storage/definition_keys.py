@@ -136,12 +136,11 @@ class BindingKey(NamedTuple):
 
     @property
     def needs(self) -> tuple[Key, ...]:
-        return (VhostKey(self.vhost), *_exchange(self.vhost, self.source), *self._destination())
-
-    def _destination(self) -> tuple[Key, ...]:
+        """Its vhost only if it hangs on nothing that hangs on it: there may be very many bindings."""
+        source = _exchange(self.vhost, self.source)
         if self.to_queue:
-            return (QueueKey(self.vhost, self.destination),)
-        return _exchange(self.vhost, self.destination)
+            return (*source, QueueKey(self.vhost, self.destination))
+        return (*source, *_exchange(self.vhost, self.destination)) or (VhostKey(self.vhost),)
 
 
 Key: TypeAlias = Union[  # noqa: UP007 - quoted above, so that one name serves both

@@ -63,7 +63,8 @@ class _Recovery:
     def run(self, data: bytes) -> Recovered:
         for line in scan_lines(data):
             if line.intact:
-                self._report_damaged()
+                if self.damaged:
+                    self._report_damaged()
                 self._read(line)
             else:
                 self.damaged.append(line)

@@ -38,6 +38,15 @@ cdef struct DueEntry:
     uint64_t due_ms
 
 
+cdef struct Notes:
+    uint64_t base
+    uint64_t above  # the position of the record before
+    Py_ssize_t count
+    Py_ssize_t due_count
+    IndexEntry* entries
+    DueEntry* dues
+
+
 cdef struct Mark:
     uint32_t first
     uint32_t count
@@ -45,6 +54,9 @@ cdef struct Mark:
     uint32_t crc
 
 
+cdef bint header_is_sound(
+    const uint8_t* p, const char* magic, uint32_t version, uint64_t base
+) noexcept nogil
 cdef Py_ssize_t record_bytes(Message message) noexcept
 cdef void put_record(uint8_t* p, Py_ssize_t size, uint64_t position, uint64_t time_ms, Message message) noexcept
 cdef uint8_t* put_head(uint8_t* p, uint64_t position, uint64_t time_ms, Message message) noexcept
@@ -55,5 +67,6 @@ cdef Py_ssize_t find_record(
 cdef bytes same_or_new(bytes known, const uint8_t* p, Py_ssize_t size)
 cdef Py_ssize_t bytes_before_body(const uint8_t* p, Py_ssize_t left) noexcept
 cdef Message take_message(const uint8_t* p, Message like, bytes body=*)
+cdef Py_ssize_t walk(const uint8_t* data, Py_ssize_t at, Py_ssize_t size, Notes* notes) noexcept nogil
 cdef void seal_mark(Mark* mark, uint64_t base) noexcept nogil
 cdef bint mark_is_sound(const Mark* mark, uint64_t base) noexcept nogil

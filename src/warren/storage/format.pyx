@@ -112,6 +112,21 @@ def check_header(bytes magic, data, uint64_t base):
     return version
 
 
+cdef bint header_is_sound(
+    const uint8_t* p, const char* magic, uint32_t version, uint64_t base
+) noexcept nogil:
+    """The same of a file of this version whose header is all that its checksum is over."""
+    cdef uint8_t checked[HEAD_BYTES - 4]
+    memcpy(checked, p, 12)
+    memcpy(checked + 12, p + 16, HEAD_BYTES - 16)
+    return (
+        memcmp(p, magic, 8) == 0
+        and (<const uint32_t*>(p + 8))[0] == version
+        and (<const uint32_t*>(p + 12))[0] == crc32c(checked, HEAD_BYTES - 4)
+        and (<const uint64_t*>(p + 16))[0] == base
+    )
+
+
 def checksum(const uint8_t[::1] data):
     return crc32c(&data[0], data.shape[0]) if data.shape[0] else 0
 
@@ -299,15 +314,6 @@ class Scan:
         self.bad = bad
         self.entries = entries
         self.dues = dues
-
-
-cdef struct Notes:
-    uint64_t base
-    uint64_t above  # the position of the record before
-    Py_ssize_t count
-    Py_ssize_t due_count
-    IndexEntry* entries
-    DueEntry* dues
 
 
 cdef Py_ssize_t walk(const uint8_t* data, Py_ssize_t at, Py_ssize_t size, Notes* notes) noexcept nogil:

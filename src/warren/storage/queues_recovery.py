@@ -1,26 +1,32 @@
 """Reading the directories of all queues back, each as `recovery.py` and `stream_recovery.py` say.
 
-There may be very many, most of them with a single small segment. Those are read one after the other by this
-thread: several that wait for the interpreter's lock after every call of the system take four times as long.
-Queues with much to read are left to some threads, since most of that is done without the lock.
+There may be very many, most of them with a single small segment. Those are read in batches by some threads
+that do without the interpreter's lock (`short_logs.pyx`). What these leave is read by this one: several that
+wait for the lock after every call of the system take four times as long. Only queues with much to read are
+left to threads again, since most of that is done without the lock.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
 from warren.storage.files import names_in
 from warren.storage.log_directory import parts_in
-from warren.storage.recovery import Problems, Recovered, recover
+from warren.storage.recovery import Problems, Recovered, recover, recover_short
+from warren.storage.segment import Segment
+from warren.storage.short_logs import ShortLogs
 from warren.storage.stream_recovery import RecoveredStream, Sync, recover_stream
 
 RECOVERY_THREADS = 4
-SHORT_BYTES_MAX = 1024 * 1024
+LONG_BYTES_MIN = 1024 * 1024
+BATCH = 128
+BATCHES_AHEAD = 2 * RECOVERY_THREADS
 PROGRESS_SECONDS = 1.0
 
 
@@ -50,14 +56,8 @@ class QueuesRecovery:
         """Of queues by the number of their directory, those that have one; `streams` are among them."""
         present = [number for number in self._directories_there() if number in numbers]
         progress = Progress(len(present), self.log)
-        long: list[tuple[int, list[str]]] = []
-        for number in present:
-            names = names_in(self._path(number))
-            if numbers[number] in streams or self._is_long(number, names):
-                long.append((number, names))
-            else:
-                self._recover_queue(number, names, numbers[number])
-                progress.step()
+        queues = [number for number in present if numbers[number] not in streams]
+        long: list[tuple[int, list[str]]] = [(number, []) for number in present if numbers[number] in streams]
 
         def recover_long(one: tuple[int, list[str]]) -> None:
             number, names = one
@@ -68,8 +68,31 @@ class QueuesRecovery:
             progress.step()
 
         with ThreadPoolExecutor(RECOVERY_THREADS, thread_name_prefix="warren-recovery") as threads:
+            for number, segments in self._short_logs(threads, queues):
+                if segments is not None:
+                    self._take_over(segments, numbers[number])
+                    progress.step()
+                    continue
+                names = names_in(self._path(number))
+                if self._is_long(number, names):
+                    long.append((number, names))
+                else:
+                    self._recover_queue(number, names, numbers[number])
+                    progress.step()
             list(threads.map(recover_long, long))
         progress.end()
+
+    def _short_logs(
+        self, threads: ThreadPoolExecutor, queues: list[int]
+    ) -> Iterator[tuple[int, list[Segment] | None]]:
+        """The segments of queues that have little; None of one that has not, or where anything is wrong."""
+        batches = [queues[at : at + BATCH] for at in range(0, len(queues), BATCH)]
+        parent = os.open(self.queues, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for batch, logs in zip(batches, _read_ahead(threads, parent, batches), strict=True):
+                yield from zip(batch, logs.segments(self.queues), strict=True)
+        finally:
+            os.close(parent)
 
     def _directories_there(self) -> list[int]:
         """Their numbers."""
@@ -83,7 +106,11 @@ class QueuesRecovery:
         segments = [name for name in names if name.endswith(".seg")]
         if len(segments) != 1:
             return len(segments) > 1
-        return os.stat(f"{self._path(number)}/{segments[0]}").st_size > SHORT_BYTES_MAX  # noqa: PTH116
+        return os.stat(f"{self._path(number)}/{segments[0]}").st_size > LONG_BYTES_MIN  # noqa: PTH116
+
+    def _take_over(self, segments: list[Segment], queue: tuple[str, str]) -> None:
+        lost = self.marks_may_be_lost
+        self.logs[(*queue, "")] = recover_short(segments, self.problems, marks_may_be_lost=lost)
 
     def _recover_queue(self, number: int, names: list[str], queue: tuple[str, str]) -> None:
         """All logs of one."""
@@ -98,6 +125,19 @@ class QueuesRecovery:
                 marks_may_be_lost=lost,
                 is_of_part=True,
             )
+
+
+def _read_ahead(threads: ThreadPoolExecutor, parent: int, batches: list[list[int]]) -> Iterator[ShortLogs]:
+    """Batches that are read, in their order. Some are read while one is looked at, but not all of them: that
+    might be much to remember.
+    """
+    reading: deque[Future[ShortLogs]] = deque()
+    for batch in batches:
+        reading.append(threads.submit(ShortLogs(parent, batch).read))
+        if len(reading) > BATCHES_AHEAD:
+            yield reading.popleft().result()
+    while reading:
+        yield reading.popleft().result()
 
 
 class Progress:

@@ -91,14 +91,28 @@ def recover(
             segment, last = None, last_possible(base)
         recovered.position = max(recovered.position, last)
         if segment is not None:
-            if marks_may_be_lost and segment.alive:
-                _assume_delivered(segment, problems)
-            _close_last(recovered, problems)
-            recovered.segments.append(segment)
+            _add(recovered, segment, problems, marks_may_be_lost=marks_may_be_lost)
     if recovered.segments and recovered.segments[-1].closed:
         _close_last(recovered, problems)
     _remove_dead(recovered)
     return recovered
+
+
+def recover_short(segments: list[Segment], problems: Problems, *, marks_may_be_lost: bool) -> Recovered:
+    """The same of a directory with one sound segment at most, which was read already: `short_logs.pyx`."""
+    recovered = Recovered([], 0)
+    for segment in segments:
+        recovered.position = segment.last
+        _add(recovered, segment, problems, marks_may_be_lost=marks_may_be_lost)
+    _remove_dead(recovered)
+    return recovered
+
+
+def _add(recovered: Recovered, segment: Segment, problems: Problems, *, marks_may_be_lost: bool) -> None:
+    if marks_may_be_lost and segment.alive:
+        _assume_delivered(segment, problems)
+    _close_last(recovered, problems)
+    recovered.segments.append(segment)
 
 
 def last_possible(base: int) -> int:

@@ -57,9 +57,9 @@ class UnknownQueues:
         self.definitions.reserve_queue_numbers(max(numbers, default=0))
         adopted: Names = {}
         for number in numbers:
-            path = self.directory / str(number)
             if number in known:
                 continue
+            path = self.directory / str(number)
             if number < issued and self._has_ended(number):
                 self.log.info("removing what a deleted queue left", directory=str(path))
                 self.remove(str(path))

@@ -218,6 +218,20 @@ def test_queue_and_exchange_of_one_name_have_their_own_bindings() -> None:
     assert definitions.commands() == [VHOST, EXCHANGE, exchange, to_exchange]
 
 
+def test_binding_between_exchanges_of_every_vhost_goes_with_the_vhost() -> None:
+    """They have no keys that it could hang on."""
+    definitions = recorded(VHOST, bind("amq.topic", "amq.fanout", to_queue=False))
+    assert len(definitions.commands()) == 2
+    assert definitions.record(c.DeleteVhost(name="/"))
+    assert (definitions.live, definitions.hanging) == ({}, {})
+
+
+def test_bindings_go_with_the_vhost_of_their_queue() -> None:
+    definitions = recorded(VHOST, EXCHANGE, QUEUE, BINDING, bind("amq.topic", "q", to_queue=True))
+    assert definitions.record(c.DeleteVhost(name="/"))
+    assert (definitions.live, definitions.numbers, definitions.hanging) == ({}, {}, {})
+
+
 def test_nothing_is_remembered_of_what_was_deleted() -> None:
     definitions = recorded(*ALL, DELETE_QUEUE, DELETE_EXCHANGE, c.DeleteUser(name="u"))
     assert (definitions.commands(), definitions.numbers, definitions.hanging) == ([VHOST], {}, {})

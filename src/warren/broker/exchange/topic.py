@@ -17,8 +17,6 @@ ONE, MANY = "*", "#"
 
 
 class _Node:
-    __slots__ = ("bindings", "children")
-
     def __init__(self) -> None:
         self.children: dict[str, _Node] = {}
         self.bindings: dict[Binding, None] = {}
@@ -33,7 +31,10 @@ class Topic:
     def bind(self, binding: Binding) -> None:
         node = self.root
         for word in _words(binding.routing_key):
-            node = node.children.setdefault(word, _Node())
+            child = node.children.get(word)
+            if child is None:
+                child = node.children[word] = _Node()
+            node = child
         node.bindings[binding] = None
 
     def unbind(self, binding: Binding) -> None:

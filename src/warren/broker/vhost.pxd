@@ -1,0 +1,1 @@
+# compiled: a start makes very many bindings
