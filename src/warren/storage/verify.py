@@ -20,9 +20,9 @@ from pathlib import Path
 from warren.broker.commands import DeclareQueue
 from warren.storage.command_text import command_from_json
 from warren.storage.data_files import DataFiles, Kind, Problem, QueueFiles, Tell
+from warren.storage.directory import IDENTITY
 from warren.storage.inspect_stream import read_offset_lines
 from warren.storage.journal import bad_records_in
-from warren.storage.directory import IDENTITY
 from warren.storage.log_directory import DELETED, MANIFEST, OFFSETS, UNKNOWN
 from warren.storage.verify_segment import SegmentCheck
 
