@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import random
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 
+from warren.pipeline.source.schema import SCHEMA
+
 Message: TypeAlias = dict[str, Any]
 
 START = datetime(2026, 3, 1, 23, 50, tzinfo=UTC)
-SCHEMA = """
-vhost string, queue string, offset long, timestamp timestamp, exchange string, routing_key string,
-message_id string, correlation_id string, content_type string, content_encoding string, type string,
-app_id string, user_id string, reply_to string, priority int, delivery_mode int, expiration string,
-headers map<string,string>, x_death array<struct<count:long, exchange:string, queue:string, reason:string,
-routing_keys:array<string>, time:timestamp, original_expiration:string>>, body binary
-"""
-COLUMNS = [
-    part.split()[0] for part in SCHEMA.replace("\n", " ").split("x_death")[0].split(", ") if part.strip()
-]
+COLUMNS = [part.split()[0] for part in SCHEMA.split("x_death")[0].split(", ") if part.strip()]
 ALL = [*COLUMNS, "x_death", "body"]
 
 
@@ -30,6 +22,8 @@ def message(queue: str, offset: int, **fields: object) -> Message:
     plain: Message = dict.fromkeys(ALL)
     plain |= {"vhost": "/", "queue": queue, "offset": offset, "timestamp": START + timedelta(seconds=offset)}
     plain |= {"exchange": "shop", "routing_key": "order.new", "body": b"", **fields}
+    if plain["headers"] is not None and plain["header_types"] is None:
+        plain["header_types"] = {}
     return plain
 
 
@@ -49,7 +43,7 @@ def some_messages(seed: int, count: int) -> list[Message]:
             came = START + timedelta(milliseconds=offset * 9_000 + chance.randrange(5_000))
             sent_ms = int(came.timestamp() * 1000) - chance.randrange(1, 400)
             headers = chance.choice(
-                [None, {}, {"timestamp_in_ms": str(sent_ms)}, {"timestamp_in_ms": '"soon"'}]
+                [None, {}, {"timestamp_in_ms": str(sent_ms)}, {"timestamp_in_ms": "soon"}]
             )
             found.append(
                 message(
@@ -68,8 +62,3 @@ def some_messages(seed: int, count: int) -> list[Message]:
 def table(spark: SparkSession, messages: list[Message]) -> DataFrame:
     rows = [tuple(row[column] for column in ALL) for row in messages]
     return spark.createDataFrame(rows, SCHEMA)
-
-
-def header(value: object) -> str:
-    """As headers stand in a table."""
-    return json.dumps(value)

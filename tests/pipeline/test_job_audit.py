@@ -65,3 +65,23 @@ def test_one_offset_of_several_priorities_is_no_duplicate(spark: SparkSession) -
     assert compared(counts, counts).count() == len(queue)
     twice = counted(table(spark, [*queue, message("jobs", 1, priority=9)]))
     assert [tuple(row) for row in duplicates(twice).collect()] == [("/", "jobs", 1, 2)]
+
+
+def test_messages_of_a_stream_that_was_deleted_are_not_taken_for_those_of_the_next(
+    spark: SparkSession,
+) -> None:
+    live = [message("orders", n, stream_id="x-2") for n in range(8)]
+    stored = [message("orders", n, stream_id="x-1") for n in range(5)]
+    before = [message("mail", n) for n in range(3)]  # by an earlier version
+    now = [message("mail", n, stream_id="x-3") for n in range(3)]
+    verdicts = compared(counted(table(spark, live + now)), counted(table(spark, stored + before))).collect()
+    found = Counter((row["queue"], row["verdict"]) for row in verdicts)
+    assert found == {
+        ("orders", "not_archived_yet"): 8,
+        ("orders", "of_another_stream"): 5,
+        ("mail", "same"): 3,
+    }
+    both = counted(table(spark, stored + live))
+    assert duplicates(both).collect() == []
+    kinds = Counter(row["verdict"] for row in compared(counted(table(spark, live)), both).collect())
+    assert kinds == {"same": 8, "of_another_stream": 5}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.pipeline.messages import Message, death, message, table
+from tests.pipeline.messages import START, Message, death, message, table
 from warren.pipeline.jobs.dead_letters import causes, deaths, letters, loops, times_to_death, write_days
 
 REASONS = ("rejected", "expired", "maxlen", "delivery_limit")
@@ -101,6 +101,11 @@ def test_expiration_of_its_own_is_the_life_of_a_letter_that_died_once(spark: Spa
     dead = [message("dead", offset, x_death=died) for offset, (died, _) in enumerate(cases)]
     found = letters(table(spark, dead)).select("offset", "life_ms").collect()
     assert dict(map(tuple, found)) == {offset: life for offset, (_, life) in enumerate(cases)}
+
+
+def test_property_timestamp_is_the_begin_of_a_life(spark: SparkSession) -> None:
+    dead = message("dead", 4, x_death=[death("work", "expired", expiration="1500")], published_at=START)
+    assert letters(table(spark, [dead])).collect()[0]["life_ms"] == 4_000
 
 
 def test_days_are_replaced_and_others_stay(

@@ -16,10 +16,13 @@ from tests.support.segment_api import SegmentApi
 from tests.support.segments import START_MS, DataDirectory, message
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Int64, Table, Timestamp
+from warren.pipeline import options_for
 from warren.pipeline.failures import in_one_line
 from warren.pipeline.segments.schema import SCHEMA
 
 START = datetime.fromtimestamp(START_MS / 1000, UTC)
+START_ISO_8 = (START + timedelta(milliseconds=8)).isoformat()
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 @pytest.fixture
@@ -120,16 +123,70 @@ def test_offsets_and_times_are_kept(
         assert rows.rdd.getNumPartitions() >= 5
 
 
-def test_filters_on_queue_offset_and_time_are_handed_down(spark: SparkSession, data: DataDirectory) -> None:
+@pytest.fixture(params=["false", "true"])
+def pushdown(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Spark hands filters to sources, as a user's own session may have it, or not."""
+    spark.conf.set(PUSHDOWN, request.param)
+    yield
+    spark.conf.unset(PUSHDOWN)
+
+
+def test_our_sessions_do_not_let_spark_hand_filters_down(spark: SparkSession) -> None:
+    assert spark.conf.get(PUSHDOWN) == "false"
+
+
+@pytest.mark.usefixtures("pushdown")
+def test_filters_of_one_query_do_not_stick_to_the_dataframe(spark: SparkSession, data: DataDirectory) -> None:
+    data.queue("a").append(20)
+    data.queue("b").append(7)
+    rows = load(spark, data, "a,b")
+    first = rows.where("offset < 5")
+    for _ in range(2):
+        assert rows.where("queue = 'a' and offset < 10").count() == 10
+        assert rows.count() == 27
+        assert rows.where(F.col("timestamp") > F.lit(START + timedelta(milliseconds=17))).count() == 2
+        assert rows.where("queue = 'b'").count() == 7
+        assert (first.count(), first.where("queue = 'b' and offset > 3").count()) == (10, 1)
+        assert offsets(rows) == sorted([*range(20), *range(7)])
+
+
+@pytest.mark.usefixtures("pushdown")
+def test_dataframe_can_be_joined_and_united_with_itself(spark: SparkSession, data: DataDirectory) -> None:
+    data.queue("s").append(20)
+    rows = load(spark, data, "s")
+    low, high = rows.where("offset < 5"), rows.where("offset >= 12")
+    for _ in range(2):
+        assert offsets(low.unionByName(high)) == [*range(5), *range(12, 20)]
+        assert offsets(low.unionByName(rows)) == sorted([*range(5), *range(20)])
+        assert rows.alias("x").join(low.alias("y"), F.col("x.offset") == F.col("y.offset") + 15).count() == 5
+        assert low.join(high, "queue").count() == 40
+        assert rows.join(low, "offset", "left_anti").count() == 15
+
+
+@pytest.mark.usefixtures("pushdown")
+def test_views_are_the_same_whoever_asked_before(spark: SparkSession, data: DataDirectory) -> None:
+    data.queue("s").append(20)
+    load(spark, data, "s").createOrReplaceTempView("messages")
+    for _ in range(2):
+        assert spark.sql("select offset from messages where offset < 3").count() == 3
+        assert spark.sql("select offset from messages").count() == 20
+        both = "select a.offset from messages a join messages b using (offset) where a.offset > 15"
+        assert spark.sql(both).count() == 4
+        assert (
+            spark.sql("select * from messages where offset in (select offset + 10 from messages)").count()
+            == 10
+        )
+    spark.catalog.dropTempView("messages")
+
+
+def test_condition_makes_options_that_spare_reading(spark: SparkSession, data: DataDirectory) -> None:
     kept, other = data.queue("kept"), data.queue("other")
     segments = [kept.append(3), kept.append(3), kept.append(3)]
     other.append(5).write_bytes(b"damaged, and must not be read" * 3)
     segments[0].write_bytes(b"damaged, and must not be read" * 3)
-    rows = load(spark, data, "kept,other", failOnDataLoss="true")
-    chosen = rows.where((F.col("queue") == "kept") & (F.col("offset") >= 3) & (F.col("offset") < 8))
-    assert offsets(chosen) == [3, 4, 5, 6, 7]
-    late = F.lit(START + timedelta(milliseconds=5))
-    assert offsets(chosen.where(F.col("timestamp") > late)) == [6, 7]
+    condition = f"queue = 'kept' and offset >= 3 and offset < 80 and timestamp < '{START_ISO_8}'"
+    reader = spark.read.format("warren").option("path", str(data.path)).options(**options_for(condition))
+    assert offsets(reader.load().where(condition)) == [3, 4, 5, 6, 7]
 
 
 def test_pattern_reads_all_queues_that_match(spark: SparkSession, data: DataDirectory) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.segment_api import SegmentApi
-from tests.support.segments import DataDirectory
+from tests.support.segments import IDENTITY, DataDirectory
 
 
 @pytest.fixture
@@ -124,10 +125,31 @@ def test_stream_that_was_made_anew_is_an_error_and_then_read_from_its_start(
     (old.path / f"{1:020}.seg").unlink()
     old.path.rmdir()
     data.queue("s").append(2)
-    with pytest.raises(StreamingQueryException, match="offset 5 of stream 's' is behind its end, 2"):
+    with pytest.raises(
+        StreamingQueryException,
+        match=r"stream 's' was deleted and made anew: offsets from 5 on .*failOnDataLoss",
+    ):
         query.run()
     query.run(failOnDataLoss="false")
     assert query.offsets() == [0, 0, 1, 1, 2, 3, 4]
+
+
+def test_checkpoint_without_identities_is_gone_on_from_and_has_them_then(
+    query: Query, data: DataDirectory
+) -> None:
+    stream = data.queue("s")
+    stream.append(5)
+    query.run()
+    written = query.path / "checkpoint" / "offsets" / "0"
+    lines = written.read_text().splitlines()
+    assert json.loads(lines[-1]) == {"s": 5, "": {"s": f"{IDENTITY}-1"}}
+    written.write_text("\n".join([*lines[:-1], '{"s": 5}']))  # as earlier versions wrote it
+    (written.parent / ".0.crc").unlink()
+    stream.append(3)
+    query.run()
+    assert query.offsets() == list(range(8))
+    lines = (query.path / "checkpoint" / "offsets" / "1").read_text().splitlines()
+    assert json.loads(lines[-1]) == {"s": 8, "": {"s": f"{IDENTITY}-1"}}
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ def test_rows_of_all_partitions_arrive_as_messages_with_their_properties_and_sta
         f"'{queue}' routing_key",
         "'text/plain' content_type",
         "map('number', cast(id as string), 'shop', 'north') headers",
+        "map('number', 'int64') header_types",
     )
 
     save(frame, broker)
@@ -138,6 +139,7 @@ def test_rows_that_no_queue_takes_are_a_table_beside_if_the_option_says_where(
         ("'x' body", {}, "overwrite", "mode append"),
         ("'x' text", {}, "append", "column body"),
         ("1 body", {}, "append", "column body cannot be of type int"),
+        ("'x' body, 'k' routingkey", {}, "append", "column routingkey means nothing to a write"),
     ],
 )
 def test_what_cannot_be_written_is_one_line_that_names_what_to_change(

@@ -83,6 +83,7 @@ def _listing(contents: Contents) -> dict[str, object]:
         "vhost": contents.queue.vhost,
         "queue": contents.queue.name,
         "type": contents.queue.kind,
+        "stream_id": contents.queue.stream_id,
         "first_offset": contents.first_offset,
         "next_offset": contents.next_offset,
         "segments": [

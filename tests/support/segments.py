@@ -22,6 +22,7 @@ from warren.storage.format import (
 from warren.storage.index import write_index
 
 START_MS = 1_700_000_000_000
+IDENTITY = "00c0ffee00c0ffee"
 
 
 def message(
@@ -68,6 +69,7 @@ class DataDirectory:
         self.path = path
         path.mkdir(parents=True, exist_ok=True)
         (path / "VERSION").write_text("1\n")
+        (path / "identity").write_text(IDENTITY)
         self.count = 0
 
     def queue(self, name: str, *, kind: str = "stream", vhost: str = "/") -> QueueDirectory:

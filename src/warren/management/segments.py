@@ -71,6 +71,8 @@ class Segments:
     async def _pieces(self, queue: Queue) -> AsyncIterator[bytes]:
         """A queue may have thousands of segments: some in a turn. What comes last is known last."""
         head = {"vhost": queue.vhost, "queue": queue.name, "type": queue_type(queue.arguments)}
+        if isinstance(queue, Stream):
+            head["stream_id"] = self.context.store.stream_id(queue.vhost, queue.name)
         extent = Extent()
         before = to_json(head)[:-1] + b',"segments":['
         for part, batch in _batches_of(queue):
@@ -131,6 +133,7 @@ class Segments:
 
     def _segment(self, request: web.Request) -> Segment:
         queue = readable_queue(self.context.node, request)
+        self._expect_same_stream(queue, request)
         part, base = request.query.get("part", ""), _base(request.match_info["base"])
         for name, log in logs_of(queue):
             if name == part:
@@ -139,6 +142,14 @@ class Segments:
                     return segment
         where = f"part '{part}' of " if part else ""
         raise ObjectNotFound(f"no segment {base} in {where}queue '{queue.name}' in vhost '{queue.vhost}'")
+
+    def _expect_same_stream(self, queue: Queue, request: web.Request) -> None:
+        """What was listed of a stream that has been deleted since is not to be read from the next one."""
+        wanted = request.query.get("stream_id", "")
+        if not wanted or not isinstance(queue, Stream):
+            return
+        if wanted != self.context.store.stream_id(queue.vhost, queue.name):
+            raise ObjectNotFound(f"stream '{queue.name}' was deleted and made anew since it was listed")
 
 
 def _base(text: str) -> int:

@@ -29,7 +29,6 @@ CONNECT_SECONDS_MAX = 10
 PORTS = {"spark": 7077, "sc": 15002, "https": 443, "http": 80}
 SQL_CONF = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
 }
 """What the data source and the jobs rely on, on any Spark. The last: a query that is killed while it writes

@@ -25,7 +25,7 @@ from warren.storage.command_text import command_from_json
 from warren.storage.definitions import Definitions
 from warren.storage.definitions_recovery import Problem as DefinitionProblem
 from warren.storage.definitions_recovery import recover_definitions
-from warren.storage.directory import VERSION
+from warren.storage.directory import VERSION, read_identity
 from warren.storage.log_directory import MANIFEST, parts_in
 from warren.storage.queue_log import NAME_DIGITS
 from warren.storage.recovery import SUFFIXES, belongs_to_queue
@@ -175,6 +175,7 @@ class DataFiles:
         self.queues_path = path / "queues"
         self.definitions_path = path / "definitions.log"
         self._check_version()
+        self.identity = read_identity(path)
         self.holder = _holder(path / "lock")
         self.definitions_data = self.definitions_path.read_bytes() if self.definitions_path.exists() else b""
         recovered = recover_definitions(self.definitions_data)

@@ -2,6 +2,7 @@
 
 lock               held by the process that uses the directory; its number is in it
 VERSION            the version of the layout
+identity           chance bytes, made once: with a stream's number they tell it from all others
 running            there while a broker runs; in it, the boot of the machine that it runs on
 definitions.log    vhosts, users, permissions, exchanges, queues, bindings
 queues/17/         the log of one durable queue, and queue.json, which says of which; in directories there,
@@ -18,6 +19,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
+import secrets
 import shutil
 from collections.abc import Callable, Iterable
 from itertools import chain
@@ -28,8 +31,19 @@ from warren.storage.files import FILE_MODE, OpenFiles, make_directory
 from warren.storage.privacy import all_below, directly_below, is_open, make_private
 
 VERSION = 1
+IDENTITY = "identity"
+IDENTITY_BYTES = 8
 VERSION_SHOWN_MAX = 20
-OURS = {"lock", "VERSION", "running", "definitions", "queues", "transient", "journal"}  # and with a suffix
+OURS = {
+    "lock",
+    "VERSION",
+    IDENTITY,
+    "running",
+    "definitions",
+    "queues",
+    "transient",
+    "journal",
+}  # and with a suffix
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -38,7 +52,9 @@ class DirectoryError(OSError):
 
 
 class DataDirectory:
-    """`marks_may_be_lost`: the last run did not end well, and the machine has been started anew since."""
+    """`marks_may_be_lost`: the last run did not end well, and the machine has been started anew since.
+    `identity` is empty if none could be written.
+    """
 
     def __init__(
         self, path: Path, files: OpenFiles, warn: Callable[..., Any], *, sync: bool, boot_id: Path = BOOT_ID
@@ -53,6 +69,7 @@ class DataDirectory:
         self.journal = path / "journal"
         self.definitions = path / "definitions.log"
         self.marks_may_be_lost = False
+        self.identity = ""
         self.lock = -1
 
     def open(self) -> None:
@@ -65,6 +82,7 @@ class DataDirectory:
             make_directory(str(self.queues))
             make_directory(str(self.transient))
             self._empty_transient()
+            self._identify()
             self._see_how_it_ended()
         except BaseException:
             self._unlock()
@@ -125,6 +143,19 @@ class DataDirectory:
             shown = repr(found[:VERSION_SHOWN_MAX])[2:-1]
             raise DirectoryError(f"{self.path} has version {shown} of the layout, expected {VERSION}")
 
+    def _identify(self) -> None:
+        """By what it says of itself; one that says nothing yet, as of an earlier version, is named now."""
+        self.identity = read_identity(self.path)
+        if self.identity:
+            return
+        identity = secrets.token_hex(IDENTITY_BYTES)
+        try:
+            self._write(self.path / IDENTITY, f"{identity}\n")
+        except OSError as error:  # a full disk; the next start tries again
+            self.warn("cannot write the directory's identity", error=str(error))
+        else:
+            self.identity = identity
+
     def _empty_transient(self) -> None:
         for left in self.transient.iterdir():
             if left.is_dir() and not left.is_symlink():
@@ -150,6 +181,22 @@ class DataDirectory:
             self._write(self._running, self._boot)
         except OSError as error:  # a full disk; a broker that can deliver is better than none
             self.warn("cannot note that the broker runs", file=str(self._running), error=str(error))
+
+
+def read_identity(directory: Path) -> str:
+    """Empty if there is none."""
+    try:
+        found = (directory / IDENTITY).read_text("ascii", "replace").strip()
+    except FileNotFoundError:
+        return ""
+    return found if re.fullmatch(f"[0-9a-f]{{{2 * IDENTITY_BYTES}}}", found) else ""
+
+
+def stream_identity(directory: str, number: int) -> str:
+    """What tells a stream from all others, also from one of the same name that is made when it is deleted:
+    numbers of queues are never used again in a directory. Empty if the directory has no identity.
+    """
+    return f"{directory}-{number}" if directory else ""
 
 
 def _is_ours(path: str) -> bool:

@@ -17,7 +17,7 @@ from warren.storage.command_text import command_to_json
 from warren.storage.commit import Disk as DiskLike
 from warren.storage.commit import GroupCommit
 from warren.storage.definitions_file import DefinitionsFile
-from warren.storage.directory import BOOT_ID, DataDirectory
+from warren.storage.directory import BOOT_ID, DataDirectory, stream_identity
 from warren.storage.files import OpenFiles
 from warren.storage.housekeeping import Housekeeping
 from warren.storage.journal import Journal
@@ -151,6 +151,10 @@ class DiskStore(Store):
             directory, self.commit, self.problems, size, named, found.segments, found.position
         )
         return log, found.position
+
+    def stream_id(self, vhost: str, name: str) -> str:
+        """Empty if there is none."""
+        return stream_identity(self.directory.identity, self.file.definitions.queue_number(vhost, name))
 
     def _log_directory(self, vhost: str, queue: str) -> LogDirectory:
         """All logs of a queue share one."""

@@ -20,6 +20,7 @@ from pathlib import Path
 from warren.broker.commands import DeclareQueue
 from warren.storage.command_text import command_from_json
 from warren.storage.data_files import DataFiles, Kind, Problem, QueueFiles, Tell
+from warren.storage.directory import IDENTITY
 from warren.storage.inspect_stream import read_offset_lines
 from warren.storage.journal import bad_records_in
 from warren.storage.log_directory import DELETED, MANIFEST, OFFSETS, UNKNOWN
@@ -30,6 +31,7 @@ KNOWN_NAMES = frozenset(
     {
         "lock",
         "VERSION",
+        IDENTITY,
         "running",
         "definitions.log",
         "definitions.new",
@@ -39,7 +41,7 @@ KNOWN_NAMES = frozenset(
         "lost+found",
     }
 )
-INTERRUPTED = frozenset({"VERSION.new", "running.new"})
+INTERRUPTED = frozenset({"VERSION.new", f"{IDENTITY}.new", "running.new"})
 
 
 @dataclass

@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 
 from tests.support.http_api import SEGMENT_BYTES, Api
+from warren import commands
 from warren.amqp.properties import BasicProperties
 from warren.broker.message import Message
 from warren.broker.queue import Queue
@@ -279,6 +280,36 @@ async def test_list_is_the_same_after_a_restart(api: Api) -> None:
     assert waiting(after) == waiting(before) == set(range(123, 500))
     times = [[row["first_timestamp"], row["last_timestamp"]] for row in before["segments"]]
     assert [[row["first_timestamp"], row["last_timestamp"]] for row in after["segments"]] == times
+
+
+async def test_stream_has_an_identity_that_another_of_its_name_has_not(api: Api) -> None:
+    await api.publish(api.declare("q", queue_type="stream"), numbered(3))
+    found = await listing(api)
+    assert (await listing(api))["stream_id"] == found["stream_id"] != ""
+    path = f"{LIST}/{found['segments'][0]['base']}?stream_id={found['stream_id']}"
+    assert (await api.get(path)).status == 200
+    api.broker.execute(commands.DeleteQueue(vhost="/", name="q"))
+    await api.publish(api.declare("q", queue_type="stream"), numbered(5))
+    assert (await listing(api))["stream_id"] not in {"", found["stream_id"]}
+    answer = await api.get(path)
+    assert (answer.status, "made anew" in answer.json["reason"]) == (404, True)
+
+
+async def test_identity_of_a_stream_is_made_once_and_old_directories_get_one(api: Api) -> None:
+    await api.publish(api.declare("q", queue_type="stream"), numbered(3))
+    first = (await listing(api))["stream_id"]
+    file = api.broker.config.data_dir / "identity"
+    assert first == f"{file.read_text().strip()}-1"
+    ids = []
+    for lost in (False, True, False):
+        await api.broker.stop()
+        if lost:
+            file.unlink()
+        await api.broker.start()
+        ids.append((await listing(api))["stream_id"])
+    assert ids[0] == first
+    assert ids[1] == ids[2]
+    assert ids[1] not in {"", first}
 
 
 async def test_listing_goes_on_while_messages_come_and_go(api: Api) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,42 +16,78 @@ from hypothesis import strategies as st
 from tests.support.segments import START_MS, message
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import (
+    DOUBLE,
+    Float32,
+    Int8,
     Int16,
     Int64,
+    OldInt64,
     Table,
     Timestamp,
+    UInt8,
+    UInt16,
     UInt32,
     Value,
     decode_table,
     encode_name,
     encode_table,
+    encode_value,
 )
 from warren.broker.message import Message
 from warren.pipeline.segments.decode import BAD, END, FULL, MORE, OPEN_END, Decoder
 from warren.pipeline.segments.log import pack_acked
 from warren.pipeline.segments.schema import SCHEMA
+from warren.pipeline.sink.headers import HeadersEncoder, as_table
 from warren.storage.format import encode_record
+from warren.storage.table_text import table_to_json
 
-TEXTS = ("message_id", "correlation_id", "content_type", "content_encoding", "type", "app_id", "user_id", "reply_to", "expiration")  # fmt: skip  # noqa: E501
+LAST_SECOND = 253_402_300_799
+TEXTS = ("message_id", "correlation_id", "content_type", "content_encoding", "type", "app_id", "user_id", "reply_to", "expiration", "cluster_id")  # fmt: skip  # noqa: E501
 
 short_text = st.text(max_size=20).filter(lambda text: len(text.encode("utf-8", "surrogateescape")) < 256)
 odd_text = st.binary(max_size=20).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 name = short_text | odd_text
+KINDS = {
+    b"I": "int32", b"l": "int64", b"L": "oldint64", b"s": "int16", b"u": "uint16", b"b": "int8",
+    b"B": "uint8", b"i": "uint32", b"T": "timestamp",
+    b"d": "float", b"f": "float32", b"D": "decimal", b"t": "bool",
+    b"S": "bytes", b"x": "bytearray", b"F": "table", b"A": "array",
+}  # fmt: skip
+
+
+def is_text(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 plain = (
     st.none()
     | st.booleans()
     | st.integers(-(2**63), 2**63 - 1)
+    | st.integers(-(2**7), 2**7 - 1).map(Int8)
+    | st.integers(0, 2**8 - 1).map(UInt8)
     | st.integers(-(2**15), 2**15 - 1).map(Int16)
+    | st.integers(0, 2**16 - 1).map(UInt16)
     | st.integers(0, 2**32 - 1).map(UInt32)
+    | st.integers(-(2**63), 2**63 - 1).map(Int64)
+    | st.integers(-(2**63), 2**63 - 1).map(OldInt64)
     | st.integers(0, 2**64 - 1).map(Timestamp)
     | st.floats()
+    | st.floats(width=32, allow_nan=False).map(Float32)
     | st.text()
-    | st.binary(max_size=20)
+    | st.binary(max_size=20).filter(lambda raw: not is_text(raw))
     | st.binary(max_size=20).map(bytearray)
     | st.builds(Decimal, st.integers(-(2**31), 2**31 - 1)).map(lambda number: number.scaleb(-3))
 )
 value = st.recursive(
-    plain, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(name, inner, max_size=4), max_leaves=8
+    plain,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(short_text | st.just("!odd"), inner, max_size=4)
+    ),
+    max_leaves=8,
 )
 properties = st.builds(
     BasicProperties,
@@ -58,7 +95,6 @@ properties = st.builds(
     delivery_mode=st.none() | st.integers(0, 255),
     priority=st.none() | st.integers(0, 255),
     timestamp=st.none() | st.integers(0, 2**64 - 1),
-    cluster_id=st.none() | name,
     **{text: st.none() | name for text in TEXTS},
 )
 
@@ -67,25 +103,32 @@ def readable(text: str | None) -> str | None:
     return None if text is None else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def as_json(given: Value) -> str:
-    """As `json_text.pyx` says."""
+def as_text(given: Value) -> tuple[str | None, str | None]:
+    """Text and type, as `header_text.pyx` says."""
+    if given is None or isinstance(given, str):
+        return given, None
+    kind = KINDS[encode_value(given)[:1]]
+    if isinstance(given, bool):
+        return str(given).lower(), kind
     if isinstance(given, bytes | bytearray):
-        try:
-            text = given.decode() if isinstance(given, bytes) else None
-        except UnicodeDecodeError:
-            text = None
-        mark = "!bytes" if isinstance(given, bytes) else "!bytearray"
-        return json.dumps(text, ensure_ascii=False) if text is not None else f'{{"{mark}":"{given.hex()}"}}'
-    if isinstance(given, float) and not math.isfinite(given):
-        return '"NaN"' if math.isnan(given) else '"Infinity"' if given > 0 else '"-Infinity"'
-    if isinstance(given, list):
-        return f"[{','.join(map(as_json, given))}]"
-    if isinstance(given, dict):
-        fields = (
-            f"{json.dumps(readable(name), ensure_ascii=False)}:{as_json(v)}" for name, v in given.items()
-        )
-        return f"{{{','.join(fields)}}}"
-    return str(given) if isinstance(given, Decimal) else json.dumps(given, ensure_ascii=False)
+        return given.hex(), kind
+    if isinstance(given, float):
+        return nan_text(given) if math.isnan(given) else float_text(given), kind
+    if isinstance(given, list | dict):
+        marked = table_to_json({"": given})[""]
+        inner = marked["!table"] if isinstance(marked, dict) and [*marked] == ["!table"] else marked
+        return json.dumps(inner, ensure_ascii=False, separators=(",", ":")), kind
+    return str(given), kind
+
+
+def float_text(given: float) -> str:
+    infinite = "Infinity" if given > 0 else "-Infinity"
+    return repr(float(given)) if math.isfinite(given) else infinite
+
+
+def nan_text(given: float) -> str:
+    bits = encode_value(given)[1:]
+    return "NaN" if bits == DOUBLE.pack(math.nan) else f"NaN:{bits.hex()}"
 
 
 def decode_all(records: bytes, **options: Any) -> list[dict[str, Any]]:
@@ -98,6 +141,22 @@ def decode_all(records: bytes, **options: Any) -> list[dict[str, Any]]:
     assert batch.schema.equals(SCHEMA)
     rows: list[dict[str, Any]] = batch.to_pylist()
     return rows
+
+
+def taken(decoder: Decoder) -> pa.RecordBatch:
+    batch = decoder.take()
+    assert batch is not None
+    return batch
+
+
+def told(row: dict[str, Any]) -> dict[str, tuple[str | None, str | None]] | None:
+    """Texts and types of a row's headers."""
+    if row["headers"] is None:
+        assert row["header_types"] is None
+        return None
+    types = dict(row["header_types"])
+    assert types.keys() <= dict(row["headers"]).keys()
+    return {name: (text, types.get(name)) for name, text in row["headers"]}
 
 
 def one_row(given: BasicProperties, **options: Any) -> dict[str, Any]:
@@ -122,9 +181,11 @@ def test_rows_are_what_the_broker_decodes(given: list[tuple[BasicProperties, str
         expected |= {"exchange": readable(exchange), "routing_key": readable(key)}
         expected |= {"priority": each.priority, "delivery_mode": each.delivery_mode}
         seen = decode_table(encode_table(each.headers))[0] if each.headers is not None else None
-        headers = None if seen is None else {readable(n): as_json(v) for n, v in seen.items()}
+        texts = None if seen is None else {readable(n): as_text(v) for n, v in seen.items()}
         assert {column: row[column] for column in expected} == expected
-        assert (None if row["headers"] is None else dict(row["headers"])) == headers
+        assert told(row) == texts
+        published = each.timestamp if (each.timestamp or 0) <= LAST_SECOND else None
+        assert row["published_at"] == (None if published is None else datetime.fromtimestamp(published, UTC))
         assert row["timestamp"] == datetime.fromtimestamp((START_MS + i) / 1000, UTC)
 
 
@@ -139,7 +200,54 @@ def test_last_of_headers_with_one_name_holds() -> None:
     twice = encode_table({"a": 1})[4:] + encode_table({"b": "x", "a": 2})[4:]
     raw = b"\x20\x00" + len(twice).to_bytes(4, "big") + twice
     (row,) = decode_all(encode_record(1, 0, Message(b"\0", b"\0", raw, b"", True)))
-    assert dict(row["headers"]) == {"a": "2", "b": '"x"'}
+    assert told(row) == {"a": ("2", "int32"), "b": ("x", None)}
+
+
+def test_last_of_headers_with_one_name_holds_among_voids_and_other_rows() -> None:
+    twice = encode_table({"a": None, "b": 1})[4:] + encode_table({"c": None, "a": "x", "b": None})[4:]
+    raw = b"\x20\x00" + len(twice).to_bytes(4, "big") + twice
+    around = message(b"", BasicProperties(headers={"v": None, "n": 1, "s": "t"}))
+    given = [around, Message(b"\0", b"\0", raw, b"", True), around]
+    rows = decode_all(b"".join(encode_record(1 + i, 0, each) for i, each in enumerate(given)))
+    beside = {"v": (None, None), "n": ("1", "int32"), "s": ("t", None)}
+    assert [told(row) for row in rows] == [
+        beside,
+        {"a": ("x", None), "b": (None, None), "c": (None, None)},
+        beside,
+    ]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(short_text, value, max_size=5))
+def test_header_that_is_read_and_written_back_is_the_same_type_and_value(headers: Table) -> None:
+    """As bytes: the type of every value in it is the same, too."""
+    decoder = Decoder("/", "q")
+    decoder.feed(encode_record(1, 0, message(b"", BasicProperties(headers=headers))), 0)
+    batch = taken(decoder)
+    (written,) = HeadersEncoder().encode(batch["headers"], batch["header_types"])
+    assert written is not None
+    assert {name: encode_value(v) for name, v in decode_table(as_table(written))[0].items()} == {
+        name: encode_value(v) for name, v in headers.items()
+    }
+
+
+@pytest.mark.parametrize("bits", ["7ff8000000000000", "fff8000000000000", "7ff4000000000001"])
+def test_float_that_is_not_a_number_keeps_its_bits(bits: str) -> None:
+    fields = (
+        encode_name("n") + b"d" + bytes.fromhex(bits) + encode_name("m") + b"f" + bytes.fromhex("7fa00001")
+    )
+    raw = b"\x20\x00" + as_table(fields)
+    decoder = Decoder("/", "q")
+    decoder.feed(encode_record(1, 0, Message(b"\0", b"\0", raw, b"", True)), 0)
+    batch = taken(decoder)
+    assert HeadersEncoder().encode(batch["headers"], batch["header_types"]) == [fields]
+
+
+def test_stream_is_named_in_each_row() -> None:
+    decoder = Decoder("/", "q", "c0ffee-1")
+    decoder.feed(records(2), 0)
+    assert taken(decoder)["stream_id"].to_pylist() == ["c0ffee-1"] * 2
+    assert decode_all(records(1))[0]["stream_id"] is None
 
 
 # --- x-death ---

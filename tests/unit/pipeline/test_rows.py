@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -9,12 +11,13 @@ import pytest
 
 from warren.amqp.methods import BasicPublish, decode_method
 from warren.amqp.properties import BasicProperties, decode_properties
-from warren.amqp.table import Value
+from warren.amqp.table import Float32, Int16, Int64, Timestamp, UInt8, Value
 from warren.pipeline.errors import PipelineError
 from warren.pipeline.publisher import Message
-from warren.pipeline.sink.headers import value_of
+from warren.pipeline.segments.schema import SCHEMA
+from warren.pipeline.sink.headers import header_value
 from warren.pipeline.sink.options import read_options
-from warren.pipeline.sink.rows import RowEncoder
+from warren.pipeline.sink.rows import RowEncoder, check_columns
 
 AMQP = {"amqp": "amqp://guest:guest@localhost:5672/%2F"}
 HEADERS = pa.map_(pa.string(), pa.string())
@@ -53,6 +56,7 @@ def test_every_column_becomes_its_property_and_null_is_no_property() -> None:
             "expiration",
             "type",
             "app_id",
+            "cluster_id",
         )
     }
     columns = text | {
@@ -87,48 +91,111 @@ def test_exchange_of_the_option_goes_before_that_of_the_row() -> None:
     assert [(m.exchange, m.routing_key) for m in encoder.encode(batch)] == [("a", "x"), ("", "")]
 
 
-def test_headers_are_encoded_by_their_json_also_from_a_slice() -> None:
-    rows = [None, [("dropped", "1")], [("n", "5"), ("s", '"5"'), ("shop", "north")], None, []]
-    batch = pa.record_batch({"body": [b""] * 5, "headers": pa.array(rows, HEADERS)})
+def test_headers_are_strings_or_of_the_type_that_is_told_also_from_a_slice() -> None:
+    rows = [None, [("dropped", "1")], [("n", "5"), ("s", "5"), ("v", None), ("shop", '"north"')], None, []]
+    kinds = [None, [("dropped", "int8")], [("n", "int64"), ("not there", "bool")], None, None]
+    batch = pa.record_batch(
+        {"body": [b""] * 5, "headers": pa.array(rows, HEADERS), "header_types": pa.array(kinds, HEADERS)}
+    )
     encoder = RowEncoder(batch.schema, read_options(AMQP | {"exchange": ""}), "job")
 
     found = [properties_of(message).headers for message in encoder.encode(batch.slice(2))]
 
-    assert found == [{"n": 5, "s": "5", "shop": "north"}, None, {}]
+    assert found == [{"n": 5, "s": "5", "v": None, "shop": '"north"'}, None, {}]
+    assert found[0] is not None
+    assert isinstance(found[0]["n"], Int64)
 
 
 def test_deduplicated_message_carries_its_id_as_a_header_in_place_of_any_other() -> None:
-    rows = [None, [("a", "1"), ("x-deduplication-header", '"old"')]]
+    rows = [None, [("a", "1"), ("x-deduplication-header", "old")]]
     columns = {"body": [b"", b""], "headers": pa.array(rows, HEADERS), "message_id": ["é", None]}
     first, second = encode(columns, deduplicate="true")
 
     assert properties_of(first).headers == {"x-deduplication-header": "é"}
-    assert properties_of(second).headers == {"a": 1, "x-deduplication-header": "job/3/1"}
+    assert properties_of(second).headers == {"a": "1", "x-deduplication-header": "job/3/1"}
+
+
+def test_message_is_deduplicated_by_a_column_of_its_own_if_there_is_one() -> None:
+    columns = {"body": [b"", b""], "message_id": ["a", "b"], "deduplication_id": ["x", None]}
+    found = [properties_of(message) for message in encode(columns, deduplicate="true")]
+
+    assert [(each.message_id, each.headers) for each in found] == [
+        ("a", {"x-deduplication-header": "x"}),
+        ("b", {"x-deduplication-header": "b"}),
+    ]
+
+
+def test_time_of_publishing_is_written_in_whole_seconds() -> None:
+    times = pa.array([1_700_000_000_900_000, None], pa.timestamp("us", tz="UTC"))
+    found = [properties_of(message) for message in encode({"body": [b"", b""], "published_at": times})]
+
+    assert [each.timestamp for each in found] == [1_700_000_000, None]
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
+    ("text", "kind", "value"),
     [
-        (None, None),
-        ("5", 5),
-        ("5000000000", 5_000_000_000),
-        ("1.5", 1.5),
-        ("true", True),
-        ("null", None),
-        ('"text"', "text"),
-        ('[1, {"a": "b"}]', [1, {"a": "b"}]),
-        ('{"!bytes": "ff00"}', b"\xff\x00"),
-        ("north", "north"),
-        ("", ""),
-        ("NaN", "NaN"),
-        ("{", "{"),
-        ("9" * 30, "9" * 30),
-        ('{"!odd": 1}', '{"!odd": 1}'),
-        ("[" * 5000, "[" * 5000),
+        (None, None, None),
+        (None, "int32", None),
+        ("5", None, "5"),
+        ("", None, ""),
+        ("text", "string", "text"),
+        ("5", "int32", 5),
+        ("5000000000", "int64", Int64(5_000_000_000)),
+        ("255", "uint8", UInt8(255)),
+        ("18446744073709551615", "timestamp", Timestamp(2**64 - 1)),
+        ("1.5", "float", 1.5),
+        ("-Infinity", "float", -math.inf),
+        ("1.5", "float32", Float32(1.5)),
+        ("true", "bool", True),
+        ("1.50", "decimal", Decimal("1.50")),
+        ("ff00", "bytes", b"\xff\x00"),
+        ("ff00", "bytearray", bytearray(b"\xff\x00")),
+        ('[1,{"a":"b"}]', "array", [1, {"a": "b"}]),
+        ('{"!odd":{"!int16":7}}', "table", {"!odd": Int16(7)}),
     ],
 )
-def test_text_of_a_header_is_the_json_it_holds_or_itself(text: str | None, value: Value) -> None:
-    assert value_of(text) == value
+def test_text_of_a_header_is_a_string_or_of_the_type_beside_it(
+    text: str | None, kind: str | None, value: Value
+) -> None:
+    found = header_value(text, kind)
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("x", "int32"),
+        ("3000000000", "int32"),
+        ("-1", "uint16"),
+        ("TRUE!", "bool"),
+        ("x", "float"),
+        ("NaN:00", "float"),
+        ("1e999", "decimal"),
+        ("zz", "bytes"),
+        ("{", "table"),
+        ("[]", "table"),
+        ("{}", "array"),
+        ("[" * 5000, "array"),
+        ("5", "number"),
+    ],
+)
+def test_text_that_is_not_of_its_type_is_an_error_that_names_the_header(text: str, kind: str) -> None:
+    columns = {
+        "body": [b""],
+        "headers": pa.array([[("the one", text)]], HEADERS),
+        "header_types": pa.array([[("the one", kind)]], HEADERS),
+    }
+    with pytest.raises(PipelineError, match=f"column headers: header 'the one' .* is no {kind}"):
+        encode(columns)
+
+
+def test_column_that_nobody_knows_is_named() -> None:
+    check_columns([*SCHEMA.names, "date", "deduplication_id"])
+    with pytest.raises(
+        PipelineError, match="column routingkey means nothing to a write: drop it, or name it"
+    ):
+        check_columns(["body", "routingkey"])
 
 
 @pytest.mark.parametrize(
@@ -138,6 +205,11 @@ def test_text_of_a_header_is_the_json_it_holds_or_itself(text: str | None, value
         ({"body": [1]}, "column body cannot be of type int64"),
         ({"body": [b""], "priority": ["1"]}, "column priority cannot be of type string"),
         ({"body": [b""], "headers": ["{}"]}, "column headers cannot be of type string"),
+        ({"body": [b""], "published_at": [5]}, "column published_at cannot be of type int64"),
+        (
+            {"body": [b""], "published_at": pa.array([-1], pa.timestamp("us"))},
+            "published_at has a time before",
+        ),
         ({"body": [None, b""]}, "body is null"),
         ({"body": [b""], "app_id": ["x" * 256]}, "column app_id has a value of 256 bytes"),
         ({"body": [b""], "priority": [256]}, "column priority has the value 256"),

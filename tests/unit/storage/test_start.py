@@ -20,7 +20,7 @@ from warren.broker.rules import Rules
 from warren.storage import definitions, definitions_recovery, queues_recovery
 from warren.storage.recovery import recover
 
-QUEUES = 60
+QUEUES = 80
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from warren.pipeline.jobs.columns import utc_date
 from warren.pipeline.jobs.extent import extents, tell_extents
 from warren.pipeline.jobs.leftovers import remove_leftovers
 from warren.pipeline.jobs.numbers import positive
+from warren.pipeline.jobs.old_headers import with_present_headers
 from warren.pipeline.jobs.queries import follow, stop_on_signals
 from warren.pipeline.jobs.rows import collect
 from warren.pipeline.jobs.tables import (
@@ -108,7 +109,7 @@ def write_snapshot(messages: DataFrame, to: str, name: str) -> None:
 
 def read_snapshot(spark: SparkSession, to: str, name: str) -> DataFrame:
     """Nothing, if the queues were empty. Spark is told the types: a snapshot named `7` is no number."""
-    found = spark.read.schema(f"{ARCHIVE_SCHEMA}, snapshot string").parquet(to)
+    found = with_present_headers(spark.read.schema(f"{ARCHIVE_SCHEMA}, snapshot string").parquet(to))
     return found.filter(sf.col("snapshot") == name)
 
 

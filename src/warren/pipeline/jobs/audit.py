@@ -4,6 +4,9 @@ Messages are compared by their offsets, range by range, so that it scales with t
 places. A gap in a stream is damage. In a queue that is not a stream it is what was acknowledged, and is
 allowed with --allow-gaps.
 
+Messages of a stream that was deleted, in an archive of one that was made anew under its name, are told as
+such, and not compared.
+
 What only the archive has below the stream's first offset went by retention, and what only the stream has
 above the archive's last was not archived yet. Anything else that one of them lacks is missing.
 """
@@ -38,8 +41,9 @@ VERDICTS = (
     "missing_in_archive",
     "missing_in_live",
     "different",
+    "of_another_stream",
 )
-HARMFUL = ("missing_in_archive", "missing_in_live", "different")
+HARMFUL = ("missing_in_archive", "missing_in_live", "different", "of_another_stream")
 
 Rows: TypeAlias = list[list[Value]]
 
@@ -57,8 +61,10 @@ def counted(messages: DataFrame, *, contents: bool = False) -> DataFrame:
     """How often each message is there; `digest` is of the contents, or of nothing."""
     digest = sf.xxhash64(*COMPARED) if contents else sf.lit(0).cast("long")
     priority = sf.coalesce("priority", sf.lit(0)).alias("priority")
-    places = messages.select(*PLACE, priority, digest.alias("digest"))
-    return places.groupBy(*MESSAGE).agg(sf.count("*").alias("copies"), sf.min("digest").alias("digest"))
+    places = messages.select(*PLACE, priority, "stream_id", digest.alias("digest"))
+    return places.groupBy(*MESSAGE, "stream_id").agg(
+        sf.count("*").alias("copies"), sf.min("digest").alias("digest")
+    )
 
 
 def _range_of(size: int) -> Column:
@@ -112,7 +118,10 @@ def duplicates(counts: DataFrame) -> DataFrame:
 def compared(live: DataFrame, archived: DataFrame) -> DataFrame:
     """Both as `counted` gives them: for each offset that is in either, what is the matter with it."""
     queues = ["vhost", "queue"]
-    live_from = live.groupBy(*queues).agg(sf.min("offset").alias("live_first"))
+    live_from = live.groupBy(*queues).agg(
+        sf.min("offset").alias("live_first"), sf.max("stream_id").alias("live_stream")
+    )
+    archived, others = _of_the_same_stream(archived, live_from)
     archived_to = archived.groupBy(*queues).agg(sf.max("offset").alias("archive_last"))
     left = live.select(*MESSAGE, sf.col("digest").alias("live_digest"), sf.lit(True).alias("is_live"))
     right = archived.select(
@@ -120,7 +129,7 @@ def compared(live: DataFrame, archived: DataFrame) -> DataFrame:
     )
     both = (
         left.join(right, list(MESSAGE), "full")
-        .join(live_from, queues, "left")
+        .join(live_from.drop("live_stream"), queues, "left")
         .join(archived_to, queues, "left")
     )
     yet = sf.col("archive_last").isNull() | (sf.col("offset") > sf.col("archive_last"))
@@ -133,7 +142,22 @@ def compared(live: DataFrame, archived: DataFrame) -> DataFrame:
         .when(sf.col("live_digest") != sf.col("archive_digest"), "different")
         .otherwise("same")
     )
-    return both.select(*PLACE, "is_live", "is_archived", verdict.alias("verdict"))
+    return both.select(*PLACE, "is_live", "is_archived", verdict.alias("verdict")).unionByName(others)
+
+
+def _of_the_same_stream(archived: DataFrame, live_from: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """What is archived of the streams that are live; and the rest, with its verdict. Nobody knows of an
+    archive of an earlier version which stream it is of.
+    """
+    known = archived.join(live_from.select("vhost", "queue", "live_stream"), ["vhost", "queue"], "left")
+    is_other = sf.coalesce(sf.col("stream_id") != sf.col("live_stream"), sf.lit(False))
+    others = known.filter(is_other).select(
+        *PLACE,
+        sf.lit(None).cast("boolean").alias("is_live"),
+        sf.lit(True).alias("is_archived"),
+        sf.lit("of_another_stream").alias("verdict"),
+    )
+    return known.filter(~is_other).drop("live_stream"), others
 
 
 def by_range(verdicts: DataFrame, size: int = RANGE) -> DataFrame:
@@ -162,7 +186,7 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) ->
             archived = counted(messages, contents=options.contents).persist()
             in_archive = archived.agg(sf.sum("copies")).collect()[0][0] or 0
     live_messages = inputs.read(spark, source, headers=False, body=options.contents)
-    slim = live_messages.select(*MESSAGE, "timestamp", *COMPARED).persist()
+    slim = live_messages.select(*MESSAGE, "stream_id", "timestamp", *COMPARED).persist()
     counts = counted(slim, contents=options.contents).persist()
     try:
         with progress.step("reading"):
@@ -196,10 +220,11 @@ def _tell_archive(
     result: Result, counts: DataFrame, archived: DataFrame, options: argparse.Namespace, progress: Progress
 ) -> None:
     verdicts = compared(counts, archived)
+    harmful = [name for name in HARMFUL if not (options.allow_data_loss and name == "of_another_stream")]
     with progress.step("comparing"):
         rows = collect(by_range(verdicts, options.range))
         harm = collect(
-            verdicts.filter(sf.col("verdict").isin(list(HARMFUL))).select(*PLACE, "verdict").orderBy(*PLACE)
+            verdicts.filter(sf.col("verdict").isin(harmful)).select(*PLACE, "verdict").orderBy(*PLACE)
         )
         twice = collect(duplicates(archived))
     sums = {name: sum(whole(row[5 + i]) for row in rows) for i, name in enumerate(VERDICTS)}
@@ -218,4 +243,4 @@ def _tell_archive(
     shown = [name for name in VERDICTS if sums[name]]
     labels = [name.replace("_", " ") for name in shown]
     result.plots.append(Bars("Offsets", labels, [float(sums[name]) for name in shown], "offsets"))
-    result.ok = result.ok and not twice and not any(sums[name] for name in HARMFUL)
+    result.ok = result.ok and not twice and not any(sums[name] for name in harmful)

@@ -23,15 +23,22 @@ def published_ms(header: str) -> Column:
     """When the publisher says it sent the message: a header with milliseconds or seconds since 1970, or with
     a time in ISO 8601. Null if there is none, or it is none of these.
     """
-    text = sf.trim(sf.col("headers")[header], sf.lit('"'))
+    text = sf.col("headers")[header]
     number = text.try_cast("long")
     from_number = sf.when(number < SECONDS_BELOW, number * 1000).otherwise(number)
     return sf.coalesce(from_number, sf.unix_millis(text.try_cast("timestamp")))
 
 
 def since_published_ms(timestamp: Column, header: str) -> Column:
-    """How long the message took from its publisher to the broker. Clocks differ: it may be negative."""
-    return sf.unix_millis(timestamp) - published_ms(header)
+    """How long the message took from its publisher to the broker. Clocks differ: it may be negative. Without
+    the header it is the property timestamp that counts, which has whole seconds.
+    """
+    return sf.unix_millis(timestamp) - sf.coalesce(published_ms(header), sf.unix_millis("published_at"))
+
+
+def published_time(header: str) -> Column:
+    """When the message was published, as its publisher says, or else when it came."""
+    return sf.coalesce(sf.timestamp_millis(published_ms(header)), "published_at", "timestamp")
 
 
 def percentiles(value: Column) -> Column:

@@ -2,7 +2,8 @@
 
 A dead letter carries its deaths in x-death, an entry for each queue and reason with a count; a row of
 `deaths` is one entry. The letter's own time is when it came to where it lies now. How long it lived until
-then is known if the publisher sent its time in a header, or if it died but once, of its own expiration.
+then is known if the publisher sent its time in a header, or as the property timestamp, or if it died but
+once, of its own expiration.
 
 With --to the causes of each day are a table, partitioned by the day on which the letters came. A day is
 replaced as a whole, so read whole days.
@@ -202,7 +203,8 @@ def _result(messages: DataFrame, options: argparse.Namespace, progress: Progress
 def _tell(result: Result, options: argparse.Namespace, found: Rows, circles: Rows, lives: Rows) -> None:
     more = f"more than {options.loops} deaths in one queue"
     note = (
-        f"From publishing (header {options.time_header}, or the message's own expiration) to the dead letter."
+        f"From publishing (header {options.time_header}, the property timestamp in whole seconds, or the "
+        "message's own expiration) to the dead letter."
     )
     result.tables += [
         top("Causes", CAUSE_COLUMNS, found),

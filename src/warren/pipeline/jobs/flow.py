@@ -1,7 +1,8 @@
 """flow: how much went through, window by window: rates, bytes, sizes and latencies by queue and routing key.
 
-Latency is the broker's time less the publisher's, for messages that carry the latter in a header. Each window
-also says from which offset to which it has messages, so a figure can be followed back to them.
+Latency is the broker's time less the publisher's, for messages that carry the latter in a header, or in whole
+seconds as the property timestamp. Each window also says from which offset to which it has messages, so a
+figure can be followed back to them.
 
 Once over a slice, or on and on as messages come. In the second case a window is written again whenever it
 changes, until the watermark has passed it:
@@ -28,7 +29,7 @@ from warren.pipeline.jobs.flow_report import report_slice, report_stream
 from warren.pipeline.jobs.numbers import positive, span
 from warren.pipeline.jobs.queries import follow, stop_on_signals
 from warren.pipeline.jobs.tables import check_checkpoint, has_table, overwrite_partitions
-from warren.pipeline.jobs.windows import WINDOW, current, measured, windows
+from warren.pipeline.jobs.windows import ARRIVED, PUBLISHED, WINDOW, current, measured, windows
 from warren.pipeline.report.progress import Progress
 from warren.pipeline.report.result import Result
 
@@ -45,6 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=TIME_HEADER,
         metavar="NAME",
         help="the publisher's time (default: %(default)s)",
+    )
+    add(
+        "--event-time",
+        choices=(ARRIVED, PUBLISHED),
+        default=ARRIVED,
+        help="windows by when messages came, or by when their publishers say they sent them",
     )
     add("--to", metavar="DIR", help="write the windows there, as Parquet by day")
     add("--follow", action="store_true", help="go on as messages come (streams only; needs --to)")
@@ -102,7 +109,7 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) ->
     source = inputs.source_of(options)
     if options.follow or options.once:
         return _run_stream(spark, source, options, progress)
-    sizes = measured(inputs.read(spark, source), time_header=options.time_header).persist()
+    sizes = _measured(inputs.read(spark, source), options).persist()
     try:  # read once: a queue that is read twice has changed in between
         table = windows(sizes, options.window)
         result = report_slice(sizes, table, options, progress)
@@ -116,6 +123,10 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) ->
         sizes.unpersist()
 
 
+def _measured(messages: DataFrame, options: argparse.Namespace) -> DataFrame:
+    return measured(messages, time_header=options.time_header, event_time=options.event_time)
+
+
 def _refuse_stream_windows(spark: SparkSession, to: str) -> None:
     if has_table(spark, to) and "batch" in spark.read.parquet(to).columns:
         raise PipelineError(f"--to {to} is kept up to date with --follow or --once: choose another directory")
@@ -124,7 +135,7 @@ def _refuse_stream_windows(spark: SparkSession, to: str) -> None:
 def _run_stream(
     spark: SparkSession, source: inputs.Source, options: argparse.Namespace, progress: Progress
 ) -> Result:
-    sizes = measured(inputs.read_stream(spark, source), time_header=options.time_header)
+    sizes = _measured(inputs.read_stream(spark, source), options)
     initial = inputs.initial_offsets(source)
     with stop_on_signals() as stop:
         summary = follow(_start(sizes, options), progress, stop, initial)

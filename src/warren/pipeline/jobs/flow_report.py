@@ -53,7 +53,10 @@ def report_slice(
         result.plots += _histogram(sizes, "bytes", "Sizes", "bytes")
         result.plots += _histogram(sizes, "latency_ms", "Latencies", "ms")
     if not timed:
-        note = f"No message has the header {options.time_header}: there are no latencies (see --time-header)."
+        note = (
+            f"No message has the header {options.time_header}, nor the property timestamp: there are no "
+            "latencies (see --time-header)."
+        )
         result.notes.append(note)
     return result
 

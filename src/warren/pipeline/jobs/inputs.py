@@ -25,6 +25,7 @@ from warren.pipeline.segments.errors import BadOption, ReadError
 from warren.pipeline.segments.http import HttpLog
 from warren.pipeline.segments.log import Queue
 from warren.pipeline.source.options import parse_options
+from warren.pipeline.source.positions import split
 from warren.pipeline.source.streaming import StreamReader
 
 FORMAT = "warren"
@@ -203,7 +204,7 @@ def initial_offsets(source: Source) -> dict[str, int]:
     options = parse_options(stream_options(source, headers=False, body=False), streaming=True)
     with closing(options.log):
         try:
-            return StreamReader(options).initialOffset()
+            return split(StreamReader(options).initialOffset())[0]
         except ReadError:
             return {}
 

@@ -1,13 +1,13 @@
 """replay: recorded messages to an exchange again, confirmed, at a limited rate, each once.
 
-A message's id tells where it was recorded, `vhost/queue/offset`, and its header x-deduplication-header says
-the same: an exchange or a queue that deduplicates drops what comes a second time, so a replay that was cut
-off is simply run again. Offsets of a queue with priorities count within each priority, so the id of a
-message with one ends in `/p5`.
+Header x-deduplication-header of a message says where it was recorded, `vhost/queue/offset`: an exchange or a
+queue that deduplicates drops what comes a second time, so a replay that was cut off is simply run again.
+Offsets of a queue with priorities count within each priority, so that of a message with one ends in `/p5`.
 
 What it carried is kept: key, properties, headers, those of its deaths as well, unless --drop-headers. Header
-x-replayed-from has where it was recorded, and x-original-message-id the id that it had. Not kept are the
-properties user_id, since whoever replays is somebody else, and timestamp, for which the table has no column.
+x-replayed-from has where it was recorded. A message without an id gets that as one; with --new-message-ids
+all do, and x-original-message-id has the id that it had. Not kept is the property user_id, since whoever
+replays is somebody else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pyspark.errors import AnalysisException
@@ -42,7 +42,7 @@ BROKER_HEADERS = ("x-death", *DEATH_HEADERS, "x-delivery-count", "x-stream-offse
 
 KEPT = (
     "correlation_id", "content_type", "content_encoding", "type", "app_id", "reply_to", "priority",
-    "delivery_mode", "expiration",
+    "delivery_mode", "expiration", "published_at", "cluster_id",
 )  # fmt: skip
 
 
@@ -79,6 +79,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="leave out these headers; without a name those that brokers add, such as x-death",
     )
     add(
+        "--new-message-ids",
+        action="store_true",
+        help="let message_id say where a message was recorded (default: each keeps its own)",
+    )
+    add(
         "--errors",
         metavar="DIR",
         help="keep messages there that no queue takes (default: the first ends it)",
@@ -86,13 +91,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def replay(
-    messages: DataFrame, target: WriteOptions, *, where: str | None = None, drop_headers: Sequence[str] = ()
+    messages: DataFrame,
+    target: WriteOptions,
+    *,
+    where: str | None = None,
+    drop_headers: Sequence[str] = (),
+    new_ids: bool = False,
 ) -> ReplayResult:
     """Publish the messages for which `where` is true. With a rate one task does it all, in order."""
-    prepared = prepare(messages, where=where, drop_headers=drop_headers)
+    prepared = prepare(messages, where=where, drop_headers=drop_headers, new_ids=new_ids)
     if target.rate:
         prepared = prepared.coalesce(1)
-    publish = partial(publish_batches, options=target, name=uuid.uuid4().hex)
+    options = replace(target, deduplicate=True)
+    publish = partial(publish_batches, options=options, name=uuid.uuid4().hex)
     counts = prepared.mapInArrow(publish, COUNTS)
     rows = counts.groupBy("vhost", "queue").agg(
         *(sf.sum(name).alias(name) for name in ("published", "skipped", "failed")),
@@ -104,7 +115,9 @@ def replay(
     return _summed([plain(row) for row in rows.orderBy("vhost", "queue").collect()])
 
 
-def prepare(messages: DataFrame, *, where: str | None, drop_headers: Sequence[str]) -> DataFrame:
+def prepare(
+    messages: DataFrame, *, where: str | None, drop_headers: Sequence[str], new_ids: bool = False
+) -> DataFrame:
     """Messages as they are to be published, beside where they were recorded; WANTED says which."""
     wanted = sf.coalesce(sf.expr(where), sf.lit(False)) if where else sf.lit(True)
     try:
@@ -119,9 +132,11 @@ def prepare(messages: DataFrame, *, where: str | None, drop_headers: Sequence[st
         "timestamp",
         WANTED,
         "routing_key",
-        source_id().alias("message_id"),
+        (source_id() if new_ids else sf.coalesce("message_id", source_id())).alias("message_id"),
+        source_id().alias("deduplication_id"),
         *KEPT,
-        _headers(drop_headers).alias("headers"),
+        _header_types(new_ids=new_ids).alias("header_types"),
+        _headers(drop_headers, new_ids=new_ids).alias("headers"),
         sf.when(sf.col(WANTED), sf.col("body")).alias("body"),
     )
 
@@ -132,23 +147,25 @@ def source_id() -> Column:
     return sf.concat_ws("/", "vhost", "queue", sf.col("offset").cast("string"), priority)
 
 
-def _headers(drop: Sequence[str]) -> Column:
+def _headers(drop: Sequence[str], *, new_ids: bool) -> Column:
     """Ours replace what an earlier replay left under their names."""
-    gone = [REPLAYED_FROM, ORIGINAL_ID, *drop]
+    gone = [REPLAYED_FROM, *([ORIGINAL_ID] if new_ids else []), *drop]
     kept = sf.map_filter(sf.coalesce("headers", _nothing()), lambda name, _value: ~name.isin(gone))
     own = sf.create_map(sf.lit(REPLAYED_FROM), source_id())
-    original = sf.create_map(sf.lit(ORIGINAL_ID), json_text(sf.col("message_id")))
+    if not new_ids:
+        return sf.map_concat(kept, own)
+    original = sf.create_map(sf.lit(ORIGINAL_ID), sf.col("message_id"))
     return sf.map_concat(kept, own, sf.when(sf.col("message_id").isNotNull(), original).otherwise(_nothing()))
+
+
+def _header_types(*, new_ids: bool) -> Column:
+    """Ours are strings, whatever those were that they replace."""
+    ours = [REPLAYED_FROM, *([ORIGINAL_ID] if new_ids else [])]
+    return sf.map_filter("header_types", lambda name, _kind: ~name.isin(ours))
 
 
 def _nothing() -> Column:
     return sf.create_map().cast("map<string,string>")
-
-
-def json_text(column: Column) -> Column:
-    """A string as JSON, in which values of headers are written: an id such as 42 is to stay a string."""
-    array = sf.to_json(sf.array(column))
-    return sf.substring(array, sf.lit(2), sf.length(array) - 2)
 
 
 def _summed(rows: Sequence[Sequence[Value]]) -> ReplayResult:
@@ -191,7 +208,9 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) ->
         messages = messages.withColumn("routing_key", sf.lit(options.routing_key))
     drop = BROKER_HEADERS if options.drop_headers == [] else options.drop_headers or ()
     with progress.step("publishing"):
-        done = replay(messages, target, where=options.where, drop_headers=drop)
+        done = replay(
+            messages, target, where=options.where, drop_headers=drop, new_ids=options.new_message_ids
+        )
     return _told(done, options)
 
 

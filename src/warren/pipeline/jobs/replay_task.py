@@ -10,7 +10,9 @@ from datetime import datetime
 import pyarrow as pa
 from pyspark import TaskContext
 
+from warren.amqp.properties import decode_properties
 from warren.pipeline.publisher import Failure
+from warren.pipeline.sink.headers import DEDUPLICATION_HEADER
 from warren.pipeline.sink.options import WriteOptions
 from warren.pipeline.sink.task import write_rows
 
@@ -85,8 +87,9 @@ class Tally:
                 count.skipped += row["offset_count"]
 
     def on_failure(self, failure: Failure) -> None:
-        source = SOURCE.fullmatch(failure.message.message_id)
-        assert source is not None, "the ids are ours"
+        headers = decode_properties(failure.message.properties).headers or {}
+        source = SOURCE.fullmatch(str(headers[DEDUPLICATION_HEADER]))
+        assert source is not None, "these are ours"
         self._counts[source[1]].failed += 1
 
     def batch(self) -> pa.RecordBatch:

@@ -8,22 +8,22 @@ that they would take in a broker. Needs no Spark: each of Spark's workers makes 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from warren.amqp.errors import AmqpError
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table, encode_name
 from warren.broker import commands
 from warren.broker.exchange.delayed import DELAY, DELIVER_AT
-from warren.broker.exchange.exchange import Exchange, Router
+from warren.broker.exchange.exchange import Router
 from warren.broker.node import Limits, Node
-from warren.broker.queue import Queue
-from warren.broker.vhost import Vhost
 from warren.pipeline.errors import PipelineError
+from warren.pipeline.sink.headers import header_value
 
 T = TypeVar("T")
+Headers: TypeAlias = Mapping[str, str | None]
 
 COPIES = "CC"
 ALTERNATE = "alternate-exchange"
@@ -112,10 +112,6 @@ class Routes:
         if not name or name.startswith("amq."):
             return None  # the broker's own are there already
         arguments = _table(item.get("arguments"))
-        if arguments.get("hash-property") == "timestamp":
-            raise PipelineError(
-                f"{self.name}: exchange '{name}' hashes by timestamp, which tables of messages lack"
-            )
         return commands.DeclareExchange(
             vhost=_vhost(item), name=name, type=str(item["type"]), arguments=arguments
         )
@@ -161,37 +157,32 @@ class Routes:
         vhost_name: str,
         exchange_name: str,
         routing_key: str,
-        headers: Mapping[str, str] | None = None,
-        **properties: str | None,
+        headers: Headers | None = None,
+        *,
+        header_types: Headers | None = None,
+        message_id: str | None = None,
+        correlation_id: str | None = None,
+        timestamp: int | None = None,
     ) -> list[str] | None:
-        """The names of the queues, or None if there is no such exchange. `headers` have values in JSON, as in
-        tables of messages; `properties` are others by name.
+        """The names of the queues, or None if there is no such exchange. Headers are as in tables of
+        messages, and the other properties as in AMQP.
         """
         vhost = self.node.vhosts.get(vhost_name)
         exchange = vhost.exchanges.get(exchange_name) if vhost else None
         if vhost is None or exchange is None:
             return None
-        copies = _copies(headers)
+        copies = _copies(headers, header_types)
         if not copies and not vhost.depends_on_properties(exchange):
             found = vhost.route(exchange, encode_name(routing_key))
         else:
-            found = self._walk(vhost, exchange, [routing_key, *copies], headers, properties)
+            known = BasicProperties(
+                headers=_decoded(headers, header_types),
+                message_id=message_id,
+                correlation_id=correlation_id,
+                timestamp=timestamp,
+            )
+            found = vhost.walk(exchange, [routing_key, *copies], known)
         return sorted(queue.name for queue in found if not queue.internal)
-
-    def _walk(
-        self,
-        vhost: Vhost,
-        exchange: Exchange,
-        keys: Sequence[str],
-        headers: Mapping[str, str] | None,
-        properties: Mapping[str, str | None],
-    ) -> list[Queue]:
-        known = BasicProperties(
-            headers=_decoded(headers),
-            message_id=properties.get("message_id"),
-            correlation_id=properties.get("correlation_id"),
-        )
-        return vhost.walk(exchange, list(keys), known)
 
 
 def _exchange_types() -> dict[str, type[Router]]:
@@ -224,13 +215,14 @@ def _table(value: object) -> Table:
     return value if isinstance(value, dict) else {}
 
 
-def _decoded(headers: Mapping[str, str] | None) -> Table:
+def _decoded(headers: Headers | None, types: Headers | None) -> Table:
     """Less what delays a message: it is asked where it goes, not when."""
-    return {name: json.loads(text) for name, text in (headers or {}).items() if name not in DELAYING}
+    kinds = types or {}
+    found = (headers or {}).items()
+    return {name: header_value(text, kinds.get(name)) for name, text in found if name not in DELAYING}
 
 
-def _copies(headers: Mapping[str, str] | None) -> list[str]:
+def _copies(headers: Headers | None, types: Headers | None) -> list[str]:
     """Further routing keys. BCC has them too, but does not travel with a message, so nobody knows."""
-    text = (headers or {}).get(COPIES)
-    keys = json.loads(text) if text else []
+    keys = header_value((headers or {}).get(COPIES), (types or {}).get(COPIES))
     return [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else []

@@ -13,19 +13,22 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from warren.pipeline.errors import PipelineError
+from warren.pipeline.jobs.old_headers import with_present_headers
 from warren.pipeline.source.schema import SCHEMA
 
 ARCHIVE_PARTITIONS = ("vhost", "queue", "date")
 SINK_LOG = "_spark_metadata"
 NOTHING_THERE = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")
 ARCHIVE_SCHEMA = f"{SCHEMA}, date date"
-"""Given on reading, since Spark would take a queue named `7` for a number."""
+"""Given on reading, since Spark would take a queue named `7` for a number. Columns that an archive of an
+earlier version lacks are null.
+"""
 
 
 def read_archive(spark: SparkSession, path: str) -> DataFrame:
     if not exists(spark, path):
         raise PipelineError(f"there is no archive at {path}: see `warren pipeline archive --to`")
-    return spark.read.schema(ARCHIVE_SCHEMA).parquet(path)
+    return with_present_headers(spark.read.schema(ARCHIVE_SCHEMA).parquet(path))
 
 
 def exists(spark: SparkSession, path: str) -> bool:

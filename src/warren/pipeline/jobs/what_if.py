@@ -30,7 +30,7 @@ from warren.pipeline.report.result import Bars, Result, Value
 ABOUT = "say who would have got recorded messages by another topology"
 ROUTED_BY = (
     "vhost", "queue", "offset", "timestamp", "exchange", "routing_key", "message_id", "correlation_id",
-    "headers",
+    "headers", "header_types", "published_at",
 )  # fmt: skip
 KEPT = ("vhost", "queue", "offset", "exchange", "routing_key", "message_id")
 IDENTITY = ("vhost", "exchange", "routing_key", "identity")
@@ -41,6 +41,7 @@ CHANGE_COLUMNS = (
     "vhost", "exchange", "routing key", "lost by", "gained by", "messages", "example in", "offset"
 )  # fmt: skip
 DIFFERENCES_SHOWN_MAX = 30
+MICROSECONDS = 1_000_000
 DID_NAME, WOULD_NAME = "--against", "--topology"
 
 Rows: TypeAlias = list[list[Value]]
@@ -80,13 +81,23 @@ def _router(topology: str, against: str | None) -> Callable[[Batches], Batches]:
 
 
 def _destinations(routes: Routes, batch: pa.RecordBatch) -> list[list[str] | None]:
-    names = ("vhost", "exchange", "routing_key", "headers", "message_id", "correlation_id")
-    columns = (batch[name].to_pylist() for name in names)
+    names = ("vhost", "exchange", "routing_key", "headers", "header_types", "message_id", "correlation_id")
+    columns = [batch[name].to_pylist() for name in names]
+    seconds = batch["published_at"].cast(pa.int64()).to_pylist()
     return [
         routes.route(
-            vhost, exchange, key, dict(headers or ()), message_id=message_id, correlation_id=correlation
+            vhost,
+            exchange,
+            key,
+            dict(headers or ()),
+            header_types=dict(types or ()),
+            message_id=message_id,
+            correlation_id=correlation,
+            timestamp=None if published is None else published // MICROSECONDS,
         )
-        for vhost, exchange, key, headers, message_id, correlation in zip(*columns, strict=True)
+        for vhost, exchange, key, headers, types, message_id, correlation, published in zip(
+            *columns, seconds, strict=True
+        )
     ]
 
 

@@ -5,18 +5,31 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from warren.pipeline.jobs.columns import PERCENTILES, TIME_HEADER, percentiles, since_published_ms, utc_date
+from warren.pipeline.jobs.columns import (
+    PERCENTILES,
+    TIME_HEADER,
+    percentiles,
+    published_time,
+    since_published_ms,
+    utc_date,
+)
 
 WINDOW = "1 minute"
 KEYS = ("vhost", "queue", "routing_key")
 
 
-def measured(messages: DataFrame, *, time_header: str = TIME_HEADER) -> DataFrame:
-    """Of each message only what is measured."""
+ARRIVED, PUBLISHED = "arrived", "published"
+
+
+def measured(messages: DataFrame, *, time_header: str = TIME_HEADER, event_time: str = ARRIVED) -> DataFrame:
+    """Of each message only what is measured. Its time, by which it is in a window, is when it came or, if
+    that is the `event_time`, when it was published.
+    """
+    time = published_time(time_header) if event_time == PUBLISHED else sf.col("timestamp")
     return messages.select(
         *KEYS,
         "offset",
-        "timestamp",
+        time.alias("timestamp"),
         sf.coalesce(sf.octet_length("body"), sf.lit(0)).cast("long").alias("bytes"),
         since_published_ms(sf.col("timestamp"), time_header).alias("latency_ms"),
     )

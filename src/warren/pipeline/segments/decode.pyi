@@ -17,6 +17,7 @@ class Decoder:
         self,
         vhost: str,
         queue: str,
+        stream_id: str = "",
         *,
         headers: bool = True,
         body: bool = True,

@@ -18,7 +18,7 @@ import pyarrow as pa
 from warren.pipeline.segments.schema import SCHEMA, TEXT, TIME
 
 from warren.amqp.traits cimport table_is_sound
-from warren.amqp.wire cimport get16, get32
+from warren.amqp.wire cimport get16, get32, get64
 from warren.pipeline.segments.columns cimport (
     Column, append_bytes, append_int32, append_int64, append_null, append_text, drop, start, take_cells,
 )
@@ -43,7 +43,10 @@ cdef enum:
     PRIORITIES = BITS + 2
     DELIVERY_MODES = BITS + 3
     BODIES = BITS + 4
-    COLUMNS = BITS + 5
+    PUBLISHED = BITS + 5
+    COLUMNS = BITS + 6
+
+    MICROSECONDS = 1_000_000
 
     STATE_MORE = 0            # the next record is not whole: at least `needed` bytes from there on
     STATE_FULL = 1            # the batch is
@@ -51,6 +54,7 @@ cdef enum:
     STATE_BAD = 3             # there is no sound record here
 
 cdef int64_t MILLISECONDS_MAX = 9_000_000_000_000_000  # more are no int64 of microseconds
+cdef uint64_t PUBLISHED_SECONDS_MAX = 253_402_300_799  # the end of the year 9999: later is no time in Python
 
 NAMES, INT32, INT64, BINARY = SCHEMA.names, pa.int32(), pa.int64(), pa.binary()
 MORE, FULL, END, BAD = STATE_MORE, STATE_FULL, STATE_END, STATE_BAD
@@ -60,9 +64,10 @@ OPEN_END = 2**63 - 1
 cdef dict TEXTS = {
     "exchange": BIT_EXCHANGE, "routing_key": BIT_ROUTING_KEY, "content_type": 15, "content_encoding": 14,
     "correlation_id": 10, "reply_to": 9, "expiration": 8, "message_id": 7, "type": 5, "user_id": 4, "app_id": 3,
+    "cluster_id": 2,
 }
-cdef int[5] WIDTHS = [8, 8, 4, 4, 0]  # of the columns behind those
-cdef int[11] TEXT_BITS = [BIT_EXCHANGE, BIT_ROUTING_KEY, 15, 14, 10, 9, 8, 7, 5, 4, 3]
+cdef int[6] WIDTHS = [8, 8, 4, 4, 0, 8]  # of the columns behind those
+cdef int[12] TEXT_BITS = [BIT_EXCHANGE, BIT_ROUTING_KEY, 15, 14, 10, 9, 8, 7, 5, 4, 3, 2]
 
 
 cdef struct Cells:
@@ -70,6 +75,7 @@ cdef struct Cells:
     const uint8_t* headers
     const uint8_t* headers_end
     const uint8_t* body
+    const uint8_t* published      # the publisher's time; NULL if it is not there
     int delivery_mode             # -1 if there is none
     int priority
 
@@ -82,7 +88,7 @@ cdef bint find_cells(const uint8_t* p, Cells* cells) noexcept nogil:
     cdef int bit
     for bit in range(BITS):
         cells.texts[bit] = NULL
-    cells.headers = NULL
+    cells.headers = cells.published = NULL
     cells.delivery_mode = cells.priority = -1
     p += RECORD_HEAD_BYTES
     cells.texts[BIT_EXCHANGE] = p
@@ -115,7 +121,8 @@ cdef const uint8_t* find_cell(const uint8_t* p, const uint8_t* end, int bit, Cel
         cells.priority = p[0]
         return p + 1
     if bit == BIT_TIMESTAMP:
-        return p + 8
+        cells.published = p
+        return p + 8 if end - p >= 8 else NULL
     if bit == BIT_HEADERS:
         if end - p < 4 or <Py_ssize_t>get32(p) > end - p - 4:
             return NULL
@@ -140,7 +147,7 @@ cdef class Decoder:
     cdef int64_t since_ms, until_ms
     cdef Py_ssize_t rows_max, bytes_max, bytes
     cdef bint with_headers, with_body
-    cdef object vhosts, queues           # for as many rows as a batch has at most
+    cdef object vhosts, queues, streams  # for as many rows as a batch has at most
     cdef const int64_t[::1] acked        # first and end of each run of positions, in order
     cdef Py_ssize_t acked_at
     cdef Column columns[COLUMNS]         # text by the bit of its property, and the others
@@ -148,11 +155,12 @@ cdef class Decoder:
     cdef Deaths deaths
 
     def __cinit__(
-        self, str vhost, str queue, *, bint headers=True, bint body=True,
+        self, str vhost, str queue, str stream_id="", *, bint headers=True, bint body=True,
         Py_ssize_t rows_max=16384, Py_ssize_t bytes_max=8 << 20, int64_t since_ms=0, int64_t until_ms=OPEN_END,
     ):
         cdef int i
-        self.vhosts, self.queues = (pa.repeat(pa.scalar(name, TEXT), rows_max) for name in (vhost, queue))
+        constant = (vhost, queue, stream_id or None)
+        self.vhosts, self.queues, self.streams = (pa.repeat(pa.scalar(each, TEXT), rows_max) for each in constant)
         self.with_headers, self.with_body = headers, body
         self.rows_max, self.bytes_max = rows_max, bytes_max
         self.since_ms, self.until_ms = since_ms, until_ms
@@ -232,6 +240,10 @@ cdef class Decoder:
         self.append_texts(cells)
         append_octet(&self.columns[PRIORITIES], cells.priority)
         append_octet(&self.columns[DELIVERY_MODES], cells.delivery_mode)
+        if cells.published == NULL or get64(cells.published) > PUBLISHED_SECONDS_MAX:
+            append_null(&self.columns[PUBLISHED])
+        else:
+            append_int64(&self.columns[PUBLISHED], <int64_t>get64(cells.published) * MICROSECONDS)
         if cells.headers == NULL:
             append_no_headers(&self.headers)
             append_no_deaths(&self.deaths)
@@ -267,11 +279,13 @@ cdef class Decoder:
         columns = {name: take_cells(&self.columns[<int>bit], TEXT) for name, bit in TEXTS.items()}
         columns["vhost"] = self.vhosts.slice(0, rows)
         columns["queue"] = self.queues.slice(0, rows)
+        columns["stream_id"] = self.streams.slice(0, rows)
         columns["offset"] = take_cells(&self.columns[OFFSETS], INT64)
         columns["timestamp"] = take_cells(&self.columns[TIMES], TIME)
         columns["priority"] = take_cells(&self.columns[PRIORITIES], INT32)
         columns["delivery_mode"] = take_cells(&self.columns[DELIVERY_MODES], INT32)
-        columns["headers"] = take_headers(&self.headers)
+        columns["published_at"] = take_cells(&self.columns[PUBLISHED], TIME)
+        columns["headers"], columns["header_types"] = take_headers(&self.headers)
         columns["x_death"] = take_deaths(&self.deaths)
         columns["body"] = take_cells(&self.columns[BODIES], BINARY)
         self.rows = self.bytes = 0

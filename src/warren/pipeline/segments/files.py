@@ -19,13 +19,14 @@ from typing import Self
 from warren.broker.commands import DeclareQueue
 from warren.pipeline.segments.decode import OPEN_END, find_sound, walk
 from warren.pipeline.segments.errors import SegmentGone, UnknownQueue, Unreachable, Unreadable
-from warren.pipeline.segments.log import KINDS, Contents, Queue, Segment, Slice, pack_acked
+from warren.pipeline.segments.log import KINDS, STREAM, Contents, Queue, Segment, Slice, pack_acked
 from warren.storage.ack_file import read_fates
 from warren.storage.checked_lines import line_content
 from warren.storage.command_text import command_from_json
 from warren.storage.data_files import DataFiles, InspectError, QueueFiles
 from warren.storage.definition_keys import QueueKey
 from warren.storage.definitions import parse_definition
+from warren.storage.directory import stream_identity
 from warren.storage.format import HEADER_BYTES, UnknownVersion
 from warren.storage.index import ENTRY_FIELDS, decode_index
 from warren.storage.log_directory import MANIFEST, parts_in
@@ -128,8 +129,9 @@ class FileLog:
 
 def _queue(data: DataFiles, files: QueueFiles) -> Queue:
     assert files.queue is not None
-    place = str(files.path.relative_to(data.path))
-    return Queue(files.vhost, files.queue, _kind(data, files), place)
+    place, kind = str(files.path.relative_to(data.path)), _kind(data, files)
+    stream_id = stream_identity(data.identity, files.number) if kind == STREAM else ""
+    return Queue(files.vhost, files.queue, kind, place, stream_id)
 
 
 def _kind(data: DataFiles, files: QueueFiles) -> str:

@@ -93,7 +93,8 @@ class HttpLog:
             raise UnknownQueue(vhost, name)
         told = self._content(answer, f"queue '{name}'")
         segments = tuple(_segment(each) for each in told["segments"])
-        return Contents(Queue(vhost, name, told["type"]), told["first_offset"], told["next_offset"], segments)
+        queue = Queue(vhost, name, told["type"], stream_id=told.get("stream_id", ""))
+        return Contents(queue, told["first_offset"], told["next_offset"], segments)
 
     def open(self, queue: Queue, segment: Segment) -> _OpenRange:
         return _OpenRange(self, queue, segment)
@@ -198,6 +199,8 @@ class _OpenRange:
         self.queue = queue
         part = quote(segment.part, safe="")
         self.path = f"/api/segments/{_path(queue.vhost, queue.name)}/{segment.base}?part={part}"
+        if queue.stream_id:
+            self.path += f"&stream_id={quote(queue.stream_id, safe='')}"
         self.name = log.url + self.path
 
     def close(self) -> None:

@@ -25,12 +25,15 @@ KINDS = ("classic", "quorum", STREAM)
 
 @dataclass(frozen=True)
 class Queue:
-    """`place` is where its files are, if it is read from files."""
+    """`place` is where its files are, if it is read from files. `stream_id` tells a stream from another one
+    of the same name that is made when it is deleted; it is empty if nobody knows.
+    """
 
     vhost: str
     name: str
     kind: str
     place: str = ""
+    stream_id: str = ""
 
     @property
     def is_stream(self) -> bool:

@@ -41,12 +41,12 @@ class Marks:
     """
 
     def __init__(self) -> None:
-        self._of: dict[str, list[tuple[int, int, int]]] = {}
+        self._of: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
 
     def note(self, contents: Contents) -> None:
         if contents.segments and contents.queue.is_stream:
             last = contents.segments[-1]
-            known = self._of.setdefault(contents.queue.name, [])
+            known = self._of.setdefault((contents.queue.name, contents.queue.stream_id), [])
             mark = last.base, last.end_offset, last.size_bytes
             if last.end_offset > last.first_offset and (not known or known[-1] < mark):
                 known.append(mark)
@@ -54,7 +54,7 @@ class Marks:
 
     def start(self, queue: Queue, segment: Segment, offset: int) -> tuple[int, int] | None:
         """The last known (byte, offset) of this segment that is not behind the offset."""
-        known = self._of.get(queue.name, [])
+        known = self._of.get((queue.name, queue.stream_id), [])
         found = bisect_right(known, (segment.base, offset, segment.size_bytes)) - 1
         if found < 0 or known[found][0] != segment.base:
             return None

@@ -43,6 +43,7 @@ def read_partition(source: Log, partition: Partition, wanted: Wanted) -> Iterato
     decoder = Decoder(
         queue.vhost,
         queue.name,
+        queue.stream_id,
         headers=wanted.headers,
         body=wanted.body,
         rows_max=ROWS_MAX,
@@ -87,6 +88,15 @@ class Loss:
                     f"offsets {first} to {end - 1} of {self.queue} are gone: retention overtook the reader"
                 )
             )
+
+    def made_anew(self, offset: int) -> None:
+        """There is another stream of that name."""
+        self.tell(
+            DataLoss(
+                f"{self.queue} was deleted and made anew: offsets from {offset} on of the one that was read "
+                "are gone"
+            )
+        )
 
     def beyond(self, offset: int, end: int) -> None:
         """There are fewer messages than were read: it is another stream, or not all of it."""

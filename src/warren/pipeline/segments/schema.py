@@ -24,6 +24,7 @@ SCHEMA = pa.schema(
     [
         ("vhost", TEXT),
         ("queue", TEXT),
+        ("stream_id", TEXT),
         ("offset", pa.int64()),
         ("timestamp", TIME),
         ("exchange", TEXT),
@@ -39,7 +40,10 @@ SCHEMA = pa.schema(
         ("priority", pa.int32()),
         ("delivery_mode", pa.int32()),
         ("expiration", TEXT),
+        ("published_at", TIME),
+        ("cluster_id", TEXT),
         ("headers", HEADERS),
+        ("header_types", HEADERS),
         ("x_death", DEATHS),
         ("body", pa.binary()),
     ]

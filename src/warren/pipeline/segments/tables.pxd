@@ -7,6 +7,9 @@ cdef struct Headers:
     Column maps
     Column names
     Column values
+    Column type_maps
+    Column type_names
+    Column types
 
 
 cdef struct Deaths:

@@ -1,5 +1,13 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Headers as a column of maps, and x-death as a column of lists of structs.
+"""Headers as two columns of maps, of texts and of types, and x-death as a column of lists of structs.
+
+The text of a string is itself, void is null, and only what is neither has a type:
+
+    headers         {"kind": "order", "n": "5", "nothing": null, "nested": "{\"a\":[1]}"}
+    header_types    {"n": "int64", "nested": "table"}
+
+Both together tell a header exactly; `sink/headers.py` is the way back. A message with headers always has both
+maps, though the second may be empty: in archives of earlier versions there is but one, of JSON.
 
 The field tables must be sound (`traits.table_is_sound`). In x-death, which any client can write as it likes, what
 is not of the type that the broker gives it is null.
@@ -7,7 +15,7 @@ is not of the type that the broker gives it is null.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp
+from libc.string cimport memcmp, strlen
 
 import pyarrow as pa
 
@@ -17,9 +25,10 @@ from warren.pipeline.segments.schema import DEATH, DEATHS, HEADERS, KEYS, TEXT, 
 from warren.amqp.traits cimport value_size
 from warren.amqp.wire cimport get16, get32, get64
 from warren.pipeline.segments.columns cimport (
-    Column, append_int64, append_null, append_text, close_cell, close_list, drop, start, take_cells,
+    Column, append_bytes, append_int64, append_null, append_text, close_cell, close_list, drop, start, take_cells,
+    write_missing,
 )
-from warren.pipeline.segments.json_text cimport write_value
+from warren.pipeline.segments.header_text cimport is_text, type_name, write_plain
 
 cdef enum:
     MICROSECONDS = 1_000_000
@@ -33,30 +42,64 @@ cdef uint64_t SECONDS_MAX = 9_000_000_000_000  # more are no int64 of microsecon
 cdef int start_headers(Headers* headers) except -1 nogil:
     start(&headers.maps, 0)
     start(&headers.names, 0)
-    return start(&headers.values, 0)
+    start(&headers.values, 0)
+    start(&headers.type_maps, 0)
+    start(&headers.type_names, 0)
+    return start(&headers.types, 0)
 
 
 cdef void drop_headers(Headers* headers) noexcept nogil:
     drop(&headers.maps)
     drop(&headers.names)
     drop(&headers.values)
+    drop(&headers.type_maps)
+    drop(&headers.type_names)
+    drop(&headers.types)
 
 
 cdef int append_no_headers(Headers* headers) except -1 nogil:
-    return append_null(&headers.maps)
+    append_null(&headers.maps)
+    return append_null(&headers.type_maps)
 
 
 cdef int append_headers(Headers* headers, const uint8_t* p, const uint8_t* end) except -1 nogil:
-    """A map of the fields between `p` and `end`."""
-    cdef Py_ssize_t first = headers.names.count
+    """Maps of the fields between `p` and `end`."""
+    cdef Py_ssize_t first = headers.names.count, first_type = headers.types.count
     cdef const uint8_t* begin = p
     while p < end:
         append_text(&headers.names, p + 1, p[0])
         if is_there(&headers.names, first):
-            return append_as_dict(headers, first, begin, end)
-        p = write_value(&headers.values, p + 1 + p[0])
-        close_cell(&headers.values)
-    return close_list(&headers.maps, headers.names.count)
+            return append_as_dict(headers, first, first_type, begin, end)
+        p = append_value(headers, p + 1, p[0], p + 1 + p[0])
+    return close_maps(headers)
+
+
+cdef int close_maps(Headers* headers) except -1 nogil:
+    close_list(&headers.maps, headers.names.count)
+    return close_list(&headers.type_maps, headers.types.count)
+
+
+cdef const uint8_t* append_value(
+    Headers* headers, const uint8_t* name, Py_ssize_t name_size, const uint8_t* value
+) except NULL nogil:
+    """The field's text and, if it needs one, its type; where the value ends."""
+    cdef uint8_t tag = value[0]
+    cdef Py_ssize_t size
+    cdef const char* kind
+    if tag == c"V":
+        append_null(&headers.values)
+        return value + 1
+    if tag == c"S":
+        size = get32(value + 1)
+        if is_text(value + 5, size):
+            append_bytes(&headers.values, value + 5, size)
+            return value + 5 + size
+    value = write_plain(&headers.values, value)
+    close_cell(&headers.values)
+    append_text(&headers.type_names, name, name_size)
+    kind = type_name(tag)
+    append_bytes(&headers.types, <const uint8_t*>kind, strlen(kind))
+    return value
 
 
 cdef bint is_there(const Column* names, Py_ssize_t first) noexcept nogil:
@@ -71,7 +114,7 @@ cdef bint is_there(const Column* names, Py_ssize_t first) noexcept nogil:
 
 
 cdef int append_as_dict(
-    Headers* headers, Py_ssize_t first, const uint8_t* p, const uint8_t* end
+    Headers* headers, Py_ssize_t first, Py_ssize_t first_type, const uint8_t* p, const uint8_t* end
 ) except -1 with gil:
     """The same if a name comes twice: the last one holds, as in the broker."""
     raw = p[:end - p]
@@ -79,9 +122,11 @@ cdef int append_as_dict(
     shown = {readable(name): value for name, value in table.items()}
     truncate(&headers.names, first)
     truncate(&headers.values, first)
+    truncate(&headers.type_names, first_type)
+    truncate(&headers.types, first_type)
     for name, value in shown.items():
         append_pair(headers, name, encode_value(value))
-    return close_list(&headers.maps, headers.names.count)
+    return close_maps(headers)
 
 
 cdef bytes readable(str name):
@@ -89,22 +134,38 @@ cdef bytes readable(str name):
 
 
 cdef int append_pair(Headers* headers, bytes name, bytes value) except -1:
-    append_text(&headers.names, <const uint8_t*>PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
-    write_value(&headers.values, <const uint8_t*>PyBytes_AS_STRING(value))
-    return close_cell(&headers.values)
+    cdef const uint8_t* text = <const uint8_t*>PyBytes_AS_STRING(name)
+    append_text(&headers.names, text, PyBytes_GET_SIZE(name))
+    append_value(headers, text, PyBytes_GET_SIZE(name), <const uint8_t*>PyBytes_AS_STRING(value))
+    return 0
 
 
-cdef void truncate(Column* column, Py_ssize_t count) noexcept nogil:
-    """Back to so many cells, of a column without nulls."""
+cdef int truncate(Column* column, Py_ssize_t count) except -1 nogil:
+    """Back to so many cells."""
+    cdef Py_ssize_t i
+    if column.missing:
+        write_missing(column)
+    if column.valid != NULL:
+        for i in range(count, column.count):
+            column.nulls -= not column.valid[i >> 3] >> (i & 7) & 1
+            column.valid[i >> 3] &= ~(1 << (i & 7))
     column.count = count
     column.size = column.ends[count]
+    return 0
 
 
 cdef object take_headers(Headers* headers):
-    names = take_cells(&headers.names, HEADERS.key_type)
-    values = take_cells(&headers.values, HEADERS.item_type)
-    entries = pa.StructArray.from_arrays([names, values], fields=[HEADERS.key_field, HEADERS.item_field])
-    return take_cells(&headers.maps, HEADERS, [entries])
+    """The map of texts, and that of types."""
+    texts = take_map(&headers.maps, &headers.names, &headers.values)
+    return texts, take_map(&headers.type_maps, &headers.type_names, &headers.types)
+
+
+cdef object take_map(Column* maps, Column* names, Column* values):
+    entries = pa.StructArray.from_arrays(
+        [take_cells(names, HEADERS.key_type), take_cells(values, HEADERS.item_type)],
+        fields=[HEADERS.key_field, HEADERS.item_field],
+    )
+    return take_cells(maps, HEADERS, [entries])
 
 
 # --- x-death ---

@@ -1,18 +1,24 @@
-"""Headers as Spark has them, names to JSON text, encoded as AMQP's.
+"""Headers as Spark has them, names to texts and names to types, encoded as AMQP's.
 
-Text that is no JSON is a string of itself, so that `map("shop", "north")` needs no quotes. What JSON lacks is
-marked as when it is read: `{"!bytes": "ff00"}` (see `storage/table_text.py`).
+The mirror of what a read gives (`segments/header_text.pyx`): a text without a type is a string of itself,
+null is void, and what is of another type says so beside:
+
+    headers         {"shop": "north", "n": "5"}
+    header_types    {"n": "int64"}
 """
 
 from __future__ import annotations
 
 import json
+import struct
+from collections.abc import Callable
+from decimal import Decimal
 from itertools import pairwise
 
 import pyarrow as pa
 
-from warren.amqp.table import LENGTH, Value, encode_name, encode_value
-from warren.storage.table_text import table_from_json
+from warren.amqp.table import LENGTH, SIZED, Float32, Sized, Value, encode_name, encode_value
+from warren.storage.table_text import expect, table_from_json
 
 DEDUPLICATION_HEADER = "x-deduplication-header"
 DEDUPLICATION_NAME = encode_name(DEDUPLICATION_HEADER) + b"S"
@@ -20,38 +26,60 @@ REMEMBERED_MAX = 10_000
 REMEMBERED_BYTES_MAX = 256
 """Values that come again, as most do, are encoded once; long ones hardly come again."""
 
+NAN_BITS = "NaN:"
+BOOLEANS = {"true": True, "false": False}
+
 
 class HeadersEncoder:
-    """Encodes a column of headers, for many batches. `drop` names one that is left out."""
+    """Encodes columns of headers, for many batches. `drop` names one that is left out."""
 
     def __init__(self, *, drop: str | None = None) -> None:
         self._drop = drop
-        self._remembered: dict[tuple[str, str | None], bytes] = {}
+        self._remembered: dict[tuple[str, str | None, str | None], bytes] = {}
 
-    def encode(self, column: pa.MapArray) -> list[bytes | None]:
+    def encode(self, column: pa.MapArray, types: pa.MapArray | None) -> list[bytes | None]:
         """The fields of each row, without the length in front; None for a row without headers."""
-        offsets = column.offsets.to_pylist()
-        first, last = offsets[0], offsets[-1]
-        names = column.keys.slice(first, last - first).to_pylist()
-        texts = column.items.slice(first, last - first).to_pylist()
-        fields = [self._field(name, text) for name, text in zip(names, texts, strict=True)]
-        rows = [b"".join(fields[start - first : stop - first]) for start, stop in pairwise(offsets)]
+        names, texts, offsets = _pairs(column)
+        if types is None or not len(types.items):
+            fields = [self._field(name, text, None) for name, text in zip(names, texts, strict=True)]
+        else:
+            fields = self._typed(names, texts, offsets, types)
+        rows = [b"".join(fields[start:stop]) for start, stop in pairwise(offsets)]
         if not column.null_count:
             return list(rows)
         return [
             row if there else None for row, there in zip(rows, column.is_valid().to_pylist(), strict=True)
         ]
 
-    def _field(self, name: str, text: str | None) -> bytes:
-        known = self._remembered.get((name, text))
+    def _typed(
+        self, names: list[str], texts: list[str | None], offsets: list[int], types: pa.MapArray
+    ) -> list[bytes]:
+        type_names, kinds, type_offsets = _pairs(types)
+        fields = []
+        for (start, stop), (first, end) in zip(pairwise(offsets), pairwise(type_offsets), strict=True):
+            of_row = dict(zip(type_names[first:end], kinds[first:end], strict=True))
+            fields += [self._field(names[i], texts[i], of_row.get(names[i])) for i in range(start, stop)]
+        return fields
+
+    def _field(self, name: str, text: str | None, kind: str | None) -> bytes:
+        known = self._remembered.get((name, text, kind))
         if known is not None:
             return known
-        encoded = b"" if name == self._drop else encode_name(name) + encode_value(value_of(text))
+        encoded = b"" if name == self._drop else encode_name(name) + _encoded(name, text, kind)
         if len(encoded) <= REMEMBERED_BYTES_MAX:
             if len(self._remembered) >= REMEMBERED_MAX:
                 self._remembered.clear()
-            self._remembered[name, text] = encoded
+            self._remembered[name, text, kind] = encoded
         return encoded
+
+
+def _pairs(column: pa.MapArray) -> tuple[list[str], list[str | None], list[int]]:
+    """All names and values, and where those of each row begin. A null has none, whatever its offsets say."""
+    offsets = column.offsets.to_pylist()
+    first, last = offsets[0], offsets[-1]
+    names = column.keys.slice(first, last - first).to_pylist()
+    values = column.items.slice(first, last - first).to_pylist()
+    return names, values, [offset - first for offset in offsets]
 
 
 def as_table(fields: bytes) -> bytes:
@@ -63,17 +91,74 @@ def deduplication_field(message_id: bytes) -> bytes:
     return DEDUPLICATION_NAME + LENGTH.pack(len(message_id)) + message_id
 
 
-def value_of(text: str | None) -> Value:
-    """The value that a header's text stands for."""
+# --- a value by its text and type ---
+
+
+def header_value(text: str | None, kind: str | None) -> Value:
+    """ValueError if the text is none of the type, or there is no such type."""
     if text is None:
         return None
-    try:
-        value = table_from_json({"": json.loads(text, parse_constant=_no_json)})[""]
-        encode_value(value)  # a number may be JSON and too large for AMQP
-    except (ValueError, RecursionError):
+    if kind is None:
         return text
-    return value
+    read = _READERS.get(kind)
+    if read is None:
+        raise ValueError(f"there is no type '{kind}'; there are {', '.join(_READERS)}")
+    return read(text)
 
 
-def _no_json(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+def _encoded(name: str, text: str | None, kind: str | None) -> bytes:
+    try:
+        if text is not None and kind in _NAN_SIZES and text.startswith(NAN_BITS):
+            return _nan(kind, text)
+        return encode_value(header_value(text, kind))
+    except (ValueError, TypeError, ArithmeticError, RecursionError, struct.error) as error:
+        raise ValueError(f"header '{name}' with the text {text!r:.80} is no {kind}: {error}") from error
+
+
+def _nan(kind: str, text: str) -> bytes:
+    """By its bits: there are many that are not a number."""
+    tag, size = _NAN_SIZES[kind]
+    bits = bytes.fromhex(text.removeprefix(NAN_BITS))
+    if len(bits) != size:
+        raise ValueError(f"expected the bits of {size} bytes")
+    return tag + bits
+
+
+def _sized(kind: type[Sized]) -> Callable[[str], Value]:
+    def read(text: str) -> Value:
+        kind.layout.pack(int(text))  # raises if it does not fit
+        return kind(text)
+
+    return read
+
+
+def _int32(text: str) -> Value:
+    if not -(2**31) <= int(text) < 2**31:
+        raise ValueError("it does not fit 32 bits")
+    return int(text)
+
+
+def _bool(text: str) -> Value:
+    if text not in BOOLEANS:
+        raise ValueError("expected true or false")
+    return BOOLEANS[text]
+
+
+def _decimal(text: str) -> Value:
+    return Decimal(text)
+
+
+_NAN_SIZES = {"float": (b"d", 8), "float32": (b"f", 4)}
+_READERS: dict[str, Callable[[str], Value]] = {
+    "string": str,
+    "bool": _bool,
+    "int32": _int32,
+    **{kind.__name__.lower(): _sized(kind) for kind in SIZED.values()},
+    "float": float,
+    "float32": Float32,
+    "decimal": _decimal,
+    "bytes": bytes.fromhex,
+    "bytearray": bytearray.fromhex,
+    "table": lambda text: table_from_json(json.loads(text)),
+    "array": lambda text: table_from_json({"": expect(list, json.loads(text))})[""],
+}

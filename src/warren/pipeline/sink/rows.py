@@ -7,10 +7,12 @@ task runs again: `<id of the write>/<partition>/<row>`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from warren.amqp.methods import BasicPublish
 from warren.amqp.properties import FLAGS, PERSISTENT
@@ -33,10 +35,31 @@ STRINGS = {
     "message_id": 1 << 7,
     "type": 1 << 5,
     "app_id": 1 << 3,
+    "cluster_id": 1 << 2,
 }
 HEADERS = 1 << 13
+PUBLISHED = 1 << 6
 OCTETS = {"delivery_mode": 1 << 12, "priority": 1 << 11}
-WRITABLE = {"body", "exchange", "routing_key", "headers", *STRINGS, *OCTETS}
+MAPS = ("headers", "header_types")
+WRITABLE = {
+    "body", "exchange", "routing_key", "published_at", "deduplication_id", *MAPS, *STRINGS, *OCTETS
+}  # fmt: skip
+RECORDED = {"vhost", "queue", "stream_id", "offset", "timestamp", "user_id", "x_death", "date", "snapshot"}
+"""What a read or an archive says of where and when a message was recorded. It means nothing to a write:
+x_death is among the headers, and a broker takes only its own user's name for user_id.
+"""
+
+SECONDS = struct.Struct(">Q")
+
+
+def check_columns(names: Sequence[str]) -> None:
+    """A column that is neither written nor known to be passed by is a mistake, as in its name."""
+    for name in names:
+        if name not in WRITABLE and name not in RECORDED:
+            raise PipelineError(
+                f"column {name} means nothing to a write: drop it, or name it one of "
+                f"{', '.join(sorted(WRITABLE))}"
+            )
 
 
 def check_schema(schema: pa.Schema, options: WriteOptions) -> None:
@@ -51,10 +74,12 @@ def check_schema(schema: pa.Schema, options: WriteOptions) -> None:
 
 
 def _fits(name: str, kind: pa.DataType) -> bool:
-    if name == "headers":
+    if name in MAPS:
         return bool(pa.types.is_map(kind)) and _is_text(kind.key_type) and _is_text(kind.item_type)
     if name in OCTETS:
         return bool(pa.types.is_integer(kind))
+    if name == "published_at":
+        return bool(pa.types.is_timestamp(kind))
     is_binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
     return _is_text(kind) or (name == "body" and bool(is_binary))
 
@@ -134,6 +159,7 @@ class RowEncoder:
         columns.append((STRINGS["message_id"], [_short("message_id", name.encode()) for name in ids]))
         columns.extend((bit, self._octets(batch, name)) for name, bit in OCTETS.items())
         columns.append((HEADERS, self._header_tables(batch, ids)))
+        columns.append((PUBLISHED, self._times(batch)))
         present = [(bit, pieces) for bit, pieces in columns if pieces is not None]
         return assemble(sorted(present, key=lambda column: -column[0]))
 
@@ -150,14 +176,28 @@ class RowEncoder:
             return [bytes((PERSISTENT,))] * batch.num_rows if name == "delivery_mode" else None
         return [None if value is None else _octet(name, value) for value in column.to_pylist()]
 
+    def _times(self, batch: pa.RecordBatch) -> list[Piece] | None:
+        """AMQP has whole seconds."""
+        column = self._column(batch, "published_at")
+        if column is None or column.null_count == batch.num_rows:
+            return None
+        seconds = pc.floor_temporal(column, unit="second").cast(pa.timestamp("s", column.type.tz))
+        return [None if value is None else _time(value) for value in seconds.cast(pa.int64()).to_pylist()]
+
     def _header_tables(self, batch: pa.RecordBatch, ids: list[str]) -> list[Piece] | None:
         column = self._column(batch, "headers")
         try:
-            rows = [None] * batch.num_rows if column is None else self._headers.encode(column)
+            rows = (
+                [None] * batch.num_rows
+                if column is None
+                else self._headers.encode(column, self._column(batch, "header_types"))
+            )
         except ValueError as error:
             raise PipelineError(f"column headers: {error}") from error
         if self._options.deduplicate:
-            marks = [deduplication_field(name.encode()) for name in ids]
+            own = self._column(batch, "deduplication_id")
+            given = ids if own is None else [name or ids[row] for row, name in enumerate(own.to_pylist())]
+            marks = [deduplication_field(name.encode()) for name in given]
             return [as_table((fields or b"") + mark) for fields, mark in zip(rows, marks, strict=True)]
         return None if column is None else [None if fields is None else as_table(fields) for fields in rows]
 
@@ -186,6 +226,12 @@ def _short(name: str, raw: bytes) -> bytes:
         return LENGTHS[len(raw)] + raw
     except IndexError:
         raise PipelineError(f"column {name} has a value of {len(raw)} bytes; AMQP takes 255") from None
+
+
+def _time(seconds: int) -> bytes:
+    if seconds < 0:
+        raise PipelineError("column published_at has a time before 1970, which AMQP does not have")
+    return SECONDS.pack(seconds)
 
 
 def _octet(name: str, value: int) -> bytes:

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from warren.pipeline.errors import PipelineError
 from warren.pipeline.sink.options import WriteOptions, read_options
-from warren.pipeline.sink.rows import check_schema
+from warren.pipeline.sink.rows import check_columns, check_schema
 from warren.pipeline.sink.task import Written, write_rows
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -64,7 +64,8 @@ def _checked(options: Mapping[str, str], schema: StructType, *, overwrite: bool)
     if overwrite:
         raise PipelineError("messages that were sent cannot be overwritten: use mode append")
     read = read_options(options)
-    check_schema(to_arrow_schema(schema), read)
+    check_schema(to_arrow_schema(schema, timezone="UTC"), read)
+    check_columns(schema.names)
     return read
 
 

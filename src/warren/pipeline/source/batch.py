@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from warren.pipeline.segments.decode import OPEN_END
 from warren.pipeline.segments.errors import BadOption
@@ -16,11 +15,8 @@ from warren.pipeline.segments.log import Contents
 from warren.pipeline.segments.offsets import Places, Timestamp, check_names, checked_start, resolve
 from warren.pipeline.segments.plan import Partition, Span, plan
 from warren.pipeline.segments.reading import Loss, Wanted, read_partition
-from warren.pipeline.source.filters import Filters
 from warren.pipeline.source.options import ReadOptions
 from warren.pipeline.source.worker import spare_collector
-
-PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 @dataclass
@@ -31,9 +27,12 @@ class SourcePartition(InputPartition):
 
 
 class BatchReader(DataSourceReader):
+    """It takes no filters from Spark, which keeps those of one query on a DataFrame for the next: see
+    `pipeline/condition.py`.
+    """
+
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
-        self.filters = Filters()
 
     def partitions(self) -> Sequence[InputPartition]:
         with closing(self.options.log):
@@ -44,11 +43,7 @@ class BatchReader(DataSourceReader):
         names = options.queue_names()
         check_names("startingOffsets", options.start, names)
         check_names("endingOffsets", options.end, names)
-        contents = [
-            options.log.contents(options.vhost, name)
-            for name in names
-            if self.filters.wants(options.vhost, name)
-        ]
+        contents = [options.log.contents(options.vhost, name) for name in names]
         spans = [self._span(each) for each in contents]
         planned = plan(spans, min_partitions=options.min_partitions, can_locate=options.log.can_locate)
         return [SourcePartition(partition) for partition in planned]
@@ -66,7 +61,7 @@ class BatchReader(DataSourceReader):
         else:
             start = self._of_queue(contents, options.start, contents.first_offset)
             end = self._of_queue(contents, options.end, contents.next_offset)
-        return Span(contents, max(start, self.filters.first_offset), min(end, self.filters.end_offset))
+        return Span(contents, max(start, options.min_offset), min(end, options.max_offset + 1))
 
     def _of_queue(self, contents: Contents, places: Places, otherwise: int) -> int:
         """In a queue times are in no order, so each message's is looked at."""
@@ -76,36 +71,12 @@ class BatchReader(DataSourceReader):
         if not isinstance(partition, SourcePartition):
             return iter(())
         spare_collector()
-        options, filters = self.options, self.filters
-        since, until = filters.since_ms, filters.until_ms
-        if isinstance(options.start, Timestamp):
-            since = max(since, options.start.ms)
-        if isinstance(options.end, Timestamp):
-            until = min(until, options.end.ms)
+        options = self.options
         wanted = Wanted(
             headers=options.headers,
             body=options.body,
-            since_ms=max(0, since),
-            until_ms=max(0, min(until, OPEN_END)),
+            since_ms=options.start.ms if isinstance(options.start, Timestamp) else 0,
+            until_ms=options.end.ms if isinstance(options.end, Timestamp) else OPEN_END,
             fail_on_data_loss=options.fail_on_data_loss,
         )
         return read_partition(options.log, partition.value, wanted)
-
-
-class FilteringReader(BatchReader):
-    """The same for a Spark that hands filters down."""
-
-    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
-        """All are left to Spark as well, which costs little; here they decide what is not read at all."""
-        for each in filters:
-            self.filters.add(each)
-        return filters
-
-
-def batch_reader(options: ReadOptions) -> BatchReader:
-    """Spark refuses a reader that takes filters while spark.sql.python.filterPushdown.enabled is off, and
-    tells nobody whether it is; but what asks for a reader to hand filters down is a program of its own.
-    """
-    running = getattr(sys.modules["__main__"], "__spec__", None)
-    pushing = PUSHING in sys.modules or (running is not None and running.name == PUSHING)
-    return FilteringReader(options) if pushing else BatchReader(options)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from warren.pipeline.segments.decode import OPEN_END
 from warren.pipeline.segments.errors import BadOption
 from warren.pipeline.segments.files import FileLog
 from warren.pipeline.segments.http import HttpLog
@@ -17,16 +18,19 @@ NAMES = {
     for name in (
         "path", "url", "user", "password", "vhost", "subscribe", "subscribePattern", "startingOffsets",
         "endingOffsets", "startingTimestamp", "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions",
-        "failOnDataLoss", "includeHeaders", "includeBody", "reference",
+        "failOnDataLoss", "includeHeaders", "includeBody", "reference", "minOffset", "maxOffset",
     )
 }  # fmt: skip
 FLAGS = {"true": True, "false": False}
+OFFSET_MAX = OPEN_END - 1
 INTERNAL = "amq."  # queues that a pattern does not mean
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """`names` are the queues to read; if there are none, those that match the `pattern`."""
+    """`names` are the queues to read; if there are none, those that match the `pattern`. Offsets below
+    `min_offset` or above `max_offset` are not wanted of any queue, whether they are there or not.
+    """
 
     log: Log
     vhost: str
@@ -40,6 +44,8 @@ class ReadOptions:
     headers: bool
     body: bool
     reference: str
+    min_offset: int
+    max_offset: int
 
     def queue_names(self) -> list[str]:
         """The queues to be read now, in order."""
@@ -62,7 +68,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     if reference and "url" not in options:
         raise BadOption("the option reference needs url: it is the broker that remembers it")
     if streaming:
-        _expect_absent(options, "endingOffsets", "endingTimestamp")
+        _expect_absent(options, "endingOffsets", "endingTimestamp", "minOffset", "maxOffset")
     return ReadOptions(
         log=_log(options),
         vhost=options.get("vhost", "/"),
@@ -76,6 +82,8 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         headers=_flag(options, "includeHeaders"),
         body=_flag(options, "includeBody"),
         reference=reference,
+        min_offset=_offset(options, "minOffset", 0),
+        max_offset=_offset(options, "maxOffset", OFFSET_MAX),
     )
 
 
@@ -143,6 +151,13 @@ def _number(options: Mapping[str, str], name: str) -> int:
     if not text.strip().isdecimal() or int(text) == 0:
         raise BadOption(f"{name} must be a number above 0, not: {text}")
     return int(text)
+
+
+def _offset(options: Mapping[str, str], name: str, default: int) -> int:
+    text = options.get(name, str(default)).strip()
+    if not text.isdecimal():
+        raise BadOption(f"{name} must be an offset, a number from 0 on, not: {text}")
+    return min(int(text), OFFSET_MAX)
 
 
 def _flag(options: Mapping[str, str], name: str) -> bool:

@@ -29,10 +29,10 @@ class WarrenSource(DataSource):
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from warren.pipeline.source.batch import batch_reader
+        from warren.pipeline.source.batch import BatchReader
         from warren.pipeline.source.options import parse_options
 
-        return batch_reader(parse_options(dict(self.options), streaming=False))
+        return BatchReader(parse_options(dict(self.options), streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         from warren.pipeline.source.options import parse_options

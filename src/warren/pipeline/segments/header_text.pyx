@@ -1,25 +1,29 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""A field value of AMQP as JSON text, written straight into a column.
+"""A field value of AMQP as text, written straight into a column; what type it is of stands beside.
 
-    what JSON has itself    "text"   5   true   1.5   null   [1,2]   {"name":"value"}
     integers of any width   5                       times        seconds since 1970: 1700000000
-    decimals                1.50                    not finite   "NaN"   "Infinity"   "-Infinity"
-    bytes that are no text  {"!bytes":"ff00"}       byte arrays  {"!bytearray":"ff00"}
+    booleans                true                    decimals     1.50
+    floats                  1.5  NaN  Infinity  -Infinity; odd ones that are not a number by their bits, NaN:7ff4000000000000
+    bytes                   ff00, of strings that are no text, and of byte arrays
+    tables, arrays          JSON: {"name":"value"}  [1,2]
 
-The marks are those of `storage/table_text.py`, so that they can be read back. Widths of integers are not
-kept: who asks SQL of a header wants a number.
+Within JSON it is the value itself that tells its type, exactly, by the marks of `storage/table_text.py`:
+{"!int64":5}. What JSON has itself is plain: "text", 5 (an int32), 1.5 (of double precision), true, null.
 
 The value must be sound (`traits.value_size`): nothing is checked here a second time.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, strlen
 
-from math import isfinite, isnan
+import json
+from math import isfinite, isnan, nan
 
-from warren.amqp.table import decode_value
+from warren.amqp.table import DOUBLE, FLOAT, decode_value
+from warren.storage.table_text import table_to_json
 
+from warren.amqp.traits cimport value_size
 from warren.amqp.wire cimport get16, get32, get64
 from warren.pipeline.segments.columns cimport Column, is_ascii, room
 
@@ -27,11 +31,65 @@ cdef enum:
     NUMBER_BYTES_MAX = 20  # of a uint64, or of an int64 with its sign
     ESCAPED_BYTES_MAX = 6  # of one character: \u0000
 
+cdef frozenset USUAL_NANS = frozenset({DOUBLE.pack(nan), FLOAT.pack(nan)})
 cdef const char* HEX = "0123456789abcdef"
 
 
+cdef const char* type_name(uint8_t tag) noexcept nogil:
+    """Of all but void, and of strings that are no text: those that are have no need of it."""
+    if tag == c"I":
+        return b"int32"
+    if tag == c"l":
+        return b"int64"
+    if tag == c"t":
+        return b"bool"
+    if tag == c"d":
+        return b"float"
+    if tag == c"F":
+        return b"table"
+    if tag == c"A":
+        return b"array"
+    if tag == c"T":
+        return b"timestamp"
+    if tag == c"S":
+        return b"bytes"
+    return rare_type_name(tag)
+
+
+cdef const char* rare_type_name(uint8_t tag) noexcept nogil:
+    if tag == c"b":
+        return b"int8"
+    if tag == c"B":
+        return b"uint8"
+    if tag == c"s":
+        return b"int16"
+    if tag == c"u":
+        return b"uint16"
+    if tag == c"i":
+        return b"uint32"
+    if tag == c"L":
+        return b"oldint64"
+    if tag == c"f":
+        return b"float32"
+    return b"decimal" if tag == c"D" else b"bytearray"
+
+
+cdef const uint8_t* write_plain(Column* out, const uint8_t* p) except NULL nogil:
+    """A value whose type is told beside it; where it ends."""
+    cdef uint8_t tag = p[0]
+    if tag == c"S" or tag == c"x":
+        return write_hex(out, p)
+    if tag == c"F":
+        return write_table(out, p)
+    if tag == c"d" or tag == c"f" or tag == c"D":
+        return write_plain_by_python(out, p)
+    if tag == c"t" or tag == c"A":
+        return write_value(out, p)
+    return write_integer(out, p)
+
+
 cdef const uint8_t* write_value(Column* out, const uint8_t* p) except NULL nogil:
-    """Where the value ends."""
+    """A value that tells its type itself, in JSON; where it ends."""
     cdef uint8_t tag = p[0]
     if tag == c"S":
         return write_long_string(out, p)
@@ -40,14 +98,27 @@ cdef const uint8_t* write_value(Column* out, const uint8_t* p) except NULL nogil
     if tag == c"V":
         return write_literal(out, b"null", 4, p + 1)
     if tag == c"F":
-        return write_table(out, p)
+        return write_inner_table(out, p)
     if tag == c"A":
         return write_array(out, p)
     if tag == c"d" or tag == c"f" or tag == c"D":
         return write_by_python(out, p)
+    if tag == c"I":
+        return write_integer(out, p)
+    begin_mark(out, tag)
     if tag == c"x":
-        return write_hex(out, b"{\"!bytearray\":\"", 15, p)
-    return write_integer(out, p)
+        p = write_quoted_hex(out, p)
+    else:
+        p = write_integer(out, p)
+    put_one(out, c"}")
+    return p
+
+
+cdef int begin_mark(Column* out, uint8_t tag) except -1 nogil:
+    cdef const char* name = type_name(tag)
+    put(out, <const uint8_t*>b"{\"!", 3)
+    put(out, <const uint8_t*>name, strlen(name))
+    return put(out, <const uint8_t*>b"\":", 2)
 
 
 cdef const uint8_t* write_integer(Column* out, const uint8_t* p) except NULL nogil:
@@ -70,7 +141,10 @@ cdef const uint8_t* write_integer(Column* out, const uint8_t* p) except NULL nog
     if tag == c"u":
         write_number(out, get16(p + 1))
         return p + 3
-    write_number(out, p[1] if tag == c"B" else <int8_t>p[1])
+    if tag == c"B":
+        write_number(out, p[1])
+    else:
+        write_number(out, <int8_t>p[1])
     return p + 2
 
 
@@ -119,10 +193,17 @@ cdef const uint8_t* write_literal(
 
 cdef const uint8_t* write_long_string(Column* out, const uint8_t* p) except NULL nogil:
     cdef Py_ssize_t size = get32(p + 1)
-    if is_ascii(p + 5, size) or is_utf8(p + 5, size):
+    if is_text(p + 5, size):
         write_string(out, p + 5, size)
         return p + 5 + size
-    return write_hex(out, b"{\"!bytes\":\"", 11, p)
+    begin_mark(out, p[0])
+    p = write_quoted_hex(out, p)
+    put_one(out, c"}")
+    return p
+
+
+cdef bint is_text(const uint8_t* p, Py_ssize_t size) noexcept nogil:
+    return is_ascii(p, size) or is_utf8(p, size)
 
 
 cdef bint is_utf8(const uint8_t* p, Py_ssize_t size) noexcept with gil:
@@ -176,23 +257,38 @@ cdef uint8_t* escape(uint8_t* at, uint8_t character) noexcept nogil:
     return at + ESCAPED_BYTES_MAX
 
 
-cdef const uint8_t* write_hex(
-    Column* out, const char* mark, Py_ssize_t mark_size, const uint8_t* p
-) except NULL nogil:
-    """The bytes of a long string or byte array, under a mark that says what they are."""
+cdef const uint8_t* write_quoted_hex(Column* out, const uint8_t* p) except NULL nogil:
+    put_one(out, c'"')
+    p = write_hex(out, p)
+    put_one(out, c'"')
+    return p
+
+
+cdef const uint8_t* write_hex(Column* out, const uint8_t* p) except NULL nogil:
+    """The bytes of a long string or byte array."""
     cdef Py_ssize_t size = get32(p + 1), i
-    cdef uint8_t* at
-    put(out, <const uint8_t*>mark, mark_size)
-    at = room(out, 2 * size + 2)
+    cdef uint8_t* at = room(out, 2 * size)
     for i in range(size):
         at[2 * i] = HEX[p[5 + i] >> 4]
         at[2 * i + 1] = HEX[p[5 + i] & 15]
-    at[2 * size], at[2 * size + 1] = c'"', c"}"
-    out.size += 2 * size + 2
+    out.size += 2 * size
     return p + 5 + size
 
 
 # --- what holds others ---
+
+
+cdef const uint8_t* write_inner_table(Column* out, const uint8_t* p) except NULL nogil:
+    """One that could be taken for a marked value, of one field, has a mark itself."""
+    cdef const uint8_t* end = p + 5 + get32(p + 1)
+    cdef const uint8_t* value = p + 6 + p[5]
+    cdef bint looks_marked = p + 6 < end and p[5] and p[6] == c"!" and value + value_size(value, end, 0) == end
+    if looks_marked:
+        begin_mark(out, p[0])
+    p = write_table(out, p)
+    if looks_marked:
+        put_one(out, c"}")
+    return p
 
 
 cdef const uint8_t* write_table(Column* out, const uint8_t* p) except NULL nogil:
@@ -240,18 +336,31 @@ cdef const uint8_t* write_array(Column* out, const uint8_t* p) except NULL nogil
 
 
 cdef const uint8_t* write_by_python(Column* out, const uint8_t* p) except NULL with gil:
-    """Floats and decimals: Python finds the shortest text that means the same."""
-    cdef Py_ssize_t size = 9 if p[0] == c"d" else 5 if p[0] == c"f" else 6
-    text = number_text(decode_value(p[:size])).encode()
+    """Floats and decimals, within JSON."""
+    cdef Py_ssize_t size = size_of_number(p)
+    text = json.dumps(table_to_json({"": decode_value(p[:size])})[""], separators=(",", ":")).encode()
     put(out, <const uint8_t*>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
     return p + size
 
 
-cdef str number_text(object value):
-    if isinstance(value, float):
-        if isnan(value):
-            return '"NaN"'
-        if not isfinite(value):
-            return '"Infinity"' if value > 0 else '"-Infinity"'
-        return float.__repr__(value)
-    return str(value)
+cdef const uint8_t* write_plain_by_python(Column* out, const uint8_t* p) except NULL with gil:
+    """Floats and decimals: Python finds the shortest text that means the same."""
+    cdef Py_ssize_t size = size_of_number(p)
+    raw = p[:size]
+    text = number_text(decode_value(raw), raw[1:]).encode()
+    put(out, <const uint8_t*>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
+    return p + size
+
+
+cdef Py_ssize_t size_of_number(const uint8_t* p) noexcept nogil:
+    return 9 if p[0] == c"d" else 5 if p[0] == c"f" else 6
+
+
+cdef str number_text(object value, bytes bits):
+    if not isinstance(value, float):
+        return str(value)
+    if isnan(value):
+        return "NaN" if bits in USUAL_NANS else f"NaN:{bits.hex()}"
+    if not isfinite(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return float.__repr__(value)
