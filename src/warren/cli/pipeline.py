@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from warren.pipeline.errors import PipelineError, UsageError
+from warren.pipeline.java import java_home
 from warren.version import __version__
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 NEEDED = ("pyspark", "pyarrow", "pandas")
 HOW_TO_GET_IT = "the data pipeline needs Spark: pip install 'warrenmq[spark]'"
 WIDTH_MAX = 200
+JAVA_HOME = "java-home"
+JAVA_HOME_ABOUT = "print the JAVA_HOME that a Spark session of your own can be given"
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -69,6 +72,8 @@ def register(subparsers: Subparsers) -> None:
 
 def main(words: Sequence[str]) -> int:
     name = next((word for word in words if word in JOBS), None)
+    if list(words) == [JAVA_HOME]:
+        return _tell_java_home()
     try:
         job = None if name is None else load(name)
     except PipelineError as error:
@@ -79,11 +84,20 @@ def main(words: Sequence[str]) -> int:
         commands[entry_name] = subparsers.add_parser(
             entry_name, help=entry.about, description=entry.about, allow_abbrev=False
         )
+    subparsers.add_parser(JAVA_HOME, help=JAVA_HOME_ABOUT, description=JAVA_HOME_ABOUT)
     if name is not None and job is not None:
         _add_arguments(commands[name], job)
     options = parser.parse_args(words)
     assert job is not None
     return _run(commands[options.job], job, options)
+
+
+def _tell_java_home() -> int:
+    try:
+        sys.stdout.write(f"{java_home()}\n")
+    except PipelineError as error:
+        return _fail(str(error))
+    return 0
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import socket
 import sys
 from collections.abc import Iterator, Mapping
@@ -44,6 +45,7 @@ LOCAL_CONF = {
     "spark.sql.shuffle.partitions": "8",
 }
 PYTHON, JAVA_OPTIONS = "spark.pyspark.python", "spark.driver.extraJavaOptions"
+WORKER_PYTHON, DRIVER_PYTHON = "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"
 ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 """Arrow checks each index of each value, and Spark asks only for what is there: about 9 % of Java's time."""
 
@@ -96,7 +98,8 @@ def _start(app_name: str, master: str, conf: dict[str, str]) -> SparkSession:
     local = master.startswith("local")
     if not local and "://" in master:
         _check_answers(master, "--master")
-    python = conf.get(PYTHON) or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    python = conf.get(PYTHON) or os.environ.get(WORKER_PYTHON) or sys.executable
+    _part_with_others(python)
     with _quiet_log() as log_options, _surroundings(python, local=local):
         settings = SQL_CONF | OWN_CONF | (LOCAL_CONF if local else {}) | conf
         settings[JAVA_OPTIONS] = f"{log_options} {ARROW_OPTIONS} {settings.get(JAVA_OPTIONS, '')}".strip()
@@ -107,6 +110,27 @@ def _start(app_name: str, master: str, conf: dict[str, str]) -> SparkSession:
             return builder.getOrCreate()
         except Exception as error:  # Spark and its gateway raise anything
             raise PipelineError(f"Spark does not start on --master {master}: {_first_line(error)}") from error
+
+
+def _part_with_others(python: str) -> None:
+    """Which Python its workers run is settled when Spark's Java starts. It outlives a session that was
+    stopped, in a notebook for instance, and the next session would get its settings.
+    """
+    from pyspark import SparkContext  # noqa: PLC0415 - an extra
+
+    running, gateway = SparkContext._active_spark_context, SparkContext._gateway
+    if running is not None and shutil.which(running.pythonExec) != shutil.which(python):
+        raise PipelineError(
+            f"a Spark session runs here already, whose workers have another Python, {running.pythonExec}: "
+            f"stop() it first, or set {WORKER_PYTHON}={python} before it starts"
+        )
+    if running is None and gateway is not None:
+        environment = gateway.jvm.System.getenv()
+        if (environment.get(WORKER_PYTHON), environment.get(DRIVER_PYTHON)) != (python, sys.executable):
+            gateway.shutdown()
+            gateway.proc.stdin.close()  # at which it ends
+            gateway.proc.wait()
+            SparkContext._gateway = SparkContext._jvm = None
 
 
 def _check_answers(url: str, option: str) -> None:
@@ -143,7 +167,7 @@ def _surroundings(python: str, *, local: bool) -> Iterator[None]:
 
     The workers' Python is this one, where the package is installed, and not whichever is first on the PATH.
     """
-    wanted = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    wanted = {WORKER_PYTHON: python, DRIVER_PYTHON: sys.executable}
     wanted["JAVA_HOME"] = str(java_home())
     if local:
         wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
