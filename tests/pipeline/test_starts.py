@@ -96,3 +96,27 @@ def test_session_that_runs_already_with_another_python_is_told(bare: dict[str, s
     assert told.startswith(
         "a Spark session runs here already, whose workers have another Python, python3: stop()"
     )
+
+
+BUSY = """
+import sys, time
+if any("python_streaming_source_runner" in word or "worker_front" in word for word in sys.orig_argv):
+    time.sleep(12)  # Spark waits for 10
+"""
+STREAMS = """
+import sys
+frame = spark.readStream.format("warren").option("path", sys.argv[1]).option("subscribe", "s")
+frame = frame.option("startingOffsets", "earliest").load()
+query = frame.writeStream.format("memory").queryName("t").trigger(availableNow=True).start()
+query.awaitTermination()
+print("counted", spark.table("t").count())
+"""
+
+
+def test_stream_starts_on_a_machine_that_takes_longer_than_spark_waits(
+    bare: dict[str, str], data: str, tmp_path: Path
+) -> None:
+    (tmp_path / "busy").mkdir()
+    (tmp_path / "busy" / "sitecustomize.py").write_text(BUSY)
+    environment = bare | {"PYTHONPATH": str(tmp_path / "busy")}
+    assert run([sys.executable, "-c", OPENS + STREAMS, data], environment) == "counted 5\n"
