@@ -11,6 +11,7 @@ import argparse
 import importlib
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -158,9 +159,11 @@ def _run(parser: argparse.ArgumentParser, job: Job, options: argparse.Namespace)
 def _result(job: Job, options: argparse.Namespace) -> Result:
     from warren.pipeline.jobs.watch import watch  # noqa: PLC0415
     from warren.pipeline.report.progress import Progress  # noqa: PLC0415
+    from warren.pipeline.report.run import run_table  # noqa: PLC0415
     from warren.pipeline.session import open_session  # noqa: PLC0415
 
     _check(job, options)
+    began, clock = datetime.now(UTC), time.monotonic()
     progress = Progress(None if options.quiet else sys.stderr)
     with progress.step("starting Spark"):
         spark = open_session(
@@ -171,7 +174,9 @@ def _result(job: Job, options: argparse.Namespace) -> Result:
         )
     try:
         progress.watch = watch(spark, remote=options.remote is not None)
-        return job.run(spark, options, progress)
+        result = job.run(spark, options, progress)
+        result.tables.append(run_table(options, began, time.monotonic() - clock))
+        return result
     finally:
         spark.stop()
 
