@@ -55,6 +55,7 @@ JOBS = {
     "replay": Entry("warren.pipeline.jobs.replay", "publish recorded messages again, each once"),
     "what-if": Entry("warren.pipeline.jobs.what_if", "who would have got what by another topology"),
     "audit": Entry("warren.pipeline.jobs.audit", "gaps, duplicates, and an archive against what is live"),
+    "run": Entry("warren.pipeline.jobs.run", "run a pipeline that a TOML file describes"),
     "demo": Entry("warren.pipeline.demo", "see it all in a minute, on a broker of its own"),
 }
 

@@ -15,17 +15,22 @@ def names_of(*names: str) -> dict[str, str]:
 
 
 def canonical(
-    given: Mapping[str, str], known: Mapping[str, str], *, purpose: str, error: type[PipelineError]
+    given: Mapping[str, str],
+    known: Mapping[str, str],
+    *,
+    purpose: str,
+    error: type[PipelineError],
+    what: str = "option",
 ) -> dict[str, str]:
     """The options by the names that we write; one that is not `known` is an error that names the nearest."""
     unknown = [name for name in given if name.lower() not in known]
     if unknown:
-        raise error(_told(unknown[0], known.values(), purpose))
+        raise error(_told(f"{what} '{unknown[0]}' {purpose}", unknown[0], known.values()))
     return {known[name.lower()]: value for name, value in given.items()}
 
 
-def _told(name: str, known: Iterable[str], purpose: str) -> str:
+def _told(unknown: str, name: str, known: Iterable[str]) -> str:
     plain = {re.sub(r"[\W_]", "", each).lower(): each for each in known}
     near = get_close_matches(re.sub(r"[\W_]", "", name).lower(), plain, n=1)
     hint = f"did you mean {plain[near[0]]}? " if near else ""
-    return f"unknown option '{name}' {purpose}: {hint}there are {', '.join(plain.values())}"
+    return f"unknown {unknown}: {hint}there are {', '.join(plain.values())}"
