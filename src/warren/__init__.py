@@ -1,8 +1,34 @@
 """WarrenMQ: a message broker that speaks AMQP 0-9-1."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from warren.broker import commands, events
 from warren.server.app import Broker
 from warren.server.config import Config
 from warren.version import __version__
 
-__all__ = ["Broker", "Config", "__version__", "commands", "events"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Broker", "Config", "__version__", "commands", "events", "spark_session"]
+
+
+def spark_session(
+    app_name: str = "warren",
+    *,
+    master: str = "local[*]",
+    remote: str | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A Spark session that reads and writes queues, on `master`, or through Spark Connect on `remote`.
+
+    Spark's workers run this Python, and Java is one that was found or that of the extra `spark`, whatever the
+    PATH says; times are in UTC. `conf` are further settings of Spark, and go before those made here. If a
+    session made so runs already, this is that one.
+    """
+    from warren.pipeline.session import open_session  # noqa: PLC0415 - Spark is an extra, and takes long
+
+    return open_session(app_name=app_name, master=master, remote=remote, conf=conf)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -23,8 +24,10 @@ from tests.pipeline.conftest import CONF
 from tests.pipeline.killing import Publishing, kill_at_random
 from tests.support.process import BrokerProcess
 from tests.support.segments import DataDirectory
+from warren.pipeline.errors import PipelineError
 from warren.pipeline.failures import for_the_command
 from warren.pipeline.jobs import archive
+from warren.pipeline.jobs.lock import only_one
 from warren.pipeline.jobs.tables import read_archive
 from warren.pipeline.report.progress import Progress
 from warren.pipeline.segments.http import HttpLog
@@ -115,6 +118,53 @@ def test_batch_that_was_written_before_a_kill_is_neither_written_again_nor_taken
     assert (numbers["messages read"], numbers["offsets without a message"]) == (3, 0)
     rows = read_archive(spark, str(place)).select("offset").collect()
     assert sorted(row.offset for row in rows) == list(range(8))
+
+
+def test_archive_whose_lists_are_lost_is_told_and_keeps_every_file(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    DataDirectory(tmp_path / "data").queue("s").append(5)
+    place = tmp_path / "archive"
+    options = parsed("--path", str(tmp_path / "data"), "--queue", "s", "--to", str(place), "--once")
+    archive.run(spark, options, Progress(None))
+    before = sorted(place.rglob("*.parquet"))
+    assert before
+    shutil.rmtree(place / "_spark_metadata")
+
+    with pytest.raises(PipelineError, match="_spark_metadata"):
+        archive.run(spark, options, Progress(None))
+    assert sorted(place.rglob("*.parquet")) == before
+    shutil.rmtree(place / "_checkpoint")
+    with pytest.raises(PipelineError, match="_spark_metadata"):
+        archive.run(spark, options, Progress(None))
+    assert sorted(place.rglob("*.parquet")) == before
+
+
+def test_batch_without_messages_is_no_list_that_was_lost(spark: SparkSession, tmp_path: Path) -> None:
+    data = DataDirectory(tmp_path / "data")
+    data.queue("s0").append(5)
+    words = [
+        "--path",
+        str(tmp_path / "data"),
+        "--pattern",
+        "s.*",
+        "--to",
+        str(tmp_path / "archive"),
+        "--once",
+    ]
+    archive.run(spark, parsed(*words), Progress(None))
+    data.queue("s1")  # met in a batch that has nothing else
+    for _ in range(2):
+        assert archive.run(spark, parsed(*words), Progress(None)).numbers["messages read"] == 0
+
+
+def test_second_archive_at_once_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    DataDirectory(tmp_path / "data").queue("s").append(5)
+    place = str(tmp_path / "archive")
+    options = parsed("--path", str(tmp_path / "data"), "--queue", "s", "--to", place, "--once")
+    with only_one(place, elsewhere=False), pytest.raises(PipelineError, match="by another archive"):
+        archive.run(spark, options, Progress(None))
+    assert archive.run(spark, options, Progress(None)).numbers["messages written"] == 5
 
 
 def test_retention_that_overtook_a_stopped_archive_is_an_error_unless_loss_is_allowed(

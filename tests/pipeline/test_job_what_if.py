@@ -5,12 +5,24 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from pathlib import Path
 
+import pika
+import pytest
 from pyspark.sql import SparkSession
 
 from tests.pipeline.messages import Message, message, table
+from tests.support.process import BrokerProcess
+from warren.pipeline.errors import UsageError
 from warren.pipeline.jobs.routing import Routes
-from warren.pipeline.jobs.what_if import differences, outcomes, per_message, per_queue, routed
+from warren.pipeline.jobs.what_if import (
+    differences,
+    outcomes,
+    per_message,
+    per_queue,
+    read_topology,
+    routed,
+)
 
 TOPOLOGY = json.dumps({
     "exchanges": [{"name": "shop", "type": "topic"}, {"name": "by-kind", "type": "headers"}],
@@ -82,3 +94,30 @@ def test_two_topologies_are_compared_over_one_recording(spark: SparkSession) -> 
     ways = per_message(routed(table(spark, messages), TOPOLOGY, before))
     found = {row["queue"]: tuple(row)[2:] for row in per_queue(ways).collect()}
     assert found == {"orders": (3, 1, 1, 2, 0), "mail": (0, 1, 0, 0, 1)}
+
+
+def test_topology_is_taken_from_a_broker_or_a_file_of_one_vhost(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data") as broker:
+        with pika.BlockingConnection(pika.URLParameters(broker.address.url())) as connection:
+            channel = connection.channel()
+            channel.exchange_declare("shop", "topic", durable=True)
+            channel.queue_declare("orders", durable=True)
+            channel.queue_bind("orders", "shop", "order.#")
+        user = ("guest", "guest")
+        text = read_topology(broker.http_url, "--topology", vhost="/", user=user)
+        named = broker.http_url.replace("://", "://guest:wrong@")
+        with pytest.raises(UsageError, match=r"--against: .* does not let user 'guest' in"):
+            read_topology(named, "--against", vhost="/", user=user)
+    assert Routes(text, name="it").route("/", "shop", "order.new") == ["orders"]
+    exported = {**json.loads(text), "vhosts": []}
+    for kind in ("queues", "exchanges", "bindings"):
+        for item in exported[kind]:
+            del item["vhost"]
+    (tmp_path / "file.json").write_text(json.dumps(exported))
+    text = read_topology(str(tmp_path / "file.json"), "--topology", vhost="shop", user=user)
+    assert Routes(text, name="it").route("shop", "shop", "order.new") == ["orders"]
+
+
+def test_broker_that_does_not_answer_is_named_with_the_option() -> None:
+    with pytest.raises(UsageError, match=r"--topology: no broker answers at http://127\.0\.0\.1:1"):
+        read_topology("http://127.0.0.1:1", "--topology", vhost="/", user=("guest", "guest"))

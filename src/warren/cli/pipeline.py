@@ -11,6 +11,7 @@ import argparse
 import importlib
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from warren.pipeline.errors import PipelineError, UsageError
+from warren.pipeline.java import java_home
 from warren.version import __version__
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 NEEDED = ("pyspark", "pyarrow", "pandas")
 HOW_TO_GET_IT = "the data pipeline needs Spark: pip install 'warrenmq[spark]'"
 WIDTH_MAX = 200
+JAVA_HOME = "java-home"
+JAVA_HOME_ABOUT = "print the JAVA_HOME that a Spark session of your own can be given"
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -51,6 +55,7 @@ JOBS = {
     "replay": Entry("warren.pipeline.jobs.replay", "publish recorded messages again, each once"),
     "what-if": Entry("warren.pipeline.jobs.what_if", "who would have got what by another topology"),
     "audit": Entry("warren.pipeline.jobs.audit", "gaps, duplicates, and an archive against what is live"),
+    "run": Entry("warren.pipeline.jobs.run", "run a pipeline that a TOML file describes"),
     "demo": Entry("warren.pipeline.demo", "see it all in a minute, on a broker of its own"),
 }
 
@@ -69,6 +74,8 @@ def register(subparsers: Subparsers) -> None:
 
 def main(words: Sequence[str]) -> int:
     name = next((word for word in words if word in JOBS), None)
+    if list(words) == [JAVA_HOME]:
+        return _tell_java_home()
     try:
         job = None if name is None else load(name)
     except PipelineError as error:
@@ -79,11 +86,20 @@ def main(words: Sequence[str]) -> int:
         commands[entry_name] = subparsers.add_parser(
             entry_name, help=entry.about, description=entry.about, allow_abbrev=False
         )
+    subparsers.add_parser(JAVA_HOME, help=JAVA_HOME_ABOUT, description=JAVA_HOME_ABOUT)
     if name is not None and job is not None:
         _add_arguments(commands[name], job)
     options = parser.parse_args(words)
     assert job is not None
     return _run(commands[options.job], job, options)
+
+
+def _tell_java_home() -> int:
+    try:
+        sys.stdout.write(f"{java_home()}\n")
+    except PipelineError as error:
+        return _fail(str(error))
+    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -144,9 +160,11 @@ def _run(parser: argparse.ArgumentParser, job: Job, options: argparse.Namespace)
 def _result(job: Job, options: argparse.Namespace) -> Result:
     from warren.pipeline.jobs.watch import watch  # noqa: PLC0415
     from warren.pipeline.report.progress import Progress  # noqa: PLC0415
+    from warren.pipeline.report.run import run_table  # noqa: PLC0415
     from warren.pipeline.session import open_session  # noqa: PLC0415
 
     _check(job, options)
+    began, clock = datetime.now(UTC), time.monotonic()
     progress = Progress(None if options.quiet else sys.stderr)
     with progress.step("starting Spark"):
         spark = open_session(
@@ -157,7 +175,9 @@ def _result(job: Job, options: argparse.Namespace) -> Result:
         )
     try:
         progress.watch = watch(spark, remote=options.remote is not None)
-        return job.run(spark, options, progress)
+        result = job.run(spark, options, progress)
+        result.tables.append(run_table(options, began, time.monotonic() - clock))
+        return result
     finally:
         spark.stop()
 

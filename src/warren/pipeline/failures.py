@@ -12,7 +12,7 @@ import re
 from warren.pipeline.errors import PipelineError
 from warren.pipeline.segments.errors import ReadError
 
-OURS = re.compile(r"^warren\.pipeline\.(?:\w+\.)*\w+: (.+)$", re.MULTILINE)
+OURS = re.compile(r"(?:^|: )warren\.pipeline\.(?:\w+\.)*\w+: (.+)$", re.MULTILINE)
 CAUSED = re.compile(r"^Caused by: (?:[\w$]+\.)*\w+: (.+)$", re.MULTILINE)
 RAISED = re.compile(r"^(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): (.+)$", re.MULTILINE)
 CONDITION = re.compile(r"^\[[A-Z_.]+\] ")

@@ -12,19 +12,18 @@ JAVA_HOME for Spark is the directory with that `bin`.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from warren.pipeline.errors import PipelineError
+from warren.pipeline.scripts import script
 
 RELEASES = {17: (17,), 21: (21,), 25: (25, 0, 3)}
 """Which releases Spark runs on, and from which version on: 25 had a garbage collector that lost data."""
@@ -63,18 +62,13 @@ def java_home(environment: Mapping[str, str] = os.environ) -> Path:
     unsuited = []
     for java in _candidates(environment):
         if java.suits:
-            return _front(java, cache_directory(environment))
+            return _front(java, environment)
         unsuited.append(str(java))
     found = f", and these do not suit: {', '.join(unsuited)}" if unsuited else ""
     raise PipelineError(
         "Spark needs Java 17, 21 or 25 (from 25.0.3): point JAVA_HOME at one, "
         f"or pip install 'warrenmq[spark]', which brings one{found}"
     )
-
-
-def cache_directory(environment: Mapping[str, str]) -> Path:
-    given = environment.get("XDG_CACHE_HOME", "")
-    return (Path(given) if given.startswith("/") else Path.home() / ".cache") / "warren" / "java"
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[Java]:
@@ -120,29 +114,7 @@ def _version(text: re.Match[str] | None) -> tuple[int, ...]:
     return tuple(map(int, numbers[0].split("."))) if numbers else ()
 
 
-def _front(java: Java, cache: Path) -> Path:
-    """The directory whose `bin/java` is the script. Several may make it at once: each finds it whole."""
-    script = SCRIPT.format(module=VECTOR_MODULE, java=shlex.quote(str(java.home / "bin" / "java")))
-    home = cache / hashlib.sha256(script.encode()).hexdigest()[:16]
-    target = home / "bin" / "java"
-    try:
-        if not _is_there(target, script):
-            _put(target, script)
-    except OSError as error:
-        raise PipelineError(
-            f"cannot write {target}: {error.strerror}; XDG_CACHE_HOME can name another directory"
-        ) from error
-    return home
-
-
-def _is_there(target: Path, script: str) -> bool:
-    return os.access(target, os.X_OK) and target.read_text() == script
-
-
-def _put(target: Path, script: str) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, name = tempfile.mkstemp(dir=target.parent)
-    with os.fdopen(handle, "w") as file:
-        file.write(script)
-        os.fchmod(handle, 0o755)
-    Path(name).replace(target)
+def _front(java: Java, environment: Mapping[str, str]) -> Path:
+    """The directory whose `bin/java` is the script."""
+    text = SCRIPT.format(module=VECTOR_MODULE, java=shlex.quote(str(java.home / "bin" / "java")))
+    return script("java", "bin/java", text, environment).parent.parent

@@ -11,16 +11,21 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
+import shutil
 import socket
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.resources import as_file, files
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from warren.pipeline import worker_front
 from warren.pipeline.errors import PipelineError
 from warren.pipeline.java import java_home
+from warren.pipeline.scripts import script
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +40,15 @@ SQL_CONF = {
 down its first batch leaves a temporary file in its checkpoint, and Spark would refuse to start it again.
 """
 
-OWN_CONF = {"spark.ui.showConsoleProgress": "false"}
+OWN_CONF = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.python.authenticate.socketTimeout": "600s",
+    "spark.network.timeout": "600s",
+    "spark.executor.heartbeatInterval": "60s",
+    "spark.sql.broadcastTimeout": "3600s",
+}
+"""The times: a machine that has much else to do is slow, and nothing is wrong with it."""
+
 LOCAL_CONF = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -43,6 +56,7 @@ LOCAL_CONF = {
     "spark.sql.shuffle.partitions": "8",
 }
 PYTHON, JAVA_OPTIONS = "spark.pyspark.python", "spark.driver.extraJavaOptions"
+WORKER_PYTHON, DRIVER_PYTHON = "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"
 ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 """Arrow checks each index of each value, and Spark asks only for what is there: about 9 % of Java's time."""
 
@@ -95,8 +109,12 @@ def _start(app_name: str, master: str, conf: dict[str, str]) -> SparkSession:
     local = master.startswith("local")
     if not local and "://" in master:
         _check_answers(master, "--master")
-    python = conf.get(PYTHON) or os.environ.get("PYSPARK_PYTHON") or sys.executable
-    with _quiet_log() as log_options, _surroundings(python, local=local):
+    python = conf.get(PYTHON) or os.environ.get(WORKER_PYTHON) or sys.executable
+    pythons = {WORKER_PYTHON: python, DRIVER_PYTHON: sys.executable}
+    if local:
+        pythons = {name: _fronted(python) for name, python in pythons.items()}
+    _part_with_others(python, pythons)
+    with _quiet_log() as log_options, _surroundings(pythons, local=local):
         settings = SQL_CONF | OWN_CONF | (LOCAL_CONF if local else {}) | conf
         settings[JAVA_OPTIONS] = f"{log_options} {ARROW_OPTIONS} {settings.get(JAVA_OPTIONS, '')}".strip()
         builder = SparkSession.builder.master(master).appName(app_name)
@@ -106,6 +124,36 @@ def _start(app_name: str, master: str, conf: dict[str, str]) -> SparkSession:
             return builder.getOrCreate()
         except Exception as error:  # Spark and its gateway raise anything
             raise PipelineError(f"Spark does not start on --master {master}: {_first_line(error)}") from error
+
+
+def _fronted(python: str) -> str:
+    """The same Python with a script in front: see `worker_front`. Only where workers are on this machine."""
+    front = shlex.quote(str(Path(worker_front.__file__).resolve()))
+    text = worker_front.SCRIPT.format(runner=worker_front.RUNNER, python=shlex.quote(python), front=front)
+    return str(script("python", "python", text, os.environ))
+
+
+def _part_with_others(python: str, pythons: Mapping[str, str]) -> None:
+    """Which Python its workers run is settled when Spark's Java starts. It outlives a session that was
+    stopped, in a notebook for instance, and the next session would get its settings. `pythons` are those
+    wanted, by variable, perhaps with a script in front.
+    """
+    from pyspark import SparkContext  # noqa: PLC0415 - an extra
+
+    running, gateway = SparkContext._active_spark_context, SparkContext._gateway
+    suited = {shutil.which(python), shutil.which(pythons[WORKER_PYTHON])}
+    if running is not None and shutil.which(running.pythonExec) not in suited:
+        raise PipelineError(
+            f"a Spark session runs here already, whose workers have another Python, {running.pythonExec}: "
+            f"stop() it first, or set {WORKER_PYTHON}={python} before it starts"
+        )
+    if running is None and gateway is not None:
+        environment = gateway.jvm.System.getenv()
+        if any(environment.get(name) != wanted for name, wanted in pythons.items()):
+            gateway.shutdown()
+            gateway.proc.stdin.close()  # at which it ends
+            gateway.proc.wait()
+            SparkContext._gateway = SparkContext._jvm = None
 
 
 def _check_answers(url: str, option: str) -> None:
@@ -137,13 +185,12 @@ def _quiet_log() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _surroundings(python: str, *, local: bool) -> Iterator[None]:
+def _surroundings(pythons: Mapping[str, str], *, local: bool) -> Iterator[None]:
     """What Spark's launcher takes from the environment, as it should be while it starts.
 
     The workers' Python is this one, where the package is installed, and not whichever is first on the PATH.
     """
-    wanted = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    wanted["JAVA_HOME"] = str(java_home())
+    wanted = {**pythons, "JAVA_HOME": str(java_home())}
     if local:
         wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
     before = {name: os.environ.get(name) for name in wanted}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from warren.pipeline.errors import PipelineError
 from warren.pipeline.segments.errors import BadOption, DataLoss
 from warren.pipeline.segments.log import Contents, Queue
 from warren.pipeline.segments.offsets import (
@@ -16,6 +19,9 @@ from warren.pipeline.segments.offsets import (
     parse_time,
 )
 from warren.pipeline.segments.reading import Loss
+from warren.pipeline.sink.options import NAMES as WRITING
+from warren.pipeline.sink.options import read_options
+from warren.pipeline.source.options import NAMES as READING
 from warren.pipeline.source.options import parse_options
 
 GOOD = {"path": "/data", "subscribe": "a, b"}
@@ -37,7 +43,8 @@ def test_names_of_options_may_be_in_any_case() -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"startingOffset": "1"}, "unknown option 'startingOffset'; there are path, url"),
+        ({"startingOffset": "1"}, r"unknown option 'startingOffset' to read: did you mean startingOffsets\?"),
+        ({"zzz": "1"}, "unknown option 'zzz' to read: there are path, url"),
         ({"url": "http://h"}, "either the option path, a data directory, or url"),
         ({"path": None}, "either the option path, a data directory, or url"),
         ({"subscribe": None}, "either the option subscribe, names of queues, or subscribePattern"),
@@ -66,6 +73,27 @@ def test_wrong_option_is_named(changes: dict[str, str | None], told: str) -> Non
     given = {name: value for name, value in {**GOOD, **changes}.items() if value is not None}
     with pytest.raises(BadOption, match=told):
         parse_options(given, streaming=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("routing_key", "routingKey"), ("ROUTINGKEYS", "routingKey"), ("dedup", "deduplicate")],
+)
+def test_unknown_option_of_a_write_is_named_with_the_nearest(name: str, meant: str) -> None:
+    with pytest.raises(PipelineError, match=rf"unknown option '{name}' to write: did you mean {meant}\?"):
+        read_options({"amqp": "amqp://h", name: "x"})
+
+
+def test_options_of_a_write_may_be_in_any_case_and_among_those_of_spark() -> None:
+    given = {"AMQP": "amqp://h", "routingkey": "k", "checkpointLocation": "/c", "Exchange": "e"}
+    options = read_options(given)
+    assert (options.routing_key, options.exchange) == ("k", "e")
+
+
+def test_readme_has_every_option() -> None:
+    text = (Path(__file__).parents[3] / "README.md").read_text()
+    spark = text[text.index("## Spark") : text.index("## Settings")]
+    assert [name for name in (*READING.values(), *WRITING.values()) if f"`{name}`" not in spark] == []
 
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,3 +75,8 @@ def test_master_with_a_nonsense_port_is_named_with_its_option() -> None:
 )
 def test_of_what_spark_says_the_first_line_of_meaning_is_kept(said: str, line: str) -> None:
     assert session._first_line(RuntimeError(said)) == line
+
+
+def test_import_of_warren_does_not_import_spark() -> None:
+    code = "import sys, warren; warren.spark_session; sys.exit('pyspark' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

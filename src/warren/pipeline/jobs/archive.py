@@ -3,6 +3,7 @@
     <to>/vhost=%2F/queue=orders/date=2026-03-01/part-….parquet
     <to>/_spark_metadata/     which files count: a batch is in the archive when it stands there
     <to>/_checkpoint/         how far the streams were read (or wherever --checkpoint says)
+    <to>/_lock                held by the process that archives
 
 Both together make it exactly once: a batch that was cut off is repeated with the same offsets, and one that
 is listed already is not written again. The two must stay together: with a new checkpoint Spark would count
@@ -27,6 +28,7 @@ from warren.pipeline.jobs import inputs
 from warren.pipeline.jobs.columns import utc_date
 from warren.pipeline.jobs.extent import extents, tell_extents
 from warren.pipeline.jobs.leftovers import remove_leftovers
+from warren.pipeline.jobs.lock import only_one
 from warren.pipeline.jobs.numbers import positive
 from warren.pipeline.jobs.old_headers import with_present_headers
 from warren.pipeline.jobs.queries import follow, stop_on_signals
@@ -49,7 +51,9 @@ COMPRESSIONS = ("snappy", "zstd", "none")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     inputs.add_arguments(parser, archive=False, ending=False)
     add = parser.add_argument_group("how to archive").add_argument
-    add("--to", required=True, metavar="DIR", help="the archive, on a path that all of Spark can write")
+    add(
+        "--to", required=True, metavar="DIR", help="the archive, on a path or URL that all of Spark can write"
+    )
     add("--checkpoint", metavar="DIR", help="how far it got is kept there (default: _checkpoint in --to)")
     add("--once", action="store_true", help="archive what there is now and end, rather than go on")
     add(
@@ -86,9 +90,8 @@ def start(
     compression: str = "snappy",
 ) -> StreamingQuery:
     """The query that archives a stream of messages; it is running when this returns."""
-    spark = messages.sparkSession
-    checkpoint = checkpoint or f"{to.rstrip('/')}/_checkpoint"
-    check_checkpoint(spark, to, checkpoint, written=has_sink_log(spark, to))
+    checkpoint = checkpoint or _checkpoint_in(to)
+    _guard(messages.sparkSession, to, checkpoint)
     writer = (
         dated(messages).writeStream.format("parquet").queryName("archive").partitionBy(*ARCHIVE_PARTITIONS)
     )
@@ -99,6 +102,14 @@ def start(
         else writer.trigger(processingTime=f"{every_seconds} seconds")
     )
     return writer.start(to)
+
+
+def _checkpoint_in(to: str) -> str:
+    return f"{to.rstrip('/')}/_checkpoint"
+
+
+def _guard(spark: SparkSession, to: str, checkpoint: str) -> None:
+    check_checkpoint(spark, to, checkpoint, written=has_sink_log(spark, to))
 
 
 def write_snapshot(messages: DataFrame, to: str, name: str) -> None:
@@ -121,11 +132,22 @@ def check(options: argparse.Namespace) -> None:
 
 def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:
     source = inputs.source_of(options)
-    if options.snapshot is not None:
-        return _snapshot(spark, source, options, progress)
+    with only_one(options.to, elsewhere=getattr(options, "remote", None) is not None) as unlocked:
+        if unlocked:
+            progress.say(unlocked)
+        if options.snapshot is not None:
+            return _snapshot(spark, source, options, progress)
+        return _streams(spark, source, options, progress)
+
+
+def _streams(
+    spark: SparkSession, source: inputs.Source, options: argparse.Namespace, progress: Progress
+) -> Result:
     messages = inputs.read_stream(spark, source, batch_offsets_max=options.batch, reference=options.reference)
     initial = inputs.initial_offsets(source)
-    removed = remove_leftovers(options.to)
+    checkpoint = options.checkpoint or _checkpoint_in(options.to)
+    _guard(spark, options.to, checkpoint)  # before anything is removed
+    removed = remove_leftovers(options.to, checkpoint)
     with stop_on_signals() as stop:
         summary = follow(_start(messages, options), progress, stop, initial)
     if options.reference:

@@ -148,8 +148,11 @@ def check(options: argparse.Namespace) -> None:
 def access_of(options: argparse.Namespace) -> dict[str, str]:
     if options.path:  # absolute, for Spark's workers may be at home in another directory
         return {"path": options.path if "://" in options.path else str(Path(options.path).absolute())}
-    password = options.password or os.environ.get(PASSWORD_VARIABLE, "guest")
-    return {"url": options.url, "user": options.user, "password": password}
+    return {"url": options.url, "user": options.user, "password": password_of(options)}
+
+
+def password_of(options: argparse.Namespace) -> str:
+    return options.password or os.environ.get(PASSWORD_VARIABLE, "guest")
 
 
 def _checked_pattern(pattern: str | None) -> str | None:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import FrameType
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -20,6 +20,7 @@ from warren.pipeline.report.result import Lines, Series, Table, Value
 
 POLL_SECONDS = 1
 HISTORY_MAX = 500
+RATE_SPAN = timedelta(minutes=1)
 WRITING_OFFSETS = "walCommit"  # what Spark calls it
 
 
@@ -34,11 +35,12 @@ class Summary:
     batches: int = 0
     rows: int = 0
     rows_late: int = 0
-    rows_a_second: float = 0.0
     first: dict[str, int] = field(default_factory=dict)
     next: dict[str, int] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)
     history: deque[tuple[datetime, int]] = field(default_factory=lambda: deque(maxlen=HISTORY_MAX))
+    ends: deque[tuple[datetime, dict[str, int]]] = field(default_factory=lambda: deque(maxlen=HISTORY_MAX))
+    """Where the streams ended, when Spark last looked."""
 
     def take_in(self, query: StreamingQuery) -> None:
         """Spark keeps the last hundred batches; it is asked more often than it makes these."""
@@ -58,10 +60,38 @@ class Summary:
         self.rows += progress.numInputRows
         self.history.append((datetime.fromisoformat(progress.timestamp), progress.numInputRows))
         self.rows_late += sum(state.numRowsDroppedByWatermark for state in progress.stateOperators)
-        self.rows_a_second = progress.processedRowsPerSecond
+        latest = offsets_of(source.latestOffset)
+        if latest:
+            self.ends.append((datetime.fromisoformat(progress.timestamp), latest))
 
     def __str__(self) -> str:
-        return f"{self.rows:,} messages in {self.batches:,} batches, {self.rows_a_second:,.0f} a second"
+        told = [f"{self.rows:,} messages in {self.batches:,} batches"]
+        if self.rate_in is not None:
+            told.append(f"{self.rate_in:,.0f} a second come in")
+        if self.lag is not None:
+            told.append(f"{self.lag:,} behind")
+        return ", ".join(told)
+
+    @property
+    def rate_in(self) -> float | None:
+        """How many messages a second the streams get, over the last minute or so; how fast they are read
+        while it catches up says nothing about that.
+        """
+        if not self.ends:
+            return None
+        now, ends = self.ends[-1]
+        since, earlier = next((at, e) for at, e in self.ends if now - at <= RATE_SPAN)
+        if since == now:
+            return None
+        came = sum(offset - earlier[queue] for queue, offset in ends.items() if queue in earlier)
+        return max(0, came) / (now - since).total_seconds()
+
+    @property
+    def lag(self) -> int | None:
+        """How many messages there were that were not read, when Spark last looked."""
+        if not self.ends:
+            return None
+        return sum(max(0, end - self.next.get(queue, end)) for queue, end in self.ends[-1][1].items())
 
     @property
     def missing(self) -> int | None:

@@ -28,6 +28,7 @@ Headers: TypeAlias = Mapping[str, str | None]
 COPIES = "CC"
 ALTERNATE = "alternate-exchange"
 DELAYING = (DELAY, DELIVER_AT)
+KINDS = ("policies", "exchanges", "queues", "bindings")
 
 
 class Timer:
@@ -86,7 +87,7 @@ class Routes:
     def _vhosts(self) -> list[str]:
         """Those that are named anywhere: a file of one vhost need not list it."""
         named = {"/", *(str(item.get("name")) for item in _items(self.content, "vhosts", self.name))}
-        for kind in ("exchanges", "queues", "bindings", "policies"):
+        for kind in KINDS:
             named |= {_vhost(item) for item in _items(self.content, kind, self.name)}
         return sorted(named)
 
@@ -188,6 +189,14 @@ class Routes:
 def _exchange_types() -> dict[str, type[Router]]:
     """Those built in, and those that other packages bring, as in a broker."""
     return {point.name: point.load() for point in entry_points(group="warren.exchange_types")}
+
+
+def in_vhost(definitions: str, vhost: str, *, name: str) -> str:
+    """The same with `vhost` for all that says of none where it is."""
+    content = dict(_parse(definitions, name))
+    for kind in KINDS:
+        content[kind] = [{"vhost": vhost, **item} for item in _items(content, kind, name)]
+    return json.dumps(content)
 
 
 def _parse(definitions: str, name: str) -> Mapping[str, object]:

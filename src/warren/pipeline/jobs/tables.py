@@ -86,6 +86,6 @@ def check_checkpoint(spark: SparkSession, to: str, checkpoint: str, *, written: 
         )
     if has_progress and not written:
         raise PipelineError(
-            f"the checkpoint {checkpoint} belongs to another directory than {to}: give --to and --checkpoint "
-            "as they were"
+            f"the checkpoint {checkpoint} belongs to another directory than {to}, or what it wrote there is "
+            f"lost (of an archive: {SINK_LOG}): give --to and --checkpoint as they were, or restore it"
         )

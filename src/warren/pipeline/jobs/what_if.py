@@ -11,21 +11,28 @@ for each queue on their own, and then say nothing about other queues.
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TypeAlias
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from warren.pipeline.errors import UsageError
+from warren.pipeline.failures import for_the_command
 from warren.pipeline.jobs import inputs
 from warren.pipeline.jobs.extent import extents, tell_extents
-from warren.pipeline.jobs.routing import Routes
+from warren.pipeline.jobs.routing import Routes, in_vhost
 from warren.pipeline.jobs.rows import collect, top, whole
 from warren.pipeline.report.progress import Progress
 from warren.pipeline.report.result import Bars, Result, Value
+from warren.pipeline.report.run import without_secrets
+from warren.pipeline.segments.errors import ReadError
+from warren.pipeline.segments.http import HttpLog
 
 ABOUT = "say who would have got recorded messages by another topology"
 ROUTED_BY = (
@@ -52,9 +59,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     inputs.add_arguments(parser)
     add = parser.add_argument_group("what if").add_argument
     add(
-        "--topology", required=True, metavar="FILE", help="exchanges, queues and bindings as JSON definitions"
+        "--topology",
+        required=True,
+        metavar="FILE|URL",
+        help="exchanges, queues and bindings: definitions in JSON, or the HTTP API of a broker that has them",
     )
-    add("--against", metavar="FILE", help="compare with this topology, not with the queues that were read")
+    add(
+        "--against",
+        metavar="FILE|URL",
+        help="compare with this topology, not with the queues that were read",
+    )
 
 
 def routed(messages: DataFrame, topology: str, against: str | None = None) -> DataFrame:
@@ -170,15 +184,12 @@ def outcomes(messages: DataFrame) -> DataFrame:
 
 def check(options: argparse.Namespace) -> None:
     inputs.check(options)
-    read_topology(options.topology, WOULD_NAME)
-    if options.against:
-        read_topology(options.against, DID_NAME)
+    _topologies(options)
 
 
 def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:
-    topology = read_topology(options.topology, WOULD_NAME)
-    against = read_topology(options.against, DID_NAME) if options.against else None
-    result = Result(title=f"What if: {options.topology}")
+    topology, against = _topologies(options)
+    result = Result(title=f"What if: {without_secrets(options.topology)}")
     messages = inputs.read(spark, inputs.source_of(options), body=False).select(*ROUTED_BY).persist()
     ways = per_message(routed(messages, topology, against)).persist()
     try:
@@ -201,16 +212,45 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) ->
     return result
 
 
-def read_topology(path: str, option: str) -> str:
-    """Checked here too: what is wrong with it should be said before Spark starts to work."""
+def _topologies(options: argparse.Namespace) -> tuple[str, str | None]:
+    """Checked before Spark starts, too: what is wrong with them should be said at once."""
+    user = (options.user, inputs.password_of(options))
+    topology = read_topology(options.topology, WOULD_NAME, vhost=options.vhost, user=user)
+    if not options.against:
+        return topology, None
+    return topology, read_topology(options.against, DID_NAME, vhost=options.vhost, user=user)
+
+
+def read_topology(place: str, option: str, *, vhost: str, user: tuple[str, str]) -> str:
+    """Of a file, or of a broker, which is asked as `user` if the URL names none. What names no vhost is in
+    `vhost`: RabbitMQ leaves it out when it exports a single one.
+    """
+    text = _fetch(place, option, vhost, user) if "://" in place else _read(place, option)
+    name = f"{option} {without_secrets(place)}"
+    text = in_vhost(text, vhost, name=name)
+    Routes(text, name=name)
+    return text
+
+
+def _read(path: str, option: str) -> str:
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"cannot read {option} {path}: {getattr(error, 'strerror', None) or error}"
         ) from error
-    Routes(text, name=f"{option} {path}")
-    return text
+
+
+def _fetch(url: str, option: str, vhost: str, user: tuple[str, str]) -> str:
+    parts = urlsplit(url)
+    if parts.username is not None:
+        user = (unquote(parts.username), unquote(parts.password or ""))
+    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    try:
+        with closing(HttpLog(bare, *user)) as log:
+            return json.dumps(log.definitions(vhost))
+    except ReadError as error:
+        raise UsageError(f"{option}: {for_the_command(error)}") from error
 
 
 def _tell(result: Result, found: dict[str, Value], queues: Rows, changes: Rows) -> None:

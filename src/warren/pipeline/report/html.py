@@ -11,7 +11,7 @@ from html import escape
 
 from warren.pipeline.report.result import Lines, Plot, Result, Table, Value
 from warren.pipeline.report.style import STYLE
-from warren.pipeline.report.svg import SERIES_MAX, as_svg
+from warren.pipeline.report.svg import SERIES_MAX, as_svg, is_in_panels, is_lone
 from warren.pipeline.report.words import in_words, is_number, printable
 
 LONG_TEXT = 12
@@ -67,6 +67,8 @@ def _figure(plot: Plot) -> str:
 
 def _legend(plot: Plot) -> str:
     if not isinstance(plot, Lines) or len(plot.series) < 2:  # noqa: PLR2004 - one line needs no legend
+        return ""
+    if is_lone(plot) or is_in_panels(plot):  # each is named where it is drawn
         return ""
     names = "".join(
         f'<li><span class="key s{index}"></span>{_text(line.name)}</li>'

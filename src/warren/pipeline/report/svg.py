@@ -6,10 +6,12 @@ mark has a title, which browsers show when it is pointed at, and each plot says 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from html import escape
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 from warren.pipeline.report.axis import short, ticks, time_label, time_ticks
 from warren.pipeline.report.result import Bars, Histogram, Lines, Plot, Series
@@ -24,6 +26,11 @@ LABEL_WIDTH, LABEL_CHARACTERS = 230, 34
 VALUE_WIDTH = 90
 MARKED_POINTS_MAX = 60
 ALONE = timedelta(seconds=1)
+PANEL_HEIGHT, PANEL_TOP, PANEL_STEPS = 84, 22, 2
+SMALL_SHARE = 0.1
+"""A series whose highest value is below this share of the plot's is flat on its ground…"""
+SAME_SHARE = 0.02
+"""…and two that are apart by less than this share, on average, lie on each other."""
 
 
 def as_svg(plot: Plot) -> str:
@@ -48,36 +55,95 @@ def _place(x: float, y: float) -> str:
     return f"{x:.1f},{y:.1f}"
 
 
-def _value_axis(marks: Sequence[float], unit: str) -> list[str]:
+@dataclass(frozen=True)
+class Box:
+    """From which height to which values are drawn."""
+
+    top: float = TOP
+    bottom: float = HEIGHT - BOTTOM
+
+    def height_of(self, value: float, highest: float) -> float:
+        return self.bottom - value / highest * (self.bottom - self.top)
+
+
+WHOLE = Box()
+
+
+def _value_axis(marks: Sequence[float], unit: str, box: Box = WHOLE) -> list[str]:
     parts = []
     for mark in marks:
-        y = _height_of(mark, marks[-1])
+        y = box.height_of(mark, marks[-1])
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(
             f'<text class="axis" x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{short(mark)}</text>'
         )
     if unit:
-        parts.append(f'<text class="axis" x="{LEFT}" y="{TOP - 10}">{_text(unit)}</text>')
+        parts.append(f'<text class="axis" x="{LEFT}" y="{box.top - 10}">{_text(unit)}</text>')
     return parts
-
-
-def _height_of(value: float, highest: float) -> float:
-    return HEIGHT - BOTTOM - value / highest * (HEIGHT - BOTTOM - TOP)
 
 
 # --- lines ---
 
 
+def is_lone(plot: Lines) -> bool:
+    """Of one moment there is no line to draw: it is bars."""
+    return len(plot.times) == 1
+
+
+def is_in_panels(plot: Lines) -> bool:
+    """Whether its lines could not be told apart over each other, so that each has a panel and a scale."""
+    shown = [line.values for line in plot.series[:SERIES_MAX]]
+    highest = max((v for values in shown for v in values if v is not None), default=0.0)
+    if len(shown) < 2 or is_lone(plot) or not highest:  # noqa: PLR2004 - one is alone
+        return False
+    tops = [max((v for v in values if v is not None), default=0.0) for values in shown]
+    return min(tops) < SMALL_SHARE * highest or any(
+        _apart(one, other) < SAME_SHARE * highest for one, other in combinations(shown, 2)
+    )
+
+
+def _apart(one: Sequence[float | None], other: Sequence[float | None]) -> float:
+    """How far, on average, where both are known; far if that is nowhere."""
+    gaps = [abs(a - b) for a, b in zip(one, other, strict=True) if a is not None and b is not None]
+    return sum(gaps) / len(gaps) if gaps else math.inf
+
+
 def _lines(plot: Lines) -> str:
+    if is_lone(plot):
+        return _lone(plot)
     shown = plot.series[:SERIES_MAX]
     highest = max((v for line in shown for v in line.values if v is not None), default=0.0)
+    names = ", ".join(line.name for line in shown)
+    label = f"{plot.title}: {names}; highest {number(highest)} {plot.unit}".strip()
+    if is_in_panels(plot):
+        return _panels(plot, label)
     marks = ticks(highest)
     xs = _times_across(plot)
-    parts = [*_value_axis(marks, plot.unit), *_time_axis(plot)]
+    parts = [*_value_axis(marks, plot.unit), *_time_axis(plot, WHOLE.bottom)]
     for index, line in enumerate(shown):
-        parts += _line(plot, line, xs, marks[-1], f"s{index}")
-    names = ", ".join(line.name for line in shown)
-    return _svg(HEIGHT, f"{plot.title}: {names}; highest {number(highest)} {plot.unit}".strip(), parts)
+        parts += _line(plot, line, xs, marks[-1], f"s{index}", WHOLE)
+    return _svg(HEIGHT, label, parts)
+
+
+def _lone(plot: Lines) -> str:
+    at = moment(plot.times[0])
+    known = [(line.name, line.values[0]) for line in plot.series if line.values[0] is not None]
+    labels, values = [f"{name}, {at}" for name, _ in known], [value for _, value in known]
+    return _bars(Bars(plot.title, labels, [value or 0.0 for value in values], plot.unit))
+
+
+def _panels(plot: Lines, label: str) -> str:
+    xs, parts = _times_across(plot), list[str]()
+    shown = plot.series[:SERIES_MAX]
+    for index, line in enumerate(shown):
+        box = Box(index * PANEL_HEIGHT + PANEL_TOP, (index + 1) * PANEL_HEIGHT - 4)
+        marks = ticks(max((v for v in line.values if v is not None), default=0.0), PANEL_STEPS)
+        parts += _value_axis(marks, "", box)
+        parts.append(f'<text class="label" x="{LEFT}" y="{box.top - 8}">{_text(line.name)}</text>')
+        parts += _line(plot, line, xs, marks[-1], f"s{index}", box)
+    end, place = len(shown) * PANEL_HEIGHT, f'x="{WIDTH - RIGHT}" y="{PANEL_TOP - 8}"'
+    unit = f'<text class="axis" {place} text-anchor="end">{_text(plot.unit)}</text>'
+    return _svg(end + BOTTOM, label, [unit, *parts, *_time_axis(plot, end)])
 
 
 def _times_across(plot: Lines) -> list[float]:
@@ -88,7 +154,7 @@ def _times_across(plot: Lines) -> list[float]:
     return [LEFT + (at - first) / span * (WIDTH - RIGHT - LEFT) for at in plot.times]
 
 
-def _time_axis(plot: Lines) -> list[str]:
+def _time_axis(plot: Lines, bottom: float) -> list[str]:
     if not plot.times:
         return []
     first, last = plot.times[0], plot.times[-1]
@@ -98,12 +164,12 @@ def _time_axis(plot: Lines) -> list[str]:
         x = LEFT + (at - first) / span * (WIDTH - RIGHT - LEFT)
         label = time_label(at, span)
         parts.append(
-            f'<text class="axis" x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{label}</text>'
+            f'<text class="axis" x="{x:.1f}" y="{bottom + 18:.1f}" text-anchor="middle">{label}</text>'
         )
     return parts
 
 
-def _line(plot: Lines, line: Series, xs: Sequence[float], highest: float, colour: str) -> list[str]:
+def _line(plot: Lines, line: Series, xs: Sequence[float], highest: float, colour: str, box: Box) -> list[str]:
     """In pieces, since no line is drawn across what is not known, and with dots if they are few."""
     parts, piece = [], list[str]()
     known = sum(value is not None for value in line.values)
@@ -112,7 +178,7 @@ def _line(plot: Lines, line: Series, xs: Sequence[float], highest: float, colour
             parts += _piece(piece, colour)
             piece = []
             continue
-        y = _height_of(value, highest)
+        y = box.height_of(value, highest)
         piece.append(_place(x, y))
         if known <= MARKED_POINTS_MAX:
             told = _text(f"{line.name}, {moment(at)}: {number(value)} {plot.unit}".strip())
@@ -163,7 +229,7 @@ def _histogram(plot: Histogram) -> str:
     parts = _value_axis(marks, "messages")
     every = max(1, -(-len(plot.edges) // 8))
     for index, (count, (low, high)) in enumerate(zip(plot.counts, pairwise(plot.edges), strict=True)):
-        x, y = LEFT + index * step, _height_of(count, marks[-1])
+        x, y = LEFT + index * step, WHOLE.height_of(count, marks[-1])
         told = _text(f"{number(low)} to {number(high)} {plot.unit}: {number(count)}")
         parts.append(
             f'<rect class="s0 bar" x="{x + 1:.1f}" y="{y:.1f}" width="{step - 2:.1f}" '

@@ -4,6 +4,7 @@
     GET /api/segments/{vhost}/{queue}                   the segments of one, and what is acked
     GET /api/segments/{vhost}/{queue}/{base}?part=      bytes of one, by ranges
     PUT /api/streams/{vhost}/{queue}/offsets/{name}     how far a query is
+    GET /api/definitions/{vhost}                        exchanges, queues and bindings
 
 One connection for each log is kept open. What only reads is tried again when a connection breaks, or the
 broker says that it is not there at the moment; what changes something never is. A broker that was there
@@ -95,6 +96,11 @@ class HttpLog:
         segments = tuple(_segment(each) for each in told["segments"])
         queue = Queue(vhost, name, told["type"], stream_id=told.get("stream_id", ""))
         return Contents(queue, told["first_offset"], told["next_offset"], segments)
+
+    def definitions(self, vhost: str) -> Json:
+        """The topology, as RabbitMQ exports that of one vhost."""
+        what = f"vhost '{vhost}'"
+        return self._content(self._get(f"/api/definitions/{_path(vhost)}"), what)
 
     def open(self, queue: Queue, segment: Segment) -> _OpenRange:
         return _OpenRange(self, queue, segment)

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 
 from warren.client.uri import Uri, parse_uri
 from warren.pipeline.errors import PipelineError
+from warren.pipeline.option_names import canonical, names_of
 from warren.pipeline.publisher import WINDOW_DEFAULT
+
+NAMES = names_of(
+    "amqp", "exchange", "routingKey", "window", "mandatory", "deduplicate", "errors", "rate"
+)  # fmt: skip
+"""All there are to write."""
+
+SPARKS_NAMES = names_of(
+    "checkpointLocation", "asyncProgressTrackingEnabled", "asyncProgressTrackingCheckpointIntervalMs"
+)
+"""Options of a streaming query, which Spark hands to the sink as well."""
 
 WINDOW_MAX = 1_000_000
 FLAGS = {"true": True, "false": False}
@@ -33,12 +44,12 @@ class WriteOptions:
 
 
 def read_options(given: Mapping[str, str]) -> WriteOptions:
-    """Spark's options, whose names are the same in any case."""
-    options = {name.lower(): value for name, value in given.items()}
+    ours = {name: value for name, value in given.items() if name.lower() not in SPARKS_NAMES}
+    options = canonical(ours, NAMES, purpose="to write", error=PipelineError)
     return WriteOptions(
         uri=_uri(options.get("amqp")),
         exchange=options.get("exchange"),
-        routing_key=options.get("routingkey", ""),
+        routing_key=options.get("routingKey", ""),
         window=_window(options.get("window")),
         mandatory=_flag("mandatory", options.get("mandatory", "true")),
         deduplicate=_flag("deduplicate", options.get("deduplicate", "false")),

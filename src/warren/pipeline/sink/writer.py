@@ -21,6 +21,7 @@ from warren.pipeline.errors import PipelineError
 from warren.pipeline.sink.options import WriteOptions, read_options
 from warren.pipeline.sink.rows import check_columns, check_schema
 from warren.pipeline.sink.task import Written, write_rows
+from warren.pipeline.source.checks import in_a_sentence
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
@@ -71,7 +72,8 @@ def _checked(options: Mapping[str, str], schema: StructType, *, overwrite: bool)
 
 def _write(batches: Iterator[pa.RecordBatch], options: WriteOptions, write_id: str) -> Committed:
     partition = _context().partitionId()
-    return Committed(partition, write_rows(batches, options, f"{write_id}/{partition}"))
+    with in_a_sentence():
+        return Committed(partition, write_rows(batches, options, f"{write_id}/{partition}"))
 
 
 def _context() -> TaskContext:

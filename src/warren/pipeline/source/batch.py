@@ -15,6 +15,7 @@ from warren.pipeline.segments.log import Contents
 from warren.pipeline.segments.offsets import Places, Timestamp, check_names, checked_start, resolve
 from warren.pipeline.segments.plan import Partition, Span, plan
 from warren.pipeline.segments.reading import Loss, Wanted, read_partition
+from warren.pipeline.source.checks import in_a_sentence
 from warren.pipeline.source.options import ReadOptions
 from warren.pipeline.source.worker import spare_collector
 
@@ -35,7 +36,7 @@ class BatchReader(DataSourceReader):
         self.options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        with closing(self.options.log):
+        with in_a_sentence(), closing(self.options.log):
             return self._planned()
 
     def _planned(self) -> list[InputPartition]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from warren.pipeline.option_names import canonical, names_of
 from warren.pipeline.segments.decode import OPEN_END
 from warren.pipeline.segments.errors import BadOption
 from warren.pipeline.segments.files import FileLog
@@ -13,14 +14,13 @@ from warren.pipeline.segments.http import HttpLog
 from warren.pipeline.segments.log import Log
 from warren.pipeline.segments.offsets import EARLIEST, LATEST, Places, parse_offsets, parse_time
 
-NAMES = {
-    name.lower(): name
-    for name in (
-        "path", "url", "user", "password", "vhost", "subscribe", "subscribePattern", "startingOffsets",
-        "endingOffsets", "startingTimestamp", "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions",
-        "failOnDataLoss", "includeHeaders", "includeBody", "reference", "minOffset", "maxOffset",
-    )
-}  # fmt: skip
+NAMES = names_of(
+    "path", "url", "user", "password", "vhost", "subscribe", "subscribePattern", "startingOffsets",
+    "endingOffsets", "startingTimestamp", "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions",
+    "failOnDataLoss", "includeHeaders", "includeBody", "reference", "minOffset", "maxOffset",
+)  # fmt: skip
+"""All there are to read."""
+
 FLAGS = {"true": True, "false": False}
 OFFSET_MAX = OPEN_END - 1
 INTERNAL = "amq."  # queues that a pattern does not mean
@@ -62,7 +62,7 @@ class ReadOptions:
 
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """`streaming`: by default, a query starts at the end, a batch at the beginning."""
-    options = {_known(name): value for name, value in given.items()}
+    options = canonical(given, NAMES, purpose="to read", error=BadOption)
     names, pattern = _subscription(options)
     reference = options.get("reference", "")
     if reference and "url" not in options:
@@ -85,13 +85,6 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         min_offset=_offset(options, "minOffset", 0),
         max_offset=_offset(options, "maxOffset", OFFSET_MAX),
     )
-
-
-def _known(name: str) -> str:
-    known = NAMES.get(name.lower())
-    if known is None:
-        raise BadOption(f"unknown option '{name}'; there are {', '.join(NAMES.values())}")
-    return known
 
 
 def _log(options: Mapping[str, str]) -> Log:

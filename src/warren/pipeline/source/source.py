@@ -19,33 +19,52 @@ from pyspark.sql.types import StructType
 class WarrenSource(DataSource):
     """Queues and streams of WarrenMQ."""
 
+    def __init__(self, options: dict[str, str]) -> None:
+        from warren.pipeline.source.checks import check_options, in_a_sentence
+
+        super().__init__(options)
+        with in_a_sentence():
+            check_options(dict(options))
+
     @classmethod
     def name(cls) -> str:
         return "warren"
 
     def schema(self) -> str:
+        """Asked for at `load()`, if the user gives none."""
+        from warren.pipeline.source.checks import check_source, in_a_sentence
         from warren.pipeline.source.schema import SCHEMA
 
+        with in_a_sentence():
+            check_source(dict(self.options))
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from warren.pipeline.source.batch import BatchReader
+        from warren.pipeline.source.checks import in_a_sentence
         from warren.pipeline.source.options import parse_options
 
-        return BatchReader(parse_options(dict(self.options), streaming=False))
+        with in_a_sentence():
+            return BatchReader(parse_options(dict(self.options), streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        from warren.pipeline.source.checks import in_a_sentence
         from warren.pipeline.source.options import parse_options
         from warren.pipeline.source.streaming import StreamReader
 
-        return StreamReader(parse_options(dict(self.options), streaming=True))
+        with in_a_sentence():
+            return StreamReader(parse_options(dict(self.options), streaming=True))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from warren.pipeline.sink.writer import batch_writer
+        from warren.pipeline.source.checks import in_a_sentence
 
-        return batch_writer(dict(self.options), schema, overwrite)
+        with in_a_sentence():
+            return batch_writer(dict(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         from warren.pipeline.sink.writer import stream_writer
+        from warren.pipeline.source.checks import in_a_sentence
 
-        return stream_writer(dict(self.options), schema, overwrite)
+        with in_a_sentence():
+            return stream_writer(dict(self.options), schema, overwrite)

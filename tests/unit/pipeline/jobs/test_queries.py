@@ -8,14 +8,15 @@ from typing import Any
 from warren.pipeline.jobs.queries import Summary, offsets_of
 
 
-def batch(number: int, start: str | None, end: str, rows: int, late: int = 0) -> Any:
+def batch(
+    number: int, start: str | None, end: str, rows: int, late: int = 0, latest: str | None = None
+) -> Any:
     return SimpleNamespace(
         batchId=number,
         numInputRows=rows,
-        processedRowsPerSecond=10.0,
         durationMs={"addBatch": 5, "walCommit": 1},
         timestamp=f"2026-03-01T10:00:{number:02}.000Z",
-        sources=[SimpleNamespace(startOffset=start, endOffset=end)],
+        sources=[SimpleNamespace(startOffset=start, endOffset=end, latestOffset=latest)],
         stateOperators=[SimpleNamespace(numRowsDroppedByWatermark=late)],
     )
 
@@ -55,3 +56,13 @@ def test_where_a_query_began_may_be_unknown() -> None:
 def test_offsets_that_are_none_are_ignored() -> None:
     assert offsets_of(None) == offsets_of("null") == offsets_of("[1]") == offsets_of("x") == {}
     assert offsets_of('{"a": 1, "b": null}') == {"a": 1}
+
+
+def test_line_tells_what_comes_in_and_how_far_it_is_behind() -> None:
+    summary = Summary({"a": 0})
+    summary.take_in(query(batch(0, None, '{"a": 9000}', 9000, latest='{"a": 10000}')))
+    assert str(summary) == "9,000 messages in 1 batches, 1,000 behind"
+    summary.take_in(
+        query(batch(10, '{"a": 9000}', '{"a": 10030, "b": 5}', 1035, latest='{"a": 10050, "b": 7}'))
+    )
+    assert str(summary) == "10,035 messages in 2 batches, 5 a second come in, 22 behind"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
@@ -11,7 +12,7 @@ import pytest
 from warren.pipeline.report.axis import short, ticks, time_ticks
 from warren.pipeline.report.html import as_html
 from warren.pipeline.report.result import Bars, Histogram, Lines, Plot, Result, Series, Table
-from warren.pipeline.report.svg import BARS_MAX, as_svg
+from warren.pipeline.report.svg import BARS_MAX, as_svg, is_in_panels
 
 EVIL = "<script>alert('x')</script>&\""
 TIMES = [datetime(2026, 3, 1, tzinfo=UTC) + timedelta(minutes=n) for n in range(4)]
@@ -87,6 +88,38 @@ def test_line_is_not_drawn_across_what_is_not_known() -> None:
     root = ET.fromstring(as_svg(Lines("t", TIMES, [Series("a", [1, None, 3, 4])])))  # noqa: S314
     assert [len(line.get("points", "").split()) for line in root.iter("polyline")] == [2]
     assert len(list(root.iter("circle"))) == 3
+
+
+def test_lone_moment_is_bars_and_no_dot_in_an_empty_field() -> None:
+    svg = as_svg(Lines("x", TIMES[:1], [Series("a", [5.0]), Series("b", [10.0]), Series("c", [None])], "m"))
+    assert svg.count("<rect") == 2
+    assert "<circle" not in svg
+    assert "a, 2026-03-01 00:00:00" in svg
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "panels"),
+    [
+        ([1000, 900, 950, 980], [3, 4, 3, 5], True),  # flat on the ground
+        ([100, 90, 95, 98], [100, 91, 95, 98], True),  # on each other
+        ([100, 90, 95, 98], [40, 41, 45, 48], False),
+        ([100, 90, None, None], [None, None, 45, 48], False),
+        ([0, 0, 0, 0], [0, 0, 0, 0], False),
+    ],
+)
+def test_series_that_could_not_be_told_apart_have_a_scale_each(
+    one: list[float | None], other: list[float | None], *, panels: bool
+) -> None:
+    plot = Lines("x", TIMES, [Series("one", one), Series("other", other)], "m")
+    page = as_html([Result(title="t", plots=[plot])], title="t", made="today")
+    assert is_in_panels(plot) is panels
+    assert ('class="legend"' in page) is not panels
+    if panels:  # each reaches up from the ground of its own panel
+        heights = [
+            [float(point.split(",")[1]) for point in line.split(" ")]
+            for line in re.findall(r'points="([^"]+)"', page)
+        ]
+        assert max(heights[0]) < min(heights[1])
 
 
 def test_bars_are_as_long_as_their_values_and_not_too_many() -> None:

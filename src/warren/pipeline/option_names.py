@@ -1,0 +1,36 @@
+"""Names of options, which Spark hands over in small letters, and what is said of one that nobody knows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+
+from warren.pipeline.errors import PipelineError
+
+
+def names_of(*names: str) -> dict[str, str]:
+    """A table of known options: as Spark hands them over, and as they are written."""
+    return {name.lower(): name for name in names}
+
+
+def canonical(
+    given: Mapping[str, str],
+    known: Mapping[str, str],
+    *,
+    purpose: str,
+    error: type[PipelineError],
+    what: str = "option",
+) -> dict[str, str]:
+    """The options by the names that we write; one that is not `known` is an error that names the nearest."""
+    unknown = [name for name in given if name.lower() not in known]
+    if unknown:
+        raise error(_told(f"{what} '{unknown[0]}' {purpose}", unknown[0], known.values()))
+    return {known[name.lower()]: value for name, value in given.items()}
+
+
+def _told(unknown: str, name: str, known: Iterable[str]) -> str:
+    plain = {re.sub(r"[\W_]", "", each).lower(): each for each in known}
+    near = get_close_matches(re.sub(r"[\W_]", "", name).lower(), plain, n=1)
+    hint = f"did you mean {plain[near[0]]}? " if near else ""
+    return f"unknown {unknown}: {hint}there are {', '.join(plain.values())}"

@@ -1,0 +1,68 @@
+"""What can be known to be wrong before anything is read or written, and how Spark is told.
+
+Spark makes a `WarrenSource` at `load()`, `save()` and `start()`, with the options and not with what they are
+for; that follows from their names.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+
+from warren.pipeline.errors import PipelineError
+from warren.pipeline.option_names import canonical
+from warren.pipeline.segments.errors import BadOption
+from warren.pipeline.sink.options import NAMES as WRITING
+from warren.pipeline.sink.options import SPARKS_NAMES, read_options
+from warren.pipeline.source.options import NAMES as READING
+from warren.pipeline.source.options import ReadOptions, parse_options
+
+HIDE_STACK = "SPARK_HIDE_TRACEBACK"
+
+
+@contextmanager
+def in_a_sentence() -> Iterator[None]:
+    """What is raised for the user comes without the stack of Spark's worker. A worker ends with the error
+    that it tells, so the setting hides no other.
+    """
+    try:
+        yield
+    except PipelineError as error:
+        spec = getattr(sys.modules["__main__"], "__spec__", None)
+        if spec is not None and spec.name.startswith("pyspark."):
+            os.environ[HIDE_STACK] = "1"
+        raise error from None
+
+
+def check_options(given: Mapping[str, str]) -> None:
+    names = {name.lower() for name in given} - SPARKS_NAMES.keys()
+    if names & WRITING.keys() and not names & READING.keys():
+        read_options(given)
+    elif names & READING.keys() and not names & WRITING.keys():
+        _read_options(given)
+    else:
+        canonical(given, READING | WRITING | SPARKS_NAMES, purpose="to read or write", error=BadOption)
+
+
+def check_source(given: Mapping[str, str]) -> None:
+    """Whether what is to be read is there, and may be read."""
+    options = _read_options(given)
+    with closing(options.log) as log:
+        if options.names and options.fail_on_data_loss:
+            for name in options.names:
+                log.contents(options.vhost, name)
+        else:  # a query that minds no loss goes on when a queue is gone
+            log.queues(options.vhost)
+
+
+def _read_options(given: Mapping[str, str]) -> ReadOptions:
+    """Right for a batch or for a stream: which it is, only the reader will know."""
+    try:
+        return parse_options(given, streaming=False)
+    except BadOption as error:
+        try:
+            return parse_options(given, streaming=True)
+        except BadOption:
+            raise error from None
