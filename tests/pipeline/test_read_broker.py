@@ -82,6 +82,25 @@ def test_queue_is_read_without_what_is_acked_and_without_taking_anything(
     assert channel.queue_declare(name, passive=True).method.message_count == 10
 
 
+def test_query_that_waits_sees_what_comes_and_stops_when_told(
+    spark: SparkSession, process: BrokerProcess, channel: BlockingChannel
+) -> None:
+    channel.queue_declare("waits", durable=True, arguments=STREAM)
+    rows = (
+        spark.readStream.format("warren").option("url", process.http_url).option("subscribe", "waits").load()
+    )
+    query = rows.writeStream.format("memory").queryName("waits").start()
+    try:
+        for numbers in (range(3), range(3, 5)):
+            query.processAllAvailable()  # which ends with a look that found nothing
+            publish(channel, "waits", numbers)
+        query.processAllAvailable()
+        assert contents(spark.table("waits")) == expected(range(5))
+    finally:
+        query.stop()
+    assert query.exception() is None
+
+
 def test_streaming_query_goes_on_and_tells_the_broker_how_far_it_is(
     spark: SparkSession, process: BrokerProcess, channel: BlockingChannel, tmp_path: Path
 ) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warren.pipeline.segments.log import Contents, Queue, Segment
-from warren.pipeline.segments.plan import Marks, Span, limit, plan
+from warren.pipeline.segments.log import Contents, Queue, Segment, Slice
+from warren.pipeline.segments.plan import Marks, Partition, Span, limit, plan
 
 MIB = 1 << 20
 
@@ -19,6 +19,10 @@ def contents(sizes: list[tuple[int, int]], *, first: int = 0) -> Contents:
         segments.append(segment)
         offset += count
     return Contents(Queue("/", "s", "stream"), first, offset, tuple(segments))
+
+
+def slices_of(partitions: list[Partition]) -> list[Slice]:
+    return [each for partition in partitions for portion in partition.portions for each in portion.slices]
 
 
 @given(
@@ -34,7 +38,7 @@ def test_every_offset_is_in_exactly_one_slice(
     whole = contents(sizes, first=first)
     start, end = min(bounds), max(bounds)
     partitions = plan([Span(whole, start, end)], min_partitions=min_partitions, can_locate=can_locate)
-    slices = [each for partition in partitions for each in partition.slices]
+    slices = slices_of(partitions)
     planned = [offset for each in slices for offset in range(each.first_offset, each.end_offset)]
     assert planned == list(range(max(start, first), min(end, whole.next_offset)))
     for each in slices:
@@ -57,19 +61,32 @@ def test_there_are_as_many_partitions_as_asked_for() -> None:
 
 def test_slice_begins_where_the_newest_segment_ended_at_an_earlier_look() -> None:
     marks = Marks()
-    marks.note(contents([(10, 1000), (5, 600)]))
+    marks.note(contents([(10, 1000), (5, 600)]).ends)
     grown = contents([(10, 1000), (25, 2600)])
-    marks.note(grown)
-    (partition,) = plan([Span(grown, 17, 35)], can_locate=False, marks=marks)
-    (part,) = partition.slices
+    marks.note(grown.ends)
+    (part,) = slices_of(plan([Span(grown, 17, 35)], can_locate=False, marks=marks))
     assert (part.at, part.at_offset, part.above) == (600, 15, 15)
 
 
 def test_marks_of_another_segment_are_not_used() -> None:
     marks = Marks()
-    marks.note(contents([(10, 1000)]))
-    (partition,) = plan([Span(contents([(10, 1000), (5, 600)]), 12, 15)], can_locate=False, marks=marks)
-    assert (partition.slices[0].at, partition.slices[0].above) == (32, 10)
+    marks.note(contents([(10, 1000)]).ends)
+    spans = [Span(contents([(10, 1000), (5, 600)]), 12, 15)]
+    (part,) = slices_of(plan(spans, can_locate=False, marks=marks))
+    assert (part.at, part.above) == (32, 10)
+
+
+def test_small_queues_share_a_task_and_large_ones_do_not() -> None:
+    small, large = contents([(20, 2000)]), contents([(100_000, 20 * MIB)])
+    assert len(plan([Span(small, 0, 20)] * 100, can_locate=False)) == 2
+    assert len(plan([Span(large, 0, 100_000)] * 3, can_locate=False)) == 3
+    mixed = [Span(small, 0, 20), Span(large, 0, 100_000), Span(small, 0, 20)]
+    assert sorted(len(partition.portions) for partition in plan(mixed, can_locate=False)) == [1, 1, 1]
+
+
+def test_sharing_leaves_as_many_partitions_as_asked_for() -> None:
+    small = [Span(contents([(20, 2000)]), 0, 20)] * 100
+    assert 10 <= len(plan(small, min_partitions=10, can_locate=False)) <= 12
 
 
 behind = st.dictionaries(

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from tests.support.segments import DataDirectory
 from warren.pipeline.segments.errors import UnknownQueue
+from warren.pipeline.segments.files import FileLog
+from warren.pipeline.segments.log import Ends
 from warren.pipeline.source.options import parse_options
 from warren.pipeline.source.streaming import StreamReader
 
 
 def reader_of(data: DataDirectory, subscribe: str) -> StreamReader:
     return StreamReader(parse_options({"path": str(data.path), "subscribe": subscribe}, streaming=True))
+
+
+def queues_of(partitions: Sequence[InputPartition]) -> set[str]:
+    return {portion.queue.name for part in partitions for portion in part.value.portions}
 
 
 @pytest.mark.parametrize("limit", [ReadAllAvailable(), ReadMaxRows(10)])
@@ -33,7 +41,7 @@ def test_stream_that_is_not_subscribed_to_any_more_stays_where_it_is(
     start = {"a": 2, "b": 3}
     end = reader.latestOffset(start, limit)
     assert end == {"a": 5, "b": 3}
-    assert {part.value.queue.name for part in reader.partitions(start, end)} == {"a"}
+    assert queues_of(reader.partitions(start, end)) == {"a"}
 
 
 def test_stream_that_matched_the_pattern_and_is_gone_is_a_loss(tmp_path: Path) -> None:
@@ -42,3 +50,41 @@ def test_stream_that_matched_the_pattern_and_is_gone_is_a_loss(tmp_path: Path) -
     options = {"path": str(data.path), "subscribePattern": "a."}
     with pytest.raises(UnknownQueue, match="no queue 'a2'"):
         StreamReader(parse_options(options, streaming=True)).latestOffset({"a2": 3}, ReadAllAvailable())
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each look at the log was one that may wait."""
+    found: list[bool] = []
+    look = FileLog.ends_of
+
+    def noted(log: FileLog, vhost: str, names: Sequence[str], *, wait_s: float = 0.0) -> dict[str, Ends]:
+        found.append(wait_s > 0)
+        return look(log, vhost, names)
+
+    monkeypatch.setattr(FileLog, "ends_of", noted)
+    return found
+
+
+def test_look_waits_only_while_there_was_no_news(tmp_path: Path, waits: list[bool]) -> None:
+    data = DataDirectory(tmp_path)
+    data.queue("a").append(5)
+    reader = reader_of(data, "a")
+    idle, behind = {"a": 5}, {"a": 3}
+    for start in (idle, idle, behind, idle, idle):
+        reader.latestOffset(start, ReadAllAvailable())
+    assert waits == [False, True, True, False, True]
+    reader.partitions(idle, idle)  # another source of the query has news
+    reader.latestOffset(idle, ReadAllAvailable())
+    reader.latestOffset(idle, ReadAllAvailable())
+    assert waits[5:] == [False, True]
+
+
+def test_query_that_reads_what_there_is_now_does_not_wait(tmp_path: Path, waits: list[bool]) -> None:
+    data = DataDirectory(tmp_path)
+    data.queue("a").append(5)
+    reader = reader_of(data, "a")
+    reader.prepareForTriggerAvailableNow()
+    for _ in range(3):
+        reader.latestOffset({"a": 5}, ReadAllAvailable())
+    assert not any(waits)

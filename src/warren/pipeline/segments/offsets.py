@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from warren.pipeline.segments.decode import OPEN_END, walk
 from warren.pipeline.segments.errors import BadOption, SegmentGone
-from warren.pipeline.segments.log import Contents, Log, Segment
+from warren.pipeline.segments.log import Contents, Extent, Log, Segment
 from warren.pipeline.segments.reading import Loss
 from warren.storage.format import HEADER_BYTES
 
@@ -90,7 +90,7 @@ def resolve(log: Log, contents: Contents, places: Places) -> int:
     return contents.next_offset if place == LATEST else place
 
 
-def checked_start(contents: Contents, offset: int, loss: Loss) -> int:
+def checked_start(contents: Extent, offset: int, loss: Loss) -> int:
     """The offset, if there is something; if not, that is told, and the start is what there is."""
     if not contents.queue.is_stream or contents.first_offset <= offset <= contents.next_offset:
         return offset

@@ -2,28 +2,45 @@
 
 Every offset from the start to the end is in exactly one slice. A segment is cut within only where an offset
 can be found in it at little cost, or if the user asks for more partitions than there are segments. Small ones
-are put together. So planning costs the same however long the segments are.
+are put together, and small queues share a task. So planning costs the same however long the segments are.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 
-from warren.pipeline.segments.log import Contents, Queue, Segment, Slice
+from warren.pipeline.segments.log import Contents, Ends, Queue, Segment, Slice
 
 PARTITION_BYTES = 32 << 20
+SHARED_BYTES = 4 << 20  # up to which queues share a task: reading this takes about as long as starting one
+SLICE_COST_BYTES = 64 << 10
 MARKS_MAX = 64  # that are remembered of a queue
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Portion:
+    """Of a queue, what one task reads."""
+
+    queue: Queue
+    slices: tuple[Slice, ...]
+
+    @property
+    def size(self) -> int:
+        """About how many bytes, with what each slice costs besides, as bytes that could be read meanwhile."""
+        return sum(_size(each) + SLICE_COST_BYTES for each in self.slices)
 
 
 @dataclass(frozen=True)
 class Partition:
     """What one task reads."""
 
-    queue: Queue
-    slices: tuple[Slice, ...]
+    portions: tuple[Portion, ...]
 
 
 @dataclass(frozen=True)
@@ -43,12 +60,12 @@ class Marks:
     def __init__(self) -> None:
         self._of: dict[str, list[tuple[int, int, int]]] = {}
 
-    def note(self, contents: Contents) -> None:
-        if contents.segments and contents.queue.is_stream:
-            last = contents.segments[-1]
-            known = self._of.setdefault(contents.queue.name, [])
-            mark = last.base, last.end_offset, last.size_bytes
-            if last.end_offset > last.first_offset and (not known or known[-1] < mark):
+    def note(self, ends: Ends) -> None:
+        tail = ends.tail
+        if tail is not None:
+            known = self._of.setdefault(ends.queue.name, [])
+            mark = tail.base, tail.end_offset, tail.size_bytes
+            if tail.end_offset > tail.first_offset and (not known or known[-1] < mark):
                 known.append(mark)
                 del known[:-MARKS_MAX]
 
@@ -65,17 +82,22 @@ def plan(
     spans: Iterable[Span], *, min_partitions: int = 0, can_locate: bool, marks: Marks | None = None
 ) -> list[Partition]:
     cut = [(span.contents.queue, _slices(span, marks)) for span in spans]
-    total = sum(_size(each) for _, slices in cut for each in slices)
-    target = max(1, min(PARTITION_BYTES, total // min_partitions if min_partitions else PARTITION_BYTES))
-    partitions = []
+    target = _target(PARTITION_BYTES, (_size(each) for _, slices in cut for each in slices), min_partitions)
+    portions = []
     for queue, slices in cut:
         small = [
             piece
             for each in slices
             for piece in (_pieces(each, target) if can_locate or min_partitions else [each])
         ]
-        partitions += [Partition(queue, tuple(group)) for group in _groups(small, target)]
-    return partitions
+        portions += [Portion(queue, tuple(group)) for group in _groups(small, target, _size)]
+    shared = _target(SHARED_BYTES, (each.size for each in portions), min_partitions)
+    return [Partition(tuple(group)) for group in _groups(portions, shared, lambda each: each.size)]
+
+
+def _target(most: int, sizes: Iterable[int], min_partitions: int) -> int:
+    """How large a part may be, so that there are as many as asked for."""
+    return max(1, min(most, sum(sizes) // min_partitions)) if min_partitions else most
 
 
 def _slices(span: Span, marks: Marks | None) -> list[Slice]:
@@ -106,12 +128,12 @@ def _pieces(whole: Slice, target: int) -> list[Slice]:
     return [Slice(whole.segment, first, end, whole.at, whole.at_offset) for first, end in pairwise(cuts)]
 
 
-def _groups(slices: Sequence[Slice], target: int) -> list[list[Slice]]:
+def _groups(parts: Sequence[T], target: int, size_of: Callable[[T], int]) -> list[list[T]]:
     """Neighbours put together, up to the target."""
-    groups: list[list[Slice]] = []
+    groups: list[list[T]] = []
     filled = 0
-    for each in slices:
-        size = _size(each)
+    for each in parts:
+        size = size_of(each)
         if not groups or filled + size > target:
             groups.append([])
             filled = 0

@@ -16,7 +16,7 @@ import pyarrow as pa
 from warren.pipeline.segments.decode import END, FULL, MORE, OPEN_END, Decoder, find_sound
 from warren.pipeline.segments.errors import DataLoss, SegmentGone, Unreadable
 from warren.pipeline.segments.log import Log, OpenSegment, Queue, Slice
-from warren.pipeline.segments.plan import Partition
+from warren.pipeline.segments.plan import Partition, Portion
 from warren.storage.format import HEADER_BYTES, SEGMENT_MAGIC, UnknownVersion, check_header
 
 ROWS_MAX = 16_384
@@ -39,7 +39,13 @@ class Wanted:
 
 
 def read_partition(source: Log, partition: Partition, wanted: Wanted) -> Iterator[pa.RecordBatch]:
-    queue = partition.queue
+    with closing(source):
+        for portion in partition.portions:
+            yield from _read_portion(source, portion, wanted)
+
+
+def _read_portion(source: Log, portion: Portion, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    queue = portion.queue
     decoder = Decoder(
         queue.vhost,
         queue.name,
@@ -51,9 +57,8 @@ def read_partition(source: Log, partition: Partition, wanted: Wanted) -> Iterato
         until_ms=wanted.until_ms,
     )
     loss = Loss(queue, fail=wanted.fail_on_data_loss)
-    with closing(source):
-        for part in partition.slices:
-            yield from _read_slice(source, queue, part, decoder, loss)
+    for part in portion.slices:
+        yield from _read_slice(source, queue, part, decoder, loss)
     last = decoder.take()
     if last is not None:
         yield last

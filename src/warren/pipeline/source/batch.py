@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from warren.pipeline.segments.decode import OPEN_END
-from warren.pipeline.segments.errors import BadOption
+from warren.pipeline.segments.errors import BadOption, UnknownQueue
 from warren.pipeline.segments.log import Contents
 from warren.pipeline.segments.offsets import Places, Timestamp, check_names, checked_start, resolve
 from warren.pipeline.segments.plan import Partition, Span, plan
@@ -44,12 +44,12 @@ class BatchReader(DataSourceReader):
         names = options.queue_names()
         check_names("startingOffsets", options.start, names)
         check_names("endingOffsets", options.end, names)
-        contents = [
-            options.log.contents(options.vhost, name)
-            for name in names
-            if self.filters.wants(options.vhost, name)
-        ]
-        spans = [self._span(each) for each in contents]
+        wanted = [name for name in names if self.filters.wants(options.vhost, name)]
+        contents = options.log.contents_of(options.vhost, wanted)
+        for name in wanted:
+            if name not in contents and options.names:
+                raise UnknownQueue(options.vhost, name)
+        spans = [self._span(each) for each in contents.values()]
         planned = plan(spans, min_partitions=options.min_partitions, can_locate=options.log.can_locate)
         return [SourcePartition(partition) for partition in planned]
 

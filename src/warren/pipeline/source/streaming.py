@@ -8,7 +8,8 @@ enters with its first offset and no rows, so that where it was begun with is wri
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -21,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 
 from warren.pipeline.segments.errors import BadOption, ReadError, UnknownQueue
 from warren.pipeline.segments.http import HttpLog
-from warren.pipeline.segments.log import Contents, Queue
+from warren.pipeline.segments.log import Contents, Ends, Extent, Queue
 from warren.pipeline.segments.offsets import check_names, checked_start, resolve
 from warren.pipeline.segments.plan import Marks, Span, limit, plan
 from warren.pipeline.segments.reading import Loss, Wanted, read_partition
@@ -29,16 +30,42 @@ from warren.pipeline.source.batch import SourcePartition
 from warren.pipeline.source.options import ReadOptions
 from warren.pipeline.source.worker import spare_collector
 
+WAIT_SECONDS_MAX = 1.0
+
 log = logging.getLogger("warren.pipeline")
 
 
+class Patience:
+    """How long a look for news may take: as long as there were none, up to a bound. While batches run it does
+    not wait at all: it would hold up the query, which may have other sources that have some.
+    """
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def begin(self) -> None:
+        """A look found no news."""
+        if self._since is None:
+            self._since = time.monotonic()
+
+    def end(self) -> None:
+        """Something happens."""
+        self._since = None
+
+    @property
+    def seconds(self) -> float:
+        return 0.0 if self._since is None else min(time.monotonic() - self._since, WAIT_SECONDS_MAX)
+
+
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`target` is where a query ends that reads what there is now."""
+    """`target` is where a query ends that reads what there is now; `latest` is where streams end."""
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
         self.marks = Marks()
+        self.patience = Patience()
         self.target: dict[str, int] | None = None
+        self.latest: dict[str, int] | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - these are Spark's names
         options = self.options
@@ -58,51 +85,69 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self.target = self._latest()
 
-    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802
-        return self._latest()
+    def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
+        """For the progress of the query. Spark asks after each look, and so is told what that has found."""
+        return self.latest
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
         left = {name for name in start if not self.options.subscribes_to(name)}
-        found = self._contents((set(start) - left) | set(self.options.queue_names()))
+        wait_s = self.patience.seconds if self.target is None else 0.0
+        found = self._ends((set(start) - left) | set(self.options.queue_names()), wait_s=wait_s)
+        self.latest = {name: ends.next_offset for name, ends in found.items()}
         latest = {name: self._end(name, contents) for name, contents in found.items()}
         for name in start.keys() & found.keys():
             checked_start(found[name], start[name], self._loss(found[name].queue))
         for name in latest.keys() - start.keys():  # met for the first time
             latest[name] = found[name].first_offset
         ended = self._limited(start, latest, limit)
-        return {name: ended.get(name, start.get(name, 0)) for name in sorted(start.keys() | ended.keys())}
+        end = {name: ended.get(name, start.get(name, 0)) for name in sorted(start.keys() | ended.keys())}
+        if end == start:
+            self.patience.begin()
+        else:
+            self.patience.end()
+        return end
 
     def _limited(self, start: dict[str, int], latest: dict[str, int], given: ReadLimit) -> dict[str, int]:
         return limit(start, latest, given.max_rows) if isinstance(given, ReadMaxRows) else latest
 
-    def _end(self, name: str, contents: Contents) -> int:
+    def _end(self, name: str, ends: Ends) -> int:
         if self.target is None:
-            return contents.next_offset
-        return min(contents.next_offset, self.target.get(name, contents.first_offset))
+            return ends.next_offset
+        return min(ends.next_offset, self.target.get(name, ends.first_offset))
 
     def _latest(self) -> dict[str, int]:
-        found = self._contents(self.options.queue_names())
-        return {name: contents.next_offset for name, contents in found.items()}
+        found = self._ends(self.options.queue_names())
+        return {name: ends.next_offset for name, ends in found.items()}
 
-    def _contents(self, names: Sequence[str] | set[str], *, expected: bool = False) -> dict[str, Contents]:
-        """Of those that are there; if `expected`, all must be, even for a user who does not mind loss."""
-        found = {}
-        for name in sorted(names):
-            try:
-                contents = self.options.log.contents(self.options.vhost, name)
-            except UnknownQueue as error:
+    def _ends(self, names: Iterable[str], *, wait_s: float = 0.0) -> dict[str, Ends]:
+        wanted = sorted(names)
+        found = self.options.log.ends_of(self.options.vhost, wanted, wait_s=wait_s)
+        self._check(wanted, found, expected=False)
+        for ends in found.values():
+            self.marks.note(ends)
+        return found
+
+    def _contents(self, names: Iterable[str], *, expected: bool = False) -> dict[str, Contents]:
+        wanted = sorted(names)
+        found = self.options.log.contents_of(self.options.vhost, wanted)
+        self._check(wanted, found, expected=expected)
+        for contents in found.values():
+            self.marks.note(contents.ends)
+        return found
+
+    def _check(self, names: Sequence[str], found: Mapping[str, Extent], *, expected: bool) -> None:
+        """All must be streams, and be there; unless they are `expected`, a user may not mind loss."""
+        for name in names:
+            if name not in found:
+                error = UnknownQueue(self.options.vhost, name)
                 if expected or self.options.fail_on_data_loss:
-                    raise
+                    raise error
                 log.warning("%s", error)
-                continue
-            if not contents.queue.is_stream:
+            elif not found[name].queue.is_stream:
                 raise BadOption(
-                    f"'{name}' is a {contents.queue.kind} queue, which readStream cannot read: "
+                    f"'{name}' is a {found[name].queue.kind} queue, which readStream cannot read: "
                     "read it in batch, or change the option subscribe to a stream"
                 )
-            self.marks.note(contents)
-            found[name] = contents
-        return found
 
     def _loss(self, queue: Queue) -> Loss:
         return Loss(queue, fail=self.options.fail_on_data_loss)
@@ -110,6 +155,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- a batch ---
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        self.patience.end()
         wanted = {name: (start.get(name, stop), stop) for name, stop in end.items()}
         found = self._contents({name for name, (first, stop) in wanted.items() if first != stop})
         spans = [self._span(contents, *wanted[name]) for name, contents in found.items()]
@@ -149,6 +195,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """How far the query is, for whoever looks at the stream. The checkpoint is what counts, so that a
         broker which cannot be told is no reason to stop.
         """
+        self.patience.end()
         if not self.options.reference or not isinstance(self.options.log, HttpLog):
             return
         for name, offset in end.items():
