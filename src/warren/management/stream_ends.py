@@ -2,7 +2,7 @@
 
     {"queues": ["orders", "payments"], "version": "5f0c…", "wait_ms": 1000}
     {"version": "91ab…", "queues": [
-        {"queue": "orders", "type": "stream", "first_offset": 0, "next_offset": 42, "base": 1, "bytes": 7032}]}
+        {"queue": "orders", "type": "stream", "first_offset": 0, "next_offset": 42, "base": 1, "bytes": 703}]}
 
 `version` stands for all that an answer tells. A client that sends the one it has got may wait: it is answered
 as soon as something is different, or when the time is over. Queues that are not there are left out, and of

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warren.pipeline.segments.log import Contents, Queue, Segment, Slice
-from warren.pipeline.segments.plan import Marks, Partition, Span, limit, plan
+from warren.pipeline.segments.plan import Marks, Partition, Span, limit, limit_bytes, plan
 
 MIB = 1 << 20
 
@@ -106,3 +106,52 @@ def test_limit_is_kept_and_something_goes_on(given: dict[str, tuple[int, int]], 
 
 def test_limit_is_spread_by_how_far_each_is_behind() -> None:
     assert limit({"a": 0, "b": 0}, {"a": 300, "b": 100}, 40) == {"a": 30, "b": 10}
+
+
+def test_queue_that_is_behind_by_little_does_not_wait_for_one_that_is_behind_by_much() -> None:
+    assert limit({"a": 0, "b": 0}, {"a": 1_000_000, "b": 1}, 10) == {"a": 9, "b": 1}
+    many = {f"q{i}": 1 for i in range(5)} | {"much": 100}
+    first = limit(dict.fromkeys(many, 0), many, 3)
+    assert (sum(first.values()), first["much"]) == (3, 1)
+
+
+@given(
+    sizes=st.lists(
+        st.lists(st.tuples(st.integers(1, 1000), st.integers(32, 20 * MIB)), min_size=1, max_size=4),
+        min_size=1,
+        max_size=4,
+    ),
+    start=st.integers(0, 500),
+    most=st.integers(1, 50 * MIB),
+)
+def test_limit_in_bytes_is_kept_but_for_a_message_of_each_queue(
+    sizes: list[list[tuple[int, int]]], start: int, most: int
+) -> None:
+    found = {str(i): contents(each) for i, each in enumerate(sizes)}
+    begin = {name: min(start, each.next_offset) for name, each in found.items()}
+    latest = {name: each.next_offset for name, each in found.items()}
+    end = limit_bytes(found, begin, latest, most)
+    taken = one_more = 0
+    for name, each in found.items():
+        assert begin[name] <= end[name] <= latest[name]
+        assert end[name] > begin[name] or begin[name] == latest[name]
+        taken += about_bytes(each, begin[name], end[name])
+        one_more += max(
+            part.size_bytes // (part.end_offset - part.first_offset) + 1 for part in each.segments
+        )
+    assert end == latest or taken <= most + one_more
+
+
+def about_bytes(whole: Contents, start: int, end: int) -> int:
+    return sum(
+        segment.size_bytes
+        * max(0, min(end, segment.end_offset) - max(start, segment.first_offset))
+        // (segment.end_offset - segment.first_offset)
+        for segment in whole.segments
+    )
+
+
+def test_limit_in_bytes_is_spread_by_how_many_each_is_behind() -> None:
+    found = {"a": contents([(100, 30_000)]), "b": contents([(100, 10_000)])}
+    assert limit_bytes(found, {"a": 0, "b": 0}, {"a": 100, "b": 100}, 20_000) == {"a": 50, "b": 50}
+    assert limit_bytes(found, {"a": 0, "b": 50}, {"a": 100, "b": 100}, 7_000) == {"a": 20, "b": 60}

@@ -17,8 +17,9 @@ from warren.pipeline.source.options import parse_options
 from warren.pipeline.source.streaming import StreamReader
 
 
-def reader_of(data: DataDirectory, subscribe: str) -> StreamReader:
-    return StreamReader(parse_options({"path": str(data.path), "subscribe": subscribe}, streaming=True))
+def reader_of(data: DataDirectory, subscribe: str, **options: str) -> StreamReader:
+    given = {"path": str(data.path), "subscribe": subscribe, **options}
+    return StreamReader(parse_options(given, streaming=True))
 
 
 def queues_of(partitions: Sequence[InputPartition]) -> set[str]:
@@ -88,3 +89,48 @@ def test_query_that_reads_what_there_is_now_does_not_wait(tmp_path: Path, waits:
     for _ in range(3):
         reader.latestOffset({"a": 5}, ReadAllAvailable())
     assert not any(waits)
+
+
+def test_batch_waits_for_as_many_as_asked_for_but_not_longer_than_the_delay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = DataDirectory(tmp_path)
+    queue = stream.queue("a")
+    queue.append(2)
+    reader = reader_of(stream, "a", minOffsetsPerTrigger="5", maxTriggerDelay="10s")
+    now = [100.0]
+    monkeypatch.setattr("warren.pipeline.source.streaming.time.monotonic", lambda: now[0])
+    limit = reader.getDefaultReadLimit()
+    assert reader.latestOffset({"a": 0}, limit) == {"a": 2}  # the first one does not wait
+    queue.append(4)
+    assert reader.latestOffset({"a": 2}, limit) == {"a": 2}
+    assert reader.latestOffset({"a": 2}, ReadAllAvailable()) == {"a": 6}
+    now[0] = 109.0
+    queue.append(1)
+    assert reader.latestOffset({"a": 2}, limit) == {"a": 7}
+    queue.append(1)
+    now[0] = 118.0
+    assert reader.latestOffset({"a": 7}, limit) == {"a": 7}
+    now[0] = 119.5
+    assert reader.latestOffset({"a": 7}, limit) == {"a": 8}
+
+
+def test_query_that_is_to_end_does_not_wait_for_more(tmp_path: Path) -> None:
+    data = DataDirectory(tmp_path)
+    data.queue("a").append(2)
+    reader = reader_of(data, "a", minOffsetsPerTrigger="5")
+    reader.prepareForTriggerAvailableNow()
+    limit = reader.getDefaultReadLimit()
+    assert reader.latestOffset({"a": 0}, limit) == {"a": 2}
+    assert reader.latestOffset({"a": 1}, limit) == {"a": 2}
+
+
+def test_batch_is_limited_in_bytes(tmp_path: Path) -> None:
+    data = DataDirectory(tmp_path)
+    size = data.queue("a").append(100).stat().st_size
+    reader = reader_of(data, "a", maxBytesPerTrigger=str(size // 4))
+    start, ends = {"a": 0}, []
+    while start["a"] < 100:
+        start = reader.latestOffset(start, reader.getDefaultReadLimit())
+        ends.append(start["a"])
+    assert ends in ([25, 50, 75, 100], [24, 48, 72, 96, 100])

@@ -143,15 +143,52 @@ def _groups(parts: Sequence[T], target: int, size_of: Callable[[T], int]) -> lis
 
 
 def limit(start: Mapping[str, int], latest: Mapping[str, int], offsets_max: int) -> dict[str, int]:
-    """How far to go at most, spread over queues by how far each is behind. If any is, one goes on."""
+    """How far to go at most, spread over queues by how far each is behind. One that is behind by little next
+    to others goes on by one offset at least, so that it does not wait for them; if that is too much, those
+    that are behind most do.
+    """
     behind = {name: max(0, latest[name] - start.get(name, latest[name])) for name in latest}
     total = sum(behind.values())
     if total <= offsets_max:
         return dict(latest)
-    shares = {name: size * offsets_max // total for name, size in behind.items()}
+    most_first = sorted((name for name in behind if behind[name]), key=lambda name: (-behind[name], name))
+    shares = {name: max(1, behind[name] * offsets_max // total) for name in most_first}
     left = offsets_max - sum(shares.values())
-    for name in sorted(behind, key=lambda name: (shares[name] - behind[name], name)):
-        more = min(left, behind[name] - shares[name])
+    for name in most_first:  # what rounding has left over, or given too much
+        more = max(1 - shares[name], min(left, behind[name] - shares[name]))
         shares[name] += more
         left -= more
-    return {name: latest[name] if not behind[name] else start[name] + shares[name] for name in latest}
+    for name in most_first[offsets_max:]:
+        shares[name] = 0
+    return {name: start[name] + shares[name] if name in shares else latest[name] for name in latest}
+
+
+def limit_bytes(
+    contents: Mapping[str, Contents], start: Mapping[str, int], end: Mapping[str, int], bytes_max: int
+) -> dict[str, int]:
+    """The same by bytes. How long single messages are is not known without reading them, so it is about as
+    many, by the mean of each segment; and each queue that is behind goes on by one message at least.
+    """
+    slices = {
+        name: _slices(Span(contents[name], start[name], end[name]), None)
+        for name in contents
+        if start.get(name, end[name]) < end[name]
+    }
+    sizes = {name: sum(_size(each) for each in parts) for name, parts in slices.items()}
+    total = sum(sizes.values())
+    if total <= bytes_max:
+        return dict(end)
+    shares = {name: _offset_after(parts, sizes[name] * bytes_max // total) for name, parts in slices.items()}
+    return {name: shares.get(name) or end[name] for name in end}
+
+
+def _offset_after(slices: Sequence[Slice], bytes_max: int) -> int:
+    """The end of about so many bytes, at least behind the first message; 0 if there is none."""
+    offset = 0
+    for each in slices:
+        size, length = _size(each), each.end_offset - each.first_offset
+        if size > bytes_max:
+            return max(offset, each.first_offset + max(length * bytes_max // size, 0 if offset else 1))
+        offset = each.end_offset
+        bytes_max -= size
+    return offset

@@ -41,10 +41,10 @@ class Wanted:
 def read_partition(source: Log, partition: Partition, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     with closing(source):
         for portion in partition.portions:
-            yield from _read_portion(source, portion, wanted)
+            yield from read_portion(source, portion, wanted)
 
 
-def _read_portion(source: Log, portion: Portion, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def read_portion(source: Log, portion: Portion, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     queue = portion.queue
     decoder = Decoder(
         queue.vhost,

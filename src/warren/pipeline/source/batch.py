@@ -13,9 +13,16 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from warren.pipeline.segments.decode import OPEN_END
 from warren.pipeline.segments.errors import BadOption, UnknownQueue
 from warren.pipeline.segments.log import Contents
-from warren.pipeline.segments.offsets import Places, Timestamp, check_names, checked_start, resolve
+from warren.pipeline.segments.offsets import (
+    Places,
+    Timestamp,
+    check_names,
+    checked_start,
+    place_in,
+    resolve,
+)
 from warren.pipeline.segments.plan import Partition, Span, plan
-from warren.pipeline.segments.reading import Loss, Wanted, read_partition
+from warren.pipeline.segments.reading import Loss, Wanted, read_portion
 from warren.pipeline.source.filters import Filters
 from warren.pipeline.source.options import ReadOptions
 from warren.pipeline.source.worker import spare_collector
@@ -70,26 +77,33 @@ class BatchReader(DataSourceReader):
 
     def _of_queue(self, contents: Contents, places: Places, otherwise: int) -> int:
         """In a queue times are in no order, so each message's is looked at."""
-        return otherwise if isinstance(places, Timestamp) else resolve(self.options.log, contents, places)
+        is_time = isinstance(place_in(places, contents.queue.name), Timestamp)
+        return otherwise if is_time else resolve(self.options.log, contents, places)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, SourcePartition):
-            return iter(())
+            return
         spare_collector()
+        log = self.options.log
+        with closing(log):
+            for portion in partition.value.portions:
+                yield from read_portion(log, portion, self._wanted(portion.queue.name))
+
+    def _wanted(self, queue: str) -> Wanted:
         options, filters = self.options, self.filters
         since, until = filters.since_ms, filters.until_ms
-        if isinstance(options.start, Timestamp):
-            since = max(since, options.start.ms)
-        if isinstance(options.end, Timestamp):
-            until = min(until, options.end.ms)
-        wanted = Wanted(
+        start, end = place_in(options.start, queue), place_in(options.end, queue)
+        if isinstance(start, Timestamp):
+            since = max(since, start.ms)
+        if isinstance(end, Timestamp):
+            until = min(until, end.ms)
+        return Wanted(
             headers=options.headers,
             body=options.body,
             since_ms=max(0, since),
             until_ms=max(0, min(until, OPEN_END)),
             fail_on_data_loss=options.fail_on_data_loss,
         )
-        return read_partition(options.log, partition.value, wanted)
 
 
 class FilteringReader(BatchReader):

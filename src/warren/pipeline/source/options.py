@@ -10,18 +10,32 @@ from warren.pipeline.segments.errors import BadOption
 from warren.pipeline.segments.files import FileLog
 from warren.pipeline.segments.http import HttpLog
 from warren.pipeline.segments.log import Log
-from warren.pipeline.segments.offsets import EARLIEST, LATEST, Places, parse_offsets, parse_time
+from warren.pipeline.segments.offsets import EARLIEST, LATEST, Places, parse_offsets, parse_time, parse_times
 
 NAMES = {
     name.lower(): name
     for name in (
         "path", "url", "user", "password", "vhost", "subscribe", "subscribePattern", "startingOffsets",
-        "endingOffsets", "startingTimestamp", "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions",
-        "failOnDataLoss", "includeHeaders", "includeBody", "reference",
+        "endingOffsets", "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp",
+        "endingOffsetsByTimestamp", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
+        "maxBytesPerTrigger", "minPartitions", "failOnDataLoss", "includeHeaders", "includeBody", "reference",
     )
 }  # fmt: skip
 FLAGS = {"true": True, "false": False}
+DELAY_SECONDS = 900.0  # as Kafka's source
+UNITS_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+DURATION = re.compile(r"(\d{1,9})\s*(ms|s|m|h|d)")
 INTERNAL = "amq."  # queues that a pattern does not mean
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Of a batch of a query; 0 is none. It waits for `offsets_min`, but no longer than `delay_s`."""
+
+    offsets_max: int = 0
+    bytes_max: int = 0
+    offsets_min: int = 0
+    delay_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +48,7 @@ class ReadOptions:
     pattern: str
     start: Places
     end: Places
-    offsets_max: int
+    limits: Limits
     min_partitions: int
     fail_on_data_loss: bool
     headers: bool
@@ -62,7 +76,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     if reference and "url" not in options:
         raise BadOption("the option reference needs url: it is the broker that remembers it")
     if streaming:
-        _expect_absent(options, "endingOffsets", "endingTimestamp")
+        _expect_absent(options, "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
     return ReadOptions(
         log=_log(options),
         vhost=options.get("vhost", "/"),
@@ -70,7 +84,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         pattern=pattern,
         start=_places(options, "starting", LATEST if streaming else EARLIEST),
         end=_ending(options),
-        offsets_max=_number(options, "maxOffsetsPerTrigger"),
+        limits=_limits(options),
         min_partitions=_number(options, "minPartitions"),
         fail_on_data_loss=_flag(options, "failOnDataLoss"),
         headers=_flag(options, "includeHeaders"),
@@ -114,10 +128,13 @@ def _subscription(options: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
 
 
 def _places(options: Mapping[str, str], which: str, default: int) -> Places:
-    offsets, time = f"{which}Offsets", f"{which}Timestamp"
+    offsets, time, times = f"{which}Offsets", f"{which}Timestamp", f"{which}OffsetsByTimestamp"
     if time in options:
-        _expect_absent(options, offsets, beside=time)
+        _expect_absent(options, offsets, times, beside=time)
         return parse_time(time, options[time])
+    if times in options:
+        _expect_absent(options, offsets, beside=times)
+        return parse_times(times, options[times])
     return parse_offsets(offsets, options[offsets]) if offsets in options else default
 
 
@@ -133,6 +150,30 @@ def _expect_absent(options: Mapping[str, str], *names: str, beside: str = "") ->
         if name in options:
             why = f"beside {beside}" if beside else "in a stream, which has no end"
             raise BadOption(f"the option {name} cannot be given {why}")
+
+
+def _limits(options: Mapping[str, str]) -> Limits:
+    least, most = _number(options, "minOffsetsPerTrigger"), _number(options, "maxOffsetsPerTrigger")
+    if most and least > most:
+        raise BadOption(f"minOffsetsPerTrigger is {least}, above maxOffsetsPerTrigger, which is {most}")
+    if "maxTriggerDelay" in options and not least:
+        raise BadOption("the option maxTriggerDelay needs minOffsetsPerTrigger: there is nothing to wait for")
+    return Limits(
+        offsets_max=most,
+        bytes_max=_number(options, "maxBytesPerTrigger"),
+        offsets_min=least,
+        delay_s=_duration(options, "maxTriggerDelay", DELAY_SECONDS),
+    )
+
+
+def _duration(options: Mapping[str, str], name: str, default: float) -> float:
+    """In seconds."""
+    if name not in options:
+        return default
+    found = DURATION.fullmatch(options[name].strip().lower())
+    if found is None:
+        raise BadOption(f"{name} must be a time such as 500ms, 30s, 15m or 1h, not: {options[name]}")
+    return int(found[1]) * UNITS_SECONDS[found[2]]
 
 
 def _number(options: Mapping[str, str], name: str) -> int:

@@ -16,7 +16,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
@@ -24,7 +26,7 @@ from warren.pipeline.segments.errors import BadOption, ReadError, UnknownQueue
 from warren.pipeline.segments.http import HttpLog
 from warren.pipeline.segments.log import Contents, Ends, Extent, Queue
 from warren.pipeline.segments.offsets import check_names, checked_start, resolve
-from warren.pipeline.segments.plan import Marks, Span, limit, plan
+from warren.pipeline.segments.plan import Marks, Span, limit, limit_bytes, plan
 from warren.pipeline.segments.reading import Loss, Wanted, read_partition
 from warren.pipeline.source.batch import SourcePartition
 from warren.pipeline.source.options import ReadOptions
@@ -58,7 +60,9 @@ class Patience:
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`target` is where a query ends that reads what there is now; `latest` is where streams end."""
+    """`target` is where a query ends that reads what there is now; `latest` is where streams end; `went_on`
+    is when the last batch began; `told` is how far the broker was told that the query is.
+    """
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
@@ -66,6 +70,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.patience = Patience()
         self.target: dict[str, int] | None = None
         self.latest: dict[str, int] | None = None
+        self.went_on: float | None = None
+        self.told: dict[str, int] = {}
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - these are Spark's names
         options = self.options
@@ -79,8 +85,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        most = self.options.offsets_max
-        return ReadMaxRows(most) if most else ReadAllAvailable()
+        """Spark hands it back in each look, unless it wants all; one limit stands for all that are given."""
+        limits = self.options.limits
+        if limits.offsets_max:
+            return ReadMaxRows(limits.offsets_max)
+        if limits.bytes_max:
+            return ReadMaxBytes(limits.bytes_max)
+        return ReadMinRows(limits.offsets_min) if limits.offsets_min else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self.target = self._latest()
@@ -90,6 +101,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.latest
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        self._tell_broker(start)
         left = {name for name in start if not self.options.subscribes_to(name)}
         wait_s = self.patience.seconds if self.target is None else 0.0
         found = self._ends((set(start) - left) | set(self.options.queue_names()), wait_s=wait_s)
@@ -105,10 +117,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.patience.begin()
         else:
             self.patience.end()
+            self.went_on = time.monotonic()
         return end
 
     def _limited(self, start: dict[str, int], latest: dict[str, int], given: ReadLimit) -> dict[str, int]:
-        return limit(start, latest, given.max_rows) if isinstance(given, ReadMaxRows) else latest
+        limits = self.options.limits
+        if isinstance(given, ReadAllAvailable):
+            return latest
+        if self._is_too_little(start, latest):
+            return start
+        end = limit(start, latest, limits.offsets_max) if limits.offsets_max else latest
+        if limits.bytes_max:
+            behind = [name for name in end if start.get(name, end[name]) < end[name]]
+            end = limit_bytes(self._contents(behind), start, end, limits.bytes_max)
+        return end
+
+    def _is_too_little(self, start: dict[str, int], latest: dict[str, int]) -> bool:
+        """Whether a batch waits for more. The first one never does, nor one of a query that is to end."""
+        limits = self.options.limits
+        if self.target is not None or self.went_on is None:
+            return False
+        found = sum(max(0, latest[name] - start.get(name, latest[name])) for name in latest)
+        return found < limits.offsets_min and time.monotonic() - self.went_on < limits.delay_s
 
     def _end(self, name: str, ends: Ends) -> int:
         if self.target is None:
@@ -192,17 +222,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- telling the broker ---
 
     def commit(self, end: dict[str, int]) -> None:
-        """How far the query is, for whoever looks at the stream. The checkpoint is what counts, so that a
-        broker which cannot be told is no reason to stop.
-        """
+        """It comes a batch late; `_tell_broker` is earlier."""
         self.patience.end()
+
+    def _tell_broker(self, done: dict[str, int]) -> None:
+        """How far the query is, for whoever looks at the stream. Spark looks on from where the last batch
+        ended once that stands in the checkpoint, and calls `commit` a batch later. The checkpoint is what
+        counts, so that a broker which cannot be told is no reason to stop.
+        """
         if not self.options.reference or not isinstance(self.options.log, HttpLog):
             return
-        for name, offset in end.items():
+        news = {name: offset for name, offset in done.items() if offset != self.told.get(name, 0)}
+        self.told = done
+        for name, offset in news.items():
             try:
-                if offset > 0:
-                    queue = Queue(self.options.vhost, name, "stream")
-                    self.options.log.put_offset(queue, self.options.reference, offset - 1)
+                queue = Queue(self.options.vhost, name, "stream")
+                self.options.log.put_offset(queue, self.options.reference, offset - 1)
             except ReadError as error:
                 log.warning(
                     "cannot report progress under the reference '%s': %s", self.options.reference, error
