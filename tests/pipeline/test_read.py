@@ -154,7 +154,7 @@ def test_http_gives_the_same_rows_as_files(spark: SparkSession, data: DataDirect
     ("options", "told"),
     [
         ({"subscribe": "no"}, "no queue 'no' in vhost '/': change the option subscribe"),
-        ({"startingOffsets": "{"}, "startingOffsets must be earliest, latest or JSON"),
+        ({"startingOffsets": "{"}, "startingOffsets must be earliest, latest, a number or JSON"),
         ({"startingOffsets": '{"s": 9}'}, "offset 9 of stream 's' is behind its end, 2"),
         ({"path": "/no/such/directory"}, "/no/such/directory: no such directory: change the option path"),
         ({"path": None, "url": "http://127.0.0.1:1"}, "no broker answers at http://127.0.0.1:1: "),

@@ -99,7 +99,7 @@ def test_batch_waits_for_as_many_as_asked_for_but_not_longer_than_the_delay(
     queue.append(2)
     reader = reader_of(stream, "a", minOffsetsPerTrigger="5", maxTriggerDelay="10s")
     now = [100.0]
-    monkeypatch.setattr("warren.pipeline.source.streaming.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     limit = reader.getDefaultReadLimit()
     assert reader.latestOffset({"a": 0}, limit) == {"a": 2}  # the first one does not wait
     queue.append(4)

@@ -46,7 +46,31 @@ def read_partition(source: Log, partition: Partition, wanted: Wanted) -> Iterato
 
 def read_portion(source: Log, portion: Portion, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     queue = portion.queue
-    decoder = Decoder(
+    decoder = _decoder(queue, wanted)
+    loss = Loss(queue, fail=wanted.fail_on_data_loss)
+    for part in portion.slices:
+        yield from _read_slice(source, queue, part, decoder, loss)
+    last = decoder.take()
+    if last is not None:
+        yield last
+
+
+def read_records(queue: Queue, data: bytes, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    """Of records that stand in no segment."""
+    decoder = _decoder(queue, wanted)
+    decoder.seek(0, 1, OPEN_END, b"")
+    used = decoder.feed(data, 0)
+    while decoder.state == FULL:
+        yield decoder.take()
+        used = decoder.feed(data, used)
+    assert used == len(data), "all of it is records"
+    last = decoder.take()
+    if last is not None:
+        yield last
+
+
+def _decoder(queue: Queue, wanted: Wanted) -> Decoder:
+    return Decoder(
         queue.vhost,
         queue.name,
         headers=wanted.headers,
@@ -56,12 +80,6 @@ def read_portion(source: Log, portion: Portion, wanted: Wanted) -> Iterator[pa.R
         since_ms=wanted.since_ms,
         until_ms=wanted.until_ms,
     )
-    loss = Loss(queue, fail=wanted.fail_on_data_loss)
-    for part in portion.slices:
-        yield from _read_slice(source, queue, part, decoder, loss)
-    last = decoder.take()
-    if last is not None:
-        yield last
 
 
 def _read_slice(

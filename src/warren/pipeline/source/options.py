@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from warren.client.uri import Uri, parse_uri
 from warren.pipeline.segments.errors import BadOption
 from warren.pipeline.segments.files import FileLog
 from warren.pipeline.segments.http import HttpLog
@@ -19,8 +20,15 @@ NAMES = {
         "endingOffsets", "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp",
         "endingOffsetsByTimestamp", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
         "maxBytesPerTrigger", "minPartitions", "failOnDataLoss", "includeHeaders", "includeBody", "reference",
+        "consume", "amqp",
     )
 }  # fmt: skip
+CONSUMING = (
+    "consume", "amqp", "subscribe", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "includeHeaders",
+    "includeBody",
+)  # fmt: skip
+HELD_MAX = 10_000  # messages that a query holds unacked, if it does not say
+HELD_BYTES_MAX = 64 << 20
 FLAGS = {"true": True, "false": False}
 DELAY_SECONDS = 900.0  # as Kafka's source
 UNITS_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -68,9 +76,51 @@ class ReadOptions:
         return not name.startswith(INTERNAL) and re.fullmatch(self.pattern, name) is not None
 
 
+@dataclass(frozen=True, kw_only=True)
+class ConsumeOptions:
+    """At most `count_max` messages and about `bytes_max` bytes are held for a batch."""
+
+    uri: Uri
+    names: tuple[str, ...]
+    count_max: int
+    bytes_max: int
+    headers: bool
+    body: bool
+
+
+def consumes(given: Mapping[str, str]) -> bool:
+    options = {_known(name): value for name, value in given.items()}
+    return _flag(options, "consume", default="false")
+
+
+def parse_consume_options(given: Mapping[str, str]) -> ConsumeOptions:
+    options = {_known(name): value for name, value in given.items()}
+    _expect_absent(options, *(name for name in NAMES.values() if name not in CONSUMING), beside="consume")
+    if "amqp" not in options:
+        raise BadOption("to consume, option amqp must say where: amqp://user:password@host:5672/vhost")
+    try:
+        uri = parse_uri(options["amqp"])
+    except ValueError as error:
+        raise BadOption(f"option amqp: {error}") from None
+    return ConsumeOptions(
+        uri=uri,
+        names=_subscription(options)[0],
+        count_max=_number(options, "maxOffsetsPerTrigger") or HELD_MAX,
+        bytes_max=_number(options, "maxBytesPerTrigger") or HELD_BYTES_MAX,
+        headers=_flag(options, "includeHeaders"),
+        body=_flag(options, "includeBody"),
+    )
+
+
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """`streaming`: by default, a query starts at the end, a batch at the beginning."""
     options = {_known(name): value for name, value in given.items()}
+    if not streaming and _flag(options, "consume", default="false"):
+        raise BadOption("the option consume is for readStream: what is read in batch stays in its queue")
+    if "amqp" in options:
+        raise BadOption(
+            "the option amqp is for consuming, with the option consume; to read, give path or url"
+        )
     names, pattern = _subscription(options)
     reference = options.get("reference", "")
     if reference and "url" not in options:
@@ -186,8 +236,8 @@ def _number(options: Mapping[str, str], name: str) -> int:
     return int(text)
 
 
-def _flag(options: Mapping[str, str], name: str) -> bool:
-    flag = FLAGS.get(options.get(name, "true").strip().lower())
+def _flag(options: Mapping[str, str], name: str, *, default: str = "true") -> bool:
+    flag = FLAGS.get(options.get(name, default).strip().lower())
     if flag is None:
         raise BadOption(f"{name} must be true or false, not: {options[name]}")
     return flag

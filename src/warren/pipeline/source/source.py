@@ -35,10 +35,14 @@ class WarrenSource(DataSource):
         return batch_reader(parse_options(dict(self.options), streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        from warren.pipeline.source.options import parse_options
+        from warren.pipeline.source.consuming import QueueReader
+        from warren.pipeline.source.options import consumes, parse_consume_options, parse_options
         from warren.pipeline.source.streaming import StreamReader
 
-        return StreamReader(parse_options(dict(self.options), streaming=True))
+        given = dict(self.options)
+        if consumes(given):
+            return QueueReader(parse_consume_options(given))
+        return StreamReader(parse_options(given, streaming=True))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from warren.pipeline.sink.writer import batch_writer

@@ -30,33 +30,10 @@ from warren.pipeline.segments.plan import Marks, Span, limit, limit_bytes, plan
 from warren.pipeline.segments.reading import Loss, Wanted, read_partition
 from warren.pipeline.source.batch import SourcePartition
 from warren.pipeline.source.options import ReadOptions
+from warren.pipeline.source.patience import Patience
 from warren.pipeline.source.worker import spare_collector
 
-WAIT_SECONDS_MAX = 1.0
-
 log = logging.getLogger("warren.pipeline")
-
-
-class Patience:
-    """How long a look for news may take: as long as there were none, up to a bound. While batches run it does
-    not wait at all: it would hold up the query, which may have other sources that have some.
-    """
-
-    def __init__(self) -> None:
-        self._since: float | None = None
-
-    def begin(self) -> None:
-        """A look found no news."""
-        if self._since is None:
-            self._since = time.monotonic()
-
-    def end(self) -> None:
-        """Something happens."""
-        self._since = None
-
-    @property
-    def seconds(self) -> float:
-        return 0.0 if self._since is None else min(time.monotonic() - self._since, WAIT_SECONDS_MAX)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -176,7 +153,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             elif not found[name].queue.is_stream:
                 raise BadOption(
                     f"'{name}' is a {found[name].queue.kind} queue, which readStream cannot read: "
-                    "read it in batch, or change the option subscribe to a stream"
+                    "read it in batch, consume it with the option consume, or change the option subscribe"
                 )
 
     def _loss(self, queue: Queue) -> Loss:
