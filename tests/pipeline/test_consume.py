@@ -23,7 +23,7 @@ from warren.pipeline.source import consuming
 from warren.pipeline.source.consuming import QueueReader
 from warren.pipeline.source.options import parse_consume_options
 
-SOME_SECONDS = 30.0
+SOME_SECONDS = 60
 
 
 @pytest.fixture(scope="module")
@@ -269,7 +269,7 @@ def test_queue_without_the_option_is_refused_with_it_named(
 ) -> None:
     options = {"url": process.http_url, "subscribe": queue}
     query = endless_query.start(spark, str(tmp_path / "out"), options)
-    with pytest.raises(StreamingQueryException, match="consume it with the option consume"):
+    with pytest.raises(StreamingQueryException, match="to consume it, set consume to true"):
         query.awaitTermination(SOME_SECONDS)
 
 

@@ -24,7 +24,7 @@ GOOD = {"path": "/data", "subscribe": "a, b"}
 def test_defaults_are_those_of_kafka() -> None:
     batch, stream = parse_options(GOOD, streaming=False), parse_options(GOOD, streaming=True)
     assert (batch.start, batch.end, stream.start) == (EARLIEST, LATEST, LATEST)
-    assert (batch.vhost, batch.names, batch.fail_on_data_loss, batch.headers, batch.body) == (
+    assert (batch.vhost, batch.names, batch.fail_on_data_loss, batch.columns.headers, batch.columns.body) == (
         "/", ("a", "b"), True, True, True,
     )  # fmt: skip
 

@@ -29,8 +29,11 @@ log = logging.getLogger("warren.pipeline")
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What a reader wants of each message, and which; times are from `since_ms` to before `until_ms`."""
+    """What a reader wants of each message, all `columns` if none are named, and which; times are from
+    `since_ms` to before `until_ms`.
+    """
 
+    columns: tuple[str, ...] = ()
     headers: bool = True
     body: bool = True
     since_ms: int = 0
@@ -45,6 +48,14 @@ def read_partition(source: Log, partition: Partition, wanted: Wanted) -> Iterato
 
 
 def read_portion(source: Log, portion: Portion, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    return _chosen(_read_portion(source, portion, wanted), wanted)
+
+
+def _chosen(batches: Iterator[pa.RecordBatch], wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    return (batch.select(wanted.columns) for batch in batches) if wanted.columns else batches
+
+
+def _read_portion(source: Log, portion: Portion, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     queue = portion.queue
     decoder = _decoder(queue, wanted)
     loss = Loss(queue, fail=wanted.fail_on_data_loss)
@@ -57,6 +68,10 @@ def read_portion(source: Log, portion: Portion, wanted: Wanted) -> Iterator[pa.R
 
 def read_records(queue: Queue, data: bytes, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     """Of records that stand in no segment."""
+    return _chosen(_read_records(queue, data, wanted), wanted)
+
+
+def _read_records(queue: Queue, data: bytes, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     decoder = _decoder(queue, wanted)
     decoder.seek(0, 1, OPEN_END, b"")
     used = decoder.feed(data, 0)

@@ -98,8 +98,9 @@ class BatchReader(DataSourceReader):
         if isinstance(end, Timestamp):
             until = min(until, end.ms)
         return Wanted(
-            headers=options.headers,
-            body=options.body,
+            columns=options.columns.names,
+            headers=options.columns.headers,
+            body=options.columns.body,
             since_ms=max(0, since),
             until_ms=max(0, min(until, OPEN_END)),
             fail_on_data_loss=options.fail_on_data_loss,

@@ -141,7 +141,8 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(partition, DeliveredPartition):
             return
         spare_collector()
-        wanted = Wanted(headers=self.options.headers, body=self.options.body)
+        columns = self.options.columns
+        wanted = Wanted(columns=columns.names, headers=columns.headers, body=columns.body)
         for name, records in partition.value:
             yield from read_records(Queue(self.options.uri.vhost, name, "classic"), records, wanted)
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from pyspark.sql.types import StructType
 
 from warren.client.uri import Uri, parse_uri
 from warren.pipeline.segments.errors import BadOption
@@ -12,6 +15,7 @@ from warren.pipeline.segments.files import FileLog
 from warren.pipeline.segments.http import HttpLog
 from warren.pipeline.segments.log import Log
 from warren.pipeline.segments.offsets import EARLIEST, LATEST, Places, parse_offsets, parse_time, parse_times
+from warren.pipeline.source.columns import Columns
 
 NAMES = {
     name.lower(): name
@@ -59,8 +63,7 @@ class ReadOptions:
     limits: Limits
     min_partitions: int
     fail_on_data_loss: bool
-    headers: bool
-    body: bool
+    columns: Columns
     reference: str
 
     def queue_names(self) -> list[str]:
@@ -84,8 +87,10 @@ class ConsumeOptions:
     names: tuple[str, ...]
     count_max: int
     bytes_max: int
-    headers: bool
-    body: bool
+    columns: Columns
+
+
+AnyOptions = TypeVar("AnyOptions", ReadOptions, ConsumeOptions)
 
 
 def consumes(given: Mapping[str, str]) -> bool:
@@ -107,13 +112,17 @@ def parse_consume_options(given: Mapping[str, str]) -> ConsumeOptions:
         names=_subscription(options)[0],
         count_max=_number(options, "maxOffsetsPerTrigger") or HELD_MAX,
         bytes_max=_number(options, "maxBytesPerTrigger") or HELD_BYTES_MAX,
-        headers=_flag(options, "includeHeaders"),
-        body=_flag(options, "includeBody"),
+        columns=_columns(options),
     )
 
 
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """`streaming`: by default, a query starts at the end, a batch at the beginning."""
+    if not given:
+        raise BadOption(
+            "no options: Spark gives those of CREATE TABLE to no Python source; use CREATE TEMPORARY VIEW v "
+            "USING warren OPTIONS (…), or SELECT … FROM t WITH (…)"
+        )
     options = {_known(name): value for name, value in given.items()}
     if not streaming and _flag(options, "consume", default="false"):
         raise BadOption("the option consume is for readStream: what is read in batch stays in its queue")
@@ -137,10 +146,14 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         limits=_limits(options),
         min_partitions=_number(options, "minPartitions"),
         fail_on_data_loss=_flag(options, "failOnDataLoss"),
-        headers=_flag(options, "includeHeaders"),
-        body=_flag(options, "includeBody"),
+        columns=_columns(options),
         reference=reference,
     )
+
+
+def narrowed(options: AnyOptions, schema: StructType) -> AnyOptions:
+    """To the columns of the schema."""
+    return replace(options, columns=options.columns.of(schema))
 
 
 def _known(name: str) -> str:
@@ -200,6 +213,10 @@ def _expect_absent(options: Mapping[str, str], *names: str, beside: str = "") ->
         if name in options:
             why = f"beside {beside}" if beside else "in a stream, which has no end"
             raise BadOption(f"the option {name} cannot be given {why}")
+
+
+def _columns(options: Mapping[str, str]) -> Columns:
+    return Columns(headers=_flag(options, "includeHeaders"), body=_flag(options, "includeBody"))
 
 
 def _limits(options: Mapping[str, str]) -> Limits:

@@ -30,19 +30,19 @@ class WarrenSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from warren.pipeline.source.batch import batch_reader
-        from warren.pipeline.source.options import parse_options
+        from warren.pipeline.source.options import narrowed, parse_options
 
-        return batch_reader(parse_options(dict(self.options), streaming=False))
+        return batch_reader(narrowed(parse_options(dict(self.options), streaming=False), schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         from warren.pipeline.source.consuming import QueueReader
-        from warren.pipeline.source.options import consumes, parse_consume_options, parse_options
+        from warren.pipeline.source.options import consumes, narrowed, parse_consume_options, parse_options
         from warren.pipeline.source.streaming import StreamReader
 
         given = dict(self.options)
         if consumes(given):
-            return QueueReader(parse_consume_options(given))
-        return StreamReader(parse_options(given, streaming=True))
+            return QueueReader(narrowed(parse_consume_options(given), schema))
+        return StreamReader(narrowed(parse_options(given, streaming=True), schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from warren.pipeline.sink.writer import batch_writer

@@ -153,7 +153,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             elif not found[name].queue.is_stream:
                 raise BadOption(
                     f"'{name}' is a {found[name].queue.kind} queue, which readStream cannot read: "
-                    "read it in batch, consume it with the option consume, or change the option subscribe"
+                    "read it in batch, or change the option subscribe to a stream; to consume it, "
+                    "set consume to true"
                 )
 
     def _loss(self, queue: Queue) -> Loss:
@@ -187,8 +188,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return iter(())
         spare_collector()
         wanted = Wanted(
-            headers=self.options.headers,
-            body=self.options.body,
+            columns=self.options.columns.names,
+            headers=self.options.columns.headers,
+            body=self.options.columns.body,
             fail_on_data_loss=self.options.fail_on_data_loss,
         )
         return read_partition(self.options.log, partition.value, wanted)
