@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from warren.amqp.errors import AmqpError
 from warren.amqp.methods import (
     BasicAck,
     BasicCancel,
@@ -25,11 +24,10 @@ from warren.amqp.methods import (
     BasicQosOk,
     QueueDeclare,
     QueueDeclareOk,
-    decode_method,
 )
 from warren.amqp.table import encode_name
 from warren.broker.message import Message
-from warren.client.connection import Connection
+from warren.client.connection import Connection, read_method
 from warren.client.dialogue import ask, log_out
 from warren.client.errors import ClientError
 from warren.client.frames import CHANNEL, method_frame
@@ -149,10 +147,7 @@ class Consumer:
             self._hold(self._delivered)
 
     def _on_method(self, payload: bytes) -> None:
-        try:
-            method = decode_method(payload)
-        except AmqpError as error:
-            raise ClientError(f"the broker sent a method nobody can read: {error.text}") from error
+        method = read_method(payload)
         match method:
             case BasicDeliver():
                 self._delivered = method
