@@ -175,6 +175,9 @@ def run(spark: SparkSession, directory: Path, arguments: argparse.Namespace) -> 
     plain = load(PLAIN, path=str(data))
     measure("files", plain, messages, rounds)
     measure("files, with headers", load(HEADED, path=str(data)), messages, rounds)
+    two = spark.read.schema("offset long, routing_key string").format("warren")
+    chosen = two.options(subscribe=HEADED, path=str(data)).load()
+    measure("files, with headers, two columns", chosen, messages, rounds)
     plain.write.parquet(str(directory / "parquet"))
     measure("Parquet, the same rows", spark.read.parquet(str(directory / "parquet")), messages, rounds)
     with broker(data) as (port, url):

@@ -15,7 +15,8 @@ from warren.pipeline.session import open_session
 
 
 def start(spark: SparkSession, place: str, options: dict[str, str], **trigger: bool) -> StreamingQuery:
-    messages = spark.readStream.format("warren").options(startingOffsets="earliest", **options).load()
+    given = options if "consume" in options else {"startingOffsets": "earliest", **options}
+    messages = spark.readStream.format("warren").options(**given).load()
     writer = messages.writeStream.format("parquet").option("checkpointLocation", f"{place}/_checkpoint")
     return (writer.trigger(**trigger) if trigger else writer).start(place)
 

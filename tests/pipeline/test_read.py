@@ -211,7 +211,7 @@ def test_http_gives_the_same_rows_as_files(spark: SparkSession, data: DataDirect
     ("options", "told"),
     [
         ({"subscribe": "no"}, "no queue 'no' in vhost '/': change the option subscribe"),
-        ({"startingOffsets": "{"}, "startingOffsets must be earliest, latest or JSON"),
+        ({"startingOffsets": "{"}, "startingOffsets must be earliest, latest, a number or JSON"),
         ({"startingOffsets": '{"s": 9}'}, "offset 9 of stream 's' is behind its end, 2"),
         ({"path": "/no/such/directory"}, "/no/such/directory: no such directory: change the option path"),
         ({"path": None, "url": "http://127.0.0.1:1"}, "no broker answers at http://127.0.0.1:1: "),
@@ -226,3 +226,44 @@ def test_error_is_one_clear_line(
     with pytest.raises(PySparkException) as raised:
         reader.load().count()
     assert in_one_line(raised.value).startswith(told)
+
+
+def test_schema_chooses_columns_and_their_order(spark: SparkSession, data: DataDirectory) -> None:
+    data.queue("s").append(3)
+    reader = spark.read.format("warren").options(path=str(data.path), subscribe="s")
+    rows = reader.schema("body binary, offset long").load()
+    assert rows.columns == ["body", "offset"]
+    assert [(bytes(body), offset) for body, offset in rows.collect()] == [(b"m%d" % i, i) for i in range(3)]
+    assert reader.schema("offset long").load().agg({"offset": "sum"}).first() == (3,)
+    with pytest.raises(PySparkException, match="has a column 'no', which is none of"):
+        reader.schema("no string").load().collect()
+
+
+def test_dataframe_is_what_was_there_at_its_first_action_and_a_new_one_the_present(
+    spark: SparkSession, data: DataDirectory
+) -> None:
+    stream = data.queue("s")
+    stream.append(3)
+    reader = spark.read.format("warren").options(path=str(data.path), subscribe="s")
+    rows = reader.load()
+    assert rows.count() == 3
+    stream.append(2)
+    assert (rows.count(), reader.load().count()) == (3, 5)
+
+
+def test_views_in_sql_have_their_options_and_tables_get_them_with_each_select(
+    spark: SparkSession, data: DataDirectory
+) -> None:
+    data.queue("s").append(3)
+    options = f"path '{data.path}', subscribe 's'"
+    spark.sql(f"CREATE TEMPORARY VIEW orders USING warren OPTIONS ({options})")
+    spark.sql("CREATE TABLE shop USING warren")
+    try:
+        assert spark.sql("SELECT count(*), max(offset) FROM orders").first() == (3, 2)
+        chosen = f"WITH (`path` = '{data.path}', `subscribe` = 's')"
+        assert spark.sql(f"SELECT count(*) FROM shop {chosen}").first() == (3,)  # noqa: S608 - our own path
+        with pytest.raises(PySparkException, match="use CREATE TEMPORARY VIEW v USING warren OPTIONS"):
+            spark.sql("SELECT * FROM shop").collect()
+    finally:
+        spark.sql("DROP TABLE shop")
+        spark.sql("DROP VIEW orders")

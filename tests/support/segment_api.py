@@ -5,6 +5,7 @@ reader does when the broker refuses, vanishes or answers nonsense, which a real 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import threading
 from array import array
@@ -27,6 +28,7 @@ class SegmentApi:
         self.failures: list[int] = []
         self.offsets: dict[str, int] = {}
         self.ranges: list[str] = []
+        self.asked: list[str] = []
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self.server.daemon_threads = True
 
@@ -68,6 +70,26 @@ class SegmentApi:
         found = next((each for each in contents.segments if each.base == base), None)
         return (404, b"{}") if found is None else self._bytes(contents, found, head["Range"])
 
+    def answer_many(self, path: str, wanted: Any) -> tuple[int, bytes]:
+        """Of those that are there. It never waits."""
+        self.asked.append("POST")
+        if self.failures:
+            return self.failures.pop(0), b"{}"
+        _, what, vhost = (unquote(part) for part in urlsplit(path).path.split("/")[1:])
+        if self.forbidden & set(wanted["queues"]):
+            return 403, b'{"error":"not_authorised","reason":"no read permission"}'
+        try:
+            found = [_listing(each) for each in self.log.contents_of(vhost, wanted["queues"]).values()]
+        except ReadError as error:
+            return 404, json.dumps({"error": "Object Not Found", "reason": str(error)}).encode()
+        if what == "segments":
+            return 200, json.dumps(found).encode()
+        for row in found:
+            for segment in row.pop("segments")[-1:]:
+                row |= {"base": segment["base"], "bytes": segment["bytes"]}
+        version = hashlib.sha256(json.dumps(found).encode()).hexdigest()
+        return 200, json.dumps({"version": version, "queues": found}).encode()
+
     def _bytes(self, contents: Contents, segment: Segment, wanted: str) -> tuple[int, bytes]:
         self.ranges.append(wanted)
         first, last = (int(part) for part in wanted.removeprefix("bytes=").split("-"))
@@ -78,7 +100,7 @@ class SegmentApi:
             opened.close()
 
 
-def _listing(contents: Contents) -> dict[str, object]:
+def _listing(contents: Contents) -> dict[str, Any]:
     return {
         "vhost": contents.queue.vhost,
         "queue": contents.queue.name,
@@ -115,6 +137,10 @@ def _handler(api: SegmentApi) -> type[BaseHTTPRequestHandler]:
 
         def do_GET(self) -> None:
             self._reply(*api.answer(self.path, self.headers))
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            self._reply(*api.answer_many(self.path, json.loads(body)))
 
         def do_PUT(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))

@@ -28,6 +28,7 @@ cdef StreamView stream_view(Consumer consumer)
 
 cdef class Stream(Queue):
     cdef public StreamLog log
+    cdef readonly list watchers
     cdef uint64_t position
     cdef uint64_t newest_ms
     cdef object retention

@@ -10,6 +10,7 @@ What is too old, or too much, goes from the front, in whole segments.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from warren.amqp.errors import NotImplementedByBroker, PreconditionFailed
@@ -81,11 +82,13 @@ def stream_view(consumer: Consumer) -> StreamView:
 
 class Stream(Queue):
     """`log` is there from the time when the stream is opened. `served` is the index of the consumer that
-    comes first the next time.
+    comes first the next time. `watchers` are called, once a round of the store, when there is more to read,
+    and when the stream is deleted.
     """
 
     def __init__(self, *parameters: Any, **named: Any) -> None:
         self.log: StreamLog | None = None
+        self.watchers: list[Callable[[], None]] = []
         self.position = 0
         self.newest_ms = 0
         self.retention: Appointment | None = None
@@ -125,6 +128,11 @@ class Stream(Queue):
             self._await()
         self.touch()
         self._retain()
+        self._tell_watchers()
+
+    def _tell_watchers(self) -> None:
+        for tell in self.watchers:
+            tell()
 
     def touch(self) -> None:
         if not self.touched and self.choosy and not self.deleted:
@@ -339,3 +347,4 @@ class Stream(Queue):
         if self.log is not None:
             self.log.delete()
         super().end()
+        self._tell_watchers()

@@ -144,7 +144,9 @@ class Connection:
     def _dispatch(self, frame: Frame) -> None:
         if frame.kind == Kind.HEARTBEAT:
             return
-        method = _method(frame) if frame.kind == Kind.METHOD and self._concerns_us(frame) else None
+        method = (
+            read_method(frame.payload) if frame.kind == Kind.METHOD and self._concerns_us(frame) else None
+        )
         match method:
             case None:
                 self._on_frame(frame)
@@ -175,13 +177,13 @@ OWN = {kind.id for kind in (ConnectionClose, ChannelClose, ConnectionBlocked, Co
 
 
 def _nothing_expected(frame: Frame) -> None:
-    what = _method(frame).name if frame.kind == Kind.METHOD else "content"
+    what = read_method(frame.payload).name if frame.kind == Kind.METHOD else "content"
     raise ClientError(f"the broker sent {what} when nothing like it was due")
 
 
-def _method(frame: Frame) -> Method:
+def read_method(payload: bytes) -> Method:
     try:
-        return decode_method(frame.payload)
+        return decode_method(payload)
     except AmqpError as error:
         raise ClientError(f"the broker sent a method nobody can read: {error.text}") from error
 

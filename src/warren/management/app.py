@@ -13,11 +13,12 @@ from warren.management.nodes import Nodes
 from warren.management.overview import Overview
 from warren.management.queues import Queues
 from warren.management.segments import Segments
+from warren.management.stream_ends import StreamEnds
 from warren.management.streams import Streams
 from warren.management.vhosts import Vhosts
 from warren.server.app import Broker
 
-RESOURCES = (MetricsText, Nodes, Overview, Vhosts, Definitions, Queues, Segments, Streams)
+RESOURCES = (MetricsText, Nodes, Overview, Vhosts, Definitions, Queues, Segments, Streams, StreamEnds)
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
 STOP_SECONDS_MAX = 1.0
 IDLE_SECONDS_MAX = 75.0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import ipaddress
+from collections.abc import Callable
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
@@ -145,10 +146,19 @@ def _is_readable(queue: Queue, access: Access) -> bool:
 
 def readable_queue(node: Node, request: web.Request) -> Queue:
     """The queue that the path names, for who may read it."""
+    return finder(node, request)(request.match_info["queue"])
+
+
+def finder(node: Node, request: web.Request) -> Callable[[str], Queue]:
+    """Finds queues by name, of the vhost that the path names, for who may read them; raises if not."""
     user = user_of(request)
     vhost = visible_vhost(node, user, request.match_info["vhost"])
-    name = request.match_info["queue"]
-    Access(user, vhost.name).check(Permission.READ, "queue", name)
-    queue = vhost.find_queue(name)
-    check_for_clients(queue, None)
-    return queue
+    access = Access(user, vhost.name)
+
+    def find(name: str) -> Queue:
+        access.check(Permission.READ, "queue", name)
+        queue = vhost.find_queue(name)
+        check_for_clients(queue, None)
+        return queue
+
+    return find

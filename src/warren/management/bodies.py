@@ -10,10 +10,10 @@ from warren.management.errors import BadRequest
 BODY_BYTES_MAX = 4096
 
 
-def object_in(body: bytes, expected: str) -> dict[str, Any]:
+def object_in(body: bytes, expected: str, *, bytes_max: int = BODY_BYTES_MAX) -> dict[str, Any]:
     """The object that a body is; `expected` tells the client what it should have been."""
-    if len(body) > BODY_BYTES_MAX:
-        raise BadRequest(f"the body has more than {BODY_BYTES_MAX} bytes")
+    if len(body) > bytes_max:
+        raise BadRequest(f"the body has more than {bytes_max} bytes")
     try:
         given = json.loads(body)
     except (ValueError, RecursionError):

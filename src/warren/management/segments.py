@@ -23,6 +23,7 @@ from warren.management.context import Context
 from warren.management.errors import BadRequest, ObjectNotFound
 from warren.management.file_reader import open_file, read_some
 from warren.management.json_text import batches, begin, send_pieces, send_rows, to_json, write
+from warren.management.names import find_all, head, names_in, object_of_names
 from warren.management.paths import QUEUE, VHOST
 from warren.storage.log_listing import ListedSegment, describe, find_segment, logs_of
 from warren.storage.segment import Segment
@@ -54,6 +55,7 @@ class Segments:
         path = f"/api/segments/{VHOST}/{QUEUE}"
         return [
             web.get(f"/api/segments/{VHOST}", self.list_queues),
+            web.post(f"/api/segments/{VHOST}", self.list_many),
             web.get(path, self.list_all),
             web.get(path + "/{base}", self.read),
         ]
@@ -68,13 +70,27 @@ class Segments:
         queue = readable_queue(self.context.node, request)
         return await send_pieces(request, self._pieces(queue), "application/json")
 
+    async def list_many(self, request: web.Request) -> web.StreamResponse:
+        """What `list_all` tells, of each queue that is named and is there."""
+        names = names_in(object_of_names(await request.read()))
+        queues = [
+            queue for _, queue in await find_all(self.context.node, request, names) if queue is not None
+        ]
+        return await send_pieces(request, self._pieces_of(queues), "application/json")
+
+    async def _pieces_of(self, queues: list[Queue]) -> AsyncIterator[bytes]:
+        before = b"["
+        for queue in queues:
+            async for piece in self._pieces(queue):
+                yield before + piece
+                before = b""
+            before = b","
+        yield b"[]" if before == b"[" else b"]"
+
     async def _pieces(self, queue: Queue) -> AsyncIterator[bytes]:
         """A queue may have thousands of segments: some in a turn. What comes last is known last."""
-        head = {"vhost": queue.vhost, "queue": queue.name, "type": queue_type(queue.arguments)}
-        if isinstance(queue, Stream):
-            head["stream_id"] = self.context.store.stream_id(queue.vhost, queue.name)
         extent = Extent()
-        before = to_json(head)[:-1] + b',"segments":['
+        before = to_json(head(self.context, queue))[:-1] + b',"segments":['
         for part, batch in _batches_of(queue):
             rows = await self._describe(batch)
             for row in rows:

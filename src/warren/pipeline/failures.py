@@ -29,6 +29,7 @@ OPTIONS = {
     "maxOffsetsPerTrigger": "--batch",
     "options user and password": "options --user and --password",
     "read it in batch": "read it in batch (archive --snapshot, flow without --follow and --once)",
+    "stream; to consume it, set consume to true": "stream",
     "option path": "option --path",
     "option url": "option --url",
     "option amqp": "option --amqp",

@@ -12,18 +12,16 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Self
 
-from warren.amqp.errors import AmqpError
 from warren.amqp.methods import (
     BasicAck,
     BasicNack,
     BasicReturn,
     ConfirmSelect,
     ConfirmSelectOk,
-    decode_method,
 )
 from warren.amqp.properties import decode_properties
 from warren.amqp.writer import Output
-from warren.client.connection import Connection
+from warren.client.connection import Connection, read_method
 from warren.client.dialogue import ask
 from warren.client.errors import ClientError
 from warren.client.frames import CHANNEL
@@ -186,10 +184,7 @@ class Publisher:
             self._returned = None
 
     def _on_method(self, payload: bytes) -> None:
-        try:
-            method = decode_method(payload)
-        except AmqpError as error:
-            raise ClientError(f"the broker sent a method nobody can read: {error.text}") from error
+        method = read_method(payload)
         match method:
             case BasicAck():
                 self._settle(method.delivery_tag, multiple=method.multiple, reason=None)

@@ -25,7 +25,7 @@ from warren.pipeline.segments.files import FileLog, _segment_sizes
 from warren.pipeline.segments.http import HttpLog
 from warren.pipeline.segments.log import Log, Queue, Slice
 from warren.pipeline.segments.offsets import offset_at
-from warren.pipeline.segments.plan import Partition
+from warren.pipeline.segments.plan import Partition, Portion
 
 
 @pytest.fixture
@@ -150,7 +150,9 @@ def test_slice_that_names_a_wrong_byte_is_read_from_the_start_of_its_segment(
     record = (segment.size_bytes - 32) // 50
     for at in (32 + 3, 32 + 30 * record, segment.size_bytes):
         wrong = Slice(segment, 20, 25, at=at, at_offset=15)
-        assert read(log, [Partition(log.contents("/", "s").queue, (wrong,))]) == numbered(range(20, 25))
+        assert read(log, [Partition((Portion(log.contents("/", "s").queue, (wrong,)),))]) == numbered(
+            range(20, 25)
+        )
 
 
 # --- damage and loss ---
@@ -391,6 +393,33 @@ def test_broker_that_was_there_gets_time_to_start_again(
     with pytest.raises(Unreachable, match="no broker answers"):
         sent.contents("/", "s")
     assert (sum(pauses) > 20) is was_there
+
+
+def test_many_queues_are_one_question(data: DataDirectory, api: SegmentApi) -> None:
+    for i in range(3):
+        data.queue(f"s{i}").append(i)
+    names = ["s0", "s1", "s2", "no"]
+    with closing(HttpLog(api.url, "guest", "guest")) as log:
+        found, ends = log.contents_of("/", names), log.ends_of("/", names)
+        each = {name: log.contents("/", name) for name in names[:3]}
+    assert found == each
+    assert ends == {name: contents.ends for name, contents in found.items()}
+    assert {name: each.next_offset for name, each in ends.items()} == {"s0": 0, "s1": 1, "s2": 2}
+    assert api.asked.count("POST") == 2
+
+
+def test_wait_is_kept_where_the_broker_lets_nobody_wait(
+    data: DataDirectory, api: SegmentApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data.queue("s").append(1)
+    pauses: list[float] = []
+    monkeypatch.setattr("warren.pipeline.segments.http.time.sleep", pauses.append)
+    with closing(HttpLog(api.url, "guest", "guest")) as log:
+        log.ends_of("/", ["s"], wait_s=500.0)  # the first time there is nothing to wait for
+        assert pauses == []
+        log.ends_of("/", ["s"], wait_s=500.0)
+    assert len(pauses) == 1
+    assert 100 < pauses[0] <= 500
 
 
 def test_progress_is_put_once_under_its_name(api: SegmentApi) -> None:

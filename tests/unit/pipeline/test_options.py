@@ -30,7 +30,7 @@ GOOD = {"path": "/data", "subscribe": "a, b"}
 def test_defaults_are_those_of_kafka() -> None:
     batch, stream = parse_options(GOOD, streaming=False), parse_options(GOOD, streaming=True)
     assert (batch.start, batch.end, stream.start) == (EARLIEST, LATEST, LATEST)
-    assert (batch.vhost, batch.names, batch.fail_on_data_loss, batch.headers, batch.body) == (
+    assert (batch.vhost, batch.names, batch.fail_on_data_loss, batch.columns.headers, batch.columns.body) == (
         "/", ("a", "b"), True, True, True,
     )  # fmt: skip
 
@@ -50,9 +50,9 @@ def test_names_of_options_may_be_in_any_case() -> None:
         ({"subscribe": None}, "either the option subscribe, names of queues, or subscribePattern"),
         ({"subscribe": " , "}, "the option subscribe names no queue"),
         ({"subscribe": None, "subscribePattern": "("}, r"subscribePattern '\(' is no regular expression"),
-        ({"startingOffsets": "first"}, "startingOffsets must be earliest, latest or JSON such as"),
-        ({"startingOffsets": '{"a": '}, "startingOffsets must be earliest, latest or JSON such as"),
-        ({"startingOffsets": "[1]"}, "startingOffsets must be earliest, latest or JSON such as"),
+        ({"startingOffsets": "first"}, "startingOffsets must be earliest, latest, a number or JSON such as"),
+        ({"startingOffsets": '{"a": '}, "startingOffsets must be earliest, latest, a number or JSON such as"),
+        ({"startingOffsets": "[1]"}, "startingOffsets must be earliest, latest, a number or JSON such as"),
         ({"startingOffsets": '{"a": "1"}'}, "startingOffsets has \"1\" for 'a': give an offset"),
         ({"startingOffsets": '{"a": true}'}, "startingOffsets has true for 'a': give an offset"),
         ({"startingOffsets": '{"a": -3}'}, "startingOffsets has -3 for 'a': give an offset"),
@@ -63,6 +63,22 @@ def test_names_of_options_may_be_in_any_case() -> None:
             "startingTimestamp must be milliseconds since 1970 or a time such as",
         ),
         ({"startingTimestamp": "5", "startingOffsets": "latest"}, "startingOffsets cannot be given beside"),
+        (
+            {"startingTimestamp": "5", "startingOffsetsByTimestamp": "{}"},
+            "ByTimestamp cannot be given beside",
+        ),
+        ({"endingOffsetsByTimestamp": "5"}, "endingOffsetsByTimestamp must be JSON such as"),
+        (
+            {"endingOffsetsByTimestamp": '{"a": "soon"}'},
+            "endingOffsetsByTimestamp for 'a' must be milliseconds",
+        ),
+        ({"maxTriggerDelay": "5s"}, "maxTriggerDelay needs minOffsetsPerTrigger"),
+        ({"maxTriggerDelay": "5 min", "minOffsetsPerTrigger": "9"}, "maxTriggerDelay must be a time such as"),
+        (
+            {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
+            "9, above maxOffsetsPerTrigger, which is 8",
+        ),
+        ({"maxBytesPerTrigger": "1k"}, "maxBytesPerTrigger must be a number above 0"),
         ({"minPartitions": "0"}, "minPartitions must be a number above 0, not: 0"),
         ({"maxOffsetsPerTrigger": "many"}, "maxOffsetsPerTrigger must be a number above 0, not: many"),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss must be true or false, not: maybe"),
@@ -140,3 +156,23 @@ def test_start_outside_a_stream_is_loss_or_told_and_earliest(
         checked_start(held, offset, Loss(held.queue, fail=True))
     assert checked_start(held, offset, Loss(held.queue, fail=False)) == 5
     assert told in caplog.text
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("500ms", 0.5), ("30s", 30), ("15 m", 900), ("2H", 7200)])
+def test_delay_is_a_number_with_a_unit(text: str, seconds: float) -> None:
+    given = {**GOOD, "minOffsetsPerTrigger": "5", "maxTriggerDelay": text}
+    assert parse_options(given, streaming=True).limits.delay_s == seconds
+
+
+def test_plain_number_is_the_offset_of_the_one_queue() -> None:
+    assert parse_offsets("startingOffsets", " 42 ") == 42
+    check_names("startingOffsets", 42, ["a"])
+    with pytest.raises(BadOption, match=r"startingOffsets is 42, but 2 queues are read: .*JSON"):
+        check_names("startingOffsets", 42, ["a", "b"])
+
+
+def test_times_are_given_for_each_queue() -> None:
+    given = {**GOOD, "startingOffsetsByTimestamp": '{"a": 5, "b": "1970-01-01T00:00:01Z"}'}
+    assert parse_options(given, streaming=False).start == {"a": Timestamp(5), "b": Timestamp(1000)}
+    with pytest.raises(BadOption, match="startingOffsetsByTimestamp lacks b: give a time"):
+        check_names("startingOffsets", {"a": Timestamp(5)}, ["a", "b"])

@@ -7,10 +7,11 @@ segment ends is found by walking through it, and remembered, so that the next lo
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Self
 from warren.broker.commands import DeclareQueue
 from warren.pipeline.segments.decode import OPEN_END, find_sound, walk
 from warren.pipeline.segments.errors import SegmentGone, UnknownQueue, Unreachable, Unreadable
-from warren.pipeline.segments.log import KINDS, STREAM, Contents, Queue, Segment, Slice, pack_acked
+from warren.pipeline.segments.log import KINDS, STREAM, Contents, Ends, Queue, Segment, Slice, pack_acked
 from warren.storage.ack_file import read_fates
 from warren.storage.checked_lines import line_content
 from warren.storage.command_text import command_from_json
@@ -92,6 +93,17 @@ class FileLog:
         first = min((segment.first_offset for segment in segments), default=0)
         end = max((segment.end_offset for segment in segments), default=0)
         return Contents(queue, first, end, tuple(segments))
+
+    def contents_of(self, vhost: str, names: Sequence[str]) -> dict[str, Contents]:
+        found = {}
+        for name in names:
+            with contextlib.suppress(UnknownQueue):
+                found[name] = self.contents(vhost, name)
+        return found
+
+    def ends_of(self, vhost: str, names: Sequence[str], *, wait_s: float = 0.0) -> dict[str, Ends]:
+        """It never waits: nobody tells when a file grows."""
+        return {name: contents.ends for name, contents in self.contents_of(vhost, names).items()}
 
     def _parts(self, queue: Queue) -> list[str]:
         directory = Path(self.path, queue.place)

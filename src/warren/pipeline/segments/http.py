@@ -2,6 +2,8 @@
 
     GET /api/segments/{vhost}                           which queues the user may read
     GET /api/segments/{vhost}/{queue}                   the segments of one, and what is acked
+    POST /api/segments/{vhost}                          the same of many
+    POST /api/streams/{vhost}                           where streams begin and end, now or when that changes
     GET /api/segments/{vhost}/{queue}/{base}?part=      bytes of one, by ranges
     PUT /api/streams/{vhost}/{queue}/offsets/{name}     how far a query is
     GET /api/definitions/{vhost}                        exchanges, queues and bindings
@@ -18,7 +20,7 @@ import http.client
 import json
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import quote, urlsplit
@@ -31,11 +33,12 @@ from warren.pipeline.segments.errors import (
     UnknownQueue,
     Unreachable,
 )
-from warren.pipeline.segments.log import KINDS, Contents, Queue, Segment, Slice, pack_acked
+from warren.pipeline.segments.log import KINDS, Contents, Ends, Queue, Segment, Slice, pack_acked
 
 Json: TypeAlias = Any  # what the API tells; it leaves this module as the types of log.py
 
 CHUNK_BYTES = 4 << 20
+NAMES_MAX = 1_000  # in one question
 TIMEOUT_SECONDS = 60.0
 PAUSES_SECONDS = (0.1, 0.3, 0.9)  # before each further try
 LATER_PAUSES_SECONDS = (2.0, 4.0, 8.0, 15.0)  # then, if a broker was there: it may just be starting again
@@ -73,6 +76,9 @@ class HttpLog:
         self._head = {"Authorization": f"Basic {secret}"}
         self._connection: http.client.HTTPConnection | None = None
         self._has_answered = False
+        self._seen: tuple[str, tuple[str, ...], str] | None = (
+            None  # of which streams, and the version of that
+        )
 
     def __reduce__(self) -> tuple[type[HttpLog], tuple[str, str, str], dict[str, bool]]:
         return HttpLog, (self.url, self.user, self.password), {"_has_answered": self._has_answered}
@@ -92,10 +98,31 @@ class HttpLog:
         answer = self._get(f"/api/segments/{_path(vhost, name)}")
         if answer.status == http.HTTPStatus.NOT_FOUND:
             raise UnknownQueue(vhost, name)
-        told = self._content(answer, f"queue '{name}'")
-        segments = tuple(_segment(each) for each in told["segments"])
-        queue = Queue(vhost, name, told["type"], stream_id=told.get("stream_id", ""))
-        return Contents(queue, told["first_offset"], told["next_offset"], segments)
+        return _contents(self._content(answer, f"queue '{name}'"))
+
+    def contents_of(self, vhost: str, names: Sequence[str]) -> dict[str, Contents]:
+        found: dict[str, Contents] = {}
+        for some in _portions(names):
+            answer = self._post(f"/api/segments/{_path(vhost)}", {"queues": some})
+            for told in self._content(answer, _queues(names)):
+                found[told["queue"]] = _contents(told)
+        return found
+
+    def ends_of(self, vhost: str, names: Sequence[str], *, wait_s: float = 0.0) -> dict[str, Ends]:
+        if len(names) > NAMES_MAX:
+            return {
+                name: ends for some in _portions(names) for name, ends in self.ends_of(vhost, some).items()
+            }
+        wanted: Json = {"queues": list(names)}
+        seen = self._seen[2] if self._seen is not None and self._seen[:2] == (vhost, tuple(names)) else None
+        if wait_s > 0 and seen is not None:
+            wanted |= {"version": seen, "wait_ms": round(wait_s * 1000)}
+        began = time.monotonic()
+        told = self._content(self._post(f"/api/streams/{_path(vhost)}", wanted), _queues(names))
+        self._seen = vhost, tuple(names), told["version"]
+        if told["version"] == seen:  # a broker with too many who wait answers at once
+            time.sleep(max(0.0, wait_s - (time.monotonic() - began)))
+        return {each["queue"]: _ends(each) for each in told["queues"]}
 
     def definitions(self, vhost: str) -> Json:
         """The topology, as RabbitMQ exports that of one vhost."""
@@ -124,6 +151,11 @@ class HttpLog:
 
     def _get(self, path: str, head: dict[str, str] | None = None) -> Answer:
         return self._retried(lambda: self._ask("GET", path, head or {}))
+
+    def _post(self, path: str, wanted: Json) -> Answer:
+        """To read, with a question that is too long for a path."""
+        head, body = {"Content-Type": "application/json"}, json.dumps(wanted)
+        return self._retried(lambda: self._ask("POST", path, head, body))
 
     def _retried(self, ask: Callable[[], Answer]) -> Answer:
         later = LATER_PAUSES_SECONDS if self._has_answered else ()
@@ -185,6 +217,35 @@ class HttpLog:
 
 def _path(*names: str) -> str:
     return "/".join(quote(name, safe="") for name in names)
+
+
+def _portions(names: Sequence[str]) -> list[Sequence[str]]:
+    return [names[at : at + NAMES_MAX] for at in range(0, len(names), NAMES_MAX)]
+
+
+def _queues(names: Sequence[str]) -> str:
+    return f"queue '{names[0]}'" if len(names) == 1 else f"{len(names)} queues"
+
+
+def _contents(told: Json) -> Contents:
+    segments = tuple(_segment(each) for each in told["segments"])
+    return Contents(_queue(told), told["first_offset"], told["next_offset"], segments)
+
+
+def _queue(told: Json) -> Queue:
+    return Queue(told["vhost"], told["queue"], told["type"], stream_id=told.get("stream_id", ""))
+
+
+def _ends(told: Json) -> Ends:
+    queue = _queue(told)
+    if not queue.is_stream:
+        return Ends(queue, 0, 0)
+    first, end = told["first_offset"], told["next_offset"]
+    if "base" not in told:
+        return Ends(queue, first, end)
+    base = told["base"]
+    tail = Segment(base=base, size_bytes=told["bytes"], first_offset=base - 1, end_offset=end)
+    return Ends(queue, first, end, tail)
 
 
 def _segment(told: Json) -> Segment:

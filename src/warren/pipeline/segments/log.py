@@ -2,7 +2,8 @@
 
     Log                 a data directory (`files.py`), or a broker's HTTP API (`http.py`)
       Queue             by name
-        Contents        what there is at one moment
+        Ends            where it begins and ends at one moment
+        Contents        all that there is at one moment
           Segment       a file of records; `Slice`, a part of one that a task reads
       OpenSegment       the bytes of one
 
@@ -13,7 +14,7 @@ All but `OpenSegment` is sent to executors, so it can be pickled.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,11 +59,29 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Contents:
+class Extent:
+    """Offsets from `first_offset` to before `next_offset`."""
+
     queue: Queue
     first_offset: int
     next_offset: int
+
+
+@dataclass(frozen=True)
+class Ends(Extent):
+    """`tail` is the segment in which a stream ends, None if there is nothing in it or it is no stream."""
+
+    tail: Segment | None = None
+
+
+@dataclass(frozen=True)
+class Contents(Extent):
     segments: tuple[Segment, ...]
+
+    @property
+    def ends(self) -> Ends:
+        tail = self.segments[-1] if self.segments and self.queue.is_stream else None
+        return Ends(self.queue, self.first_offset, self.next_offset, tail)
 
 
 @dataclass(frozen=True)
@@ -105,6 +124,14 @@ class Log(Protocol):
     def queues(self, vhost: str) -> list[Queue]: ...
 
     def contents(self, vhost: str, name: str) -> Contents: ...
+
+    def contents_of(self, vhost: str, names: Sequence[str]) -> dict[str, Contents]:
+        """The same of many queues; those that are not there are left out."""
+
+    def ends_of(self, vhost: str, names: Sequence[str], *, wait_s: float = 0.0) -> dict[str, Ends]:
+        """Where they begin and end; those that are not there are left out. If that is what was told before,
+        the log may wait that long for something else.
+        """
 
     def open(self, queue: Queue, segment: Segment) -> OpenSegment:
         """Raise SegmentGone if it is not there any more."""

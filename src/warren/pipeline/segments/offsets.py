@@ -7,11 +7,11 @@ from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from warren.pipeline.segments.decode import OPEN_END, walk
 from warren.pipeline.segments.errors import BadOption, SegmentGone
-from warren.pipeline.segments.log import Contents, Log, Segment
+from warren.pipeline.segments.log import Contents, Extent, Log, Segment
 from warren.pipeline.segments.reading import Loss
 from warren.storage.format import HEADER_BYTES
 
@@ -28,27 +28,41 @@ class Timestamp:
     ms: int
 
 
+Json: TypeAlias = Any
 Place: TypeAlias = int | Timestamp  # an offset, EARLIEST or LATEST
-Places: TypeAlias = Place | dict[str, int]
+Places: TypeAlias = Place | dict[str, Place]  # of all queues, or of each
 
 
 def parse_offsets(option: str, text: str) -> Places:
-    """`earliest`, `latest`, or JSON with a number for each queue."""
-    word = WORDS.get(text.strip().lower())
+    """`earliest`, `latest`, a number, if there is one queue, or JSON with a number for each."""
+    text = text.strip()
+    word = WORDS.get(text.lower())
     if word is not None:
         return word
-    wrong = f'{option} must be earliest, latest or JSON such as {{"orders": 5}}, not: {text}'
-    try:
-        told = json.loads(text)
-    except ValueError:
-        raise BadOption(wrong) from None
-    if not isinstance(told, dict) or not told:
-        raise BadOption(wrong)
+    if text.isdecimal():
+        return int(text)
+    told = _each(option, text, 'earliest, latest, a number or JSON such as {"orders": 5}')
     for name, offset in told.items():
         if type(offset) is not int or offset < EARLIEST:
             raise BadOption(
                 f"{option} has {json.dumps(offset)} for '{name}': give an offset, -2 (earliest) or -1"
             )
+    return told
+
+
+def parse_times(option: str, text: str) -> dict[str, Place]:
+    """JSON with a time for each queue, in the words of `parse_time`."""
+    told = _each(option, text, 'JSON such as {"orders": "2026-01-31T12:00:00Z"}')
+    return {name: parse_time(f"{option} for '{name}'", str(moment)) for name, moment in told.items()}
+
+
+def _each(option: str, text: str, expected: str) -> dict[str, Json]:
+    try:
+        told = json.loads(text)
+    except ValueError:
+        told = None
+    if not isinstance(told, dict) or not told:
+        raise BadOption(f"{option} must be {expected}, not: {text}")
     return told
 
 
@@ -69,7 +83,12 @@ def parse_time(option: str, text: str) -> Timestamp:
 
 
 def check_names(option: str, places: Places, names: Collection[str]) -> None:
-    """JSON must have a number for each queue that is read, and for no other."""
+    """JSON must have a place for each queue that is read, and for no other; a number is for one queue."""
+    if isinstance(places, int) and places >= 0 and len(names) != 1:
+        raise BadOption(
+            f"{option} is {places}, but {len(names)} queues are read: "
+            'give an offset for each, as JSON such as {"orders": 5}'
+        )
     if isinstance(places, dict) and places.keys() != set(names):
         lacking, unknown = sorted(set(names) - places.keys()), sorted(places.keys() - set(names))
         what = (
@@ -77,12 +96,18 @@ def check_names(option: str, places: Places, names: Collection[str]) -> None:
             if lacking
             else f"has {', '.join(unknown)}, which is not subscribed to"
         )
-        raise BadOption(f"{option} {what}: give an offset for each queue that is read")
+        by_time = any(isinstance(place, Timestamp) for place in places.values())
+        given, wanted = (f"{option}ByTimestamp", "a time") if by_time else (option, "an offset")
+        raise BadOption(f"{given} {what}: give {wanted} for each queue that is read")
+
+
+def place_in(places: Places, name: str) -> Place:
+    return places[name] if isinstance(places, dict) else places
 
 
 def resolve(log: Log, contents: Contents, places: Places) -> int:
     """The offset that is meant in a queue."""
-    place = places[contents.queue.name] if isinstance(places, dict) else places
+    place = place_in(places, contents.queue.name)
     if isinstance(place, Timestamp):
         return offset_at(log, contents, place.ms)
     if place == EARLIEST:
@@ -90,7 +115,7 @@ def resolve(log: Log, contents: Contents, places: Places) -> int:
     return contents.next_offset if place == LATEST else place
 
 
-def checked_start(contents: Contents, offset: int, loss: Loss) -> int:
+def checked_start(contents: Extent, offset: int, loss: Loss) -> int:
     """The offset, if there is something; if not, that is told, and the start is what there is."""
     if not contents.queue.is_stream or contents.first_offset <= offset <= contents.next_offset:
         return offset

@@ -2,28 +2,45 @@
 
 Every offset from the start to the end is in exactly one slice. A segment is cut within only where an offset
 can be found in it at little cost, or if the user asks for more partitions than there are segments. Small ones
-are put together. So planning costs the same however long the segments are.
+are put together, and small queues share a task. So planning costs the same however long the segments are.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 
-from warren.pipeline.segments.log import Contents, Queue, Segment, Slice
+from warren.pipeline.segments.log import Contents, Ends, Queue, Segment, Slice
 
 PARTITION_BYTES = 32 << 20
+SHARED_BYTES = 4 << 20  # up to which queues share a task: reading this takes about as long as starting one
+SLICE_COST_BYTES = 64 << 10
 MARKS_MAX = 64  # that are remembered of a queue
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Portion:
+    """Of a queue, what one task reads."""
+
+    queue: Queue
+    slices: tuple[Slice, ...]
+
+    @property
+    def size(self) -> int:
+        """About how many bytes, with what each slice costs besides, as bytes that could be read meanwhile."""
+        return sum(_size(each) + SLICE_COST_BYTES for each in self.slices)
 
 
 @dataclass(frozen=True)
 class Partition:
     """What one task reads."""
 
-    queue: Queue
-    slices: tuple[Slice, ...]
+    portions: tuple[Portion, ...]
 
 
 @dataclass(frozen=True)
@@ -43,12 +60,12 @@ class Marks:
     def __init__(self) -> None:
         self._of: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
 
-    def note(self, contents: Contents) -> None:
-        if contents.segments and contents.queue.is_stream:
-            last = contents.segments[-1]
-            known = self._of.setdefault((contents.queue.name, contents.queue.stream_id), [])
-            mark = last.base, last.end_offset, last.size_bytes
-            if last.end_offset > last.first_offset and (not known or known[-1] < mark):
+    def note(self, ends: Ends) -> None:
+        tail = ends.tail
+        if tail is not None:
+            known = self._of.setdefault((ends.queue.name, ends.queue.stream_id), [])
+            mark = tail.base, tail.end_offset, tail.size_bytes
+            if tail.end_offset > tail.first_offset and (not known or known[-1] < mark):
                 known.append(mark)
                 del known[:-MARKS_MAX]
 
@@ -65,17 +82,22 @@ def plan(
     spans: Iterable[Span], *, min_partitions: int = 0, can_locate: bool, marks: Marks | None = None
 ) -> list[Partition]:
     cut = [(span.contents.queue, _slices(span, marks)) for span in spans]
-    total = sum(_size(each) for _, slices in cut for each in slices)
-    target = max(1, min(PARTITION_BYTES, total // min_partitions if min_partitions else PARTITION_BYTES))
-    partitions = []
+    target = _target(PARTITION_BYTES, (_size(each) for _, slices in cut for each in slices), min_partitions)
+    portions = []
     for queue, slices in cut:
         small = [
             piece
             for each in slices
             for piece in (_pieces(each, target) if can_locate or min_partitions else [each])
         ]
-        partitions += [Partition(queue, tuple(group)) for group in _groups(small, target)]
-    return partitions
+        portions += [Portion(queue, tuple(group)) for group in _groups(small, target, _size)]
+    shared = _target(SHARED_BYTES, (each.size for each in portions), min_partitions)
+    return [Partition(tuple(group)) for group in _groups(portions, shared, lambda each: each.size)]
+
+
+def _target(most: int, sizes: Iterable[int], min_partitions: int) -> int:
+    """How large a part may be, so that there are as many as asked for."""
+    return max(1, min(most, sum(sizes) // min_partitions)) if min_partitions else most
 
 
 def _slices(span: Span, marks: Marks | None) -> list[Slice]:
@@ -106,12 +128,12 @@ def _pieces(whole: Slice, target: int) -> list[Slice]:
     return [Slice(whole.segment, first, end, whole.at, whole.at_offset) for first, end in pairwise(cuts)]
 
 
-def _groups(slices: Sequence[Slice], target: int) -> list[list[Slice]]:
+def _groups(parts: Sequence[T], target: int, size_of: Callable[[T], int]) -> list[list[T]]:
     """Neighbours put together, up to the target."""
-    groups: list[list[Slice]] = []
+    groups: list[list[T]] = []
     filled = 0
-    for each in slices:
-        size = _size(each)
+    for each in parts:
+        size = size_of(each)
         if not groups or filled + size > target:
             groups.append([])
             filled = 0
@@ -121,15 +143,52 @@ def _groups(slices: Sequence[Slice], target: int) -> list[list[Slice]]:
 
 
 def limit(start: Mapping[str, int], latest: Mapping[str, int], offsets_max: int) -> dict[str, int]:
-    """How far to go at most, spread over queues by how far each is behind. If any is, one goes on."""
+    """How far to go at most, spread over queues by how far each is behind. One that is behind by little next
+    to others goes on by one offset at least, so that it does not wait for them; if that is too much, those
+    that are behind most do.
+    """
     behind = {name: max(0, latest[name] - start.get(name, latest[name])) for name in latest}
     total = sum(behind.values())
     if total <= offsets_max:
         return dict(latest)
-    shares = {name: size * offsets_max // total for name, size in behind.items()}
+    most_first = sorted((name for name in behind if behind[name]), key=lambda name: (-behind[name], name))
+    shares = {name: max(1, behind[name] * offsets_max // total) for name in most_first}
     left = offsets_max - sum(shares.values())
-    for name in sorted(behind, key=lambda name: (shares[name] - behind[name], name)):
-        more = min(left, behind[name] - shares[name])
+    for name in most_first:  # what rounding has left over, or given too much
+        more = max(1 - shares[name], min(left, behind[name] - shares[name]))
         shares[name] += more
         left -= more
-    return {name: latest[name] if not behind[name] else start[name] + shares[name] for name in latest}
+    for name in most_first[offsets_max:]:
+        shares[name] = 0
+    return {name: start[name] + shares[name] if name in shares else latest[name] for name in latest}
+
+
+def limit_bytes(
+    contents: Mapping[str, Contents], start: Mapping[str, int], end: Mapping[str, int], bytes_max: int
+) -> dict[str, int]:
+    """The same by bytes. How long single messages are is not known without reading them, so it is about as
+    many, by the mean of each segment; and each queue that is behind goes on by one message at least.
+    """
+    slices = {
+        name: _slices(Span(contents[name], start[name], end[name]), None)
+        for name in contents
+        if start.get(name, end[name]) < end[name]
+    }
+    sizes = {name: sum(_size(each) for each in parts) for name, parts in slices.items()}
+    total = sum(sizes.values())
+    if total <= bytes_max:
+        return dict(end)
+    shares = {name: _offset_after(parts, sizes[name] * bytes_max // total) for name, parts in slices.items()}
+    return {name: shares.get(name) or end[name] for name in end}
+
+
+def _offset_after(slices: Sequence[Slice], bytes_max: int) -> int:
+    """The end of about so many bytes, at least behind the first message; 0 if there is none."""
+    offset = 0
+    for each in slices:
+        size, length = _size(each), each.end_offset - each.first_offset
+        if size > bytes_max:
+            return max(offset, each.first_offset + max(length * bytes_max // size, 0 if offset else 1))
+        offset = each.end_offset
+        bytes_max -= size
+    return offset

@@ -16,7 +16,7 @@ import pyarrow as pa
 from warren.pipeline.segments.decode import END, FULL, MORE, OPEN_END, Decoder, find_sound
 from warren.pipeline.segments.errors import DataLoss, SegmentGone, Unreadable
 from warren.pipeline.segments.log import Log, OpenSegment, Queue, Slice
-from warren.pipeline.segments.plan import Partition
+from warren.pipeline.segments.plan import Partition, Portion
 from warren.storage.format import HEADER_BYTES, SEGMENT_MAGIC, UnknownVersion, check_header
 
 ROWS_MAX = 16_384
@@ -29,8 +29,11 @@ log = logging.getLogger("warren.pipeline")
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What a reader wants of each message, and which; times are from `since_ms` to before `until_ms`."""
+    """What a reader wants of each message, all `columns` if none are named, and which; times are from
+    `since_ms` to before `until_ms`.
+    """
 
+    columns: tuple[str, ...] = ()
     headers: bool = True
     body: bool = True
     since_ms: int = 0
@@ -39,8 +42,50 @@ class Wanted:
 
 
 def read_partition(source: Log, partition: Partition, wanted: Wanted) -> Iterator[pa.RecordBatch]:
-    queue = partition.queue
-    decoder = Decoder(
+    with closing(source):
+        for portion in partition.portions:
+            yield from read_portion(source, portion, wanted)
+
+
+def read_portion(source: Log, portion: Portion, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    return _chosen(_read_portion(source, portion, wanted), wanted)
+
+
+def _chosen(batches: Iterator[pa.RecordBatch], wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    return (batch.select(wanted.columns) for batch in batches) if wanted.columns else batches
+
+
+def _read_portion(source: Log, portion: Portion, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    queue = portion.queue
+    decoder = _decoder(queue, wanted)
+    loss = Loss(queue, fail=wanted.fail_on_data_loss)
+    for part in portion.slices:
+        yield from _read_slice(source, queue, part, decoder, loss)
+    last = decoder.take()
+    if last is not None:
+        yield last
+
+
+def read_records(queue: Queue, data: bytes, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    """Of records that stand in no segment."""
+    return _chosen(_read_records(queue, data, wanted), wanted)
+
+
+def _read_records(queue: Queue, data: bytes, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    decoder = _decoder(queue, wanted)
+    decoder.seek(0, 1, OPEN_END, b"")
+    used = decoder.feed(data, 0)
+    while decoder.state == FULL:
+        yield decoder.take()
+        used = decoder.feed(data, used)
+    assert used == len(data), "all of it is records"
+    last = decoder.take()
+    if last is not None:
+        yield last
+
+
+def _decoder(queue: Queue, wanted: Wanted) -> Decoder:
+    return Decoder(
         queue.vhost,
         queue.name,
         queue.stream_id,
@@ -51,13 +96,6 @@ def read_partition(source: Log, partition: Partition, wanted: Wanted) -> Iterato
         since_ms=wanted.since_ms,
         until_ms=wanted.until_ms,
     )
-    loss = Loss(queue, fail=wanted.fail_on_data_loss)
-    with closing(source):
-        for part in partition.slices:
-            yield from _read_slice(source, queue, part, decoder, loss)
-    last = decoder.take()
-    if last is not None:
-        yield last
 
 
 def _read_slice(

@@ -10,11 +10,18 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from warren.pipeline.segments.decode import OPEN_END
-from warren.pipeline.segments.errors import BadOption
+from warren.pipeline.segments.errors import BadOption, UnknownQueue
 from warren.pipeline.segments.log import Contents
-from warren.pipeline.segments.offsets import Places, Timestamp, check_names, checked_start, resolve
+from warren.pipeline.segments.offsets import (
+    Places,
+    Timestamp,
+    check_names,
+    checked_start,
+    place_in,
+    resolve,
+)
 from warren.pipeline.segments.plan import Partition, Span, plan
-from warren.pipeline.segments.reading import Loss, Wanted, read_partition
+from warren.pipeline.segments.reading import Loss, Wanted, read_portion
 from warren.pipeline.source.checks import in_a_sentence
 from warren.pipeline.source.options import ReadOptions
 from warren.pipeline.source.worker import spare_collector
@@ -44,8 +51,11 @@ class BatchReader(DataSourceReader):
         names = options.queue_names()
         check_names("startingOffsets", options.start, names)
         check_names("endingOffsets", options.end, names)
-        contents = [options.log.contents(options.vhost, name) for name in names]
-        spans = [self._span(each) for each in contents]
+        contents = options.log.contents_of(options.vhost, names)
+        for name in names:
+            if name not in contents and options.names:
+                raise UnknownQueue(options.vhost, name)
+        spans = [self._span(each) for each in contents.values()]
         planned = plan(spans, min_partitions=options.min_partitions, can_locate=options.log.can_locate)
         return [SourcePartition(partition) for partition in planned]
 
@@ -66,18 +76,26 @@ class BatchReader(DataSourceReader):
 
     def _of_queue(self, contents: Contents, places: Places, otherwise: int) -> int:
         """In a queue times are in no order, so each message's is looked at."""
-        return otherwise if isinstance(places, Timestamp) else resolve(self.options.log, contents, places)
+        is_time = isinstance(place_in(places, contents.queue.name), Timestamp)
+        return otherwise if is_time else resolve(self.options.log, contents, places)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, SourcePartition):
-            return iter(())
+            return
         spare_collector()
+        log = self.options.log
+        with closing(log):
+            for portion in partition.value.portions:
+                yield from read_portion(log, portion, self._wanted(portion.queue.name))
+
+    def _wanted(self, queue: str) -> Wanted:
         options = self.options
-        wanted = Wanted(
-            headers=options.headers,
-            body=options.body,
-            since_ms=options.start.ms if isinstance(options.start, Timestamp) else 0,
-            until_ms=options.end.ms if isinstance(options.end, Timestamp) else OPEN_END,
+        start, end = place_in(options.start, queue), place_in(options.end, queue)
+        return Wanted(
+            columns=options.columns.names,
+            headers=options.columns.headers,
+            body=options.columns.body,
+            since_ms=start.ms if isinstance(start, Timestamp) else 0,
+            until_ms=end.ms if isinstance(end, Timestamp) else OPEN_END,
             fail_on_data_loss=options.fail_on_data_loss,
         )
-        return read_partition(options.log, partition.value, wanted)

@@ -17,7 +17,7 @@ from warren.pipeline.segments.errors import BadOption
 from warren.pipeline.sink.options import NAMES as WRITING
 from warren.pipeline.sink.options import SPARKS_NAMES, read_options
 from warren.pipeline.source.options import NAMES as READING
-from warren.pipeline.source.options import ReadOptions, parse_options
+from warren.pipeline.source.options import ReadOptions, consumes, parse_consume_options, parse_options
 
 HIDE_STACK = "SPARK_HIDE_TRACEBACK"
 
@@ -38,16 +38,23 @@ def in_a_sentence() -> Iterator[None]:
 
 def check_options(given: Mapping[str, str]) -> None:
     names = {name.lower() for name in given} - SPARKS_NAMES.keys()
-    if names & WRITING.keys() and not names & READING.keys():
+    writing, reading = names & (WRITING.keys() - READING.keys()), names & (READING.keys() - WRITING.keys())
+    if writing and not reading:
         read_options(given)
-    elif names & READING.keys() and not names & WRITING.keys():
+    elif reading and not writing and consumes(given):
+        parse_consume_options(given)
+    elif reading and not writing:
         _read_options(given)
     else:
         canonical(given, READING | WRITING | SPARKS_NAMES, purpose="to read or write", error=BadOption)
 
 
 def check_source(given: Mapping[str, str]) -> None:
-    """Whether what is to be read is there, and may be read."""
+    """Whether what is to be read is there, and may be read. Queues that are to be consumed are looked for by
+    the query, and a table that was made without options gets them with each query.
+    """
+    if not given or consumes(given):
+        return
     options = _read_options(given)
     with closing(options.log) as log:
         if options.names and options.fail_on_data_loss:

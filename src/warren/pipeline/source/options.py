@@ -4,26 +4,52 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
+from pyspark.sql.types import StructType
+
+from warren.client.uri import Uri, parse_uri
 from warren.pipeline.option_names import canonical, names_of
 from warren.pipeline.segments.decode import OPEN_END
 from warren.pipeline.segments.errors import BadOption
 from warren.pipeline.segments.files import FileLog
 from warren.pipeline.segments.http import HttpLog
 from warren.pipeline.segments.log import Log
-from warren.pipeline.segments.offsets import EARLIEST, LATEST, Places, parse_offsets, parse_time
+from warren.pipeline.segments.offsets import EARLIEST, LATEST, Places, parse_offsets, parse_time, parse_times
+from warren.pipeline.source.columns import Columns
 
 NAMES = names_of(
     "path", "url", "user", "password", "vhost", "subscribe", "subscribePattern", "startingOffsets",
-    "endingOffsets", "startingTimestamp", "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions",
-    "failOnDataLoss", "includeHeaders", "includeBody", "reference", "minOffset", "maxOffset",
+    "endingOffsets", "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp", "minOffset", "maxOffset", "maxOffsetsPerTrigger", "minOffsetsPerTrigger",
+    "maxTriggerDelay", "maxBytesPerTrigger", "minPartitions", "failOnDataLoss", "includeHeaders",
+    "includeBody", "reference", "consume", "amqp",
 )  # fmt: skip
 """All there are to read."""
 
+CONSUMING = (
+    "consume", "amqp", "subscribe", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "includeHeaders",
+    "includeBody",
+)  # fmt: skip
+HELD_MAX = 10_000  # messages that a query holds unacked, if it does not say
+HELD_BYTES_MAX = 64 << 20
 FLAGS = {"true": True, "false": False}
 OFFSET_MAX = OPEN_END - 1
+DELAY_SECONDS = 900.0  # as Kafka's source
+UNITS_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+DURATION = re.compile(r"(\d{1,9})\s*(ms|s|m|h|d)")
 INTERNAL = "amq."  # queues that a pattern does not mean
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Of a batch of a query; 0 is none. It waits for `offsets_min`, but no longer than `delay_s`."""
+
+    offsets_max: int = 0
+    bytes_max: int = 0
+    offsets_min: int = 0
+    delay_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +64,10 @@ class ReadOptions:
     pattern: str
     start: Places
     end: Places
-    offsets_max: int
+    limits: Limits
     min_partitions: int
     fail_on_data_loss: bool
-    headers: bool
-    body: bool
+    columns: Columns
     reference: str
     min_offset: int
     max_offset: int
@@ -60,15 +85,65 @@ class ReadOptions:
         return not name.startswith(INTERNAL) and re.fullmatch(self.pattern, name) is not None
 
 
+@dataclass(frozen=True, kw_only=True)
+class ConsumeOptions:
+    """At most `count_max` messages and about `bytes_max` bytes are held for a batch."""
+
+    uri: Uri
+    names: tuple[str, ...]
+    count_max: int
+    bytes_max: int
+    columns: Columns
+
+
+AnyOptions = TypeVar("AnyOptions", ReadOptions, ConsumeOptions)
+
+
+def consumes(given: Mapping[str, str]) -> bool:
+    options = _named(given)
+    return _flag(options, "consume", default="false")
+
+
+def parse_consume_options(given: Mapping[str, str]) -> ConsumeOptions:
+    options = _named(given)
+    _expect_absent(options, *(name for name in NAMES.values() if name not in CONSUMING), beside="consume")
+    if "amqp" not in options:
+        raise BadOption("to consume, option amqp must say where: amqp://user:password@host:5672/vhost")
+    try:
+        uri = parse_uri(options["amqp"])
+    except ValueError as error:
+        raise BadOption(f"option amqp: {error}") from None
+    return ConsumeOptions(
+        uri=uri,
+        names=_subscription(options)[0],
+        count_max=_number(options, "maxOffsetsPerTrigger") or HELD_MAX,
+        bytes_max=_number(options, "maxBytesPerTrigger") or HELD_BYTES_MAX,
+        columns=_columns(options),
+    )
+
+
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """`streaming`: by default, a query starts at the end, a batch at the beginning."""
-    options = canonical(given, NAMES, purpose="to read", error=BadOption)
+    if not given:
+        raise BadOption(
+            "no options: Spark gives those of CREATE TABLE to no Python source; use CREATE TEMPORARY VIEW v "
+            "USING warren OPTIONS (…), or SELECT … FROM t WITH (…)"
+        )
+    options = _named(given)
+    if not streaming and _flag(options, "consume", default="false"):
+        raise BadOption("the option consume is for readStream: what is read in batch stays in its queue")
+    if "amqp" in options:
+        raise BadOption(
+            "the option amqp is for consuming, with the option consume; to read, give path or url"
+        )
     names, pattern = _subscription(options)
     reference = options.get("reference", "")
     if reference and "url" not in options:
         raise BadOption("the option reference needs url: it is the broker that remembers it")
     if streaming:
-        _expect_absent(options, "endingOffsets", "endingTimestamp", "minOffset", "maxOffset")
+        _expect_absent(
+            options, "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "minOffset", "maxOffset"
+        )
     return ReadOptions(
         log=_log(options),
         vhost=options.get("vhost", "/"),
@@ -76,15 +151,23 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         pattern=pattern,
         start=_places(options, "starting", LATEST if streaming else EARLIEST),
         end=_ending(options),
-        offsets_max=_number(options, "maxOffsetsPerTrigger"),
+        limits=_limits(options),
         min_partitions=_number(options, "minPartitions"),
         fail_on_data_loss=_flag(options, "failOnDataLoss"),
-        headers=_flag(options, "includeHeaders"),
-        body=_flag(options, "includeBody"),
+        columns=_columns(options),
         reference=reference,
         min_offset=_offset(options, "minOffset", 0),
         max_offset=_offset(options, "maxOffset", OFFSET_MAX),
     )
+
+
+def narrowed(options: AnyOptions, schema: StructType) -> AnyOptions:
+    """To the columns of the schema."""
+    return replace(options, columns=options.columns.of(schema))
+
+
+def _named(given: Mapping[str, str]) -> dict[str, str]:
+    return canonical(given, NAMES, purpose="to read", error=BadOption)
 
 
 def _log(options: Mapping[str, str]) -> Log:
@@ -115,10 +198,13 @@ def _subscription(options: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
 
 
 def _places(options: Mapping[str, str], which: str, default: int) -> Places:
-    offsets, time = f"{which}Offsets", f"{which}Timestamp"
+    offsets, time, times = f"{which}Offsets", f"{which}Timestamp", f"{which}OffsetsByTimestamp"
     if time in options:
-        _expect_absent(options, offsets, beside=time)
+        _expect_absent(options, offsets, times, beside=time)
         return parse_time(time, options[time])
+    if times in options:
+        _expect_absent(options, offsets, beside=times)
+        return parse_times(times, options[times])
     return parse_offsets(offsets, options[offsets]) if offsets in options else default
 
 
@@ -134,6 +220,34 @@ def _expect_absent(options: Mapping[str, str], *names: str, beside: str = "") ->
         if name in options:
             why = f"beside {beside}" if beside else "in a stream, which has no end"
             raise BadOption(f"the option {name} cannot be given {why}")
+
+
+def _columns(options: Mapping[str, str]) -> Columns:
+    return Columns(headers=_flag(options, "includeHeaders"), body=_flag(options, "includeBody"))
+
+
+def _limits(options: Mapping[str, str]) -> Limits:
+    least, most = _number(options, "minOffsetsPerTrigger"), _number(options, "maxOffsetsPerTrigger")
+    if most and least > most:
+        raise BadOption(f"minOffsetsPerTrigger is {least}, above maxOffsetsPerTrigger, which is {most}")
+    if "maxTriggerDelay" in options and not least:
+        raise BadOption("the option maxTriggerDelay needs minOffsetsPerTrigger: there is nothing to wait for")
+    return Limits(
+        offsets_max=most,
+        bytes_max=_number(options, "maxBytesPerTrigger"),
+        offsets_min=least,
+        delay_s=_duration(options, "maxTriggerDelay", DELAY_SECONDS),
+    )
+
+
+def _duration(options: Mapping[str, str], name: str, default: float) -> float:
+    """In seconds."""
+    if name not in options:
+        return default
+    found = DURATION.fullmatch(options[name].strip().lower())
+    if found is None:
+        raise BadOption(f"{name} must be a time such as 500ms, 30s, 15m or 1h, not: {options[name]}")
+    return int(found[1]) * UNITS_SECONDS[found[2]]
 
 
 def _number(options: Mapping[str, str], name: str) -> int:
@@ -153,8 +267,8 @@ def _offset(options: Mapping[str, str], name: str, default: int) -> int:
     return min(int(text), OFFSET_MAX)
 
 
-def _flag(options: Mapping[str, str], name: str) -> bool:
-    flag = FLAGS.get(options.get(name, "true").strip().lower())
+def _flag(options: Mapping[str, str], name: str, *, default: str = "true") -> bool:
+    flag = FLAGS.get(options.get(name, default).strip().lower())
     if flag is None:
         raise BadOption(f"{name} must be true or false, not: {options[name]}")
     return flag

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from warren.pipeline.segments.log import Contents
+from warren.pipeline.segments.log import Extent
 
 SparkOffset: TypeAlias = dict[str, int | dict[str, str]]
 IDS = ""
@@ -31,8 +31,8 @@ def joined(offsets: Mapping[str, int], ids: Mapping[str, str]) -> SparkOffset:
     return found | {IDS: known} if known else found
 
 
-def ids_of(contents: Iterable[Contents]) -> dict[str, str]:
-    return {each.queue.name: each.queue.stream_id for each in contents if each.queue.stream_id}
+def ids_of(streams: Iterable[Extent]) -> dict[str, str]:
+    return {each.queue.name: each.queue.stream_id for each in streams if each.queue.stream_id}
 
 
 def differ(one: str | None, other: str | None) -> bool:

@@ -42,18 +42,22 @@ class WarrenSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         from warren.pipeline.source.batch import BatchReader
         from warren.pipeline.source.checks import in_a_sentence
-        from warren.pipeline.source.options import parse_options
+        from warren.pipeline.source.options import narrowed, parse_options
 
         with in_a_sentence():
-            return BatchReader(parse_options(dict(self.options), streaming=False))
+            return BatchReader(narrowed(parse_options(dict(self.options), streaming=False), schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         from warren.pipeline.source.checks import in_a_sentence
-        from warren.pipeline.source.options import parse_options
+        from warren.pipeline.source.consuming import QueueReader
+        from warren.pipeline.source.options import consumes, narrowed, parse_consume_options, parse_options
         from warren.pipeline.source.streaming import StreamReader
 
+        given = dict(self.options)
         with in_a_sentence():
-            return StreamReader(parse_options(dict(self.options), streaming=True))
+            if consumes(given):
+                return QueueReader(narrowed(parse_consume_options(given), schema))
+            return StreamReader(narrowed(parse_options(given, streaming=True), schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from warren.pipeline.sink.writer import batch_writer

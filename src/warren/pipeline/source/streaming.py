@@ -9,25 +9,29 @@ enters with its first offset and no rows, so that where it was begun with is wri
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
 from warren.pipeline.segments.errors import BadOption, ReadError, UnknownQueue
 from warren.pipeline.segments.http import HttpLog
-from warren.pipeline.segments.log import Contents, Queue
+from warren.pipeline.segments.log import Contents, Ends, Extent, Queue
 from warren.pipeline.segments.offsets import check_names, checked_start, resolve
-from warren.pipeline.segments.plan import Marks, Span, limit, plan
+from warren.pipeline.segments.plan import Marks, Span, limit, limit_bytes, plan
 from warren.pipeline.segments.reading import Loss, Wanted, read_partition
 from warren.pipeline.source.batch import SourcePartition
 from warren.pipeline.source.options import ReadOptions
+from warren.pipeline.source.patience import Patience
 from warren.pipeline.source.positions import SparkOffset, differ, ids_of, joined, split
 from warren.pipeline.source.worker import spare_collector
 
@@ -35,12 +39,18 @@ log = logging.getLogger("warren.pipeline")
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`target` is where a query ends that reads what there is now."""
+    """`target` is where a query ends that reads what there is now; `latest` is where streams end; `went_on`
+    is when the last batch began; `told` is how far the broker was told that the query is.
+    """
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
         self.marks = Marks()
+        self.patience = Patience()
         self.target: dict[str, int] | None = None
+        self.latest: SparkOffset | None = None
+        self.went_on: float | None = None
+        self.told: dict[str, int] = {}
 
     def initialOffset(self) -> SparkOffset:  # noqa: N802 - these are Spark's names
         options = self.options
@@ -55,72 +65,119 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return joined(offsets, ids_of(found.values()))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        most = self.options.offsets_max
-        return ReadMaxRows(most) if most else ReadAllAvailable()
+        """Spark hands it back in each look, unless it wants all; one limit stands for all that are given."""
+        limits = self.options.limits
+        if limits.offsets_max:
+            return ReadMaxRows(limits.offsets_max)
+        if limits.bytes_max:
+            return ReadMaxBytes(limits.bytes_max)
+        return ReadMinRows(limits.offsets_min) if limits.offsets_min else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self.target, _ = self._latest()
+        self.target = self._latest()
 
-    def reportLatestOffset(self) -> SparkOffset:  # noqa: N802
-        return joined(*self._latest())
+    def reportLatestOffset(self) -> SparkOffset | None:  # noqa: N802
+        """For the progress of the query. Spark asks after each look, and so is told what that has found."""
+        return self.latest
 
     def latestOffset(self, start: SparkOffset, limit: ReadLimit) -> SparkOffset:  # noqa: N802
         offsets, ids = split(start)
-        ended, found = self._ended(offsets, ids, limit)
-        return joined(ended, ids | ids_of(found.values()))
+        self._tell_broker(offsets)
+        found = self._look(offsets)
+        now = ids | ids_of(found.values())
+        self.latest = joined({name: ends.next_offset for name, ends in found.items()}, now)
+        ended = self._ended(dict(offsets), ids, found, limit)
+        if ended == offsets and not any(differ(ids.get(name), now[name]) for name in now):
+            self.patience.begin()
+        else:
+            self.patience.end()
+            self.went_on = time.monotonic()
+        return joined(ended, now)
+
+    def _look(self, start: dict[str, int]) -> dict[str, Ends]:
+        """What there is, of what was read so far and is subscribed to."""
+        left = {name for name in start if not self.options.subscribes_to(name)}
+        wait_s = self.patience.seconds if self.target is None else 0.0
+        return self._ends((set(start) - left) | set(self.options.queue_names()), wait_s=wait_s)
 
     def _ended(
-        self, start: dict[str, int], ids: dict[str, str], limit: ReadLimit
-    ) -> tuple[dict[str, int], dict[str, Contents]]:
-        """How far the next batch goes, and what there is."""
-        left = {name for name in start if not self.options.subscribes_to(name)}
-        found = self._contents((set(start) - left) | set(self.options.queue_names()))
+        self, start: dict[str, int], ids: dict[str, str], found: dict[str, Ends], limit: ReadLimit
+    ) -> dict[str, int]:
+        """How far the next batch goes."""
         latest = {name: self._end(name, contents) for name, contents in found.items()}
         for name in start.keys() & found.keys():
             start[name] = self._checked_start(found[name], start[name], ids.get(name, ""))
         for name in latest.keys() - start.keys():  # met for the first time
             latest[name] = found[name].first_offset
         ended = self._limited(start, latest, limit)
-        return {name: ended.get(name, start.get(name, 0)) for name in start.keys() | ended.keys()}, found
+        return {name: ended.get(name, start.get(name, 0)) for name in start.keys() | ended.keys()}
 
-    def _checked_start(self, contents: Contents, offset: int, stream_id: str) -> int:
-        loss = self._loss(contents.queue)
-        if differ(contents.queue.stream_id, stream_id):
+    def _checked_start(self, ends: Ends, offset: int, stream_id: str) -> int:
+        loss = self._loss(ends.queue)
+        if differ(ends.queue.stream_id, stream_id):
             loss.made_anew(offset)
-            return contents.first_offset
-        return checked_start(contents, offset, loss)
+            return ends.first_offset
+        return checked_start(ends, offset, loss)
 
     def _limited(self, start: dict[str, int], latest: dict[str, int], given: ReadLimit) -> dict[str, int]:
-        return limit(start, latest, given.max_rows) if isinstance(given, ReadMaxRows) else latest
+        limits = self.options.limits
+        if isinstance(given, ReadAllAvailable):
+            return latest
+        if self._is_too_little(start, latest):
+            return start
+        end = limit(start, latest, limits.offsets_max) if limits.offsets_max else latest
+        if limits.bytes_max:
+            behind = [name for name in end if start.get(name, end[name]) < end[name]]
+            end = limit_bytes(self._contents(behind), start, end, limits.bytes_max)
+        return end
 
-    def _end(self, name: str, contents: Contents) -> int:
+    def _is_too_little(self, start: dict[str, int], latest: dict[str, int]) -> bool:
+        """Whether a batch waits for more. The first one never does, nor one of a query that is to end."""
+        limits = self.options.limits
+        if self.target is not None or self.went_on is None:
+            return False
+        found = sum(max(0, latest[name] - start.get(name, latest[name])) for name in latest)
+        return found < limits.offsets_min and time.monotonic() - self.went_on < limits.delay_s
+
+    def _end(self, name: str, ends: Ends) -> int:
         if self.target is None:
-            return contents.next_offset
-        return min(contents.next_offset, self.target.get(name, contents.first_offset))
+            return ends.next_offset
+        return min(ends.next_offset, self.target.get(name, ends.first_offset))
 
-    def _latest(self) -> tuple[dict[str, int], dict[str, str]]:
-        found = self._contents(self.options.queue_names())
-        return {name: each.next_offset for name, each in found.items()}, ids_of(found.values())
+    def _latest(self) -> dict[str, int]:
+        found = self._ends(self.options.queue_names())
+        return {name: ends.next_offset for name, ends in found.items()}
 
-    def _contents(self, names: Sequence[str] | set[str], *, expected: bool = False) -> dict[str, Contents]:
-        """Of those that are there; if `expected`, all must be, even for a user who does not mind loss."""
-        found = {}
-        for name in sorted(names):
-            try:
-                contents = self.options.log.contents(self.options.vhost, name)
-            except UnknownQueue as error:
-                if expected or self.options.fail_on_data_loss:
-                    raise
-                log.warning("%s", error)
-                continue
-            if not contents.queue.is_stream:
-                raise BadOption(
-                    f"'{name}' is a {contents.queue.kind} queue, which readStream cannot read: "
-                    "read it in batch, or change the option subscribe to a stream"
-                )
-            self.marks.note(contents)
-            found[name] = contents
+    def _ends(self, names: Iterable[str], *, wait_s: float = 0.0) -> dict[str, Ends]:
+        wanted = sorted(names)
+        found = self.options.log.ends_of(self.options.vhost, wanted, wait_s=wait_s)
+        self._check(wanted, found, expected=False)
+        for ends in found.values():
+            self.marks.note(ends)
         return found
+
+    def _contents(self, names: Iterable[str], *, expected: bool = False) -> dict[str, Contents]:
+        wanted = sorted(names)
+        found = self.options.log.contents_of(self.options.vhost, wanted)
+        self._check(wanted, found, expected=expected)
+        for contents in found.values():
+            self.marks.note(contents.ends)
+        return found
+
+    def _check(self, names: Sequence[str], found: Mapping[str, Extent], *, expected: bool) -> None:
+        """All must be streams, and be there; unless they are `expected`, a user may not mind loss."""
+        for name in names:
+            if name not in found:
+                error = UnknownQueue(self.options.vhost, name)
+                if expected or self.options.fail_on_data_loss:
+                    raise error
+                log.warning("%s", error)
+            elif not found[name].queue.is_stream:
+                raise BadOption(
+                    f"'{name}' is a {found[name].queue.kind} queue, which readStream cannot read: "
+                    "read it in batch, or change the option subscribe to a stream; to consume it, "
+                    "set consume to true"
+                )
 
     def _loss(self, queue: Queue) -> Loss:
         return Loss(queue, fail=self.options.fail_on_data_loss)
@@ -128,6 +185,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- a batch ---
 
     def partitions(self, start: SparkOffset, end: SparkOffset) -> Sequence[InputPartition]:
+        self.patience.end()
         (starts, ids_before), (ends, ids) = split(start), split(end)
         anew = {name for name in ends if differ(ids_before.get(name), ids.get(name))}  # which was told before
         wanted = {name: (-1 if name in anew else starts.get(name, stop), stop) for name, stop in ends.items()}
@@ -160,8 +218,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return iter(())
         spare_collector()
         wanted = Wanted(
-            headers=self.options.headers,
-            body=self.options.body,
+            columns=self.options.columns.names,
+            headers=self.options.columns.headers,
+            body=self.options.columns.body,
             fail_on_data_loss=self.options.fail_on_data_loss,
         )
         return read_partition(self.options.log, partition.value, wanted)
@@ -172,16 +231,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- telling the broker ---
 
     def commit(self, end: SparkOffset) -> None:
-        """How far the query is, for whoever looks at the stream. The checkpoint is what counts, so that a
-        broker which cannot be told is no reason to stop.
+        """It comes a batch late; `_tell_broker` is earlier."""
+        self.patience.end()
+
+    def _tell_broker(self, done: dict[str, int]) -> None:
+        """How far the query is, for whoever looks at the stream. Spark looks on from where the last batch
+        ended once that stands in the checkpoint, and calls `commit` a batch later. The checkpoint is what
+        counts, so that a broker which cannot be told is no reason to stop.
         """
         if not self.options.reference or not isinstance(self.options.log, HttpLog):
             return
-        for name, offset in split(end)[0].items():
+        news = {name: offset for name, offset in done.items() if offset != self.told.get(name, 0)}
+        self.told = done
+        for name, offset in news.items():
             try:
-                if offset > 0:
-                    queue = Queue(self.options.vhost, name, "stream")
-                    self.options.log.put_offset(queue, self.options.reference, offset - 1)
+                queue = Queue(self.options.vhost, name, "stream")
+                self.options.log.put_offset(queue, self.options.reference, offset - 1)
             except ReadError as error:
                 log.warning(
                     "cannot report progress under the reference '%s': %s", self.options.reference, error

@@ -1,0 +1,118 @@
+"""`POST /api/streams/{vhost}`: where streams begin and end, of many in one answer, and when there is more.
+
+    {"queues": ["orders", "payments"], "version": "5f0c…", "wait_ms": 1000}
+    {"version": "91ab…", "queues": [
+        {"queue": "orders", "type": "stream", "stream_id": "…", "first_offset": 0, "next_offset": 42,
+         "base": 1, "bytes": 703}]}
+
+`version` stands for all that an answer tells. A client that sends the one it has got may wait: it is answered
+as soon as something is different, or when the time is over. Queues that are not there are left out, and of
+one that is no stream only the type is told. Beyond `WAITERS_MAX` nobody waits, and who hangs up is forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from aiohttp import web
+
+from warren.broker.queue import Queue
+from warren.broker.stream import Stream
+from warren.management.context import Context
+from warren.management.errors import BadRequest
+from warren.management.json_text import ROWS_A_TURN, batches, to_json
+from warren.management.names import find_all, head, names_in, object_of_names
+from warren.management.paths import VHOST
+from warren.storage.log_listing import logs_of
+
+WAIT_MS_MAX = 30_000
+WAITERS_MAX = 1_000
+VERSION_BYTES = 12
+
+
+class StreamEnds:
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.waiters = 0
+
+    def routes(self) -> list[web.RouteDef]:
+        return [web.post(f"/api/streams/{VHOST}", self.tell)]
+
+    async def tell(self, request: web.Request) -> web.StreamResponse:
+        given = object_of_names(await request.read())
+        names, known, wait_ms = names_in(given), _version_in(given), _wait_in(given)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + wait_ms / 1000
+        while True:
+            found = [queue for _, queue in await find_all(self.context.node, request, names)]
+            changed = asyncio.Event()
+            with _watched(found, changed):
+                rows = await _rows(self.context, [queue for queue in found if queue is not None])
+                version = hashlib.blake2b(rows, digest_size=VERSION_BYTES).hexdigest()
+                if version != known or not await self._waited(changed, until - loop.time()):
+                    body = b'{"version":"%b","queues":[%b]}' % (version.encode(), rows)
+                    return web.Response(body=body, content_type="application/json")
+
+    async def _waited(self, changed: asyncio.Event, seconds: float) -> bool:
+        """Whether something may be different now."""
+        if seconds <= 0 or self.waiters >= WAITERS_MAX:
+            return False
+        self.waiters += 1
+        try:
+            async with asyncio.timeout(seconds):
+                return await changed.wait()
+        except TimeoutError:
+            return False
+        finally:
+            self.waiters -= 1
+
+
+@contextmanager
+def _watched(queues: Sequence[Queue | None], changed: asyncio.Event) -> Iterator[None]:
+    streams = [queue for queue in queues if isinstance(queue, Stream)]
+    for stream in streams:
+        stream.watchers.append(changed.set)
+    try:
+        yield
+    finally:
+        for stream in streams:
+            stream.watchers.remove(changed.set)
+
+
+async def _rows(context: Context, queues: Iterable[Queue]) -> bytes:
+    pieces: list[bytes] = []
+    for batch in batches(queues, ROWS_A_TURN):
+        if pieces:
+            await asyncio.sleep(0)
+        pieces.append(to_json([_row(context, queue) for queue in batch])[1:-1])
+    return b",".join(pieces)
+
+
+def _row(context: Context, queue: Queue) -> dict[str, object]:
+    """`base` and `bytes` say where the stream ends: so many bytes of that segment are safe."""
+    if not isinstance(queue, Stream):
+        return head(context, queue)
+    row = head(context, queue) | {"first_offset": queue.first_offset, "next_offset": queue.next_offset}
+    for _part, log in logs_of(queue):
+        for segment in reversed(log.segments):
+            if segment.written:
+                return row | {"base": segment.base, "bytes": segment.written}
+    return row
+
+
+def _version_in(given: dict[str, Any]) -> str:
+    version = given.get("version", "")
+    if not isinstance(version, str):
+        raise BadRequest("expected a version as it was told before")
+    return version
+
+
+def _wait_in(given: dict[str, Any]) -> int:
+    wait_ms = given.get("wait_ms", 0)
+    if not isinstance(wait_ms, int) or isinstance(wait_ms, bool) or wait_ms < 0:
+        raise BadRequest("expected wait_ms as milliseconds, from 0 on")
+    return min(wait_ms, WAIT_MS_MAX)

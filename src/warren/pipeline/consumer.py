@@ -1,0 +1,167 @@
+"""Consuming queues for a query: what is delivered is held, unacked, until the query is done with it.
+
+The broker delivers no more than `count_max` messages that are not acked, over all queues together; and
+nothing is read from the connection while `bytes_max` are held. When the connection ends, however it does, the
+broker has all of them back in their queues.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from warren.amqp.methods import (
+    BasicAck,
+    BasicCancel,
+    BasicConsume,
+    BasicConsumeOk,
+    BasicDeliver,
+    BasicQos,
+    BasicQosOk,
+    QueueDeclare,
+    QueueDeclareOk,
+)
+from warren.amqp.table import encode_name
+from warren.broker.message import Message
+from warren.client.connection import Connection, read_method
+from warren.client.dialogue import ask, log_out
+from warren.client.errors import ClientError
+from warren.client.frames import CHANNEL, method_frame
+from warren.client.inbox import Frame, Kind
+from warren.client.uri import Uri
+from warren.pipeline.publisher import CONTENT_HEAD_BYTES, PRODUCT
+from warren.storage.format import encode_record
+
+PREFETCH_MAX = 65_535
+MORE_SECONDS = 0.02
+"""How long more may take to follow what has just come."""
+
+
+class Delivery(NamedTuple):
+    queue: str
+    delivery_tag: int
+    message: Message
+    time_ms: int
+
+    def record(self, position: int) -> bytes:
+        """As it would stand in a segment, so that whoever reads segments can read it."""
+        return encode_record(position, self.time_ms, self.message)
+
+
+class Gone(ClientError):
+    """A queue was deleted while it was consumed."""
+
+
+class Consumer:
+    """`waiting` is how many messages the queues had before it began."""
+
+    def __init__(self, uri: Uri, queues: Sequence[str], *, count_max: int, bytes_max: int) -> None:
+        self.count_max = min(count_max, PREFETCH_MAX)
+        self.bytes_max = bytes_max
+        self.held: deque[Delivery] = deque()
+        self._held_bytes = 0
+        self._queues = dict(enumerate(queues))
+        self._frames = 0
+        self._delivered: BasicDeliver | None = None
+        self._properties = b""
+        self._body: list[bytes] = []
+        self._missing_bytes = 0
+        self._connection = Connection(uri, product=PRODUCT, on_frame=self._on_frame)
+        try:
+            self.waiting = self.ready()
+            self._consume()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def ready(self) -> int:
+        """How many messages could be delivered."""
+        return sum(
+            self._connection.talk(
+                ask(QueueDeclare(queue=name, passive=True, arguments={}), QueueDeclareOk)
+            ).message_count
+            for name in self._queues.values()
+        )
+
+    def _consume(self) -> None:
+        """The limit is one for all queues; streams, which nobody consumes, know no such limit and refuse."""
+        qos = BasicQos(prefetch_count=self.count_max, global_=True)
+        self._connection.talk(ask(qos, BasicQosOk))
+        for number, name in self._queues.items():
+            consume = BasicConsume(queue=name, consumer_tag=str(number), arguments={})
+            self._connection.talk(ask(consume, BasicConsumeOk))
+
+    # --- what a query does ---
+
+    def gather(self, wait_s: float) -> None:
+        """Take in what there is; wait for the first message, if there is none."""
+        until = time.monotonic() + wait_s
+        while len(self.held) < self.count_max and self._held_bytes < self.bytes_max:
+            frames = self._frames
+            wait_s = MORE_SECONDS if self.held else until - time.monotonic()
+            self._connection.poll(max(0.0, wait_s))
+            if self._frames == frames and (self.held or time.monotonic() >= until):
+                return
+
+    def first(self, count: int) -> list[Delivery]:
+        return list(islice(self.held, count))
+
+    def settle(self, count: int) -> None:
+        """The query is done with the first of what is held."""
+        for _ in range(count):
+            done = self.held.popleft()
+            self._held_bytes -= len(done.message.body)
+        if count:
+            ack = BasicAck(delivery_tag=done.delivery_tag, multiple=True)
+            self._connection.send([method_frame(CHANNEL, ack)])
+
+    def close(self) -> None:
+        """With a farewell, so that the broker has read all acks; if there is nobody to bid it, without."""
+        try:
+            with contextlib.suppress(ClientError):
+                self._connection.talk(log_out())
+        finally:
+            self._connection.close()
+
+    # --- what comes ---
+
+    def _on_frame(self, frame: Frame) -> None:
+        self._frames += 1
+        if frame.kind == Kind.METHOD:
+            self._on_method(frame.payload)
+            return
+        if self._delivered is None:
+            raise ClientError("the broker sent content when nothing like it was due")
+        if frame.kind == Kind.HEADER:
+            self._missing_bytes = int.from_bytes(frame.payload[4:CONTENT_HEAD_BYTES])
+            self._properties = frame.payload[CONTENT_HEAD_BYTES:]
+            self._body = []
+        else:
+            self._body.append(frame.payload)
+            self._missing_bytes -= len(frame.payload)
+        if self._missing_bytes <= 0:
+            self._hold(self._delivered)
+
+    def _on_method(self, payload: bytes) -> None:
+        method = read_method(payload)
+        match method:
+            case BasicDeliver():
+                self._delivered = method
+            case BasicCancel():
+                raise Gone(f"queue '{self._queues[int(method.consumer_tag)]}' was deleted")
+            case _:
+                raise ClientError(f"the broker sent {method.name} when nothing like it was due")
+
+    def _hold(self, method: BasicDeliver) -> None:
+        body = b"".join(self._body)
+        message = Message(
+            encode_name(method.exchange), encode_name(method.routing_key), self._properties, body, True
+        )
+        queue = self._queues[int(method.consumer_tag)]
+        self.held.append(Delivery(queue, method.delivery_tag, message, time.time_ns() // 1_000_000))
+        self._held_bytes += len(body)
+        self._delivered, self._body = None, []

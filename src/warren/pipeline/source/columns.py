@@ -1,0 +1,54 @@
+"""Which columns a read is asked for: all, or those of the schema that a user gives.
+
+Spark 4.3 tells a Python source nothing of the columns that a query uses, so `.schema(…)` is how to say it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Self
+
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructType
+
+from warren.pipeline.segments.errors import BadOption
+from warren.pipeline.segments.schema import SCHEMA
+
+FROM_HEADERS = frozenset({"headers", "x_death"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """`names` are empty if all are wanted. What is not wanted is not decoded: `headers` and `body`."""
+
+    names: tuple[str, ...] = ()
+    headers: bool = True
+    body: bool = True
+
+    def of(self, schema: StructType) -> Self:
+        """Those of a schema, less what options leave out."""
+        names = tuple(field.name for field in schema.fields)
+        _check(schema)
+        if list(names) == SCHEMA.names:
+            return self
+        wanted: Collection[str] = set(names)
+        return replace(
+            self,
+            names=names,
+            headers=self.headers and not FROM_HEADERS.isdisjoint(wanted),
+            body=self.body and "body" in wanted,
+        )
+
+
+def _check(schema: StructType) -> None:
+    for field in schema.fields:
+        if field.name not in SCHEMA.names:
+            known = ", ".join(SCHEMA.names)
+            raise BadOption(f"schema() has a column '{field.name}', which is none of {known}")
+        expected = from_arrow_type(SCHEMA.field(field.name).type).simpleString()
+        if field.dataType.simpleString() != expected:
+            raise BadOption(
+                f"column '{field.name}' is of type {expected}, "
+                f"not {field.dataType.simpleString()}: change it in schema(), and cast later"
+            )
