@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -107,7 +108,8 @@ def _run_here(spark: SparkSession, name: str, *words: str) -> str:
 
 
 def _without(place: Path, text: str) -> str:
-    return text.replace(str(place), "DIR")
+    """What both tell: where and how a job was run is different."""
+    return re.sub(r"\nThis run\n(  .*\n)+", "", text).replace(str(place), "DIR")
 
 
 def run_there(shop: Shop, place: Path, where: list[str], *names: str) -> list[str]:

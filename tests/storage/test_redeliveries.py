@@ -7,7 +7,6 @@ REDELIVERIES=50000000 it is the full number; `-s` shows what it took.
 from __future__ import annotations
 
 import os
-import select
 import time
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from tests.storage.home import bytes_below
 from tests.support.fakes import FakeWorld
 from tests.support.log_machine import QUEUE, message, read_on
 from tests.support.machine import Notes
+from tests.support.waiting import until_readable
 from warren.broker.commands import AddVhost, DeclareQueue
 from warren.storage.disk import Disk
 from warren.storage.queue_log import QueueLog
@@ -61,7 +61,7 @@ class Life:
         """All that has gathered is written and synced."""
         self.world.run()
         while not self.store.commit.is_idle:
-            select.select([self.disk.done], [], [])
+            until_readable(self.disk.done)
             self.store.commit.completed()
             self.world.run()
 

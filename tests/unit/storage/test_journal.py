@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from tests.support.faulty_disk import FaultyFiles
 from tests.support.log_machine import LogMachine, message, read_on
+from tests.support.waiting import until_readable
 from warren.storage import journal as module
 from warren.storage.directory import DirectoryError
 from warren.storage.disk import WRITE_SAFELY, Buffer, Disk, Operation
@@ -343,7 +343,7 @@ def written_by_disk(path: Path, head: Buffer, parts: list[Buffer], at: int) -> b
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         disk.submit([Operation(WRITE_SAFELY, file=file, data=head, offset=at, parts=parts)])
-        select.select([disk.done], [], [])
+        until_readable(disk.done)
         assert disk.result() is None
     finally:
         os.close(file)

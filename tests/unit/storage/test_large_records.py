@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from tests.support.log_machine import LogMachine, browse, message, read_on
 from tests.support.machine import Machine
+from tests.support.waiting import until_readable
 from warren.broker import commands
 from warren.broker.message import Message
 from warren.storage.disk import WRITE, Buffer, Disk, Operation
@@ -114,7 +114,7 @@ def test_thread_writes_the_record_with_its_checksum(log: QueueLog, tmp_path: Pat
     disk.start()
     try:
         disk.submit([Operation(WRITE, file=file, data=gathered(log), offset=0)])
-        assert select.select([disk.done], [], [], WAIT_SECONDS_MAX)[0]
+        assert until_readable(disk.done, WAIT_SECONDS_MAX)
         assert disk.result() is None
         assert path.read_bytes() == CONTENT
     finally:

@@ -15,6 +15,11 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+# What Spark knows of a table, and hands over beside its options.
+OF_TABLES = frozenset({
+    "collation", "comment", "external", "is_managed_location", "location", "owner", "provider",
+})  # fmt: skip
+
 
 class WarrenSource(DataSource):
     """Queues and streams of WarrenMQ."""
@@ -22,9 +27,10 @@ class WarrenSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         from warren.pipeline.source.checks import check_options, in_a_sentence
 
-        super().__init__(options)
+        given = {name: value for name, value in options.items() if name not in OF_TABLES}
+        super().__init__(given)
         with in_a_sentence():
-            check_options(dict(options))
+            check_options(given)
 
     @classmethod
     def name(cls) -> str:
