@@ -291,6 +291,9 @@ class LogTest(RuleBasedStateMachine):
             "segment's header is not sound",
             "acks beyond the data",
             "marks of records that were never written",
+            "recovering queues",  # which is told when it takes long
+            "queues recovered",
+            "segments have what the journal has",
         }
         self.same(browse(self.log), expected)
 

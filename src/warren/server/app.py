@@ -27,7 +27,7 @@ from warren.server.descriptors import Descriptors, descriptors_max
 from warren.server.disk_space import DiskSpace
 from warren.server.event_stream import EventStream
 from warren.server.farewell import Farewells
-from warren.server.listener import listen
+from warren.server.listener import accepted_a_turn, listen
 from warren.server.log import get_logger, log_events
 from warren.server.memory import MemoryAlarm, MemoryUse, ResidentMemory, share_in_bytes
 from warren.server.metrics import Metrics
@@ -175,6 +175,7 @@ class Broker:
             ),
             self.config.bind,
             self.config.port,
+            accepted_a_turn(self.descriptors.limit),
         )
 
     async def _start_http(self) -> None:

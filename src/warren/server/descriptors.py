@@ -16,7 +16,9 @@ from typing import Any, Protocol
 
 from warren.storage.files import OpenFiles
 
-OWN_MAX = 64  # listeners, threads, the definitions, what is opened for a moment
+# For listeners (`ACCEPTED_A_TURN`), as many clients that are let in and sent away, threads, the definitions,
+# and files that are opened for a moment.
+OWN_MAX = 128
 FILES_MIN = 16
 REFUSED_MAX = 16  # connections that are told why they are refused, at a time
 TELL_SECONDS_MIN = 60.0

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable
 
 ACCEPTED_A_TURN = 32
+DESCRIPTORS_FOR_EACH = 32  # a duplicate, and a client that it lets in and that is sent away, for so many
 BACKLOG = 4096
 
 
@@ -36,14 +37,23 @@ class Listener:
             await server.wait_closed()
 
 
+def accepted_a_turn(descriptors_max: int) -> int:
+    """Fewer where the process may have few descriptors open."""
+    return max(1, min(ACCEPTED_A_TURN, descriptors_max // DESCRIPTORS_FOR_EACH))
+
+
 async def listen(
-    loop: asyncio.AbstractEventLoop, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    loop: asyncio.AbstractEventLoop,
+    factory: Callable[[], asyncio.BaseProtocol],
+    host: str,
+    port: int,
+    accepted: int = ACCEPTED_A_TURN,
 ) -> Listener:
     """On all addresses that the host has."""
     listener = Listener([await loop.create_server(factory, host, port, backlog=BACKLOG)])
     try:
         for bound in listener.servers[0].sockets:
-            for _ in range(ACCEPTED_A_TURN - 1):
+            for _ in range(accepted - 1):
                 again = socket.socket(fileno=os.dup(bound.fileno()))
                 listener.servers.append(await loop.create_server(factory, sock=again, backlog=BACKLOG))
     except BaseException:

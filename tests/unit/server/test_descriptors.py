@@ -65,9 +65,9 @@ def test_connections_and_files_and_all_else_fit_in_at_any_time(limit: int) -> No
 
 def test_what_others_have_open_counts() -> None:
     sharing = Sharing(LIMIT)
-    sharing.descriptors.others = lambda: 900
+    sharing.descriptors.others = lambda: 800
     sharing.descriptors.enter()
-    assert sharing.files.limit == (LIMIT - OWN_MAX - 901) // 2
+    assert sharing.files.limit == (LIMIT - OWN_MAX - 801) // 2
 
 
 def test_a_low_limit_is_told_with_what_to_raise() -> None:

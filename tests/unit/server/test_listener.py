@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 import uvloop
 
-from warren.server.listener import ACCEPTED_A_TURN, listen
+from warren.server.listener import ACCEPTED_A_TURN, accepted_a_turn, listen
 
 CLIENTS = 3 * ACCEPTED_A_TURN
 TURNS = 10  # a client costs more than one: libuv looks at its sockets once in each
@@ -56,3 +56,8 @@ def test_the_port_is_free_again_when_it_is_closed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         first_port = taken.getsockname()[1]
     uvloop.run(listen_twice())
+
+
+@pytest.mark.parametrize(("descriptors", "accepted"), [(16, 1), (256, 8), (1024, 32), (1_000_000, 32)])
+def test_fewer_clients_are_let_in_at_once_where_descriptors_are_few(descriptors: int, accepted: int) -> None:
+    assert accepted_a_turn(descriptors) == accepted
