@@ -62,14 +62,20 @@ def expire_silently(broker: FakeBroker) -> None:
 # --- basic.get ---
 
 
-def test_get_behind_very_many_expired_messages_is_answered_after_several_turns(
-    broker: FakeBroker, client: FakeClient
-) -> None:
+def get_behind_expired(broker: FakeBroker, client: FakeClient) -> Queue:
+    """Ask for the one message that is fresh, behind very many that are not."""
     queue = client.declare("q", arguments=EXPIRING)
     publish_many(client, "q", MANY)
     expire_silently(broker)
     client.publish("", "q", b"fresh")
     client.send(GET)
+    return queue
+
+
+def test_get_behind_very_many_expired_messages_is_answered_after_several_turns(
+    broker: FakeBroker, client: FakeClient
+) -> None:
+    queue = get_behind_expired(broker, client)
     assert client.contents() == [], "not in this turn"
     assert queue.message_count >= MANY - 10 * GONE_AT_A_TIME_MAX
     assert most_in_a_turn(broker, lambda: queue.message_count) <= WORK_A_TURN_MAX // GONE_WORK
@@ -80,11 +86,7 @@ def test_get_behind_very_many_expired_messages_is_answered_after_several_turns(
 def test_get_that_takes_several_turns_takes_nothing_for_a_client_that_is_gone(
     broker: FakeBroker, client: FakeClient
 ) -> None:
-    queue = client.declare("q", arguments=EXPIRING)
-    publish_many(client, "q", MANY)
-    expire_silently(broker)
-    client.publish("", "q", b"fresh")
-    client.send(GET)
+    queue = get_behind_expired(broker, client)
     client.hang_up()
     assert queue.unacked == 0
     other = broker.connect("other").open()
@@ -96,10 +98,7 @@ def test_get_that_takes_several_turns_takes_nothing_for_a_client_that_is_gone(
 def test_get_from_a_queue_that_is_deleted_meanwhile_is_answered_as_empty(
     broker: FakeBroker, client: FakeClient
 ) -> None:
-    client.declare("q", arguments=EXPIRING)
-    publish_many(client, "q", MANY)
-    expire_silently(broker)
-    client.send(GET)
+    get_behind_expired(broker, client)
     broker.connect("other").open().send(m.QueueDelete(queue="q"))
     broker.world.run()
     assert client.methods() == [m.BasicGetEmpty()]
@@ -153,14 +152,13 @@ def test_queue_whose_messages_come_last_delivers_nothing_before_they_are_back(
     for queue in ("a", "b"):
         taker.consume(queue, queue)
         broker.world.run()
+    taker.send(m.BasicCancel(consumer_tag="b"))
     client.publish("", "b", b"last")
     other = broker.connect("other").open()
-    other.send(m.BasicCancel(consumer_tag="b"))
     taker.connection.lost()
     other.consume("b")
-    broker.world.turn()
     broker.world.run()
-    assert other.bodies()[0] == b"first"
+    assert other.bodies() == [b"first"] * 100 + [b"last"]
 
 
 def test_what_a_channel_gives_back_when_it_ends_is_waited_for_behind_its_other_chores(
