@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 NODE_MODULES := tests/clients/node/node_modules
 SOURCES := $(shell find src -name '*.py' -o -name '*.pyx' -o -name '*.pxd')
 
-.PHONY: setup equip run test lint bench clean
+.PHONY: setup equip run test quick lint bench clean
 
 setup: $(VENV)/built equip
 
@@ -15,6 +15,10 @@ run: $(VENV)/built
 
 test: lint $(NODE_MODULES)/.ready
 	@./scripts/test $(BIN)/python
+
+# What needs no Spark, no Node, and no long load: about a minute on two cores
+quick: equip
+	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2 tests/unit tests/semantics tests/property
 
 lint: equip
 	$(BIN)/ruff check .

@@ -6,7 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.compiled import REBUILD, SOURCE, sources, stale
 from tests.support.process import Address, BrokerProcess
+
+
+def pytest_configure() -> None:
+    """Tests of a module that was built from an older source would say nothing."""
+    old = stale(sources())
+    if old:
+        names = ", ".join(str(path.relative_to(SOURCE)) for path in old)
+        raise pytest.UsageError(f"compiled before its source changed: {names}; build it again: {REBUILD}")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

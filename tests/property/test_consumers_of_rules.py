@@ -18,6 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,6 +29,8 @@ from tests.support.machine import give_up_ready, small_limits
 from warren.amqp import methods as m
 from warren.amqp.properties import PERSISTENT, TRANSIENT, BasicProperties
 from warren.amqp.table import Table
+
+pytestmark = pytest.mark.slow
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - nothing here needs a disk of its own
 LONGER_THAN_ANY_MS = 600_000

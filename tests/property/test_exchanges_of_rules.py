@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,8 @@ from warren.amqp import methods as m
 from warren.amqp.properties import PERSISTENT, TRANSIENT, BasicProperties
 from warren.amqp.table import Table, Timestamp
 from warren.broker import commands
+
+pytestmark = pytest.mark.slow
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - nothing here needs a disk of its own
 EXAMPLES = settings(

@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 from unittest.mock import patch
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -23,6 +24,8 @@ from warren.broker.message import Message
 from warren.broker.store import NOTHING_TO_READ, LogBrowser
 from warren.storage import queue_log, rewriting
 from warren.storage.queue_log import QueueLog
+
+pytestmark = pytest.mark.slow
 
 SIZES = st.one_of(st.integers(0, 200), st.sampled_from([0, 0, 700, 5_000]))
 SEEDS = st.integers(0, 2**32)

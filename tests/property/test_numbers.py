@@ -48,6 +48,8 @@ from warren.broker.rules import ARGUMENTS
 from warren.server.config import Config
 from warren.server.config_error import ConfigError
 
+pytestmark = pytest.mark.slow
+
 EDGES = sorted(
     {
         sign * (2**bits + more)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -28,6 +29,8 @@ from warren.amqp import methods as m
 from warren.amqp.properties import PERSISTENT, BasicProperties
 from warren.broker.message import Message
 from warren.storage.queue_log import QueueLog
+
+pytestmark = pytest.mark.slow
 
 DURABLE = ("d0", "d1", "d2")
 NAMES = (*DURABLE, "t0")

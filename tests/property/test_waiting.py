@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +27,8 @@ from tests.unit.amqp.test_reader_waiting import GO_ON_AT_ONCE, LET_1_GO_ON, SUSP
 from warren.amqp import methods as m
 from warren.amqp.reader import FrameReader, ReadBuffer
 from warren.broker.session.channel import Channel
+
+pytestmark = pytest.mark.slow
 
 EXAMPLES = settings(database=None, deadline=None, max_examples=300)
 NUMBERS = (1, 2)

@@ -11,6 +11,8 @@ from tests.support.amqp import AmqpClient
 from tests.support.frames import HEARTBEAT, HEARTBEAT_FRAME, Frame, published
 from warren.amqp import methods as m
 
+pytestmark = pytest.mark.slow
+
 BEAT = Frame(HEARTBEAT, 0, b"")
 DROP_SECONDS_MAX = 4.0  # by then a client that agreed on one second and says nothing is gone
 

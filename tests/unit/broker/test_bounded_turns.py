@@ -18,6 +18,8 @@ from warren.broker.queue import Queue
 from warren.broker.turns import DRAINED_MIN, WORK_A_TURN_MAX
 from warren.broker.vhost import TELL_WORK
 
+pytestmark = pytest.mark.slow
+
 GONE_AT_A_TIME_MAX, GONE_WORK = 200, 3  # in rulebook.py, where they are C numbers
 TRIED_FOR_A_UNIT = 10  # in queue.py, likewise
 MANY = 30_000

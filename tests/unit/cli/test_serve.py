@@ -22,6 +22,8 @@ from tests.support.process import Address
 from warren.amqp import methods as m
 from warren.cli.main import main
 
+pytestmark = pytest.mark.slow
+
 END_SECONDS_MAX = 20
 USAGE_ERROR = 2
 

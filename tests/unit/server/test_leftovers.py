@@ -33,6 +33,8 @@ from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table
 from warren.broker.access import Permissions
 
+pytestmark = pytest.mark.slow
+
 Scenario: TypeAlias = Callable[[Serving], None]
 ROUNDS = 4
 LOOK_SECONDS = 0.02

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 BEGIN = """
 import random
 from warren.broker.entry import Entry

@@ -35,6 +35,8 @@ from warren.storage.format import (
 from warren.storage.index import decode_dues, decode_index, without_bodies
 from warren.storage.stream_segment import decode_chunks
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = Path(__file__).parents[2] / "golden"
 DATA = GOLDEN / "data-1"
 

@@ -14,6 +14,8 @@ from warren.amqp.table import Table
 from warren.broker.session.chores import ACKED_AT_A_TIME_MAX
 from warren.broker.turns import WORK_A_TURN_MAX
 
+pytestmark = pytest.mark.slow
+
 MANY = 60_000
 ACK_ALL = m.BasicAck(delivery_tag=0, multiple=True)
 RETRY: Table = {"x-retry-delay-min": 1_000}
