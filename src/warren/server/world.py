@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -45,25 +46,28 @@ class LoopWorld:
         """Call back on the loop: `done` with what `work` returned, or `failed` with what it raised, which
         then is in the log. Work that the end of the broker cancels has failed as well.
         """
-
-        def finish(future: Future[T]) -> None:
-            error = CancelledError() if future.cancelled() else future.exception()
-            if error is None:
-                done(future.result())
-                return
-            if not future.cancelled():
-                self.report(error)
-            failed(error)
-
-        def finish_on_loop(future: Future[T]) -> None:
-            if not self.loop.is_closed():
-                self.loop.call_soon_threadsafe(finish, future)
-
         try:
-            self.threads.submit(work).add_done_callback(finish_on_loop)
+            self.threads.submit(work).add_done_callback(partial(self._finish_on_loop, done, failed))
         except RuntimeError as error:  # the system gives no thread, or the broker has ended
             self.report(error)
             self.loop.call_soon(failed, error)
+
+    def _finish_on_loop(
+        self, done: Callable[[T], None], failed: Callable[[BaseException], None], future: Future[T]
+    ) -> None:
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._finish, done, failed, future)
+
+    def _finish(
+        self, done: Callable[[T], None], failed: Callable[[BaseException], None], future: Future[T]
+    ) -> None:
+        error = CancelledError() if future.cancelled() else future.exception()
+        if error is None:
+            done(future.result())
+            return
+        if not future.cancelled():
+            self.report(error)
+        failed(error)
 
     def report(self, error: BaseException) -> None:
         self.log.error("internal error", exc_info=error)

@@ -1,7 +1,22 @@
+cimport cython
 from libc.stdint cimport uint64_t
 
+from warren.storage.disk cimport Buffer
 from warren.storage.segment cimport Segment
 from warren.storage.window cimport Window
+
+
+cdef class Flight:
+    cdef public uint64_t number
+    cdef public list waiters
+    cdef public list segments
+    cdef public list waiting
+    cdef public list part
+    cdef public list writes
+    cdef public bint is_journaled
+    cdef public list lines
+    cdef public set names
+    cdef public list directories
 
 
 cdef class GroupCommit:
@@ -18,7 +33,7 @@ cdef class GroupCommit:
     cdef readonly Window window
     cdef readonly object rewritings
     cdef public object failure
-    cdef public object flight
+    cdef public Flight flight
     cdef object timers
     cdef object disk
     cdef object housekeeping
@@ -36,4 +51,20 @@ cdef class GroupCommit:
     cdef Py_ssize_t buffered_bytes
 
     cpdef gather(self, Segment segment)
+    cdef Buffer _buffer(self)
+    cdef _keep(self, Buffer buffer)
+    @cython.locals(segment=Segment, segments=list)
+    cpdef begin(self)
+    cdef _write(self, Flight flight, Segment segment)
+    @cython.locals(segment=Segment, flight=Flight)
+    cpdef completed(self)
+    @cython.locals(segment=Segment)
+    cdef _unpin(self, Flight flight)
+    @cython.locals(buffer=Buffer, size=Py_ssize_t)
+    cdef _landed(self, Segment segment)
+    @cython.locals(segment=Segment)
+    cdef _finish(self, Flight flight)
     cpdef mark(self, Segment segment)
+    @cython.locals(segment=Segment)
+    cpdef write_marks(self)
+    cdef _write_marks_of(self, Segment segment)

@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from warren.broker.flow import Timers
@@ -79,23 +78,23 @@ class Watcher(Protocol):
     def report(self, error: Exception) -> None: ...
 
 
-@dataclass
 class Flight:
     """A round under way, in as many parts as the limit of open files makes of it: `part` is with the disk,
     or its `writes` are being prepared for that, and `waiting` comes after it. `names` are the directories to
     be synced; `directories`, open ones.
     """
 
-    number: int
-    waiters: list[Callable[[int], None]]
-    segments: list[Segment]
-    waiting: list[Segment]
-    part: list[Segment] = field(default_factory=list)
-    writes: list[Operation] = field(default_factory=list)
-    is_journaled: bool = False
-    lines: list[Operation] | None = None
-    names: set[str] = field(default_factory=set)
-    directories: list[int] = field(default_factory=list)
+    def __init__(self, number: int, waiters: list[Callable[[int], None]], segments: list[Segment]) -> None:
+        self.number = number
+        self.waiters = waiters
+        self.segments = segments
+        self.waiting = segments
+        self.part: list[Segment] = []
+        self.writes: list[Operation] = []
+        self.is_journaled = False
+        self.lines: list[Operation] | None = None
+        self.names: set[str] = set()
+        self.directories: list[int] = []
 
 
 class GroupCommit:
@@ -196,12 +195,14 @@ class GroupCommit:
         segments = [segment for segment in self.dirty if not segment.dropped]
         self.dirty.clear()
         waiters, self.waiters = self.waiters, []
-        self.flight = Flight(self.gathering, waiters, segments, segments)
+        self.flight = Flight(self.gathering, waiters, segments)
         self.gathering += 1
+        self.unsafe_bytes = 0
         for segment in segments:
+            assert segment.gathered is not None, "something was appended"
             segment.dirty = False
             segment.flying, segment.gathered = segment.gathered, None
-        self.unsafe_bytes = sum(len(segment.flying or ()) for segment in segments)
+            self.unsafe_bytes += len(segment.flying)
         self.send_part()
 
     def send_part(self) -> None:
@@ -344,8 +345,9 @@ class GroupCommit:
         assert log is not None, "it was appended to"
         segment.named = True
         log.directory.are_synced()
-        segment.written += len(buffer)
-        self.written_bytes += len(buffer)
+        size = len(buffer)
+        segment.written += size
+        self.written_bytes += size
         segment.flying = None
         self._keep(buffer)
         if segment.dropped:
@@ -358,7 +360,10 @@ class GroupCommit:
         if flight.lines:
             self.definitions.are_safe()
         self.flight = None
-        self.unsafe_bytes = sum(len(segment.gathered or ()) for segment in self.dirty)
+        self.unsafe_bytes = 0
+        for segment in self.dirty:
+            if segment.gathered is not None:
+                self.unsafe_bytes += len(segment.gathered)
         are_being_told = bool(self.to_tell)
         self.to_tell += [(waiter, flight.number) for waiter in flight.waiters]
         if not are_being_told:
@@ -444,12 +449,14 @@ class GroupCommit:
             self._works()
 
     def _write_marks_of(self, segment: Segment) -> None:
-        if segment.log is None or segment.log.directory.deleted:
+        if segment.log is None:
             return
-        if segment.dropped and not segment.created and segment.flying is None:
+        directory = segment.log.directory
+        if directory.deleted or (segment.dropped and not segment.created and segment.flying is None):
             return  # its records were never written, or they are deleted by now
         data = segment.marks_to_write()
-        segment.log.directory.make()
+        if not directory.made:
+            directory.make()
         self.files.write(segment.path + ".acks", data, segment.marks_written)
         segment.marks_are_written()
         if segment.marks_written > segment.acks_bytes_max:

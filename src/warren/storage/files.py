@@ -14,12 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from warren.storage.disk import sync_file_system
+from warren.storage.disk import sync_file_system, write_at_once
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
 NEW = ".new"
 READ_BYTES_MAX = 1 << 30
+SMALL_BYTES_MAX = 16 * 1024
 NONE_LEFT = frozenset({errno.EMFILE, errno.ENFILE})  # no file can be opened before another one is closed
 
 T = TypeVar("T")
@@ -220,6 +221,9 @@ class OpenFiles:
             os.close(file)
 
     def write_piece(self, file: int, data: bytes, offset: int) -> None:
+        if len(data) <= SMALL_BYTES_MAX:
+            write_at_once(file, data, offset)
+            return
         written = 0
         while written < len(data):
             written += os.pwrite(file, data[written:], offset + written)

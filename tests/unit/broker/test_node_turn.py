@@ -16,10 +16,10 @@ def test_connection_whose_flush_fails_does_not_keep_others_unsent(monkeypatch: p
         client.send(m.QueueBind(queue=f"of {id(client)}", exchange="amq.fanout", arguments={}))
         client.consume(f"of {id(client)}", no_ack=True)
 
-    def fail() -> None:
+    def fail(_chunks: list[bytes]) -> None:
         raise OSError("a broken link")
 
-    monkeypatch.setattr(broken.connection, "flush", fail)
+    monkeypatch.setattr(broken.link, "send", fail)
     broker.connect().open().publish("amq.fanout", "", b"x")
     assert whole.bodies() == [b"x"]
     assert [str(error) for error in broker.world.errors] == ["a broken link"]

@@ -7,7 +7,7 @@ keeps for the next, until the bytes, or the vhost's version, say that something 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, cast
 
 from warren.amqp.errors import NotImplementedByBroker, PreconditionFailed, SoftError
@@ -244,12 +244,14 @@ class Channel(ContentReader):
             names = [queue.name for queue in queues]
             self.events.emit(MessagePublished(self.vhost.name, message, tuple(names)))
 
-    def take_reached(self) -> set[Queue]:
+    def take_reached(self) -> Collection[Queue]:
         """All queues that messages of this batch went to."""
-        routes = {id(route): route for route in self.routes}
+        routes, self.routes = self.routes, []
         self.reached = None
-        self.routes.clear()
-        return {queue for route in routes.values() for queue in route}
+        if len(routes) == 1:
+            return routes[0]
+        routes = list({id(route): route for route in routes}.values())
+        return {queue for route in routes for queue in route}
 
     def return_message(self, message: Message) -> None:
         self.reply(
