@@ -34,11 +34,14 @@ with DAG(
     paid_orders = BashOperator(
         task_id="paid_orders",
         bash_command=f"{WARREN} pipeline run /opt/pipelines/paid_orders.toml",
+        cwd="/data",  # of the file's relative paths; without it, a directory that Airflow removes afterwards
         env=SECRETS,
         append_env=True,
     )
     audit = BashOperator(
         task_id="audit",
-        bash_command=f"{WARREN} pipeline audit --archive {ARCHIVE} --pattern 'orders\\..*'",
+        bash_command=f"{WARREN} pipeline audit {BROKER} --archive {ARCHIVE}",
+        env=SECRETS,
+        append_env=True,
     )
     archive >> [paid_orders, audit]

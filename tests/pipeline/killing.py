@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Self
 
 import pika
+import pyarrow.parquet as pq
 
 from tests.support.process import Address
+from warren.pipeline import archive_files
 
 LOOK_SECONDS = 0.03
 PUBLISH_SECONDS = 0.005
@@ -26,17 +28,12 @@ MOMENT_SECONDS_MAX = 0.5
 """… and within so long after it, so that it may hit what does not write as well."""
 
 
-class Publishing:
-    """Publishes to a queue, in a thread, the numbers from 0 on, each when the one before it is confirmed
-    and not faster than that. After leaving, `confirmed` is how many.
-    """
+class InThread:
+    """Runs in a thread while it is entered."""
 
-    def __init__(self, address: Address, queue: str) -> None:
-        self._address = address
-        self._queue = queue
+    def __init__(self) -> None:
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._publish)
-        self.confirmed = 0
+        self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -46,13 +43,53 @@ class Publishing:
         self._stop.set()
         self._thread.join()
 
-    def _publish(self) -> None:
+    def _run(self) -> None:
+        """Until `_stop` is set."""
+        raise NotImplementedError
+
+
+class Publishing(InThread):
+    """Publishes to a queue, in a thread, the numbers from 0 on, each when the one before it is confirmed
+    and not faster than that. After leaving, `confirmed` is how many.
+    """
+
+    def __init__(self, address: Address, queue: str) -> None:
+        super().__init__()
+        self._address = address
+        self._queue = queue
+        self.confirmed = 0
+
+    def _run(self) -> None:
         with pika.BlockingConnection(pika.URLParameters(self._address.url())) as connection:
             channel = connection.channel()
             channel.confirm_delivery()
             while not self._stop.wait(PUBLISH_SECONDS):
                 channel.basic_publish("", self._queue, b"%d" % self.confirmed)
                 self.confirmed += 1
+
+
+class Reading(InThread):
+    """Reads an archive again and again, in a thread, as one does without Spark: what it has must be the first
+    messages, each once, at any moment. After leaving, `rounds` is how often it was so.
+    """
+
+    def __init__(self, archive: Path) -> None:
+        super().__init__()
+        self._archive = archive
+        self.rounds = 0
+        self.wrong: list[list[int]] = []
+
+    def _run(self) -> None:
+        while not self._stop.wait(LOOK_SECONDS):
+            with suppress(FileNotFoundError):  # it was merged, and a start or end of the archive removed it
+                found = sorted(self._offsets())
+                self.rounds += found == list(range(len(found))) and bool(found)
+                if found != list(range(len(found))):
+                    self.wrong.append(found)
+
+    def _offsets(self) -> Iterator[int]:
+        for file in archive_files(self._archive):
+            yield from pq.read_table(file, columns=["offset"], partitioning=None).column("offset").to_pylist()
 
 
 def kill_at_random(command: Sequence[str], place: Path, chance: random.Random, log: Path) -> str:

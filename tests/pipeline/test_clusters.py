@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pika
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -123,9 +124,10 @@ def run_there(shop: Shop, place: Path, where: list[str], *names: str) -> list[st
 
 
 def check_archive(shop: Shop, archive: Path) -> None:
-    """Every message of the stream is in it once."""
-    offsets = pq.read_table(archive, columns=["offset"], partitioning=None).column("offset").to_pylist()
-    assert sorted(offsets) == list(range(shop.events))
+    """Every message of the stream is in it once, with its time as everybody reads it."""
+    table = pq.read_table(archive, columns=["offset", "timestamp"], partitioning=None)
+    assert sorted(table.column("offset").to_pylist()) == list(range(shop.events))
+    assert table.schema.field("timestamp").type == pa.timestamp("us", tz="UTC")
 
 
 @pytest.mark.timeout(400)

@@ -21,12 +21,13 @@ from pyspark.sql import SparkSession
 
 from tests.pipeline import endless_query
 from tests.pipeline.conftest import CONF
-from tests.pipeline.killing import Publishing, kill_at_random
+from tests.pipeline.killing import Publishing, Reading, kill_at_random
 from tests.support.process import BrokerProcess
 from tests.support.segments import DataDirectory
 from warren.pipeline.errors import PipelineError
 from warren.pipeline.failures import for_the_command
 from warren.pipeline.jobs import archive
+from warren.pipeline.jobs.lists import FILES, current_lists, places_in
 from warren.pipeline.jobs.lock import only_one
 from warren.pipeline.jobs.tables import read_archive
 from warren.pipeline.report.progress import Progress
@@ -37,6 +38,9 @@ SEED = os.environ.get("WARREN_DRIVER_SEED") or str(random.SystemRandom().randran
 SEGMENT_BYTES = 16_384  # some 250 of these messages
 BATCH = "500"
 CONF_WORDS = [word for name, value in CONF.items() for word in ("--conf", f"{name}={value}")]
+MERGING = ["--roll-every", "1", "--conf", "spark.sql.streaming.fileSink.log.compactInterval=2"]
+"""Files are merged every second, since there is a list of all with every second batch."""
+
 STREAM = {"x-queue-type": "stream", "x-stream-max-segment-size-bytes": SEGMENT_BYTES}
 
 
@@ -70,21 +74,25 @@ def check_each_once(found: list[tuple[int, bytes]], confirmed: int) -> None:
 
 
 @pytest.mark.timeout(100 + 100 * KILLS)
-def test_archive_that_is_killed_again_and_again_has_each_message_once(
+def test_archive_that_is_killed_again_and_again_while_files_are_merged_has_each_message_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     place = tmp_path / "archive"
     with broker_with_streams(tmp_path, s={}) as broker:
         words = ["--path", str(broker.data_dir), "--queue", "s", "--to", str(place)]
         command = [sys.executable, "-m", "warren", "pipeline", "archive", *words, "--every", "1", "--quiet"]
-        with Publishing(broker.address, "s") as published:
-            kill_often([*command, "--batch", BATCH, "--master", "local[2]", *CONF_WORDS], place, tmp_path)
+        with Publishing(broker.address, "s") as published, Reading(place) as reading:
+            command += ["--batch", BATCH, "--master", "local[2]", *MERGING, *CONF_WORDS]
+            kill_often(command, place, tmp_path)
         result = archive.run(spark, parsed(*words, "--once"), Progress(None))
 
+        assert not reading.wrong
         assert result.numbers["offsets without a message"] == 0
         assert len(list(broker.data_dir.glob("queues/*/*.seg"))) > 1
     rows = read_archive(spark, str(place)).select("offset", "body").collect()
     check_each_once([(row.offset, bytes(row.body)) for row in rows], published.confirmed)
+    listed = places_in(current_lists(place))
+    assert {file.relative_to(place).as_posix() for file in place.glob(FILES)} == listed
 
 
 @pytest.mark.timeout(100 + 100 * KILLS)

@@ -2,53 +2,26 @@
 
 from __future__ import annotations
 
-import threading
 from argparse import Namespace
 from collections.abc import Callable
 from datetime import UTC
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from tests.pipeline.messages import ALL, Message, message, some_messages, table
+from tests.pipeline.recorded import QUIET, Recorded, places
 from warren.pipeline.errors import PipelineError
 from warren.pipeline.jobs import compact
 from warren.pipeline.jobs.archive import read_snapshot, start, write_snapshot
 from warren.pipeline.jobs.inputs import Slice, select
-from warren.pipeline.jobs.queries import follow
 from warren.pipeline.jobs.tables import read_archive
-from warren.pipeline.report.progress import Progress
-
-QUIET = Progress(None)
-
-
-class Recorded:
-    """A directory of Parquet files as a stream of messages, and its archive."""
-
-    def __init__(self, spark: SparkSession, path: Path) -> None:
-        self.spark = spark
-        self.source = str(path / "source")
-        self.to = str(path / "archive")
-
-    def add(self, messages: list[Message]) -> None:
-        table(self.spark, messages).coalesce(1).write.mode("append").parquet(self.source)
-
-    def archive(self) -> int:
-        stream = self.spark.readStream.schema(table(self.spark, []).schema).parquet(self.source)
-        return follow(start(stream, self.to), QUIET, threading.Event()).rows
 
 
 @pytest.fixture
 def recorded(spark: SparkSession, tmp_path: Path) -> Recorded:
     return Recorded(spark, tmp_path)
-
-
-def places(frame: DataFrame) -> list[tuple[str, str, int]]:
-    return sorted(
-        (row["vhost"], row["queue"], row["offset"])
-        for row in frame.select("vhost", "queue", "offset").collect()
-    )
 
 
 def test_archive_has_every_message_once_and_whole(spark: SparkSession, recorded: Recorded) -> None:
@@ -127,6 +100,7 @@ def options(recorded: Recorded, to: str, **given: object) -> Namespace:
     plain: dict[str, object] = {
         "archive": recorded.to, "to": to, "vhost": "/", "queue": [], "pattern": None, "from_offset": None,
         "to_offset": None, "since": None, "until": None, "latest_per": None, "rows_a_file": 1000,
+        "in_place": False,
     }  # fmt: skip
     return Namespace(**(plain | given))
 

@@ -264,6 +264,10 @@ def test_views_in_sql_have_their_options_and_tables_get_them_with_each_select(
         assert spark.sql(f"SELECT count(*) FROM shop {chosen}").first() == (3,)  # noqa: S608 - our own path
         with pytest.raises(PySparkException, match="use CREATE TEMPORARY VIEW v USING warren OPTIONS"):
             spark.sql("SELECT * FROM shop").collect()
+        with pytest.raises(
+            PySparkException, match=r"a table of WarrenMQ takes no options: .*SELECT … FROM t"
+        ):
+            spark.sql(f"CREATE TABLE other USING warren OPTIONS ({options})")
     finally:
         spark.sql("DROP TABLE shop")
         spark.sql("DROP VIEW orders")

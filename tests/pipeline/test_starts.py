@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,11 @@ tripled = frame.mapInArrow(lambda batches: (b for batch in batches for b in [bat
 print("counted", frame.count(), tripled.count(), spark.conf.get("spark.sql.session.timeZone"))
 """
 OPENS = f"import warren; spark = warren.spark_session(master='local[1]', conf={CONF!r})"
+SOCKETS = """
+from pathlib import Path
+sockets = Path(spark.conf.get("spark.python.unix.domain.socket.dir"))
+print("sockets", any(each.is_socket() for each in sockets.iterdir()))
+"""
 STOPS = "spark.stop()"
 OWN = f"""
 from pyspark.sql import SparkSession
@@ -81,6 +87,15 @@ def test_session_works_in_a_notebook_also_after_one_that_was_started_badly(
     cells = f"{OWN}\n{STOPS}\n{OPENS}\n{COUNTS}"
     environment = bare | {"JAVA_HOME": home}
     assert run([sys.executable, "-", data], environment, IN_A_LOOP.format(text=cells)) == "counted 5 15 UTC\n"
+
+
+def test_workers_talk_over_unix_sockets_whose_directory_goes_with_the_process(
+    bare: dict[str, str], data: str
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        told = run([sys.executable, "-c", OPENS + COUNTS + SOCKETS, data], bare | {"TMPDIR": directory})
+        assert told == "counted 5 15 UTC\nsockets True\n"
+        assert list(Path(directory).glob("warren-spark-*")) == []
 
 
 def test_session_of_ones_own_works_with_what_readme_says_to_set(bare: dict[str, str], data: str) -> None:

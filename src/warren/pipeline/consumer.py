@@ -15,6 +15,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from warren.amqp.methods import (
+    METHOD_ID,
     BasicAck,
     BasicCancel,
     BasicConsume,
@@ -25,7 +26,6 @@ from warren.amqp.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
-from warren.amqp.table import encode_name
 from warren.broker.message import Message
 from warren.client.connection import Connection, read_method
 from warren.client.dialogue import ask, log_out
@@ -37,6 +37,9 @@ from warren.pipeline.publisher import CONTENT_HEAD_BYTES, PRODUCT
 from warren.storage.format import encode_record
 
 PREFETCH_MAX = 65_535
+DELIVER = METHOD_ID.pack(*BasicDeliver.id)
+TAG_AT = len(DELIVER) + 1
+DELIVERY_TAG_AND_BITS = 9
 MORE_SECONDS = 0.02
 """How long more may take to follow what has just come."""
 
@@ -50,6 +53,15 @@ class Delivery(NamedTuple):
     def record(self, position: int) -> bytes:
         """As it would stand in a segment, so that whoever reads segments can read it."""
         return encode_record(position, self.time_ms, self.message)
+
+
+class Envelope(NamedTuple):
+    """What a `basic.deliver` says. The names are as on the wire, as messages have them."""
+
+    consumer_tag: bytes
+    delivery_tag: int
+    exchange: bytes
+    routing_key: bytes
 
 
 class Gone(ClientError):
@@ -66,7 +78,7 @@ class Consumer:
         self._held_bytes = 0
         self._queues = dict(enumerate(queues))
         self._frames = 0
-        self._delivered: BasicDeliver | None = None
+        self._delivered: Envelope | None = None
         self._properties = b""
         self._body: list[bytes] = []
         self._missing_bytes = 0
@@ -147,21 +159,41 @@ class Consumer:
             self._hold(self._delivered)
 
     def _on_method(self, payload: bytes) -> None:
+        if payload.startswith(DELIVER):
+            self._delivered = read_envelope(payload)
+            return
         method = read_method(payload)
-        match method:
-            case BasicDeliver():
-                self._delivered = method
-            case BasicCancel():
-                raise Gone(f"queue '{self._queues[int(method.consumer_tag)]}' was deleted")
-            case _:
-                raise ClientError(f"the broker sent {method.name} when nothing like it was due")
+        if isinstance(method, BasicCancel):
+            raise Gone(f"queue '{self._queues[int(method.consumer_tag)]}' was deleted")
+        raise ClientError(f"the broker sent {method.name} when nothing like it was due")
 
-    def _hold(self, method: BasicDeliver) -> None:
-        body = b"".join(self._body)
-        message = Message(
-            encode_name(method.exchange), encode_name(method.routing_key), self._properties, body, True
-        )
-        queue = self._queues[int(method.consumer_tag)]
-        self.held.append(Delivery(queue, method.delivery_tag, message, time.time_ns() // 1_000_000))
+    def _hold(self, envelope: Envelope) -> None:
+        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        message = Message(envelope.exchange, envelope.routing_key, self._properties, body, True)
+        queue = self._queues[int(envelope.consumer_tag)]
+        self.held.append(Delivery(queue, envelope.delivery_tag, message, time.time_ns() // 1_000_000))
         self._held_bytes += len(body)
         self._delivered, self._body = None, []
+
+
+def read_envelope(payload: bytes) -> Envelope:
+    """By hand, for every message has one: `read_method` takes a third of the time of consuming it.
+
+    deliver   id:uint32 consumer_tag:shortstr delivery_tag:uint64 bits:octet
+              exchange:shortstr routing_key:shortstr
+    """
+    try:
+        tag = TAG_AT + payload[TAG_AT - 1]
+        exchange = tag + DELIVERY_TAG_AND_BITS
+        routing_key = exchange + 1 + payload[exchange]
+        end = routing_key + 1 + payload[routing_key]
+    except IndexError:
+        end = -1
+    if end != len(payload):
+        raise ClientError("the broker sent a basic.deliver that nobody can read")
+    return Envelope(
+        payload[TAG_AT:tag],
+        int.from_bytes(payload[tag : tag + 8]),
+        payload[exchange:routing_key],
+        payload[routing_key:end],
+    )

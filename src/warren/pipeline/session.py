@@ -8,17 +8,18 @@ since `pyspark_warren` is installed wherever this is; a cluster's machines and a
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import os
 import re
-import shlex
 import shutil
 import socket
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from importlib.resources import as_file, files
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -32,7 +33,10 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS_MAX = 10
 PORTS = {"spark": 7077, "sc": 15002, "https": 443, "http": 80}
-SQL_CONF = {
+TIMESTAMP_CONF = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+"""Spark 4.3 writes INT96 unless told otherwise: without statistics, and to others a time without a zone."""
+
+SQL_CONF = TIMESTAMP_CONF | {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
 }
@@ -55,6 +59,8 @@ LOCAL_CONF = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "8",
 }
+SOCKET_NAME_BYTES = 42  # of the names that Spark gives to sockets
+SOCKET_PATH_BYTES_MAX = 103  # that every system takes
 PYTHON, JAVA_OPTIONS = "spark.pyspark.python", "spark.driver.extraJavaOptions"
 WORKER_PYTHON, DRIVER_PYTHON = "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"
 ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
@@ -115,7 +121,7 @@ def _start(app_name: str, master: str, conf: dict[str, str]) -> SparkSession:
         pythons = {name: _fronted(python) for name, python in pythons.items()}
     _part_with_others(python, pythons)
     with _quiet_log() as log_options, _surroundings(pythons, local=local):
-        settings = SQL_CONF | OWN_CONF | (LOCAL_CONF if local else {}) | conf
+        settings = SQL_CONF | OWN_CONF | (LOCAL_CONF | _socket_conf() if local else {}) | conf
         settings[JAVA_OPTIONS] = f"{log_options} {ARROW_OPTIONS} {settings.get(JAVA_OPTIONS, '')}".strip()
         builder = SparkSession.builder.master(master).appName(app_name)
         for name, value in settings.items():
@@ -128,9 +134,36 @@ def _start(app_name: str, master: str, conf: dict[str, str]) -> SparkSession:
 
 def _fronted(python: str) -> str:
     """The same Python with a script in front: see `worker_front`. Only where workers are on this machine."""
-    front = shlex.quote(str(Path(worker_front.__file__).resolve()))
-    text = worker_front.SCRIPT.format(runner=worker_front.RUNNER, python=shlex.quote(python), front=front)
+    text = worker_front.script_for(python)
     return str(script("python", "python", text, os.environ))
+
+
+def _socket_conf() -> dict[str, str]:
+    """Java and the workers on this machine talk over Unix sockets, which cost less than TCP. Spark lets in
+    whoever can open one, so they are in a directory of this user alone.
+    """
+    if not hasattr(socket, "AF_UNIX"):
+        return {}
+    directory = _socket_directory(os.getpid())
+    if len(os.fsencode(directory)) + 1 + SOCKET_NAME_BYTES > SOCKET_PATH_BYTES_MAX:
+        return {}
+    return {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": directory,
+    }
+
+
+@functools.cache
+def _socket_directory(process: int) -> str:
+    """One for all sessions of a process, removed when that ends."""
+    directory = tempfile.mkdtemp(prefix="warren-spark-")
+
+    def remove() -> None:
+        if os.getpid() == process:  # and not a fork of it
+            shutil.rmtree(directory, ignore_errors=True)
+
+    atexit.register(remove)
+    return directory
 
 
 def _part_with_others(python: str, pythons: Mapping[str, str]) -> None:

@@ -1,9 +1,12 @@
-"""A Python for Spark's workers that connects first and imports afterwards.
+"""A Python for Spark's workers that connects first and imports afterwards, and has our daemon of workers.
 
 Spark gives the process that plans a stream 10 seconds from its start to connect, which no setting changes. It
 imports PySpark before it does, 0.4 s of computing, and on a busy machine that may take longer than that. So a
 script stands in front of Python, and has that one process begin here: `connect` needs next to nothing, and
 hands the connection on to `work`, which is the process that Spark meant to start.
+
+The script puts `worker_daemon` in the place of PySpark's daemon, too: Spark's setting for that does not hold
+for the processes that plan.
 """
 
 from __future__ import annotations
@@ -15,14 +18,39 @@ import sys
 
 RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 CONNECTION = "WARREN_WORKER_CONNECTION"
+DAEMON = "pyspark.daemon"
+RUN = "import runpy, sys; runpy.run_path(sys.argv.pop(1), run_name='__main__')"
+"""Runs a file as `-m` does a module, with the working directory on the path, but without its packages."""
+
 SCRIPT = """\
 #!/bin/sh
-# Has the process that plans a stream connect to Spark before it imports anything.
-if [ "$1 $2" = "-m {runner}" ]; then
-    exec {python} -I -S -B {front}
-fi
+# Has the process that plans a stream connect to Spark before it imports anything, and workers be silent
+# when Spark lets them go.
+case "$1 $2" in
+"-m {runner}")
+    exec {python} -I -S -B {front} ;;
+"-m {daemon}")
+    shift 2
+    exec {python} -c {run} {own_daemon} "$@" ;;
+esac
 exec {python} "$@"
 """
+
+
+def script_for(python: str) -> str:
+    """The script in front of this Python."""
+    import shlex  # noqa: PLC0415 - not before there is a connection
+    from pathlib import Path  # noqa: PLC0415
+
+    here = Path(__file__).resolve().parent
+    return SCRIPT.format(
+        runner=RUNNER,
+        daemon=DAEMON,
+        run=shlex.quote(RUN),
+        own_daemon=shlex.quote(str(here / "worker_daemon.py")),
+        python=shlex.quote(python),
+        front=shlex.quote(str(here / "worker_front.py")),
+    )
 
 
 def connect() -> None:

@@ -17,6 +17,7 @@ from tests.support.segments import START_MS, message
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import (
     DOUBLE,
+    LENGTH,
     Float32,
     Int8,
     Int16,
@@ -37,7 +38,7 @@ from warren.broker.message import Message
 from warren.pipeline.segments.decode import BAD, END, FULL, MORE, OPEN_END, Decoder
 from warren.pipeline.segments.log import pack_acked
 from warren.pipeline.segments.schema import SCHEMA
-from warren.pipeline.sink.headers import HeadersEncoder, as_table
+from warren.pipeline.sink.headers import HeadersEncoder
 from warren.storage.format import encode_record
 from warren.storage.table_text import table_to_json
 
@@ -226,9 +227,9 @@ def test_header_that_is_read_and_written_back_is_the_same_type_and_value(headers
     batch = taken(decoder)
     (written,) = HeadersEncoder().encode(batch["headers"], batch["header_types"])
     assert written is not None
-    assert {name: encode_value(v) for name, v in decode_table(as_table(written))[0].items()} == {
-        name: encode_value(v) for name, v in headers.items()
-    }
+    assert {
+        name: encode_value(v) for name, v in decode_table(LENGTH.pack(len(written)) + written)[0].items()
+    } == {name: encode_value(v) for name, v in headers.items()}
 
 
 @pytest.mark.parametrize("bits", ["7ff8000000000000", "fff8000000000000", "7ff4000000000001"])
@@ -236,7 +237,7 @@ def test_float_that_is_not_a_number_keeps_its_bits(bits: str) -> None:
     fields = (
         encode_name("n") + b"d" + bytes.fromhex(bits) + encode_name("m") + b"f" + bytes.fromhex("7fa00001")
     )
-    raw = b"\x20\x00" + as_table(fields)
+    raw = b"\x20\x00" + LENGTH.pack(len(fields)) + fields
     decoder = Decoder("/", "q")
     decoder.feed(encode_record(1, 0, Message(b"\0", b"\0", raw, b"", True)), 0)
     batch = taken(decoder)

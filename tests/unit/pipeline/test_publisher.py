@@ -176,6 +176,27 @@ def test_no_more_than_the_window_is_ever_unconfirmed(script: ScriptedBroker) -> 
     assert done.result()[0].confirmed == 7
 
 
+def test_no_message_follows_while_those_in_flight_have_too_many_bytes(
+    script: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "IN_FLIGHT_BYTES_MAX", 10)
+    sizes = [6, 6, 20, 1]
+    messages = [message(number, "k", bytes(size)) for number, size in enumerate(sizes, 1)]
+    done = script.run(lambda: publish(f"amqp://127.0.0.1:{script.uri.port}", messages))
+    script.log_in()
+    script.expect_publishes(2)
+    assert not script.has_more(within_s=0.1)
+    script.send(BasicAck(delivery_tag=1))
+    script.expect_publishes(1)
+    assert not script.has_more(within_s=0.1)
+    script.send(BasicNack(delivery_tag=3))
+    script.expect_publishes(1)
+    script.send(BasicAck(delivery_tag=4, multiple=True))
+    part(script)
+    publisher, failures = done.result()
+    assert (publisher.confirmed, [failure.message.message_id for failure in failures]) == (3, ["m3"])
+
+
 def test_confirms_may_come_in_any_order_and_each_counts_once(script: ScriptedBroker) -> None:
     done = script.run(lambda: publish_to(script, 6))
     script.log_in()

@@ -132,6 +132,39 @@ def test_time_of_publishing_is_written_in_whole_seconds() -> None:
     assert [each.timestamp for each in found] == [1_700_000_000, None]
 
 
+def test_properties_of_a_slice_are_those_of_its_rows() -> None:
+    columns = {
+        "body": [b"1", b"2", b"3"],
+        "app_id": ["a", None, "c" * 255],
+        "priority": [1, None, 255],
+        "published_at": pa.array([1_000_000, None, 3_000_000], pa.timestamp("us", tz="UTC")),
+        "headers": pa.array([[("x", "1")], None, [("x", "3")]], HEADERS),
+    }
+    batch = pa.record_batch(columns).slice(1)
+    encoder = RowEncoder(batch.schema, read_options(AMQP | {"exchange": "shop"}), "job/3")
+
+    assert [properties_of(message) for message in encoder.encode(batch)] == [
+        BasicProperties(message_id="job/3/0", delivery_mode=2),
+        BasicProperties(
+            message_id="job/3/1",
+            delivery_mode=2,
+            app_id="c" * 255,
+            priority=255,
+            timestamp=3,
+            headers={"x": "3"},
+        ),
+    ]
+
+
+def test_message_without_an_id_to_deduplicate_by_is_known_by_its_own() -> None:
+    columns = {"body": [b""] * 3, "deduplication_id": ["own", "", None]}
+    messages = encode(columns | {"headers": pa.array([[], None, []], HEADERS)}, deduplicate="true")
+
+    assert [properties_of(message).headers for message in messages] == [
+        {"x-deduplication-header": name} for name in ("own", "job/3/1", "job/3/2")
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "value"),
     [

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -80,3 +82,20 @@ def test_of_what_spark_says_the_first_line_of_meaning_is_kept(said: str, line: s
 def test_import_of_warren_does_not_import_spark() -> None:
     code = "import sys, warren; warren.spark_session; sys.exit('pyspark' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_sockets_of_workers_are_where_only_this_user_can_open_them() -> None:
+    (directory,) = {session._socket_conf()["spark.python.unix.domain.socket.dir"] for _ in range(2)}
+
+    assert stat.S_IMODE(Path(directory).stat().st_mode) == 0o700
+
+
+def test_where_names_of_sockets_would_be_too_long_workers_use_tcp(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    monkeypatch.setattr(session, "_socket_directory", session._socket_directory.__wrapped__)
+
+    assert session._socket_conf() == {}

@@ -4,10 +4,15 @@
     <to>/_spark_metadata/     which files count: a batch is in the archive when it stands there
     <to>/_checkpoint/         how far the streams were read (or wherever --checkpoint says)
     <to>/_lock                held by the process that archives
+    <to>/_merges/             small files on their way to become few
 
 Both together make it exactly once: a batch that was cut off is repeated with the same offsets, and one that
 is listed already is not written again. The two must stay together: with a new checkpoint Spark would count
 batches from 0 and take those for listed, so that is refused.
+
+Files roll by time and by size. A batch comes every few seconds, so that messages are soon there, and each of
+its tasks writes a file, for 32 MiB of messages at most, or a segment without an index. Small files are merged
+in place meanwhile, up to the size that is wanted (`merges.py`).
 
 Queues that are not streams change under the reader, so they are archived as snapshots, each under its name:
 
@@ -18,20 +23,25 @@ from __future__ import annotations
 
 import argparse
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
-from warren.pipeline.errors import UsageError
+from warren.pipeline.errors import PipelineError, UsageError
 from warren.pipeline.jobs import inputs
 from warren.pipeline.jobs.columns import utc_date
+from warren.pipeline.jobs.delta import HOW_TO_GET_IT, can_write, is_delta, merge_table, write_batch
 from warren.pipeline.jobs.extent import extents, tell_extents
 from warren.pipeline.jobs.leftovers import remove_leftovers
+from warren.pipeline.jobs.lists import local_path
 from warren.pipeline.jobs.lock import only_one
-from warren.pipeline.jobs.numbers import positive
+from warren.pipeline.jobs.numbers import byte_count, positive, whole_seconds
 from warren.pipeline.jobs.old_headers import with_present_headers
-from warren.pipeline.jobs.queries import follow, stop_on_signals
+from warren.pipeline.jobs.queries import Summary, follow, stop_on_signals
+from warren.pipeline.jobs.rolling import Rolling, roll, settle_alone
 from warren.pipeline.jobs.rows import collect
 from warren.pipeline.jobs.tables import (
     ARCHIVE_PARTITIONS,
@@ -39,12 +49,21 @@ from warren.pipeline.jobs.tables import (
     check_checkpoint,
     has_sink_log,
     overwrite_partitions,
+    times_in_micros,
 )
 from warren.pipeline.report.progress import Progress
 from warren.pipeline.report.result import Result
 
 ABOUT = "keep streams as Parquet files by vhost, queue and day, each message once"
 SNAPSHOT_PARTITIONS = ("snapshot", *ARCHIVE_PARTITIONS)
+DELTA = "delta"
+ROLL_SIZE, ROLL_SECONDS = "128 MB", 600
+ROLL_BYTES = byte_count(ROLL_SIZE)
+BATCH_BYTES_MAX, DELTA_BATCH_BYTES_MAX = 1 << 30, 256 << 20
+"""About how much a batch has: it is what a kill costs, and those for Delta are held in memory. With a batch
+every ten seconds this is 100 MB/s, and 25 MB/s to Delta; more needs a smaller --every.
+"""
+
 COMPRESSIONS = ("snappy", "zstd", "none")
 
 
@@ -61,7 +80,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=10,
         metavar="SECONDS",
-        help="a batch so often (default: %(default)s)",
+        help="a batch, which is new files, so often (default: %(default)s)",
+    )
+    add(
+        "--roll-size",
+        type=byte_count,
+        default=ROLL_SIZE,
+        metavar="SIZE",
+        help="small files are merged to files of up to so much (default: %(default)s)",
+    )
+    add(
+        "--roll-every",
+        type=whole_seconds,
+        metavar="SECONDS",
+        help="merge small files so often, in place, with --once at its end; 0: never "
+        f"(default: {ROLL_SECONDS})",
     )
     add("--batch", type=positive, metavar="N", help="messages a batch at most (default: all there are)")
     add("--reference", metavar="NAME", help="show the broker how far it got, under this name (needs --url)")
@@ -71,6 +104,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         const="",
         metavar="NAME",
         help="what is in the queues now, consuming nothing; for queues that are not streams",
+    )
+    add(
+        "--format",
+        choices=("parquet", DELTA),
+        default="parquet",
+        help="files of Parquet, or a Delta table, which needs the extra `delta` (default: %(default)s)",
     )
     add("--compression", choices=COMPRESSIONS, default="snappy", help="of the files (default: %(default)s)")
 
@@ -88,28 +127,42 @@ def start(
     once: bool = True,
     every_seconds: int = 10,
     compression: str = "snappy",
+    table_format: str = "parquet",
+    file_bytes: int = ROLL_BYTES,
 ) -> StreamingQuery:
-    """The query that archives a stream of messages; it is running when this returns."""
+    """The query that archives a stream of messages; it is running when this returns. `file_bytes` is for
+    Delta: of Parquet, files are as large as batches make them.
+    """
     checkpoint = checkpoint or _checkpoint_in(to)
-    _guard(messages.sparkSession, to, checkpoint)
-    writer = (
-        dated(messages).writeStream.format("parquet").queryName("archive").partitionBy(*ARCHIVE_PARTITIONS)
-    )
-    writer = writer.option("checkpointLocation", checkpoint).option("compression", compression)
+    _guard(messages.sparkSession, to, checkpoint, table_format)
+    writer = dated(messages).writeStream.queryName("archive").option("checkpointLocation", checkpoint)
+    if table_format == DELTA:
+        place = str((local_path(to) or Path(to)).absolute())
+        write = partial(
+            write_batch, to=place, by=ARCHIVE_PARTITIONS, file_bytes=file_bytes, compression=compression
+        )
+        writer = writer.foreachBatch(write)
+    else:
+        writer = writer.format("parquet").partitionBy(*ARCHIVE_PARTITIONS).option("compression", compression)
     writer = (
         writer.trigger(availableNow=True)
         if once
         else writer.trigger(processingTime=f"{every_seconds} seconds")
     )
-    return writer.start(to)
+    with times_in_micros(messages.sparkSession):
+        return writer.start() if table_format == DELTA else writer.start(to)
 
 
 def _checkpoint_in(to: str) -> str:
     return f"{to.rstrip('/')}/_checkpoint"
 
 
-def _guard(spark: SparkSession, to: str, checkpoint: str) -> None:
-    check_checkpoint(spark, to, checkpoint, written=has_sink_log(spark, to))
+def _guard(spark: SparkSession, to: str, checkpoint: str, table_format: str) -> None:
+    has_files, has_delta = has_sink_log(spark, to), is_delta(to)
+    if (has_delta and table_format != DELTA) or (has_files and table_format == DELTA):
+        found = DELTA if has_delta else "parquet"
+        raise PipelineError(f"--to {to} was begun with --format {found}: go on so, or choose a new directory")
+    check_checkpoint(spark, to, checkpoint, written=has_files or has_delta)
 
 
 def write_snapshot(messages: DataFrame, to: str, name: str) -> None:
@@ -128,6 +181,19 @@ def check(options: argparse.Namespace) -> None:
     inputs.check(options)
     if options.reference and not options.url:
         raise UsageError("--reference is told to a broker: it needs --url, not --path")
+    if options.format == DELTA:
+        _check_delta(options)
+    if options.roll_every and local_path(options.to) is None:
+        raise UsageError("--roll-every merges files in place: that needs --to on a path of this machine")
+
+
+def _check_delta(options: argparse.Namespace) -> None:
+    if not can_write():
+        raise UsageError(HOW_TO_GET_IT)
+    if options.snapshot is not None:
+        raise UsageError("--snapshot writes Parquet: leave out --format delta")
+    if local_path(options.to) is None:
+        raise UsageError("--format delta needs --to on a path of this machine")
 
 
 def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:
@@ -137,35 +203,70 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) ->
             progress.say(unlocked)
         if options.snapshot is not None:
             return _snapshot(spark, source, options, progress)
-        return _streams(spark, source, options, progress)
+        return _streams(spark, source, options, progress, alone=not unlocked)
 
 
 def _streams(
-    spark: SparkSession, source: inputs.Source, options: argparse.Namespace, progress: Progress
+    spark: SparkSession,
+    source: inputs.Source,
+    options: argparse.Namespace,
+    progress: Progress,
+    *,
+    alone: bool,
 ) -> Result:
-    messages = inputs.read_stream(spark, source, batch_offsets_max=options.batch, reference=options.reference)
+    messages = inputs.read_stream(
+        spark,
+        source,
+        batch_offsets_max=options.batch,
+        batch_bytes_max=DELTA_BATCH_BYTES_MAX if options.format == DELTA else BATCH_BYTES_MAX,
+        reference=options.reference,
+    )
     initial = inputs.initial_offsets(source)
     checkpoint = options.checkpoint or _checkpoint_in(options.to)
-    _guard(spark, options.to, checkpoint)  # before anything is removed
-    removed = remove_leftovers(options.to, checkpoint)
-    with stop_on_signals() as stop:
+    _guard(spark, options.to, checkpoint, options.format)  # before anything is removed
+    if alone:
+        settle_alone(options.to)
+    removed = 0 if options.format == DELTA else remove_leftovers(options.to, checkpoint)
+    rolling = _rolling(spark, options, progress)
+    with stop_on_signals() as stop, rolling.running():
         summary = follow(_start(messages, options), progress, stop, initial)
+    if options.once:
+        rolling.round()
+    if alone:
+        settle_alone(options.to)
     if options.reference:
         inputs.report_offsets(source, options.reference, summary.next)
-    result = Result(title=f"Archive in {options.to}")
+    result = _told(options.to, summary)
+    if removed:
+        result.numbers["files removed that a killed run had left"] = removed
+    if rolling.files_before:
+        result.numbers |= {"files merged": rolling.files_before, "into": rolling.files_after}
+    return result
+
+
+def _told(to: str, summary: Summary) -> Result:
+    result = Result(title=f"Archive in {to}")
     result.numbers |= {
         "messages read": summary.rows,
         "messages written": summary.rows,
         "offsets without a message": summary.missing,
         "batches": summary.batches,
     }
-    if removed:
-        result.numbers["files removed that a killed run had left"] = removed
     result.tables.append(summary.table())
     result.plots.append(summary.plot())
     if not summary.rows:
         result.notes.append("There was nothing new: all that is in the streams is in the archive already.")
     return result
+
+
+def _rolling(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Rolling:
+    root = local_path(options.to)
+    seconds = ROLL_SECONDS if options.roll_every is None else options.roll_every
+    if root is None or not root.is_dir() or not seconds:  # it may be on a machine where Spark runs
+        return Rolling(None, ROLL_SECONDS, progress.say)
+    if options.format == DELTA:
+        return Rolling(lambda _is_over: merge_table(root, options.roll_size), seconds, progress.say)
+    return Rolling(roll(spark, root.absolute(), options.roll_size), seconds, progress.say)
 
 
 def _start(messages: DataFrame, options: argparse.Namespace) -> StreamingQuery:
@@ -176,6 +277,8 @@ def _start(messages: DataFrame, options: argparse.Namespace) -> StreamingQuery:
         once=options.once,
         every_seconds=options.every,
         compression=options.compression,
+        table_format=options.format,
+        file_bytes=options.roll_size,
     )
 
 

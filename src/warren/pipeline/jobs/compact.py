@@ -1,7 +1,8 @@
-"""compact: an archive's many small files as few, or only the latest message of each key.
+"""compact: an archive's many small files as few, in place or as another table, or only the latest message of
+each key.
 
-What is compacted is another table, for the archive itself belongs to the stream that writes it, and stays as
-it is. Files cover ranges of offsets, in order.
+In place (`merges.py`) an archive may run and be read meanwhile. Another table leaves it as it is; its files
+cover ranges of offsets, in order.
 
     <to>/vhost=%2F/queue=orders/date=2026-03-01/part-….parquet       all messages
     <to>/vhost=%2F/queue=orders/part-….parquet                       the latest of each key
@@ -14,22 +15,29 @@ an old day that has no message any more would never be replaced.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
-from warren.pipeline.errors import UsageError
+from warren.pipeline.errors import PipelineError, UsageError
 from warren.pipeline.jobs import inputs
+from warren.pipeline.jobs.delta import is_delta, merge_table, vacuum
 from warren.pipeline.jobs.extent import extents, tell_extents
-from warren.pipeline.jobs.numbers import positive
+from warren.pipeline.jobs.lists import LISTS, current_lists, local_path
+from warren.pipeline.jobs.lock import if_nobody_archives
+from warren.pipeline.jobs.merges import merge_round, settle
+from warren.pipeline.jobs.numbers import byte_count, positive
+from warren.pipeline.jobs.rolling import by_spark
 from warren.pipeline.jobs.rows import collect, top, whole
 from warren.pipeline.jobs.tables import ARCHIVE_PARTITIONS, overwrite_partitions, read_archive
 from warren.pipeline.report.progress import Progress
 from warren.pipeline.report.result import Bars, Result, Value
 from warren.pipeline.report.words import byte_size
 
-ABOUT = "make an archive's small files into few, optionally with the latest message of each key only"
+ABOUT = "make an archive's small files into few, in place or elsewhere, or keep the latest of each key"
 ROWS_A_FILE = 1_000_000
+FILE_SIZE = "128 MB"
 KEYS = ("message_id", "correlation_id", "routing_key", "type", "app_id", "user_id")
 HEADER = "header:"
 DAY_MS = 86_400_000
@@ -38,16 +46,25 @@ LATEST_PARTITIONS = ("vhost", "queue")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what to read")
-    group.add_argument(
-        "--archive", required=True, metavar="DIR", help="what `archive` wrote; it stays as it is"
-    )
+    group.add_argument("--archive", required=True, metavar="DIR", help="what `archive` wrote")
     inputs.add_slice_arguments(group)
-    add = parser.add_argument_group("how to compact").add_argument
+    how = parser.add_argument_group("how to compact")
+    where = how.add_mutually_exclusive_group(required=True)
+    where.add_argument(
+        "--to", metavar="DIR", help="the compacted table; what is there of these days is replaced"
+    )
+    where.add_argument(
+        "--in-place",
+        action="store_true",
+        help="merge the archive's own small files, also while it is written to and read",
+    )
+    add = how.add_argument
     add(
-        "--to",
-        required=True,
-        metavar="DIR",
-        help="the compacted table; what is there of these days is replaced",
+        "--file-size",
+        type=byte_count,
+        default=FILE_SIZE,
+        metavar="SIZE",
+        help="with --in-place: merge files to up to so much (default: %(default)s)",
     )
     add(
         "--latest-per",
@@ -120,11 +137,23 @@ def files_of(messages: DataFrame) -> DataFrame:
 
 
 def check(options: argparse.Namespace) -> None:
+    if options.in_place:
+        _check_in_place(options)
+        return
     if options.to.rstrip("/") == options.archive.rstrip("/"):
-        raise UsageError("--to must be another directory than --archive: an archive is not changed")
+        raise UsageError("--to must be another directory than --archive; for that there is --in-place")
     if options.latest_per and (options.since or options.until or options.from_offset or options.to_offset):
         raise UsageError("--latest-per looks at whole queues: leave out --since, --until and the offsets")
     _check_whole_days(options)
+
+
+def _check_in_place(options: argparse.Namespace) -> None:
+    chosen = ("queue", "pattern", "from_offset", "to_offset", "since", "until", "latest_per")
+    given = [name for name in chosen if getattr(options, name)]
+    if given:
+        raise UsageError(f"--in-place is for the whole archive: leave out --{given[0].replace('_', '-')}")
+    if local_path(options.archive) is None:
+        raise UsageError("--in-place needs --archive on a path of this machine")
 
 
 def _check_whole_days(options: argparse.Namespace) -> None:
@@ -137,6 +166,8 @@ def _check_whole_days(options: argparse.Namespace) -> None:
 
 
 def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:
+    if options.in_place:
+        return _in_place(spark, options, progress)
     messages = inputs.select(read_archive(spark, options.archive), inputs.slice_of(options))
     with progress.step("looking at the archive"):
         read, before = collect(extents(messages)), collect(files_of(messages))
@@ -146,6 +177,42 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) ->
         after = collect(files_of(_written(spark, options)))
     result = Result(title=f"Compacted {options.archive} into {options.to}")
     _tell(result, tell_extents(result, read), before, after)
+    return result
+
+
+def _in_place(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:
+    root = (local_path(options.archive) or Path()).absolute()
+    if is_delta(options.archive):
+        return _delta_in_place(root, options, progress)
+    if not current_lists(root):
+        raise PipelineError(f"{options.archive} is no archive that a stream is written to: it has no {LISTS}")
+    with progress.step("merging"):
+        done = merge_round(root, by_spark(spark), size_max=options.file_size, eager=True)
+        with if_nobody_archives(root) as alone:
+            waiting = settle(root, alone=alone)
+    result = Result(title=f"Compacted {options.archive} in place")
+    result.numbers |= {"files merged": done.files_before, "into": done.files_after}
+    if waiting:
+        result.notes.append(
+            "The archive runs: it removes the files that were merged, or the next compact does, when it has "
+            "listed the new ones, some batches on. Who reads by the lists has each message once all along."
+        )
+    if not done.files_before:
+        result.notes.append(
+            "There was nothing to merge: files of the last batches, up to nine, wait for a list of them all."
+        )
+    return result
+
+
+def _delta_in_place(root: Path, options: argparse.Namespace, progress: Progress) -> Result:
+    with progress.step("merging"):
+        done, removed = merge_table(root, options.file_size), vacuum(root)
+    result = Result(title=f"Compacted {options.archive} in place")
+    result.numbers |= {
+        "files merged": done.files_before,
+        "into": done.files_after,
+        "old files removed": removed,
+    }
     return result
 
 

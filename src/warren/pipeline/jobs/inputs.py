@@ -181,12 +181,15 @@ def read_stream(
     headers: bool = True,
     body: bool = True,
     batch_offsets_max: int | None = None,
+    batch_bytes_max: int | None = None,
     reference: str | None = None,
 ) -> DataFrame:
     """The messages as they come; `reference` is the name under which the broker shows how far this got."""
     options = stream_options(source, headers=headers, body=body)
     if batch_offsets_max is not None:
         options["maxOffsetsPerTrigger"] = str(batch_offsets_max)
+    if batch_bytes_max is not None:
+        options["maxBytesPerTrigger"] = str(batch_bytes_max)
     if reference is not None:
         options["reference"] = reference
     return spark.readStream.format(FORMAT).options(**options).load()

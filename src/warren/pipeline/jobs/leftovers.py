@@ -4,27 +4,16 @@ before the next run begins, if the archive is on a path of this machine.
 
 A file is a leftover only if it is known that nothing lists it: by lists that are all there, or because no
 batch was ever committed and it is younger than the first. Otherwise the lists may have been lost, and with
-them the archive: then nothing is removed, and nothing written.
+them the archive: then nothing is removed, and nothing written. Files of a merge (`merges.py`) are its own.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from urllib.parse import unquote, urlparse
 
 from warren.pipeline.errors import PipelineError
-
-LISTS = "_spark_metadata"
-FILES = "vhost=*/queue=*/date=*/part-*.parquet"
-COMPACT = ".compact"  # a list with all that earlier ones had
-
-
-def local_path(place: str) -> Path | None:
-    """Where it is on this machine, or None for a URL of another file system."""
-    if place.startswith("file:"):
-        return Path(unquote(urlparse(place).path))
-    return None if "://" in place else Path(place)
+from warren.pipeline.jobs.lists import FILES, LISTS, is_whole, lists_of, local_path, number_of, places_in
+from warren.pipeline.jobs.merges import places_in_merges
 
 
 def remove_leftovers(to: str, checkpoint: str) -> int:
@@ -32,39 +21,34 @@ def remove_leftovers(to: str, checkpoint: str) -> int:
     root = local_path(to)
     if root is None:
         return 0
-    lists, progress = _lists(root), local_path(checkpoint)
+    lists, progress = lists_of(root), local_path(checkpoint)
     if lists:
         _check_complete(lists, to, _numbers(progress, "commits"))
-        listed = listed_names(root)
-        leftovers = [file for file in root.glob(FILES) if file.name not in listed]
+        leftovers = _unlisted(root)
     else:
         leftovers = _of_first_batch(root, to, progress)
     for file in leftovers:
-        file.unlink()
+        file.unlink(missing_ok=True)
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
     return len(leftovers)
 
 
-def listed_names(root: Path) -> set[str]:
-    """Those of the files that count; no two files have the same name."""
-    return {
-        _name(lines, line)
-        for lines in _lists(root)
-        for line in lines.read_text().splitlines()[1:]
-        if line.strip()
-    }
-
-
-def _lists(root: Path) -> list[Path]:
-    found = (root / LISTS).glob("*")
-    return sorted(file for file in found if file.name.removesuffix(COMPACT).isdecimal())
+def _unlisted(root: Path) -> list[Path]:
+    """Looked for in this order because files may be merged meanwhile: a new file is in a merge before it is
+    there, and in a list before the merge is done with.
+    """
+    files = list(root.glob(FILES))
+    kept = places_in_merges(root)
+    kept |= places_in(lists_of(root))
+    names = {place.rpartition("/")[2] for place in kept}  # no two files have the same name
+    return [file for file in files if file.name not in names]
 
 
 def _check_complete(lists: list[Path], to: str, committed: set[int]) -> None:
     """From the last that has all earlier ones, to the last batch that was committed, none may be missing."""
-    numbers = {int(file.name.removesuffix(COMPACT)) for file in lists}
-    compact = max((int(file.stem) for file in lists if file.suffix == COMPACT), default=0)
-    missing = set(range(compact, max(numbers | committed) + 1)) - numbers
+    numbers = {number_of(file) for file in lists}
+    whole = max((number_of(file) for file in lists if is_whole(file)), default=0)
+    missing = set(range(whole, max(numbers | committed) + 1)) - numbers
     if missing:
         raise PipelineError(
             f"--to {to}: {LISTS} lacks the list of batch {min(missing)}, so that nobody knows which files "
@@ -95,10 +79,3 @@ def _numbers(progress: Path | None, kind: str) -> set[int]:
     if progress is None:
         return set()
     return {int(file.name) for file in (progress / kind).glob("*") if file.name.isdecimal()}
-
-
-def _name(lines: Path, line: str) -> str:
-    try:
-        return unquote(str(json.loads(line)["path"])).rpartition("/")[2]
-    except (ValueError, KeyError, TypeError):
-        raise PipelineError(f"{lines} is not a list of files that Spark has written: {line[:80]!r}") from None

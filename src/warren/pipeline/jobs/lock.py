@@ -3,20 +3,25 @@
 Other file systems than this machine's have no such lock. There Spark itself refuses the second of two that
 share a checkpoint, when both write down the same batch; and leftovers, which a second one might take for
 its own, are not removed.
+
+Who merges files takes it for a moment, to remove old ones while no archive runs: so archives wait a little.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from warren.pipeline.errors import PipelineError
-from warren.pipeline.jobs.leftovers import local_path
+from warren.pipeline.jobs.lists import local_path
 
 LOCK = "_lock"
 HOLDER_BYTES_MAX = 100
+TRIES, TRY_SECONDS = 20, 0.1
 
 
 @contextmanager
@@ -37,9 +42,24 @@ def only_one(to: str, *, elsewhere: bool) -> Iterator[str]:
         os.close(handle)
 
 
+@contextmanager
+def if_nobody_archives(root: Path) -> Iterator[bool]:
+    """Whether that is so, and stays so while this is entered."""
+    handle = os.open(root / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # held, or a network file system without locks
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(handle)
+
+
 def _take(handle: int, to: str) -> str:
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _take_in_time(handle)
     except BlockingIOError:
         holder = os.pread(handle, HOLDER_BYTES_MAX, 0).decode(errors="replace").strip()
         raise PipelineError(
@@ -51,3 +71,12 @@ def _take(handle: int, to: str) -> str:
     os.ftruncate(handle, 0)
     os.pwrite(handle, f"process {os.getpid()} on {os.uname().nodename}\n".encode(), 0)
     return ""
+
+
+def _take_in_time(handle: int) -> None:
+    for _ in range(TRIES):
+        try:
+            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(TRY_SECONDS)
+    return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -7,13 +7,17 @@ Such a directory must not be written to in any other way: `refuse_stream_table` 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from warren.pipeline.errors import PipelineError
+from warren.pipeline.jobs.delta import files_of_table, is_delta
 from warren.pipeline.jobs.old_headers import with_present_headers
+from warren.pipeline.session import TIMESTAMP_CONF
 from warren.pipeline.source.schema import SCHEMA
 
 ARCHIVE_PARTITIONS = ("vhost", "queue", "date")
@@ -28,7 +32,12 @@ earlier version lacks are null.
 def read_archive(spark: SparkSession, path: str) -> DataFrame:
     if not exists(spark, path):
         raise PipelineError(f"there is no archive at {path}: see `warren pipeline archive --to`")
-    return with_present_headers(spark.read.schema(ARCHIVE_SCHEMA).parquet(path))
+    reader = spark.read.schema(ARCHIVE_SCHEMA)
+    if is_delta(path):
+        found = reader.option("basePath", path).parquet(*files_of_table(Path(path)))
+    else:
+        found = reader.parquet(path)
+    return with_present_headers(found)
 
 
 def exists(spark: SparkSession, path: str) -> bool:
@@ -48,7 +57,27 @@ def overwrite_partitions(frame: DataFrame, path: str, by: Sequence[str], *, rows
     """
     refuse_stream_table(frame.sparkSession, path)
     writer = frame.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
-    writer.option("maxRecordsPerFile", rows_a_file).partitionBy(*by).parquet(path)
+    with times_in_micros(frame.sparkSession):
+        writer.option("maxRecordsPerFile", rows_a_file).partitionBy(*by).parquet(path)
+
+
+@contextmanager
+def times_in_micros(spark: SparkSession) -> Iterator[None]:
+    """What begins to be written meanwhile has its times as TIMESTAMP_MICROS, whoever's session it is: Spark
+    takes that from the session, and not from a writer's options.
+    """
+    before = {name: spark.conf.get(name) for name in TIMESTAMP_CONF}
+    _set(spark, TIMESTAMP_CONF)
+    try:
+        yield
+    finally:
+        _set(spark, before)
+
+
+def _set(spark: SparkSession, settings: Mapping[str, str | None]) -> None:
+    for name, value in settings.items():
+        assert value is not None, "it has a default"
+        spark.conf.set(name, value)
 
 
 def refuse_stream_table(spark: SparkSession, path: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -35,6 +36,7 @@ from warren.storage.log_directory import MANIFEST, parts_in
 CHUNK_BYTES = 1 << 20
 NAME_DIGITS = 20
 POSITIONS_MAX = 1 << 22  # of one segment
+RESTS = 49  # seconds for each that was computed, as far as the caller waits that long
 SEEN = "seen"  # the part with what deduplication remembers, which are no messages
 
 
@@ -46,6 +48,7 @@ class FileLog:
         self.path = path
         self._known: dict[tuple[str, str], Queue] = {}
         self._ends: dict[str, tuple[int, int]] = {}  # how far the newest segments were sound: byte, position
+        self._computed_s = 0.0  # by this process, when it last looked for news
 
     def __reduce__(self) -> tuple[type[FileLog], tuple[str]]:
         return FileLog, (self.path,)
@@ -102,7 +105,13 @@ class FileLog:
         return found
 
     def ends_of(self, vhost: str, names: Sequence[str], *, wait_s: float = 0.0) -> dict[str, Ends]:
-        """It never waits: nobody tells when a file grows."""
+        """Nobody tells when a file grows, and Spark asks every 10 ms. A caller who may wait rests first, so
+        long that looking takes a small share of the time.
+        """
+        computed_s = time.process_time() - self._computed_s
+        if wait_s:
+            time.sleep(min(wait_s, computed_s * RESTS))
+        self._computed_s = time.process_time()
         return {name: contents.ends for name, contents in self.contents_of(vhost, names).items()}
 
     def _parts(self, queue: Queue) -> list[str]:
@@ -131,7 +140,8 @@ class FileLog:
         at, above = self._ends.get(path, (HEADER_BYTES, base - 1))
         with _OpenFile(path) as file:
             at, above = file.walk(at, above, size)
-        self._ends = {known: end for known, end in self._ends.items() if Path(known).exists()}
+        if path not in self._ends:  # it may stand in for another, which is gone
+            self._ends = {known: end for known, end in self._ends.items() if Path(known).exists()}
         self._ends[path] = at, above
         return at, above
 

@@ -17,11 +17,13 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from warren.amqp.table import LENGTH, SIZED, Float32, Sized, Value, encode_name, encode_value
+from warren.amqp.table import SIZED, Float32, Sized, Value, encode_name, encode_value
 from warren.storage.table_text import expect, table_from_json
 
 DEDUPLICATION_HEADER = "x-deduplication-header"
 DEDUPLICATION_NAME = encode_name(DEDUPLICATION_HEADER) + b"S"
+"""The header by which a broker knows a message that comes again, up to its text."""
+
 REMEMBERED_MAX = 10_000
 REMEMBERED_BYTES_MAX = 256
 """Values that come again, as most do, are encoded once; long ones hardly come again."""
@@ -80,15 +82,6 @@ def _pairs(column: pa.MapArray) -> tuple[list[str], list[str | None], list[int]]
     names = column.keys.slice(first, last - first).to_pylist()
     values = column.items.slice(first, last - first).to_pylist()
     return names, values, [offset - first for offset in offsets]
-
-
-def as_table(fields: bytes) -> bytes:
-    return LENGTH.pack(len(fields)) + fields
-
-
-def deduplication_field(message_id: bytes) -> bytes:
-    """The header by which a broker knows a message that comes again."""
-    return DEDUPLICATION_NAME + LENGTH.pack(len(message_id)) + message_id
 
 
 # --- a value by its text and type ---

@@ -7,25 +7,20 @@ task runs again: `<id of the write>/<partition>/<row>`.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from warren.amqp.methods import BasicPublish
-from warren.amqp.properties import FLAGS, PERSISTENT
+from warren.amqp.properties import PERSISTENT
 from warren.pipeline.errors import PipelineError
 from warren.pipeline.publisher import Message
-from warren.pipeline.sink.headers import DEDUPLICATION_HEADER, HeadersEncoder, as_table, deduplication_field
+from warren.pipeline.sink.headers import DEDUPLICATION_HEADER, DEDUPLICATION_NAME, HeadersEncoder
 from warren.pipeline.sink.options import WriteOptions
+from warren.pipeline.sink.pieces import assemble, constant, joined, long_strings, octets, short_strings, times
 
 METHODS_MAX = 10_000
-LENGTHS = [bytes((size,)) for size in range(256)]
-Piece: TypeAlias = bytes | None
-"""A property as it is on the wire; None if the row has none."""
-
 STRINGS = {
     "content_type": 1 << 15,
     "content_encoding": 1 << 14,
@@ -48,8 +43,6 @@ RECORDED = {"vhost", "queue", "stream_id", "offset", "timestamp", "user_id", "x_
 """What a read or an archive says of where and when a message was recorded. It means nothing to a write:
 x_death is among the headers, and a broker takes only its own user's name for user_id.
 """
-
-SECONDS = struct.Struct(">Q")
 
 
 def check_columns(names: Sequence[str]) -> None:
@@ -105,13 +98,20 @@ class RowEncoder:
         ids = self._ids(batch, first)
         keys = self._names(batch, "routing_key", self._options.routing_key)
         exchanges = self._exchanges(batch)
-        bodies = self._bodies(batch)
-        properties = self._properties(batch, ids)
-        methods = self._methods
-        for row in zip(exchanges, keys, ids, properties, bodies, strict=True):
-            exchange, key, message_id, piece, body = row
-            method = methods.get((exchange, key)) or self._method(exchange, key)
-            yield Message(method, piece, body, exchange, key, message_id)
+        columns = (
+            self._encoded_methods(exchanges, keys),
+            self._properties(batch, ids).to_pylist(),
+            self._bodies(batch),
+            exchanges,
+            keys,
+            ids.to_pylist(),
+        )
+        return map(Message._make, zip(*columns, strict=True))
+
+    def _encoded_methods(self, exchanges: Iterable[str], keys: Iterable[str]) -> Iterator[bytes]:
+        known = self._methods
+        for pair in zip(exchanges, keys, strict=True):
+            yield known.get(pair) or self._method(*pair)
 
     def _method(self, exchange: str, routing_key: str) -> bytes:
         try:
@@ -128,12 +128,11 @@ class RowEncoder:
         index = self._columns.get(name)
         return None if index is None else batch.column(index)
 
-    def _ids(self, batch: pa.RecordBatch, first: int) -> list[str]:
+    def _ids(self, batch: pa.RecordBatch, first: int) -> pa.Array:
+        rows = pa.array(range(first, first + batch.num_rows), pa.int64()).cast(pa.string())
+        own = pc.binary_join_element_wise(pa.scalar(self._prefix), rows, "/")
         column = self._column(batch, "message_id")
-        if column is None:
-            return [f"{self._prefix}/{row}" for row in range(first, first + batch.num_rows)]
-        given = column.to_pylist()
-        return [f"{self._prefix}/{row}" if name is None else name for row, name in enumerate(given, first)]
+        return own if column is None else pc.coalesce(column.cast(pa.string()), own)
 
     def _names(self, batch: pa.RecordBatch, name: str, default: str) -> list[str]:
         column = self._column(batch, name)
@@ -154,88 +153,47 @@ class RowEncoder:
         bodies: list[bytes] = column.cast(pa.binary()).to_pylist()
         return bodies
 
-    def _properties(self, batch: pa.RecordBatch, ids: list[str]) -> list[bytes]:
-        columns = [(bit, self._strings(batch, name)) for name, bit in STRINGS.items() if name != "message_id"]
-        columns.append((STRINGS["message_id"], [_short("message_id", name.encode()) for name in ids]))
+    def _properties(self, batch: pa.RecordBatch, ids: pa.Array) -> pa.Array:
+        strings = {name: self._column(batch, name) for name in STRINGS} | {"message_id": ids}
+        columns = [
+            (STRINGS[name], short_strings(name, column))
+            for name, column in strings.items()
+            if column is not None
+        ]
         columns.extend((bit, self._octets(batch, name)) for name, bit in OCTETS.items())
         columns.append((HEADERS, self._header_tables(batch, ids)))
-        columns.append((PUBLISHED, self._times(batch)))
-        present = [(bit, pieces) for bit, pieces in columns if pieces is not None]
-        return assemble(sorted(present, key=lambda column: -column[0]))
+        published = self._column(batch, "published_at")
+        if published is not None:
+            columns.append((PUBLISHED, times("published_at", published)))
+        return assemble([(bit, cells) for bit, cells in columns if cells is not None])
 
-    def _strings(self, batch: pa.RecordBatch, name: str) -> list[Piece] | None:
-        column = self._column(batch, name)
-        if column is None or column.null_count == batch.num_rows:
-            return None
-        return [None if raw is None else _short(name, raw) for raw in column.cast(pa.binary()).to_pylist()]
-
-    def _octets(self, batch: pa.RecordBatch, name: str) -> list[Piece] | None:
+    def _octets(self, batch: pa.RecordBatch, name: str) -> pa.Array | None:
         """Without a column for it every message is persistent, as what somebody computed should be."""
         column = self._column(batch, name)
         if column is None:
-            return [bytes((PERSISTENT,))] * batch.num_rows if name == "delivery_mode" else None
-        return [None if value is None else _octet(name, value) for value in column.to_pylist()]
+            return constant(bytes((PERSISTENT,)), batch.num_rows) if name == "delivery_mode" else None
+        return octets(name, column)
 
-    def _times(self, batch: pa.RecordBatch) -> list[Piece] | None:
-        """AMQP has whole seconds."""
-        column = self._column(batch, "published_at")
-        if column is None or column.null_count == batch.num_rows:
-            return None
-        seconds = pc.floor_temporal(column, unit="second").cast(pa.timestamp("s", column.type.tz))
-        return [None if value is None else _time(value) for value in seconds.cast(pa.int64()).to_pylist()]
+    def _header_tables(self, batch: pa.RecordBatch, ids: pa.Array) -> pa.Array | None:
+        fields = self._header_fields(batch)
+        if self._options.deduplicate:
+            given = self._column(batch, "deduplication_id")
+            marks = ids if given is None else _or_else(given.cast(pa.string()), ids)
+            mark = joined(pa.scalar(DEDUPLICATION_NAME), long_strings(marks.cast(pa.binary())))
+            fields = mark if fields is None else joined(fields, mark)
+        return None if fields is None else long_strings(fields)
 
-    def _header_tables(self, batch: pa.RecordBatch, ids: list[str]) -> list[Piece] | None:
+    def _header_fields(self, batch: pa.RecordBatch) -> pa.Array | None:
         column = self._column(batch, "headers")
+        if column is None:
+            return None
         try:
-            rows = (
-                [None] * batch.num_rows
-                if column is None
-                else self._headers.encode(column, self._column(batch, "header_types"))
-            )
+            rows = self._headers.encode(column, self._column(batch, "header_types"))
         except ValueError as error:
             raise PipelineError(f"column headers: {error}") from error
-        if self._options.deduplicate:
-            own = self._column(batch, "deduplication_id")
-            given = ids if own is None else [name or ids[row] for row, name in enumerate(own.to_pylist())]
-            marks = [deduplication_field(name.encode()) for name in given]
-            return [as_table((fields or b"") + mark) for fields, mark in zip(rows, marks, strict=True)]
-        return None if column is None else [None if fields is None else as_table(fields) for fields in rows]
+        return pa.array(rows, pa.binary())
 
 
-def assemble(columns: list[tuple[int, list[Piece]]]) -> list[bytes]:
-    """Properties of rows, from the pieces of their columns in the order of the wire."""
-    always, mixed, flags = 0, False, [0] * len(columns[0][1])
-    for bit, pieces in columns:
-        if None not in pieces:
-            always |= bit
-            continue
-        mixed = True
-        for row, piece in enumerate(pieces):
-            if piece is not None:
-                flags[row] |= bit
-    rows = zip(*(pieces for _bit, pieces in columns), strict=True)
-    if not mixed:
-        head = FLAGS.pack(always)
-        return [head + b"".join(row) for row in rows]
-    heads = [FLAGS.pack(always | own) for own in flags]
-    return [head + b"".join(filter(None, row)) for head, row in zip(heads, rows, strict=True)]
-
-
-def _short(name: str, raw: bytes) -> bytes:
-    try:
-        return LENGTHS[len(raw)] + raw
-    except IndexError:
-        raise PipelineError(f"column {name} has a value of {len(raw)} bytes; AMQP takes 255") from None
-
-
-def _time(seconds: int) -> bytes:
-    if seconds < 0:
-        raise PipelineError("column published_at has a time before 1970, which AMQP does not have")
-    return SECONDS.pack(seconds)
-
-
-def _octet(name: str, value: int) -> bytes:
-    try:
-        return LENGTHS[value] if value >= 0 else LENGTHS[len(LENGTHS)]
-    except IndexError:
-        raise PipelineError(f"column {name} has the value {value}; AMQP takes 0 to 255") from None
+def _or_else(given: pa.Array, otherwise: pa.Array) -> pa.Array:
+    """Neither null nor empty."""
+    return pc.if_else(pc.fill_null(pc.not_equal(given, ""), fill_value=False), given, otherwise)

@@ -17,9 +17,17 @@ from warren.pipeline.segments.errors import BadOption
 from warren.pipeline.sink.options import NAMES as WRITING
 from warren.pipeline.sink.options import SPARKS_NAMES, read_options
 from warren.pipeline.source.options import NAMES as READING
-from warren.pipeline.source.options import ReadOptions, consumes, parse_consume_options, parse_options
+from warren.pipeline.source.options import (
+    OPTIONS_OF_TABLES,
+    ReadOptions,
+    consumes,
+    parse_consume_options,
+    parse_options,
+)
 
 HIDE_STACK = "SPARK_HIDE_TRACEBACK"
+WORKERS_DAEMON = "pyspark.daemon"
+OF_CREATE_TABLE = "option."  # before the name of each, beside the name alone; only when the table is made
 
 
 @contextmanager
@@ -31,12 +39,14 @@ def in_a_sentence() -> Iterator[None]:
         yield
     except PipelineError as error:
         spec = getattr(sys.modules["__main__"], "__spec__", None)
-        if spec is not None and spec.name.startswith("pyspark."):
+        if WORKERS_DAEMON in sys.modules or (spec is not None and spec.name.startswith("pyspark.")):
             os.environ[HIDE_STACK] = "1"
         raise error from None
 
 
 def check_options(given: Mapping[str, str]) -> None:
+    if any(name.startswith(OF_CREATE_TABLE) for name in given):
+        raise BadOption(f"a table of WarrenMQ takes no options: {OPTIONS_OF_TABLES}")
     names = {name.lower() for name in given} - SPARKS_NAMES.keys()
     writing, reading = names & (WRITING.keys() - READING.keys()), names & (READING.keys() - WRITING.keys())
     if writing and not reading:

@@ -96,6 +96,10 @@ class ConsumeOptions:
     columns: Columns
 
 
+OPTIONS_OF_TABLES = (
+    "Spark gives those of CREATE TABLE to no query of a Python source; use CREATE TEMPORARY VIEW v "
+    "USING warren OPTIONS (…), or SELECT … FROM t WITH (…)"
+)
 AnyOptions = TypeVar("AnyOptions", ReadOptions, ConsumeOptions)
 
 
@@ -125,10 +129,7 @@ def parse_consume_options(given: Mapping[str, str]) -> ConsumeOptions:
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """`streaming`: by default, a query starts at the end, a batch at the beginning."""
     if not given:
-        raise BadOption(
-            "no options: Spark gives those of CREATE TABLE to no Python source; use CREATE TEMPORARY VIEW v "
-            "USING warren OPTIONS (…), or SELECT … FROM t WITH (…)"
-        )
+        raise BadOption(f"no options: {OPTIONS_OF_TABLES}")
     options = _named(given)
     if not streaming and _flag(options, "consume", default="false"):
         raise BadOption("the option consume is for readStream: what is read in batch stays in its queue")

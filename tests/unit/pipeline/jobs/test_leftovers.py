@@ -22,7 +22,7 @@ def file_in(root: Path, name: str, *, directory: str = DAY) -> Path:
 
 
 def list_in(root: Path, name: str, *files: Path) -> None:
-    lines = [json.dumps({"path": f"file://{file}".replace("%", "%25"), "action": "add"}) for file in files]
+    lines = [json.dumps({"path": f"file://{file}".replace("%", "%25"), "size": 4}) for file in files]
     (root / "_spark_metadata").mkdir(exist_ok=True)
     (root / "_spark_metadata" / name).write_text("\n".join(["v1", *lines]))
 
