@@ -7,15 +7,16 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.clients.conftest import WAIT_SECONDS_MAX
 from tests.support.process import Address
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS_MAX = 60
+STOP_SECONDS_MAX = 60
 
 
 class Worker:
@@ -29,7 +30,7 @@ class Worker:
         self.log: list[str] = []
         self.ready = threading.Event()
         command = [sys.executable, "-m", "celery", "-A", module, "worker"]
-        names = {"CELERY_BROKER_URL": broker.url(), "CLIENT_TESTS_QUEUE": queue}
+        names = {"CELERY_BROKER_URL": broker.url(), "CLIENT_TESTS_QUEUE": queue, "PYTHONFAULTHANDLER": "1"}
         self.process = subprocess.Popen(
             [*command, "--concurrency=1", "--loglevel=INFO", "--queues", queue, "--hostname", self.name],
             cwd=ROOT,
@@ -53,15 +54,21 @@ class Worker:
                 self.ready.set()
 
     def stop(self) -> int:
+        """End the worker as an operator would. One that does not end prints where each of its threads is."""
         self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(WAIT_SECONDS_MAX)
+            return self.process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)
+            self.process.wait()
+            self.kill()
+            pytest.fail("".join(["the worker did not stop:\n", *self.log]))
         finally:
             self.kill()
 
     def kill(self) -> None:
-        """It and its child, without a chance to do anything."""
-        if self.process.poll() is None:
+        """Kill the worker and its child, if any of them is left, without a chance to do anything."""
+        with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.reader.join()
