@@ -41,7 +41,8 @@ def end(app: Celery) -> None:
         channel.queue_delete(name)
         channel.queue_delete(f"{name}-dead")
         channel.exchange_delete(name)
-    app.backend.result_consumer.stop()
+    if app.backend.result_consumer._consumer is not None:  # a test has waited for a result
+        app.backend.result_consumer.stop()
     app.close()
     kombu.pools.reset()  # type: ignore[no-untyped-call]  # kombu has types in part only
 
