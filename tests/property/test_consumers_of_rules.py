@@ -26,6 +26,7 @@ from tests.rules.cast import RETRY_MS, Declared, Record, Taker
 from tests.rules.stage import Client, Keeping, PreparedMessage, Stage, deaths
 from tests.support.frames import Content
 from tests.support.machine import give_up_ready, small_limits
+from tests.support.queues import classic
 from warren.amqp import methods as m
 from warren.amqp.properties import PERSISTENT, TRANSIENT, BasicProperties
 from warren.amqp.table import Table
@@ -427,11 +428,11 @@ class Scene:
     def check_nothing_is_left(self) -> None:
         queue = self.stage.queues["q"]
         assert (queue.unacked, queue.message_count, queue.message_bytes) == (0, 0, 0)
-        for lane in queue.lanes:
+        for lane in classic(queue).lanes:
             assert not lane.has_behind()
             assert lane.log is None or not any(segment.alive for segment in lane.log.segments)  # type: ignore[attr-defined]
             assert lane.expiry is None or not lane.expiry.entries
-        book = queue.book
+        book = classic(queue).book
         if book is not None:
             assert not book.retry.waiting
             groups = book.groups

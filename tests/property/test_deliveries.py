@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from warren.amqp.writer import Output
-from warren.broker.deliveries import SLOTS_TO_SPARE, Deliveries
 from warren.broker.entry import Entry
 from warren.broker.message import Message
 from warren.broker.queue import Queue
+from warren.session.deliveries import SLOTS_TO_SPARE, Deliveries
 
 NO_QUEUE = cast("Queue", None)  # an entry's queue is for others to ask
 MESSAGE = Message(b"\0", b"\0", b"\0\0", b"x", False)

@@ -19,10 +19,12 @@ from hypothesis import strategies as st
 
 from tests.rules.stage import Client, Keeping, PreparedMessage, Stage, deaths
 from tests.support.machine import small_limits
+from tests.support.queues import classic
 from warren.amqp import methods as m
 from warren.amqp.properties import PERSISTENT, TRANSIENT, BasicProperties
 from warren.amqp.table import Table, Timestamp
 from warren.broker import commands
+from warren.broker.internal_queue import DelayQueue
 
 pytestmark = pytest.mark.slow
 
@@ -126,7 +128,9 @@ class Delays:
 
     def check_nothing_is_left(self) -> None:
         self.stage.client.purge("amq.delayed.late", len(self.waiting))
-        lane = self.stage.queues["amq.delayed.late"].lane
+        room = self.stage.queues["amq.delayed.late"]
+        assert isinstance(room, DelayQueue)
+        lane = room.lane
         assert lane.log is not None
         assert not any(segment.alive for segment in lane.log.segments)  # type: ignore[attr-defined]
         assert self.stage.node.memory.used_bytes == 0
@@ -306,8 +310,9 @@ class Traffic:
         assert left == self.taken
         queue = self.stage.queues["q"]
         assert (queue.message_count, queue.message_bytes, queue.unacked) == (0, 0, 0)
-        assert queue.lane.log is not None
-        assert not any(segment.alive for segment in queue.lane.log.segments)  # type: ignore[attr-defined]
+        log = classic(queue).lane.log
+        assert log is not None
+        assert not any(segment.alive for segment in log.segments)  # type: ignore[attr-defined]
 
 
 NAMES = (

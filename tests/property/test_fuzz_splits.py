@@ -11,6 +11,7 @@ from tests.support.fakes import FakeBroker
 from tests.support.frames import HEARTBEAT_FRAME, handshake, method_frame, publish_frames
 from warren.amqp import methods as m
 from warren.amqp.properties import BasicProperties
+from warren.session.connection import connections_of
 
 EXAMPLES = settings(database=None, deadline=None, max_examples=200)
 BIG = bytes(range(256)) * 40
@@ -83,9 +84,9 @@ def answers(cuts: list[int]) -> tuple[dict[int, list[bytes]], object]:
 
 def standing(broker: FakeBroker) -> object:
     vhost = broker.vhost
-    (connection,) = broker.node.connections
+    (connection,) = connections_of(broker.node)
     queues = {
-        name: (queue.message_count, queue.message_bytes, queue.unacked, queue.lane.position, queue.delivered)
+        name: (queue.message_count, queue.message_bytes, queue.unacked, queue.next_offset, queue.delivered)
         for name, queue in vhost.queues.items()
     }
     channels = {

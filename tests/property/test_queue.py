@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 from hypothesis import settings
@@ -17,16 +16,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.support.fakes import FakeWorld, make_node
+from tests.support.queues import classic
 from warren.amqp.writer import Output
+from warren.broker.client import Origin
 from warren.broker.commands import DeclareQueue
-from warren.broker.consumer import Consumer
-from warren.broker.deliveries import Deliveries
 from warren.broker.entry import Entry
 from warren.broker.events import MessageDelivered
+from warren.broker.making import make_queue
 from warren.broker.message import Message
+from warren.session.consumer import ChannelConsumer
+from warren.session.deliveries import Deliveries
 
 if TYPE_CHECKING:
-    from warren.broker.session.channel import Channel
+    from warren.session.channel import Channel
 
 
 @dataclass
@@ -46,7 +48,7 @@ class FakeChannel:
 class Member:
     """A consumer as the model sees it."""
 
-    consumer: Consumer
+    consumer: ChannelConsumer
     channel: FakeChannel
     unacked: int = 0
 
@@ -71,7 +73,7 @@ class QueueMachine(RuleBasedStateMachine):
         node = make_node(FakeWorld())
         node.events.subscribe(MessageDelivered, self.delivered)
         self.touched = node.touched_queues
-        self.queue = node.make_queue(DeclareQueue(vhost="/", name="q"))
+        self.queue = classic(make_queue(node, DeclareQueue(vhost="/", name="q")))
         self.queue.lane.ready_max = 4  # so that many wait packed
         self.channels = [self.make_channel(limit) for limit in (0, 0, 4)]
         self.members: dict[str, Member] = {}
@@ -142,10 +144,12 @@ class QueueMachine(RuleBasedStateMachine):
     )
     def consume(self, number: int, priority: int, prefetch: int, no_ack: bool) -> None:
         self.named += 1
-        consumer = Consumer(
+        consumer = ChannelConsumer(
             tag=f"c{self.named}",
             queue=self.queue,
-            channel=cast("Channel", SimpleNamespace(vhost=SimpleNamespace(firehose=None))),
+            channel=cast("Channel", None),
+            origin=Origin("client", 1, "guest"),
+            view=None,
             deliveries=self.channels[number].deliveries,
             no_ack=no_ack,
             exclusive=False,

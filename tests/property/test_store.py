@@ -25,6 +25,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.support.frames import Content, decode_contents
 from tests.support.machine import Machine, give_up_ready, small_limits
+from tests.support.queues import classic
 from warren.amqp import methods as m
 from warren.amqp.properties import PERSISTENT, BasicProperties
 from warren.broker.message import Message
@@ -337,7 +338,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def check_space(self, name: str, shelf: Shelf) -> None:
         """A segment is on disk if something in it is alive, or if it is a tail too small to care."""
-        log = self.machine.queues[name].lane.log
+        log = classic(self.machine.queues[name]).lane.log
         if not shelf.durable:
             return
         assert isinstance(log, QueueLog)

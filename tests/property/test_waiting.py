@@ -26,7 +26,7 @@ from tests.unit.amqp.test_reader import NotedReader
 from tests.unit.amqp.test_reader_waiting import GO_ON_AT_ONCE, LET_1_GO_ON, SUSPEND, WAIT, WaitingReader
 from warren.amqp import methods as m
 from warren.amqp.reader import FrameReader, ReadBuffer
-from warren.broker.session.channel import Channel
+from warren.session.channel import Channel
 
 pytestmark = pytest.mark.slow
 

@@ -9,6 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.rules.stage import TO_DEAD, Client, Stage, numbers
+from tests.support.queues import classic
 from warren.amqp import methods as m
 from warren.amqp.table import Int8, Int64, Table, Timestamp, UInt8, UInt16, UInt32, Value
 from warren.broker import queue as queue_module
@@ -21,9 +22,10 @@ MANY = 1_200  # more than goes in one turn
 
 
 def known_groups(queue: Queue) -> int:
-    assert queue.book is not None
-    assert queue.book.groups is not None
-    return len(queue.book.groups.known)
+    book = classic(queue).book
+    assert book is not None
+    assert book.groups is not None
+    return len(book.groups.known)
 
 
 # --- groups ---
@@ -134,8 +136,9 @@ def test_redelivered_message_that_nobody_can_take_is_noted_once(plain: Stage) ->
     client.put("q", *numbers(50))
     taker.requeue(2)
     client.put("q", *numbers(50))
-    assert queue.lane.expiry is not None
-    assert queue.lane.expiry.heap.count < 10
+    expiry = classic(queue).lane.expiry
+    assert expiry is not None
+    assert expiry.heap.count < 10
 
 
 @pytest.fixture

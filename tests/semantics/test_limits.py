@@ -10,6 +10,7 @@ import pytest
 from tests.support.fake_client import FakeClient
 from tests.support.fakes import FakeBroker, add_user
 from tests.support.frames import method_frame, published
+from tests.support.queues import classic
 from warren.amqp import methods as m
 from warren.amqp.errors import PreconditionFailed
 from warren.broker import commands
@@ -400,7 +401,8 @@ def test_large_frame_takes_few_reads_all_the_same(broker: FakeBroker) -> None:
 def fill(broker: FakeBroker, count: int, body: bytes = b"") -> None:
     publisher(broker, "guest").publish("", "q", body)
     for _ in range(count - 1):
-        broker.vhost.queues["q"].publish(broker.vhost.queues["q"].lane.ready.head.message)  # type: ignore[union-attr]
+        queue = classic(broker.vhost.queues["q"])
+        queue.publish(queue.lane.ready.head.message)  # type: ignore[union-attr]
 
 
 def delivered(broker: FakeBroker, client: FakeClient) -> int:

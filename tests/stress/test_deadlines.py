@@ -7,7 +7,7 @@ import pytest
 from tests.support.fakes import FakeBroker
 from tests.support.frames import handshake
 from warren.amqp import methods as m
-from warren.broker.session.liveness import CLOSE_SECONDS_MAX, HANDSHAKE_SECONDS_MAX
+from warren.session.liveness import CLOSE_SECONDS_MAX, HANDSHAKE_SECONDS_MAX
 
 SECOND = 1.0
 WORDS = b"".join(handshake())
@@ -22,7 +22,7 @@ def test_client_that_never_finishes_the_handshake_is_dropped(said: int) -> None:
     assert not client.link.is_closed
     broker.pass_time(2 * SECOND)
     assert client.link.is_closed
-    assert not broker.node.connections
+    assert not broker.node.clients
 
 
 def test_client_that_says_the_handshake_too_slowly_is_dropped() -> None:
@@ -35,7 +35,7 @@ def test_client_that_says_the_handshake_too_slowly_is_dropped() -> None:
         if client.link.is_closed:
             break
     assert client.link.is_closed
-    assert not broker.node.connections
+    assert not broker.node.clients
 
 
 def test_client_that_talks_on_but_never_answers_connection_close_is_dropped() -> None:
@@ -47,7 +47,7 @@ def test_client_that_talks_on_but_never_answers_connection_close_is_dropped() ->
     client.send(m.QueueDeclare(queue="x", arguments={}), 7)
     broker.pass_time(SECOND)
     assert client.link.is_closed
-    assert not broker.node.connections
+    assert not broker.node.clients
 
 
 def test_client_that_never_answers_channel_close_stays_connected() -> None:

@@ -99,7 +99,7 @@ def test_publisher_that_dies_while_held_is_forgotten() -> None:
     publish_until_held(publisher)
     publisher.hang_up()
     assert not broker.vhost.queues["busy"].flow.held
-    assert broker.node.connections == {consumer.client.connection}
+    assert list(broker.node.clients.values()) == [consumer.client.connection]
 
 
 def test_all_messages_of_a_free_running_publisher_arrive_in_order(connect: Connect) -> None:

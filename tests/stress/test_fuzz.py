@@ -37,8 +37,8 @@ from tests.support.fuzz import FuzzClient
 from warren.amqp import methods as m
 from warren.amqp.table import LENGTH
 from warren.broker.queue import Queue
-from warren.broker.session.channel import Channel
-from warren.broker.session.connection import Connection
+from warren.session.channel import Channel
+from warren.session.connection import Connection
 
 FRAMES = int(os.environ.get("WARREN_FUZZ_FRAMES", "100000"))
 SEED = os.environ.get("WARREN_FUZZ_SEED")
@@ -95,7 +95,7 @@ def check_nothing_is_left(broker: FakeBroker) -> None:
     """Of a connection that is gone: no consumer, no unacked message, no queue of its own."""
     node, vhost = broker.node, broker.vhost
     assert not broker.world.errors
-    assert len(node.connections) == vhost.connections == 1
+    assert len(node.clients) == vhost.connections == 1
     assert not node.touched_queues
     assert not node.dirty_outputs
     assert not vhost.reply_queues
@@ -220,7 +220,7 @@ def test_what_is_broken_ends_in_the_right_close(broken: Callable[[random.Random]
         assert close.reply_code == code
         client.send(m.ConnectionCloseOk(), 0)
         assert client.link.is_closed
-    assert not broker.node.connections
+    assert not broker.node.clients
 
 
 def live_objects() -> int:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.fakes import FakeBroker
 from warren.broker.passwords import PasswordHash
-from warren.broker.session.state import State
+from warren.session.state import State
 
 CLIENTS = 200
 

@@ -13,8 +13,8 @@ from tests.support.channel import AmqpChannel
 from tests.support.frames import HEARTBEAT_FRAME, method_frame
 from tests.support.process import BrokerProcess
 from warren.amqp import methods as m
-from warren.broker.session.connection import OUTPUT_BYTES_MAX
 from warren.server.protocol import UNSENT_BYTES_HIGH
+from warren.session.connection import OUTPUT_BYTES_MAX
 
 MEBIBYTE = 1024 * 1024
 MESSAGES = 64

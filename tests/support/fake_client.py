@@ -32,9 +32,9 @@ from warren.amqp.reader import ReadBuffer
 from warren.amqp.table import Table
 from warren.broker.node import Node
 from warren.broker.queue import Queue
-from warren.broker.session.channel import Channel
-from warren.broker.session.connection import Connection
 from warren.broker.vhost import Vhost
+from warren.session.channel import Channel
+from warren.session.connection import Connection
 
 if TYPE_CHECKING:
     from tests.support.fakes import FakeWorld

@@ -19,6 +19,7 @@ from warren.broker.node import Limits, Node
 from warren.broker.passwords import PasswordHash
 from warren.broker.vhost import Vhost
 from warren.server.app import CHECK_SECONDS, exchange_types
+from warren.session.connection import connections_of
 
 T = TypeVar("T")
 
@@ -137,7 +138,7 @@ def add_user(node: Node, name: str, permissions: Permissions = EVERYTHING) -> No
 
 def check_clients(node: Node, world: FakeWorld) -> None:
     """What the server does every `CHECK_SECONDS`: who is alive, and who holds messages for too long."""
-    for connection in list(node.connections):
+    for connection in connections_of(node):
         connection.liveness.check(connection, world.now())
     node.check_consumers()
     node.end_turn()
@@ -172,9 +173,9 @@ class FakeBroker:
 
     def stop(self) -> None:
         """All connections and queues go, so that nothing is left that refers to the node."""
-        for connection in list(self.node.connections):
+        for connection in connections_of(self.node):
             connection.lost()
         for vhost in self.node.vhosts.values():
-            for queue in list(vhost.queues.values()):
+            for queue in vhost.all_queues():
                 vhost.remove_queue(queue)
         self.world.run()

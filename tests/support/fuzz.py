@@ -8,7 +8,7 @@ from tests.support.fakes import FakeBroker
 from tests.support.frames import METHOD, PROTOCOL_HEADER, Frame, handshake, method_frame, split_frames
 from tests.support.nonsense import EXCHANGES, QUEUES, Nonsense
 from warren.amqp import methods as m
-from warren.broker.session.state import State
+from warren.session.state import State
 
 SOFT_CODES = {311, 312, 313, 403, 404, 405, 406}
 HARD_CODES = {320, 402, 501, 502, 503, 504, 505, 506, 530, 540}  # 541 would be the broker's own mistake

@@ -22,11 +22,13 @@ from tests.support.privacy import open_to_others
 from warren.amqp import methods as m
 from warren.amqp.reader import ReadBuffer
 from warren.broker import commands, lane
+from warren.broker.classic_queue import ClassicQueue
 from warren.broker.events import Failure
 from warren.broker.message import Message
 from warren.broker.node import Limits, Node
 from warren.broker.queue import Queue
-from warren.broker.view import View
+from warren.broker.view import QueueView
+from warren.session.connection import connections_of
 from warren.storage import definitions, queue_log, rewriting
 from warren.storage.format import records
 from warren.storage.journal import records_in
@@ -67,7 +69,7 @@ def give_up_ready(queues: Iterable[Queue]) -> int:
     """As when memory is short: what is ready, and on disk as well, waits there alone. How many those are."""
     given = 0
     for queue in queues:
-        for each in queue.lanes:
+        for each in queue.lanes if isinstance(queue, ClassicQueue) else ():
             each.return_loan()
             given += each.give_up(MANY)
     return given
@@ -162,7 +164,7 @@ class Machine:
     @property
     def queues(self) -> dict[str, Queue]:
         vhost = self.node.vhosts.get("/")
-        return {} if vhost is None else vhost.queues
+        return {} if vhost is None else {queue.name: queue for queue in vhost.all_queues()}
 
     def connect(self, *, confirming: bool = False) -> FakeClient:
         client = FakeClient(self.node, buffer=self.buffer).open()
@@ -228,7 +230,7 @@ class Machine:
 
     def stop(self) -> None:
         """As the server ends: all connections first, then all is written."""
-        for connection in list(self.node.connections):
+        for connection in connections_of(self.node):
             connection.lost()
         self.recover_from_faults()
         self.run()  # what was due meanwhile
@@ -256,11 +258,11 @@ class Machine:
 
     def _forget(self) -> None:
         """Let go of all entries: what they are a part of, the garbage collector would never find."""
-        for connection in self.node.connections:
+        for connection in connections_of(self.node):
             for channel in connection.open_channels():
                 channel.deliveries.take_up_to(channel.deliveries.delivery_tag)
                 for consumer in channel.consumers.values():
-                    if isinstance(consumer.view, View):
+                    if isinstance(consumer.view, QueueView):
                         consumer.view.end()
         self.node.handover.gathered.clear()
         for each in self.queues.values():

@@ -6,15 +6,12 @@ import re
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from warren.amqp.errors import AccessRefused
 from warren.broker.limits import NO_LIMITS, UserLimits
+from warren.broker.passwords import PasswordHash
 from warren.broker.rate import Allowance, allowance
-
-if TYPE_CHECKING:
-    from warren.broker.exchange.exchange import Exchange
-    from warren.broker.passwords import PasswordHash
 
 IMPERSONATOR = "impersonator"
 PATTERNS_CACHED_MAX = 1_000
@@ -76,6 +73,13 @@ class User:
         self.consuming = allowance(limits.max_consume_rate, limits.max_consume_bytes, now)
 
 
+class TopicExchange(Protocol):
+    """An exchange, as far as topic permissions know it."""
+
+    name: str
+    is_topic: bool
+
+
 class Access:
     """One user in one vhost: what is allowed, remembered until permissions change."""
 
@@ -105,7 +109,7 @@ class Access:
             self.decisions[key] = known
         return known
 
-    def check_topic(self, permission: Permission, exchange: Exchange, routing_key: str) -> None:
+    def check_topic(self, permission: Permission, exchange: TopicExchange, routing_key: str) -> None:
         """Whether a message may go to a topic exchange with this key, or a binding to it have it."""
         granted = self.user.topic_permissions.get((self.vhost, exchange.name))
         if granted is None or not exchange.is_topic:

@@ -4,24 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator, KeysView
 from itertools import chain
-from typing import TYPE_CHECKING, TypeAlias, Union
+from typing import Protocol, TypeAlias
 
 from warren.amqp.table import Table, encode_table
 
-if TYPE_CHECKING:
-    from warren.broker.exchange.exchange import Exchange
-    from warren.broker.queue import Queue
-
-Destination: TypeAlias = Union["Queue", "Exchange"]
 Identity: TypeAlias = tuple[bool, str, str, bytes]
 
 
-class Binding:
-    """Two bindings are the same if destination, key and arguments are. It never changes."""
+class Destination(Protocol):
+    """A queue or an exchange, as bindings know it."""
 
-    def __init__(
-        self, source: Exchange, destination: Destination, routing_key: str, arguments: Table
-    ) -> None:
+    is_queue: bool
+    name: str
+    deleted: bool
+    incoming: Incoming
+
+
+class Source(Protocol):
+    """An exchange, as bindings know it."""
+
+    name: str
+    auto_delete: bool
+    bindings: dict[Identity, Binding]
+    incoming: Incoming
+    is_remembered: bool
+
+    def add(self, binding: Binding) -> bool: ...
+    def discard(self, binding: Binding) -> bool: ...
+    def forget_routes(self) -> None: ...
+
+
+class Binding:
+    """Two bindings are the same if destination, key and arguments are. A binding never changes."""
+
+    def __init__(self, source: Source, destination: Destination, routing_key: str, arguments: Table) -> None:
         self.source = source
         self.destination = destination
         self.routing_key = routing_key
@@ -37,10 +53,10 @@ class Incoming:
     """The bindings that lead to a queue or an exchange, by the exchange that they come from."""
 
     def __init__(self) -> None:
-        self.by_source: dict[Exchange, dict[Binding, None]] = {}
+        self.by_source: dict[Source, dict[Binding, None]] = {}
 
     @property
-    def sources(self) -> KeysView[Exchange]:
+    def sources(self) -> KeysView[Source]:
         return self.by_source.keys()
 
     def __iter__(self) -> Iterator[Binding]:

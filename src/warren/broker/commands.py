@@ -1,39 +1,23 @@
-"""Everything that changes the topology, as small immutable commands.
+"""Everything that changes the topology, as small immutable commands: plain data, and nothing that lives.
 
-A session checks that a client may do what it asks and then executes a command; configuration and the
-embedding program execute the same ones. `apply` is the one place that carries them out, and what it does
-depends on nothing but the node's state and the command.
+A session checks that a client may do what it asks, and then asks the node for the change; configuration, the
+HTTP API and the embedding program ask for the same commands. `changes.py` checks and carries them out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TypeAlias
 
 from warren.amqp.table import Table
-from warren.broker.access import Permissions, TopicPermissions, User
-from warren.broker.binding import Binding
-from warren.broker.events import (
-    PolicyChanged,
-    PolicyDeleted,
-    TracingChanged,
-    UserChanged,
-    UserLimitsChanged,
-    VhostLimitsChanged,
-)
-from warren.broker.firehose import Firehose
-from warren.broker.limits import UserLimits, VhostLimits, read_limits
+from warren.broker.access import Permissions, TopicPermissions
+from warren.broker.client import ClientId
 from warren.broker.passwords import PasswordHash
-from warren.broker.policy import Policy
-
-if TYPE_CHECKING:
-    from warren.broker.node import Node
-    from warren.broker.session.connection import Connection
-    from warren.broker.vhost import Vhost
-
 
 COMMAND_WORK = 200  # units of `Budget`: what it takes to carry one out, and to write it down
+OF_THE_MOMENT: Mapping[str, bool] = {"of the moment": True}
+"""The metadata of fields that matter when a command is carried out, and are no part of what it defines."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,24 +143,28 @@ class DeclareExchange:
 class DeleteExchange:
     vhost: str
     name: str
+    if_unused: bool = field(default=False, metadata=OF_THE_MOMENT)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeclareQueue:
-    """`owner` is the connection that an exclusive queue lives with."""
-
     vhost: str
     name: str
     durable: bool = False
     auto_delete: bool = False
-    owner: Connection | None = None
+    owner: ClientId | None = field(default=None, metadata=OF_THE_MOMENT)
+    """The connection that an exclusive queue lives with."""
     arguments: Table = field(default_factory=dict)
+    by_broker: bool = field(default=False, metadata=OF_THE_MOMENT)
+    """Whether a broker chose the name, which may then begin with `amq.`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeleteQueue:
     vhost: str
     name: str
+    if_unused: bool = field(default=False, metadata=OF_THE_MOMENT)
+    if_empty: bool = field(default=False, metadata=OF_THE_MOMENT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,205 +194,3 @@ Command: TypeAlias = (
 )  # fmt: skip
 
 NOT_KEPT: frozenset[type[Command]] = frozenset({SetTracing})  # what they change ends with the process
-
-
-def apply(node: Node, command: Command) -> bool:
-    """Carry it out; whether anything has changed that has to be kept."""
-    return _APPLY[type(command)](node, command)
-
-
-def _add_vhost(node: Node, command: AddVhost) -> bool:
-    if command.name in node.vhosts:
-        return False
-    node.add_vhost(command.name)
-    return True
-
-
-def _delete_vhost(node: Node, command: DeleteVhost) -> bool:
-    vhost = node.vhosts.get(command.name)
-    if vhost is None:
-        return False
-    node.remove_vhost(vhost)
-    return True
-
-
-def _set_tracing(node: Node, command: SetTracing) -> bool:
-    vhost = node.vhosts[command.vhost]
-    if command.on is (vhost.firehose is None):
-        vhost.firehose = Firehose(vhost, node.clock, node.cluster_name) if command.on else None
-        node.events.firehose_switched(on=command.on)
-        node.events.emit(TracingChanged(vhost.name, command.on))
-    return False
-
-
-def _put_user(node: Node, command: PutUser) -> bool:
-    user = node.users.get(command.name)
-    if user is None:
-        node.users[command.name] = User(command.name, command.password, command.tags)
-    else:
-        user.password, user.tags = command.password, command.tags
-        for vhost in user.permissions:
-            node.permissions_changed(user.name, vhost)
-    node.events.emit(UserChanged(command.name))
-    return True
-
-
-def _delete_user(node: Node, command: DeleteUser) -> bool:
-    if node.users.pop(command.name, None) is None:
-        return False
-    node.events.emit(UserChanged(command.name))
-    node.close_connections_of(command.name, f"user '{command.name}' was deleted")
-    return True
-
-
-def _set_permissions(node: Node, command: SetPermissions) -> bool:
-    node.users[command.user].permissions[command.vhost] = command.permissions
-    node.permissions_changed(command.user, command.vhost)
-    return True
-
-
-def _clear_permissions(node: Node, command: ClearPermissions) -> bool:
-    if node.users[command.user].permissions.pop(command.vhost, None) is None:
-        return False
-    node.permissions_changed(command.user, command.vhost)
-    return True
-
-
-def _set_topic_permissions(node: Node, command: SetTopicPermissions) -> bool:
-    node.users[command.user].topic_permissions[command.vhost, command.exchange] = command.permissions
-    node.permissions_changed(command.user, command.vhost)
-    return True
-
-
-def _clear_topic_permissions(node: Node, command: ClearTopicPermissions) -> bool:
-    granted = node.users[command.user].topic_permissions
-    if granted.pop((command.vhost, command.exchange), None) is None:
-        return False
-    node.permissions_changed(command.user, command.vhost)
-    return True
-
-
-def _set_vhost_limits(node: Node, command: SetVhostLimits) -> bool:
-    vhost, limits = node.vhosts[command.vhost], read_limits(VhostLimits, command)
-    if limits == vhost.limits:
-        return False
-    vhost.limits = limits
-    node.events.emit(VhostLimitsChanged(vhost.name))
-    return True
-
-
-def _set_user_limits(node: Node, command: SetUserLimits) -> bool:
-    user, limits = node.users[command.user], read_limits(UserLimits, command)
-    if limits == user.limits:
-        return False
-    user.set_limits(limits, node.world.now())
-    node.rates_changed(user)
-    node.events.emit(UserLimitsChanged(user.name))
-    return True
-
-
-def policy_of(command: PutPolicy) -> Policy:
-    """406 if it makes no sense."""
-    policy = Policy(
-        name=command.name,
-        pattern=command.pattern,
-        definition=command.definition,
-        priority=command.priority,
-        apply_to=command.apply_to,
-        operator=command.operator,
-    )
-    policy.check()
-    return policy
-
-
-def _put_policy(node: Node, command: PutPolicy) -> bool:
-    vhost, policy = node.vhosts[command.vhost], policy_of(command)
-    if not vhost.put_policy(policy):
-        return False
-    node.events.emit(PolicyChanged(vhost.name, policy.name, policy.operator))
-    return True
-
-
-def _delete_policy(node: Node, command: DeletePolicy) -> bool:
-    vhost = node.vhosts[command.vhost]
-    policy = vhost.policies.find(command.name, operator=command.operator)
-    if policy is None:
-        return False
-    vhost.remove_policy(policy)
-    node.events.emit(PolicyDeleted(vhost.name, policy.name, policy.operator))
-    return True
-
-
-def _declare_exchange(node: Node, command: DeclareExchange) -> bool:
-    vhost = node.vhosts[command.vhost]
-    if command.name in vhost.exchanges:
-        return False
-    node.add_exchange(command)
-    return True
-
-
-def _delete_exchange(node: Node, command: DeleteExchange) -> bool:
-    vhost = node.vhosts[command.vhost]
-    exchange = vhost.exchanges.get(command.name)
-    if exchange is None:
-        return False
-    vhost.remove_exchange(exchange)
-    return True
-
-
-def _declare_queue(node: Node, command: DeclareQueue) -> bool:
-    vhost = node.vhosts[command.vhost]
-    if command.name in vhost.queues:
-        return False
-    vhost.add_queue(node.make_queue(command))
-    return True
-
-
-def _delete_queue(node: Node, command: DeleteQueue) -> bool:
-    vhost = node.vhosts[command.vhost]
-    queue = vhost.queues.get(command.name)
-    if queue is None:
-        return False
-    vhost.remove_queue(queue)
-    return True
-
-
-def _binding(vhost: Vhost, command: BindingCommand) -> Binding:
-    source = vhost.find_exchange(command.source)
-    find = vhost.find_queue if command.to_queue else vhost.find_exchange
-    return Binding(source, find(command.destination), command.routing_key, command.arguments)
-
-
-def _bind(node: Node, command: Bind) -> bool:
-    vhost = node.vhosts[command.vhost]
-    vhost.bind(_binding(vhost, command))
-    return True
-
-
-def _unbind(node: Node, command: Unbind) -> bool:
-    vhost = node.vhosts[command.vhost]
-    vhost.unbind(_binding(vhost, command))
-    return True
-
-
-_APPLY: dict[type[Command], Callable[[Node, Any], bool]] = {
-    AddVhost: _add_vhost,
-    DeleteVhost: _delete_vhost,
-    SetTracing: _set_tracing,
-    SetVhostLimits: _set_vhost_limits,
-    PutPolicy: _put_policy,
-    DeletePolicy: _delete_policy,
-    PutUser: _put_user,
-    DeleteUser: _delete_user,
-    SetUserLimits: _set_user_limits,
-    SetPermissions: _set_permissions,
-    ClearPermissions: _clear_permissions,
-    SetTopicPermissions: _set_topic_permissions,
-    ClearTopicPermissions: _clear_topic_permissions,
-    DeclareExchange: _declare_exchange,
-    DeleteExchange: _delete_exchange,
-    DeclareQueue: _declare_queue,
-    DeleteQueue: _delete_queue,
-    Bind: _bind,
-    Unbind: _unbind,
-}

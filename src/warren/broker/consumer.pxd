@@ -1,30 +1,25 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
-from warren.broker.deliveries cimport Deliveries
 from warren.broker.entry cimport Entry
 
 
-@cython.final
+cdef class View:
+    pass
+
+
 cdef class Consumer:
     cdef public str tag
-    cdef public object queue
-    cdef public object channel
-    cdef public Deliveries deliveries
-    cdef public bytes prefix
+    cdef public object origin
     cdef public bint no_ack
     cdef public bint exclusive
     cdef public int priority
     cdef public dict arguments
-    cdef public Py_ssize_t prefetch_count
-    cdef public Py_ssize_t prefetch_size
-    cdef public Py_ssize_t unacked
-    cdef public Py_ssize_t unacked_bytes
     cdef public object view
     cdef public bint cancelled
 
-    cpdef bint can_take(self, Py_ssize_t size)
-    cpdef uint64_t deliver(self, Entry entry)
+    cpdef bint can_take(self, Py_ssize_t size) except -1
+    cpdef uint64_t deliver(self, Entry entry) except? 0
     cpdef settled(self, Entry entry)
 
 

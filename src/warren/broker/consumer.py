@@ -1,103 +1,105 @@
-"""A consumer: who gets a queue's messages, and how many before acknowledging some."""
+"""A consumer as its queue sees it: somebody who can take a message or not, and is told what happens.
+
+Sessions implement `Consumer`. The queue asks `can_take` before each delivery, so a consumer alone decides
+about prefetch limits and about the room in its connection's output.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-from warren.amqp.methods import METHOD_ID, BasicDeliver
-from warren.amqp.table import Table, encode_name
-from warren.broker.deliveries import Deliveries
+from warren.amqp.table import Table
+from warren.broker.client import Origin
 from warren.broker.entry import Entry
 
-if TYPE_CHECKING:
-    from warren.broker.queue import Queue
-    from warren.broker.session.channel import Channel
-    from warren.broker.stream import StreamView
-    from warren.broker.view import View
+
+class View:
+    """A consumer's own way through a queue, for one that does not simply get the next message."""
+
+    takes = True
+    """Whether messages that this consumer gets leave the queue."""
+
+    def came_back(self, entry: Entry, level: int) -> None:
+        """An entry of this level of priority is ready again, at its old place."""
+
+    def was_purged(self) -> None:
+        """The queue was purged: no entry that was seen before is in it any more."""
+
+    def end(self) -> None:
+        """The consumer is gone: let go of the queue's entries."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumeRequest:
+    """What a client asks of a queue that it wants to consume from."""
+
+    tag: str
+    arguments: Table
+    no_ack: bool
+    prefetch_count: int
+    chose_tag: bool  # the client did, and not the broker
+    has_channel_limit: bool  # a prefetch limit of the whole channel, which streams do not support
 
 
 class Consumer:
-    """`prefix` is how each of its deliveries begins: basic.deliver and its tag. `view` is there if it does
-    not get what comes next, but looks for itself. Once it is `cancelled` it gets nothing more.
-    """
-
     def __init__(
         self,
         *,
         tag: str,
-        queue: Queue,
-        channel: Channel,
-        deliveries: Deliveries,
+        origin: Origin,
         no_ack: bool,
         exclusive: bool,
         priority: int,
         arguments: Table,
-        prefetch_count: int,
-        prefetch_size: int,
-        view: View | StreamView | None = None,
+        view: View | None,
     ) -> None:
         self.tag = tag
-        self.queue = queue
-        self.channel = channel
-        self.deliveries = deliveries
-        self.prefix = METHOD_ID.pack(*BasicDeliver.id) + encode_name(tag)
+        self.origin = origin
         self.no_ack = no_ack
         self.exclusive = exclusive
         self.priority = priority
         self.arguments = arguments
-        self.prefetch_count = prefetch_count
-        self.prefetch_size = prefetch_size
-        self.unacked = 0
-        self.unacked_bytes = 0
-        self.view = view
-        self.cancelled = False
+        self.view = view  # None for a consumer that gets the next message, whatever it is
+        self.cancelled = False  # such a consumer gets nothing more
 
     def can_take(self, size: int) -> bool:
-        """Whether a message of this size may be delivered now. One alone may exceed a limit in bytes."""
-        deliveries = self.deliveries
-        if not deliveries.active or not deliveries.output.has_room():
-            return False
-        if not self.no_ack:
-            if self.prefetch_count and self.unacked >= self.prefetch_count:
-                return False
-            if self.prefetch_size and self.unacked_bytes and self.unacked_bytes + size > self.prefetch_size:
-                return False
-        return deliveries.rota is None or deliveries.rota.admits(self.queue, deliveries.has_room(size))
+        """Whether a message of this size may be delivered now."""
+        raise NotImplementedError
 
     def deliver(self, entry: Entry) -> int:
-        """Send it; the delivery tag."""
-        if self.deliveries.rota is not None:
-            self.deliveries.rota.took(self.queue)
-        if not self.no_ack:
-            entry.consumer = self
-            self.unacked += 1
-            self.unacked_bytes += entry.size
-            self.deliveries.counted += 1
-            self.deliveries.counted_bytes += entry.size
-        return self.deliveries.send(entry, self.prefix, self.no_ack)
+        """Send the message to the client; return the delivery tag."""
+        raise NotImplementedError
 
     def settled(self, entry: Entry) -> None:
-        """An entry delivered here was acked, rejected or requeued."""
-        entry.consumer = None
-        self.unacked -= 1
-        self.unacked_bytes -= entry.size
-        self.deliveries.counted -= 1
-        self.deliveries.counted_bytes -= entry.size
+        """An entry that was delivered here was acked, rejected or requeued."""
+        raise NotImplementedError
+
+    def queue_is_gone(self) -> None:
+        """The queue was deleted by somebody else, or by itself."""
+        raise NotImplementedError
+
+    @property
+    def takes(self) -> bool:
+        """Whether messages leave the queue by this consumer: true of all but those that browse."""
+        return self.view is None or self.view.takes
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} {self.tag!r} of {self.origin.connection} channel {self.origin.channel}>"
+        )
 
 
 class Ring:
-    """A queue's consumers of one priority, served in turn. `tried` are those that could not take the last
-    message for which one was looked for.
-    """
+    """A queue's consumers of one priority, served in turn."""
 
     def __init__(self, priority: int) -> None:
         self.priority = priority
         self.consumers: list[Consumer] = []
-        self.turn = 0
-        self.tried = 0
+        self.turn = 0  # the index of the consumer that comes next
+        self.tried = 0  # how many consumers could not take the last message that was offered
 
     def remove(self, consumer: Consumer) -> None:
-        """Take it out, if it is here, without anybody losing a turn."""
+        """Take the consumer out, if it is here, without anybody losing a turn."""
         if consumer in self.consumers:
             index = self.consumers.index(consumer)
             del self.consumers[index]

@@ -7,21 +7,19 @@ disk in the new ones. If the broker ends in between, it is in both.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from warren.amqp.table import encode_name
 from warren.broker.clock import Clock
 from warren.broker.death import Death, Letter, Reason, write_letter
+from warren.broker.entry import Entry
 from warren.broker.events import Events, MessageDeadLettered
+from warren.broker.exchange.exchange import Exchange
 from warren.broker.message import Message
 from warren.broker.outcome import AFTER_NEXT, ON_ITS_WAY
+from warren.broker.queue import Queue
 from warren.broker.store import Store
-
-if TYPE_CHECKING:
-    from warren.broker.entry import Entry
-    from warren.broker.exchange.exchange import Exchange
-    from warren.broker.queue import Queue
-    from warren.broker.vhost import Vhost
+from warren.broker.surroundings import Deathbed
+from warren.broker.vhost import Vhost
 
 NAMES_CACHED_MAX = 1_000
 LETTER_WORK = 25
@@ -32,9 +30,9 @@ class Handover:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.gathered: dict[int, list[tuple[Queue, Entry]]] = {}
+        self.gathered: dict[int, list[tuple[Deathbed, Entry]]] = {}
 
-    def forget_when_safe(self, queue: Queue, entry: Entry) -> None:
+    def forget_when_safe(self, queue: Deathbed, entry: Entry) -> None:
         number = self.store.gathering
         if number not in self.gathered:
             self.gathered[number] = []
@@ -58,14 +56,18 @@ class DeadLetters:
         self.last_route: tuple[int, Exchange, bytes] | None = None
         self.last_targets: list[Queue] = []
 
-    def bury(self, queue: Queue, entry: Entry, reason: Reason) -> None:
+    def forget_when_safe(self, queue: Deathbed, entry: Entry) -> None:
+        """The queue forgets the entry once all that was written until now is safe."""
+        self.handover.forget_when_safe(queue, entry)
+
+    def bury(self, queue: Deathbed, entry: Entry, reason: Reason) -> None:
         """An entry, which nobody holds any more, leaves its queue."""
         if self.send(queue, entry.message, reason):
             self.handover.forget_when_safe(queue, entry)
         else:
             queue.forget(entry)
 
-    def send(self, queue: Queue, message: Message, reason: Reason) -> bool:
+    def send(self, queue: Deathbed, message: Message, reason: Reason) -> bool:
         """Whether it is on its way to disk, and not safe before it is there."""
         name = queue.rules.dead_letter_exchange
         exchange = None if name is None else self.vhost.exchanges.get(name)

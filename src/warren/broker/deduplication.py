@@ -13,17 +13,14 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from warren.amqp.table import decode_value, encode_name
 from warren.amqp.traits import header_of
 from warren.broker.entry_list import EntryList
+from warren.broker.lane import Lane
 from warren.broker.message import Message
 from warren.broker.rules import TIME_MS_MAX
 from warren.broker.store import NOTHING_TO_READ, MessageLog
-
-if TYPE_CHECKING:
-    from warren.broker.lane import Lane
 
 FOREVER = 2**63 - 1
 VALUE_BYTES_MAX = 32
@@ -56,8 +53,13 @@ class Seen:
         self.position = 0
         self.when_safe: Callable[[Callable[[int], None]], None] | None = None
 
+    @property
+    def count(self) -> int:
+        """How many values are remembered."""
+        return len(self.order)
+
     def concerns(self, message: Message) -> bool:
-        """Whether it says what it is."""
+        """Whether the message carries the deduplication header."""
         return self._value(message) is not None
 
     def has(self, message: Message, now_ms: int) -> bool:

@@ -6,13 +6,10 @@ They are linked both ways, so that one can leave from, or return to, any place.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from warren.broker.entry import Entry
 from warren.broker.message import Message
-
-if TYPE_CHECKING:
-    from warren.broker.queue import Queue
 
 
 class EntryList:
@@ -29,11 +26,13 @@ class EntryList:
         self.count = 0
         self.bytes = 0
 
-    def append_new(self, message: Message, queue: Queue | None, position: int, delivery_count: int) -> None:
-        """Put at the end a new entry; the path of every message, so it is made without a call."""
+    def append_new(self, message: Message, queue: object, position: int, delivery_count: int) -> None:
+        """Put a new entry of this queue, or of none, at the end. It is made without a call of __init__, since
+        this is on the path of every message.
+        """
         entry = Entry.__new__(Entry)
         entry.message = message
-        entry.queue = queue  # type: ignore[assignment]  # None where entries are for no queue
+        entry.queue = queue  # type: ignore[assignment]  # a Queue, which this module does not know, or None
         entry.position = position
         entry.size = len(message.body)
         entry.delivery_count = delivery_count

@@ -6,6 +6,8 @@ taken meanwhile the heap still knows: once most of it is like that, it is weeded
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from warren.broker.due_heap import DueHeap
 from warren.broker.entry import Entry
 from warren.broker.entry_list import EntryList
@@ -14,15 +16,37 @@ STALE_MAX = 10_000
 
 
 class Expiry:
-    """`noted` is the last position of those that are, or were, ready that the heap knows of; `weeded` how
-    much was left when it was weeded last.
-    """
-
     def __init__(self) -> None:
         self.heap = DueHeap()
         self.entries: dict[int, Entry] = {}
-        self.noted = 0
-        self.weeded = 0
+        self.noted = 0  # the last position of entries that are, or were, ready that the heap knows of
+        self.weeded = 0  # how much was left in the heap when it was weeded last
+        self.location = 0  # where the message lay that `pop_due` gave last; 0 if it was ready
+
+    def next_due(self) -> int:
+        """When the next message expires; -1 if none does."""
+        return self.heap.next_due() if self.heap.count else -1
+
+    def pop_due(self, now_ms: int) -> int:
+        """The position of the next message whose time is over; 0 if there is none."""
+        if self.heap.next_due() > now_ms:
+            return 0
+        self.heap.pop()
+        self.location = self.heap.location
+        return self.heap.position
+
+    def ready_at(self, position: int) -> Entry | None:
+        """The ready entry at this position, if it expires at a time of its own."""
+        return self.entries.get(position)
+
+    def weed_if_stale(self, waiting: int, next_behind: Callable[[], int]) -> None:
+        """Forget when messages would have expired that were taken long ago, if these are most. So many
+        messages are `waiting`, and `next_behind` finds the position of the first that is not ready.
+        """
+        if self.heap.count <= STALE_MAX + 2 * self.weeded:
+            return
+        if self.heap.count > STALE_MAX + 2 * (len(self.entries) + waiting):
+            self.weed(next_behind())
 
     def note_behind(self, due_ms: int, position: int, location: int) -> None:
         self.heap.push(due_ms, position, location)

@@ -15,20 +15,17 @@ when they were dead-lettered by the queue they went to.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import fields
-from typing import TYPE_CHECKING
 
 from warren.amqp.errors import AmqpError
 from warren.amqp.properties import BasicProperties, decode_properties
 from warren.amqp.table import Table, encode_name
+from warren.broker import routing_headers
+from warren.broker.client import Origin
+from warren.broker.clock import Clock
 from warren.broker.message import Message
-from warren.broker.session import routing_headers
-
-if TYPE_CHECKING:
-    from warren.broker.clock import Clock
-    from warren.broker.queue import Queue
-    from warren.broker.session.channel import Channel
-    from warren.broker.vhost import Vhost
+from warren.broker.queue import Queue
 
 TRACE_EXCHANGE = "amq.rabbitmq.trace"
 WIRE_NAME = encode_name(TRACE_EXCHANGE)
@@ -36,44 +33,50 @@ NAME_BYTES_MAX = 255
 
 
 class Firehose:
-    """Of one vhost, while it is on. `node` is the name that it gives this node."""
+    """The firehose of one vhost, while it is on."""
 
-    def __init__(self, vhost: Vhost, clock: Clock, node: str) -> None:
+    def __init__(
+        self, vhost: str, route: Callable[[bytes], Iterable[Queue]], clock: Clock, node: str
+    ) -> None:
         self.vhost = vhost
+        self.route = route  # to the queues that get copies with this routing key
         self.clock = clock
-        self.node = node
+        self.node = node  # the name of this node, as copies tell it
 
-    def published(self, message: Message, queues: list[Queue], channel: Channel) -> None:
+    def published(
+        self, message: Message, queues: list[Queue], origin: Origin, extra_keys: list[str] | None
+    ) -> None:
+        """Copy a message that was published. Its `extra_keys` are those of CC and BCC, if they are known."""
         if not is_copy(message):
-            headers = self._headers(message, channel)
-            if channel.transaction is None:  # else its keys are those of another message by now
-                headers["routing_keys"] = [message.key, *channel.extra_keys]
+            headers = self._headers(message, origin)
+            if extra_keys is not None:
+                headers["routing_keys"] = [message.key, *extra_keys]
             headers["routed_queues"] = [queue.name for queue in queues]
             self._send("publish." + message.exchange_name, headers, message.body)
 
-    def delivered(self, message: Message, queue: str, channel: Channel, *, redelivered: bool) -> None:
+    def delivered(self, message: Message, queue: str, origin: Origin, *, redelivered: bool) -> None:
         if not is_copy(message):
-            headers = self._headers(message, channel)
+            headers = self._headers(message, origin)
             headers["redelivered"] = int(redelivered)
             self._send("deliver." + queue, headers, message.body)
 
-    def _headers(self, message: Message, channel: Channel) -> Table:
+    def _headers(self, message: Message, origin: Origin) -> Table:
         keys, properties = describe(message)
         return {
             "exchange_name": message.exchange_name,
             "routing_keys": [message.key, *keys],
             "properties": properties,
             "node": self.node,
-            "vhost": self.vhost.name,
-            "connection": channel.connection.name,
-            "channel": channel.number,
-            "user": channel.connection.user_name,
+            "vhost": self.vhost,
+            "connection": origin.connection,
+            "channel": origin.channel,
+            "user": origin.user,
         }
 
     def _send(self, key: str, headers: Table, body: bytes) -> None:
         raw = key.encode("utf-8", "surrogateescape")[:NAME_BYTES_MAX]
         routing_key = bytes((len(raw),)) + raw
-        queues = self.vhost.route(self.vhost.exchanges[TRACE_EXCHANGE], routing_key)
+        queues = self.route(routing_key)
         if queues:
             properties = BasicProperties(headers=headers).encode()
             copy = Message(WIRE_NAME, routing_key, properties, body, False, self.clock.time_ms)

@@ -15,11 +15,9 @@ it is theirs to be slow: all publishers go free for a while, which doubles from 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from warren.broker.queue import Queue
+from warren.broker.timers import Timers
 
 HIGH_MESSAGES, HIGH_BYTES = 4_000, 16 * 1024 * 1024
 LOW_MESSAGES, LOW_BYTES = 1_000, 4 * 1024 * 1024
@@ -28,24 +26,25 @@ LOOK_SECONDS = 0.1
 FREE_SECONDS_MIN, FREE_SECONDS_MAX = 0.1, 2.0
 
 
-class Timer(Protocol):
-    """A call that is to come."""
-
-    def cancel(self) -> None: ...
-
-
-class Timers(Protocol):
-    """Turns of the event loop, and seconds that only ever go up: not the time of day, which is `Clock`."""
-
-    def now(self) -> float: ...
-    def call_soon(self, callback: Callable[[], None]) -> None: ...
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer: ...
-
-
-class Publisher(Protocol):
+class HeldPublisher(Protocol):
     """A connection that can be left unread for a while."""
 
     def let_go(self) -> None: ...
+
+
+class Backlog(Protocol):
+    """A queue, as far as it decides whether its publishers have to wait."""
+
+    holding: bool
+    delivered: int
+    delivered_bytes: int
+
+    @property
+    def message_count(self) -> int: ...
+    @property
+    def message_bytes(self) -> int: ...
+    @property
+    def is_worked_off(self) -> bool: ...
 
 
 class QueueFlow:
@@ -53,19 +52,19 @@ class QueueFlow:
 
     def __init__(self, timers: Timers) -> None:
         self.timers = timers
-        self.held: deque[Publisher] = deque()
+        self.held: deque[HeldPublisher] = deque()
         self.free_until = 0.0
         self.free_seconds = FREE_SECONDS_MIN
         self.relieved_at = 0.0
         self.delivered_before = (0, 0)
         self.timer_runs = False
 
-    def pushes_back(self, queue: Queue) -> bool:
+    def pushes_back(self, queue: Backlog) -> bool:
         if queue.message_count <= HIGH_MESSAGES and queue.message_bytes <= HIGH_BYTES:
             return False
         return queue.is_worked_off and self.timers.now() >= self.free_until
 
-    def hold_back(self, publisher: Publisher, queue: Queue) -> None:
+    def hold_back(self, publisher: HeldPublisher, queue: Backlog) -> None:
         if not self.held:
             self._start_watching(queue)
         self.held.append(publisher)
@@ -73,7 +72,7 @@ class QueueFlow:
         if not self.timer_runs:
             self._start_timer(queue)
 
-    def relieve(self, queue: Queue) -> None:
+    def relieve(self, queue: Backlog) -> None:
         """If the backlog is low, or nobody is left to work it off, let one go and look again next turn."""
         if self.held and (is_low(queue) or not queue.is_worked_off):
             self._keeping_up(queue)
@@ -82,24 +81,24 @@ class QueueFlow:
                 self.timers.call_soon(lambda: self.relieve(queue))
         queue.holding = bool(self.held)
 
-    def forget(self, publisher: Publisher) -> None:
+    def forget(self, publisher: HeldPublisher) -> None:
         """The publisher is gone."""
         if publisher in self.held:
             self.held.remove(publisher)
 
-    def _start_watching(self, queue: Queue) -> None:
+    def _start_watching(self, queue: Backlog) -> None:
         self.relieved_at = self.timers.now()
         self.delivered_before = (queue.delivered, queue.delivered_bytes)
 
-    def _keeping_up(self, queue: Queue) -> None:
+    def _keeping_up(self, queue: Backlog) -> None:
         self.free_seconds = FREE_SECONDS_MIN
         self._start_watching(queue)
 
-    def _start_timer(self, queue: Queue) -> None:
+    def _start_timer(self, queue: Backlog) -> None:
         self.timer_runs = True
         self.timers.call_later(LOOK_SECONDS, lambda: self._look(queue))
 
-    def _look(self, queue: Queue) -> None:
+    def _look(self, queue: Backlog) -> None:
         self.timer_runs = False
         now = self.timers.now()
         if self.held and now - self.relieved_at >= LOOK_SECONDS:
@@ -115,10 +114,10 @@ class QueueFlow:
         if self.held:
             self._start_timer(queue)
 
-    def _took_much(self, queue: Queue) -> bool:
+    def _took_much(self, queue: Backlog) -> bool:
         messages, octets = self.delivered_before
         return queue.delivered - messages > MUCH_MESSAGES or queue.delivered_bytes - octets > MUCH_BYTES
 
 
-def is_low(queue: Queue) -> bool:
+def is_low(queue: Backlog) -> bool:
     return queue.message_count <= LOW_MESSAGES and queue.message_bytes <= LOW_BYTES

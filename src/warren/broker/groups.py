@@ -21,17 +21,13 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections import deque
-from typing import TYPE_CHECKING
 
 from warren.amqp.traits import header_of
+from warren.broker.consumer import Consumer
 from warren.broker.entry import Entry
+from warren.broker.lane import Lane
+from warren.broker.ruled_queue import Judge, RuledQueue
 from warren.broker.turns import TooMuchForATurn
-
-if TYPE_CHECKING:
-    from warren.broker.consumer import Consumer
-    from warren.broker.lane import Lane
-    from warren.broker.queue import Queue
-    from warren.broker.rulebook import Rulebook
 
 AHEAD_MAX = 100_000  # entries that may be passed over; beyond that even others wait
 STEPS_AT_A_TIME_MAX = 2_000  # entries that are looked at, before other queues have their turn
@@ -82,7 +78,7 @@ class Groups:
     before it. `steps` are left before other queues have their turn.
     """
 
-    def __init__(self, header: str, queue: Queue, book: Rulebook) -> None:
+    def __init__(self, header: str, queue: RuledQueue, book: Judge) -> None:
         self.header = header.encode()
         self.queue = queue
         self.book = book

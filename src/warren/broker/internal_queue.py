@@ -8,68 +8,68 @@ how much is in them, and can purge them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from warren.amqp.properties import decode_properties
+from warren.broker import routing_headers
+from warren.broker.consumer import Consumer
 from warren.broker.deduplication import Seen
 from warren.broker.due_heap import DueHeap
 from warren.broker.entry import Entry
 from warren.broker.events import MessageScheduled
 from warren.broker.exchange.delayed import DELAY, due_ms, negative
+from warren.broker.exchange.exchange import Exchange
+from warren.broker.lane import Lane
 from warren.broker.message import Message
 from warren.broker.outcome import AFTER_NEXT, ON_ITS_WAY, STORED
 from warren.broker.queue import Queue
-from warren.broker.session import routing_headers
-from warren.broker.store import MessageLog
+from warren.broker.store import MessageLog, Store, StreamLog
 from warren.broker.timetable import Appointment
-
-if TYPE_CHECKING:
-    from warren.broker.exchange.exchange import Exchange
-    from warren.broker.vhost import Vhost
+from warren.broker.vhost import Vhost
 
 DELAYED, SEEN = "amq.delayed.", "amq.dedup."
 RELEASE_WORK = 40
 
 
-class DelayQueue(Queue):
-    """Messages in the order in which they are due. Each waits where it is stored, not as an object.
-    `releasing`: those that are due are being sent on.
-    """
+class InternalQueue(Queue):
+    """A queue that no client consumes from."""
 
     internal = True
 
-    def __init__(self, vhost: Vhost, exchange: Exchange, **named: Any) -> None:
-        super().__init__(DELAYED + exchange.name, vhost.name, vhost.surroundings, **named)
+    @property
+    def consumers(self) -> list[Consumer]:
+        return []
+
+    @property
+    def is_worked_off(self) -> bool:
+        return False
+
+    def drain(self) -> None:
+        """There is nobody to deliver to."""
+
+
+class DelayQueue(InternalQueue):
+    """Messages in the order in which they are due. Each waits where it is stored, not as an object."""
+
+    routes_again = True
+
+    def __init__(self, vhost: Vhost, exchange: Exchange, **properties: Any) -> None:
+        super().__init__(DELAYED + exchange.name, vhost.name, vhost.surroundings, **properties)
         self.home = vhost
         self.exchange = exchange
+        self.lane = Lane(self, self.budget, self.surroundings.memory, self.surroundings.open_overflow, 0)
         self.heap = DueHeap()
         self.appointment: Appointment | None = None
-        self.releasing = False
+        self.releasing = False  # whether messages that are due are being sent on
 
     def publish(self, message: Message) -> int:
         due = due_ms(decode_properties(message.properties).headers, message.time_ms)
-        lane = self.lane
-        waiting = Message(
-            message.exchange,
-            message.routing_key,
-            message.properties,
-            message.body,
-            message.persistent,
-            due,
-            message.died,
-            True,
-        )
-        lane.position += 1
-        on_disk = lane.log is not None and message.persistent
-        if lane.log is not None and message.persistent:
-            location = lane.log.append(waiting, lane.position, False)
-        else:
-            location = lane.put_behind(waiting)
-        self.heap.push(due, lane.position, location)
+        waiting = message.waiting_until(due)
+        position, location, on_disk = self.lane.put_aside(waiting)
+        self.heap.push(due, position, location)
         self._come_back()
-        if self.surroundings.events.died:
-            event = MessageScheduled(self.vhost, self.exchange.name, message, due)
-            self.surroundings.events.emit(event)
+        if self.events.died:
+            self.events.emit(MessageScheduled(self.vhost, self.exchange.name, message, due))
         return ON_ITS_WAY if on_disk else STORED
 
     def _come_back(self) -> None:
@@ -121,49 +121,82 @@ class DelayQueue(Queue):
             for queue in self.home.walk(self.exchange, [message.key, *more_keys], properties)
         ]
         if ON_ITS_WAY in results or AFTER_NEXT in results:
-            self.surroundings.dead_letters.handover.forget_when_safe(self, entry)
+            self.surroundings.dead_letters.forget_when_safe(self, entry)
         else:
             self.forget(entry)
 
+    def forget(self, entry: Entry) -> None:
+        if not self.deleted:
+            self.lane.done(entry)
+
+    def length(self) -> int:
+        return self.lane.length()
+
+    def body_bytes(self) -> int:
+        return self.lane.body_bytes()
+
+    @property
+    def next_offset(self) -> int:
+        return self.lane.position
+
+    def logs(self) -> list[tuple[str, MessageLog | StreamLog]]:
+        return [] if self.lane.log is None else [("", self.lane.log)]
+
     def purge(self) -> int:
+        count = self.length()
         self.heap.clear()
-        return super().purge()
+        self.lane.clear(deleted=self.deleted)
+        return count
+
+    def open(self, store: Store) -> None:
+        if not self.durable or self.lane.log is not None:
+            return
+        opened = store.open_log(self.vhost, self.name)
+        if opened is not None:
+            for due, position, location in self.lane.take_over(*opened):
+                self.heap.push(due, position, location)
+            self._come_back()
 
     def end(self) -> None:
         self.surroundings.timetable.drop(self.appointment)
+        self.lane.end()
         del self.exchange.router.waiting_room  # type: ignore[attr-defined]  # they know each other
         super().end()
 
-    def restore(self, log: MessageLog, position: int, level: int = 0) -> None:
-        self.lane.log, self.lane.position = log, position
-        for due, waiting, location in log.due():
-            self.heap.push(due, waiting, location)
-        self._come_back()
 
-
-class SeenQueue(Queue):
+class SeenQueue(InternalQueue):
     """What an exchange has seen, as a queue that can be looked at and purged."""
 
-    internal = True
-
-    def __init__(self, vhost: Vhost, exchange: Exchange, seen: Seen, **named: Any) -> None:
-        super().__init__(SEEN + exchange.name, vhost.name, vhost.surroundings, **named)
+    def __init__(self, vhost: Vhost, exchange: Exchange, seen: Seen, **properties: Any) -> None:
+        super().__init__(SEEN + exchange.name, vhost.name, vhost.surroundings, **properties)
         self.seen = seen
 
+    def length(self) -> int:
+        return self.seen.count
+
+    def body_bytes(self) -> int:
+        return 0
+
     @property
-    def message_count(self) -> int:
-        return len(self.seen.order)
+    def next_offset(self) -> int:
+        return self.seen.position
+
+    def logs(self) -> list[tuple[str, MessageLog | StreamLog]]:
+        return [] if self.seen.log is None else [("", self.seen.log)]
 
     def purge(self) -> int:
         return self.seen.clear()
 
+    def open(self, store: Store) -> None:
+        if not self.durable or self.seen.log is not None:
+            return
+        opened = store.open_log(self.vhost, self.name)
+        if opened is not None:
+            self.seen.restore(*opened, store.when_safe)
+
     def end(self) -> None:
         self.seen.delete()
         super().end()
-
-    def restore(self, log: MessageLog, position: int, level: int = 0) -> None:
-        self.lane.log = log
-        self.seen.restore(log, position, self.surroundings.when_safe)
 
 
 def exchange_of(queue: str) -> str | None:

@@ -1,5 +1,5 @@
 cimport cython
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from warren.amqp.budget cimport Budget
 from warren.broker.entry cimport Entry
@@ -29,6 +29,8 @@ cdef class Lane:
     cdef readonly Py_ssize_t share
     cdef readonly bint consumed
     cdef readonly Py_ssize_t loan
+    cdef public bint keeps_all
+    cdef public bint keeps_returned
     cdef public EntryList strays
     cdef public MessageLog log
     cdef public Pack packed
@@ -53,6 +55,7 @@ cdef class Lane:
     @cython.locals(passed=Py_ssize_t)
     cpdef put_back(self, Entry entry)
     cpdef bint has_behind(self)
+    cpdef bint has_any(self)
     cpdef Entry first(self)
     cpdef Entry pop(self)
     cpdef remove(self, Entry entry)
@@ -70,12 +73,14 @@ cdef class Lane:
     cpdef Entry take_out(self, uint64_t position, uint64_t location, uint64_t time_ms)
     @cython.locals(entry=Entry)
     cpdef Entry made(self, Message message, uint64_t position, uint64_t location)
-    @cython.locals(expiry=Expiry, entry=Entry, position=uint64_t, location=uint64_t)
+    @cython.locals(expiry=Expiry, entry=Entry, position=uint64_t)
     cpdef Entry take_expired(self, uint64_t now_ms)
     cpdef uint64_t next_behind(self) except? 0
     @cython.locals(count=Py_ssize_t)
     cpdef Py_ssize_t length(self)
     @cython.locals(count=Py_ssize_t)
     cpdef Py_ssize_t body_bytes(self)
+    cpdef note_expiries(self)
+    cpdef int64_t next_expiry(self) except? -1
     cpdef note_delivered(self, Entry entry)
     cpdef done(self, Entry entry)

@@ -19,20 +19,18 @@ again, as if it had never been read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
+from warren.amqp.budget import Budget
 from warren.broker.entry import Entry
 from warren.broker.entry_list import EntryList
-from warren.broker.expiry import STALE_MAX, Expiry
+from warren.broker.expiry import Expiry
 from warren.broker.location import IN_OVERFLOW, IN_PACK, LOCATION_MASK
 from warren.broker.memory import Memory
 from warren.broker.message import Message
-from warren.broker.pack import Pack
-from warren.broker.store import NOTHING_TO_READ, MessageLog
-
-if TYPE_CHECKING:
-    from warren.broker.queue import Queue
+from warren.broker.pack import Pack, PackBrowser
+from warren.broker.queue import Queue
+from warren.broker.store import NOTHING_TO_READ, LogBrowser, MessageLog
 
 READY_MAX, READY_BYTES_MAX = 10_000, 16 * 1024 * 1024
 READY_FREE_MAX, READY_FREE_BYTES_MAX = 32, 16 * 1024  # of a queue, for nothing
@@ -48,36 +46,34 @@ def part_of(level: int) -> str:
 
 
 class Lane:
-    """`log` is there if messages may have to survive a restart; `expiry` once a message came that expires at
-    a time of its own. It is one of so many lanes as `share`. While it is `consumed` it may borrow, and has
-    borrowed `loan` bytes.
-    """
-
     def __init__(
         self,
         queue: Queue,
+        budget: Budget,
         memory: Memory,
         open_overflow: Callable[[], MessageLog | None],
         level: int,
         share: int = 1,
     ) -> None:
-        self.queue = queue
-        self.budget = queue.surroundings.turns.budget
+        self.queue = queue  # for whom entries are made
+        self.budget = budget
         self.memory = memory
         self.open_overflow = open_overflow
-        self.level = level
+        self.level = level  # of priority
         self.ready = EntryList()
-        self.share = share
+        self.share = share  # how many lanes the queue has, which share what it may hold for nothing
         self.ready_max = READY_FREE_MAX // share
         self.ready_bytes_max = READY_FREE_BYTES_MAX // share
-        self.consumed = False
-        self.loan = 0
+        self.consumed = False  # while it is, the lane may borrow memory
+        self.loan = 0  # bytes that the lane has borrowed
+        self.keeps_all = False  # ready entries are known to others, and are not given up
+        self.keeps_returned = False  # nor are those that were out with a client: a rule may wait for them
         self.strays = EntryList()
-        self.log: MessageLog | None = None
+        self.log: MessageLog | None = None  # of a durable queue, for what has to survive a restart
         self.packed = Pack(memory)
         self.overflow: MessageLog | None = None
-        self.position = 0
-        self.expiry: Expiry | None = None
+        self.position = 0  # of the last message that came
+        self.expiry: Expiry | None = None  # there once a message came that expires at a time of its own
 
     # --- in ---
 
@@ -117,6 +113,15 @@ class Lane:
             return self.overflow.append(message, self.position, False) | IN_OVERFLOW
         return self.packed.append(message, self.position) | IN_PACK
 
+    def put_aside(self, message: Message) -> tuple[int, int, bool]:
+        """Keep a message that leaves by `take_out` only. Its position, where it lies, and whether it is on
+        its way to disk.
+        """
+        self.position += 1
+        if self.log is not None and message.persistent:
+            return self.position, self.log.append(message, self.position, False), True
+        return self.position, self.put_behind(message), False
+
     def expires(self, message: Message, location: int, waits: bool, position: int) -> None:
         """It may be gone before its turn comes. If it is ready, that is noted when nobody has taken it."""
         if self.expiry is None:
@@ -147,6 +152,10 @@ class Lane:
         if self.log is not None and self.log.unread:
             return True
         return self.overflow is not None and self.overflow.unread > 0
+
+    def has_any(self) -> bool:
+        """Whether anything waits here."""
+        return self.ready.head is not None or self.has_behind()
 
     def first(self) -> Entry | None:
         """The entry that is next, which stays there."""
@@ -246,30 +255,68 @@ class Lane:
     def take_expired(self, now_ms: int) -> Entry | None:
         """The next one whose own time is over, or None."""
         expiry = self.expiry
-        while expiry is not None and expiry.heap.next_due() <= now_ms:
-            expiry.heap.pop()
-            position, location = expiry.heap.position, expiry.heap.location
-            entry = expiry.entries.get(position)
+        while expiry is not None:
+            position = expiry.pop_due(now_ms)
+            if not position:
+                return None
+            entry = expiry.ready_at(position)
             if entry is not None:
                 self.remove(entry)
                 return entry
-            entry = self.take_out(position, location, now_ms) if location else None
+            entry = self.take_out(position, expiry.location, now_ms) if expiry.location else None
             if entry is not None:
                 return entry
         return None
+
+    @property
+    def expires_any(self) -> bool:
+        """Whether a message has come that expires at a time of its own."""
+        return self.expiry is not None
+
+    def note_expiries(self) -> None:
+        """Note when entries expire that have become ready since the last time."""
+        if self.expiry is not None:
+            self.expiry.note_new(self.ready)
+
+    def next_expiry(self) -> int:
+        """When the next message expires at a time of its own; -1 if none does."""
+        if self.expiry is None:
+            return -1
+        self.expiry.weed_if_stale(self.length(), self.next_behind)
+        return self.expiry.next_due()
 
     def next_behind(self) -> int:
         """The position of the first that waits behind, strays not counted."""
         stored = NOTHING_TO_READ if self.log is None else self.log.peek()
         return min(stored, self.next_aside())
 
-    def weed(self) -> None:
-        """Forget when messages would have expired that were taken long ago, if these are most."""
-        expiry = self.expiry
-        if expiry is None or expiry.heap.count <= STALE_MAX + 2 * expiry.weeded:
-            return
-        if expiry.heap.count > STALE_MAX + 2 * (len(expiry.entries) + self.length()):
-            expiry.weed(self.next_behind())
+    # --- looking, without taking ---
+
+    def next_ready(self, last: Entry | None, position: int) -> Entry | None:
+        """The ready entry behind this one, if that is still there, or else the first beyond a position."""
+        if last is not None and (last.behind is not None or self.ready.tail is last):
+            return last.behind
+        return self.ready.first_beyond(position, None)
+
+    def next_stray(self, last: Entry | None, position: int) -> Entry | None:
+        """The first stray beyond a position. It is found from `last`, so that to walk over very many strays
+        costs no more than their number.
+        """
+        if last is not None and not self.is_stray(last):
+            last = None
+        return self.strays.first_beyond(position, last)
+
+    def sources_behind(self) -> tuple[object, object, object]:
+        """Where messages wait behind the ready ones. A purge changes that, and ends all browsers."""
+        return (self.packed, self.log, self.overflow)
+
+    def browse(self) -> tuple[PackBrowser, LogBrowser | None, LogBrowser | None]:
+        """Pointers to what waits behind: packed, in the log, and in the overflow."""
+        return (
+            PackBrowser(self.packed),
+            None if self.log is None else self.log.browse(),
+            None if self.overflow is None else self.overflow.browse(),
+        )
 
     # --- how much is ready ---
 
@@ -318,13 +365,10 @@ class Lane:
         return self.ready.bytes > self.ready_bytes_max + READY_SLACK_BYTES
 
     def give_up(self, most: int) -> int:
-        """Have what is on disk as well wait there alone, down to what may be ready, at most so many; how many
-        that was. Those in groups are known by more than their lane.
+        """Have entries that are on disk as well wait there alone, down to what may be ready, at most so many;
+        return how many that were.
         """
-        if self.log is None or not self.is_over():
-            return 0
-        book = self.queue.book
-        if book is not None and book.groups is not None:
+        if self.log is None or self.keeps_all or not self.is_over():
             return 0
         given = 0
         while given < most and self.ready.count > 1:
@@ -338,11 +382,11 @@ class Lane:
         return given
 
     def give_up_last(self) -> bool:
-        """Whether the last ready entry could be. One that was out may be a matter for the queue's rules."""
+        """Whether the last ready entry could be given up."""
         entry = self.ready.tail
         if entry is None or self.log is None or not entry.message.persistent:
             return False
-        if entry.delivered_ms and self.queue.book is not None:
+        if entry.delivered_ms and self.keeps_returned:
             return False
         location = self.log.give_back(entry.message, entry.position, entry.delivery_count)
         if location == 0:
@@ -407,11 +451,17 @@ class Lane:
         for entries in (self.ready, self.strays):
             entries.drop(entries.count)
 
-    def restore(self, log: MessageLog, position: int) -> None:
-        """Take over what is on disk; positions go on behind this one."""
+    def take_over(self, log: MessageLog, position: int) -> Iterable[tuple[int, int, int]]:
+        """Take over messages that are on disk; positions go on behind this one. When, position and location
+        of those that are due at a time of their own.
+        """
         self.log = log
         self.position = position
-        for due_ms, due_position, location in log.due():
+        return log.due()
+
+    def restore(self, log: MessageLog, position: int) -> None:
+        """Take over messages that are on disk, and note when they expire."""
+        for due_ms, due_position, location in self.take_over(log, position):
             if self.expiry is None:
                 self.expiry = Expiry()
             self.expiry.note_behind(due_ms, due_position, location)

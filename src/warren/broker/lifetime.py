@@ -5,18 +5,14 @@ Declaring it, consuming from it and basic.get are using it; to have a consumer i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from warren.broker.ruled_queue import RuledQueue
 from warren.broker.timetable import Appointment
-
-if TYPE_CHECKING:
-    from warren.broker.queue import Queue
 
 NO_LIMIT = -1
 
 
 class Lifetime:
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: RuledQueue) -> None:
         self.queue = queue
         self.clock = queue.surroundings.clock
         self.timetable = queue.surroundings.timetable
@@ -43,7 +39,7 @@ class Lifetime:
             return
         due_ms = self.used_ms + self.limit_ms
         if due_ms <= self.clock.time_ms:
-            queue.surroundings.expire(queue)
+            queue.surroundings.expire(queue.name)
         else:
             self.appointment = self.timetable.at(due_ms, self._see)
 

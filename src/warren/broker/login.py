@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from warren.broker.node import Node
-    from warren.broker.passwords import PasswordHash
+from warren.broker.node import Node
+from warren.broker.passwords import PasswordHash
 
 
 def expected_password(node: Node, name: str, *, is_loopback: bool) -> tuple[PasswordHash, str]:

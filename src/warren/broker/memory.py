@@ -6,14 +6,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from warren.broker.lane import Lane
+from warren.broker.entry_list import EntryList
 
 READY_BYTES = 256 * 1024 * 1024
 LOOKED_AT_MAX = 64
 GIVEN_UP_A_TURN_MAX = 2_000
+
+
+class Borrower(Protocol):
+    """A lane, as the memory budget knows it."""
+
+    ready: EntryList
+
+    def needs_loan(self) -> bool: ...
+    def return_loan(self) -> None: ...
+    def is_over(self) -> bool: ...
+    def give_up(self, most: int) -> int: ...
 
 
 def at_once(work: Callable[[], None]) -> None:
@@ -38,12 +48,12 @@ class Memory:
         self.limit_bytes = limit_bytes
         self.lent_bytes = 0
         self.ready_limit_bytes = ready_limit_bytes
-        self.borrowers: dict[Lane, None] = {}
-        self.shrinking: dict[Lane, None] = {}
+        self.borrowers: dict[Borrower, None] = {}
+        self.shrinking: dict[Borrower, None] = {}
         self.later = later
         self.is_scheduled = False
 
-    def lend(self, lane: Lane, more: int) -> bool:
+    def lend(self, lane: Borrower, more: int) -> bool:
         """Whether a lane may hold so many bytes more. If all are lent, some may lie idle."""
         if self.lent_bytes + more > self.ready_limit_bytes:
             self.collect_idle(lane)
@@ -53,11 +63,11 @@ class Memory:
         self.borrowers[lane] = None
         return True
 
-    def take_back(self, lane: Lane, lent: int) -> None:
+    def take_back(self, lane: Borrower, lent: int) -> None:
         self.lent_bytes -= lent
         self.borrowers.pop(lane, None)
 
-    def collect_idle(self, asking: Lane) -> None:
+    def collect_idle(self, asking: Borrower) -> None:
         """From other lanes that hold little of what they might; each time some are looked at."""
         for lane in list(islice(self.borrowers, LOOKED_AT_MAX)):
             if lane is asking or lane.needs_loan():
@@ -78,7 +88,7 @@ class Memory:
             lane.return_loan()
             self.shrink_soon(lane)
 
-    def shrink_soon(self, lane: Lane) -> None:
+    def shrink_soon(self, lane: Borrower) -> None:
         self.shrinking[lane] = None
         self.schedule()
 

@@ -14,3 +14,16 @@ cdef class Message:
     cdef readonly bint persistent
     cdef readonly bint died
     cdef readonly bint scheduled
+
+
+@cython.locals(message=Message)
+cpdef Message publish_message(
+    bytes exchange,
+    bytes routing_key,
+    bytes properties,
+    bytes body,
+    bint persistent,
+    uint64_t time_ms,
+    int64_t expiration_ms,
+    uint8_t priority,
+)

@@ -24,11 +24,14 @@ cdef class Node:
     cdef public dict vhosts
     cdef public dict users
     cdef public object passwords
-    cdef public set connections
-    cdef public object on_last_connection
+    cdef public dict clients
+    cdef object client_ids
+    cdef object on_last_client
     cdef public list touched_queues
     cdef public list dirty_outputs
     cdef public set alarms
+    cdef object changes
+    cdef bint is_changing
 
     @cython.locals(turns=Turns, budget=Budget, queues=list, drained=Py_ssize_t, left=long)
     cpdef drain(self)

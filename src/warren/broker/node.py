@@ -2,47 +2,32 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from itertools import count
+from typing import Protocol, TypeVar
 
 from warren.amqp.budget import Budget
-from warren.amqp.errors import AmqpError, CommandInvalid, PreconditionFailed
+from warren.amqp.errors import AmqpError
 from warren.amqp.writer import Output
 from warren.broker.access import User
+from warren.broker.changes import Applied, carry_out, check
+from warren.broker.client import Client, ClientId
 from warren.broker.clock import Clock
-from warren.broker.commands import (
-    COMMAND_WORK,
-    ClearPermissions,
-    ClearTopicPermissions,
-    Command,
-    DeclareExchange,
-    DeclareQueue,
-    SetTracing,
-    apply,
-)
+from warren.broker.commands import COMMAND_WORK, NOT_KEPT, Command, DeclareQueue
 from warren.broker.dead_letters import DeadLetters, Handover
-from warren.broker.events import AlarmCleared, AlarmRaised, Events, VhostCreated, VhostDeleted
-from warren.broker.exchange.delayed import Delayed
-from warren.broker.exchange.exchange import Exchange, Router
-from warren.broker.flow import Timers
-from warren.broker.internal_queue import make_internal_queue
-from warren.broker.lane import part_of
+from warren.broker.events import AlarmCleared, AlarmRaised, Events
+from warren.broker.exchange.exchange import Router
 from warren.broker.memory import Memory
 from warren.broker.passwords import VerifiedPasswords
-from warren.broker.queue import Queue
 from warren.broker.rota import Drainable
-from warren.broker.rules import STREAM, queue_type
-from warren.broker.session.consumer_timeout import check_timeout
 from warren.broker.store import Store
-from warren.broker.stream import Stream
 from warren.broker.surroundings import Surroundings
+from warren.broker.timers import Timers
 from warren.broker.timetable import Timetable
 from warren.broker.turns import Turns
-from warren.broker.vhost import INTERNAL, PREDECLARED, Vhost, default_exchange
-
-if TYPE_CHECKING:
-    from warren.broker.session.connection import Connection
+from warren.broker.vhost import Vhost
 
 T = TypeVar("T")
 MEMORY = "memory"
@@ -80,8 +65,6 @@ class Limits:
 
 
 class Node:
-    """`touched_queues` and `dirty_outputs` are what this turn has to finish."""
-
     def __init__(
         self,
         world: World,
@@ -104,50 +87,84 @@ class Node:
         self.vhosts: dict[str, Vhost] = {}
         self.users: dict[str, User] = {}
         self.passwords = VerifiedPasswords(world.random_bytes(32), world)
-        self.connections: set[Connection] = set()
-        self.on_last_connection: Callable[[], None] | None = None
-        self.touched_queues: list[Drainable] = []
-        self.dirty_outputs: list[Output] = []
+        self.clients: dict[ClientId, Client] = {}
+        self.client_ids = count(1)
+        self.on_last_client: Callable[[], None] | None = None
+        self.touched_queues: list[Drainable] = []  # to be drained in this turn
+        self.dirty_outputs: list[Output] = []  # to be sent in this turn
         self.alarms: set[str] = set()
+        self.changes: deque[tuple[Command, Callable[[Applied], None] | None]] = deque()  # not begun yet
+        self.is_changing = False
 
-    def execute(self, command: Command) -> None:
-        """Change the definitions; durable ones on disk too, for which `store.when_safe` waits."""
+    # --- changes ---
+
+    def change(self, command: Command, then: Callable[[Applied], None] | None = None) -> None:
+        """Check and carry out a change of the definitions, and call `then` with what came of it: at once in a
+        node that is alone. A durable change is safe on disk when `store.when_safe` says so.
+
+        A change that is asked for while another one is carried out comes behind it.
+        """
+        self.changes.append((command, then))
+        if self.is_changing:
+            return
+        self.is_changing = True
+        try:
+            while self.changes:
+                self._change(*self.changes.popleft())
+        finally:
+            self.is_changing = False
+
+    def _change(self, command: Command, then: Callable[[Applied], None] | None) -> None:
+        try:
+            check(self, command)
+            applied = self._carry_out(command)
+        except AmqpError as error:
+            applied = Applied(changed=False, error=error)
+        if then is not None:
+            then(applied)
+        elif applied.error is not None:
+            self.world.report(applied.error)
+
+    def _carry_out(self, command: Command) -> Applied:
+        """Record what is changed, and carry out what follows from it, which needs no check."""
         self.turns.budget.left -= COMMAND_WORK
-        if apply(self, command):
-            self.record(command)
-            if isinstance(command, DeclareQueue):
-                self._open_log(self.vhosts[command.vhost].queues[command.name])
+        applied = carry_out(self, command)
+        if applied.changed and type(command) not in NOT_KEPT:
+            self.store.record(command)
+            if type(command) is DeclareQueue:
+                applied.made.open(self.store)
+        for follow_up in applied.follow_up:
+            self._carry_out(follow_up)
+        return applied
 
-    def record(self, command: Command) -> None:
-        self.store.record(command)
+    def execute(self, command: Command) -> Applied:
+        """Make a change now, or raise why it cannot be made: for programs that embed the broker, and tests.
+        A subscriber that is told of a change may make another one.
+        """
+        if self.is_changing:
+            check(self, command)
+            return self._carry_out(command)
+        answers: list[Applied] = []
+        self.change(command, answers.append)
+        [applied] = answers
+        if applied.error is not None:
+            raise applied.error
+        return applied
 
     def restore(self, commands: Iterable[Command]) -> None:
         """Carry out what was recorded in the time before; then every durable queue finds its messages."""
+        follow_ups: list[Command] = []
         for command in commands:
             try:
-                apply(self, command)
+                follow_ups += carry_out(self, command).follow_up
             except AmqpError as error:  # an exchange type, say, whose package is not installed any more
                 self.world.report(error)
+        for command in follow_ups:  # recorded as well, unless the broker ended in between
+            self._carry_out(command)
         for vhost in self.vhosts.values():
-            for queue in vhost.queues.values():
-                self._open_log(queue)
+            for queue in vhost.all_queues():
+                queue.open(self.store)
         self.world.call_soon(self.end_turn)  # some of it may have expired meanwhile
-
-    def _open_log(self, queue: Queue) -> None:
-        if isinstance(queue, Stream):
-            if queue.log is None:
-                queue.open(*self.store.open_stream(queue.vhost, queue.name))
-            return
-        if not queue.durable or queue.owner is not None or queue.lane.log is not None:
-            return
-        for lane in queue.lanes:
-            opened = self.store.open_log(queue.vhost, queue.name, part_of(lane.level))
-            if opened is not None:
-                queue.restore(*opened, lane.level)
-        if queue.book is not None and queue.book.seen is not None:
-            opened = self.store.open_log(queue.vhost, queue.name, "seen")
-            if opened is not None:
-                queue.book.seen.restore(*opened, self.store.when_safe, queue.lanes)
 
     # --- a turn ---
 
@@ -194,34 +211,8 @@ class Node:
         except Exception as error:  # noqa: BLE001 - one that fails must not keep the others unsent
             self.world.report(error)
 
-    # --- making things ---
-
-    def add_vhost(self, name: str) -> None:
-        vhost = Vhost(name, self.events, self.record)
-        vhost.surroundings = self._surroundings(vhost)
-        vhost.add_exchange(default_exchange())
-        for exchange, kind in PREDECLARED.items():
-            wanted = DeclareExchange(vhost=name, name=exchange, type=kind, internal=exchange in INTERNAL)
-            vhost.add_exchange(self.make_exchange(wanted))
-        self.vhosts[name] = vhost
-        self.events.emit(VhostCreated(name))
-
-    def remove_vhost(self, vhost: Vhost) -> None:
-        """With all that is in it, and the permissions there; who is connected to it is told."""
-        for connection in list(self.connections):
-            if connection.vhost_name == vhost.name:
-                connection.force_close(f"vhost '{vhost.name}' is deleted")
-        for user in self.users.values():
-            self.execute(ClearPermissions(user=user.name, vhost=vhost.name))
-            for name, exchange in list(user.topic_permissions):
-                if name == vhost.name:
-                    self.execute(ClearTopicPermissions(user=user.name, vhost=name, exchange=exchange))
-        self.execute(SetTracing(vhost=vhost.name, on=False))
-        vhost.end()
-        del self.vhosts[vhost.name]
-        self.events.emit(VhostDeleted(vhost.name))
-
-    def _surroundings(self, vhost: Vhost) -> Surroundings:
+    def surroundings_of(self, vhost: Vhost) -> Surroundings:
+        """What the queues of a vhost share."""
         return Surroundings(
             events=self.events,
             touched_queues=self.touched_queues,
@@ -234,94 +225,55 @@ class Node:
             open_overflow=self.store.open_overflow,
             when_safe=self.store.when_safe,
             expire=vhost.expire_queue,
+            trace_delivered=vhost.trace_delivered,
         )
 
-    def make_exchange(self, wanted: DeclareExchange) -> Exchange:
-        return Exchange(
-            wanted.name,
-            wanted.type,
-            self._make_router(wanted),
-            durable=wanted.durable,
-            auto_delete=wanted.auto_delete,
-            internal=wanted.internal,
-            arguments=wanted.arguments,
-        )
+    # --- clients ---
 
-    def _make_router(self, wanted: DeclareExchange) -> Router:
-        if wanted.type not in self.exchange_types:
-            raise CommandInvalid(f"unknown exchange type '{wanted.type}'")
-        router = self.exchange_types[wanted.type](wanted.arguments)
-        if isinstance(router, Delayed):
-            if router.inner_type not in self.exchange_types:
-                raise PreconditionFailed(f"unknown exchange type '{router.inner_type}' in x-delayed-type")
-            router.inner = self.exchange_types[router.inner_type](wanted.arguments)
-            router.clock = self.clock
-        return router
+    def new_client_id(self) -> ClientId:
+        return ClientId(next(self.client_ids))
 
-    def add_exchange(self, wanted: DeclareExchange) -> None:
-        """With the queues that belong to it."""
-        vhost = self.vhosts[wanted.vhost]
-        exchange = self.make_exchange(wanted)
-        vhost.add_exchange(exchange)
-        for name in exchange.internal_queues():
-            self.execute(DeclareQueue(vhost=vhost.name, name=name, durable=wanted.durable))
+    def client_began(self, client: Client) -> None:
+        self.clients[client.id] = client
 
-    def make_queue(self, wanted: DeclareQueue) -> Queue:
-        vhost = self.vhosts[wanted.vhost]
-        internal = make_internal_queue(vhost, wanted.name, durable=wanted.durable)
-        if internal is not None:
-            return internal
-        kind = Queue
-        if queue_type(wanted.arguments) == STREAM:
-            if not self.store.keeps_streams:
-                raise PreconditionFailed("a stream needs a broker with a data directory")
-            kind = Stream
-        return kind(
-            wanted.name,
-            wanted.vhost,
-            vhost.surroundings,
-            durable=wanted.durable,
-            auto_delete=wanted.auto_delete,
-            owner=wanted.owner,
-            arguments=wanted.arguments,
-        )
-
-    # --- connections ---
-
-    def when_last_connection_ends(self, callback: Callable[[], None]) -> None:
-        self.on_last_connection = callback
-        if not self.connections:
+    def when_last_client_ends(self, callback: Callable[[], None]) -> None:
+        self.on_last_client = callback
+        if not self.clients:
             callback()
 
-    def connection_ended(self, connection: Connection) -> None:
-        self.connections.discard(connection)
-        if not self.connections and self.on_last_connection is not None:
-            self.on_last_connection()
+    def client_ended(self, client: Client) -> None:
+        self.clients.pop(client.id, None)
+        if not self.clients and self.on_last_client is not None:
+            self.on_last_client()
 
     def check_consumers(self) -> None:
         """From time to time: channels that have not acknowledged for too long are closed."""
         now_ms = self.clock.refresh()
-        for connection in list(self.connections):
-            for channel in connection.open_channels():
-                check_timeout(channel, now_ms, self.limits.consumer_timeout_ms)
-
-    # --- users and alarms ---
+        for client in list(self.clients.values()):
+            client.close_late_channels(now_ms, self.limits.consumer_timeout_ms)
 
     def permissions_changed(self, user: str, vhost: str) -> None:
-        for connection in self.connections:
-            if connection.user_name == user and connection.vhost_name == vhost:
-                connection.forget_permissions()
+        for client in self.clients.values():
+            if client.user_name == user and client.vhost_name == vhost:
+                client.forget_permissions()
         if vhost in self.vhosts:
             self.vhosts[vhost].version.bump()
 
     def rates_changed(self, user: User) -> None:
-        for connection in list(self.connections):
-            connection.rates_changed(user)
+        for client in list(self.clients.values()):
+            client.rates_changed(user)
 
     def close_connections_of(self, user: str, reason: str) -> None:
-        for connection in list(self.connections):
-            if connection.user_name == user:
-                connection.force_close(reason)
+        for client in list(self.clients.values()):
+            if client.user_name == user:
+                client.force_close(reason)
+
+    def close_connections_to(self, vhost: str, reason: str) -> None:
+        for client in list(self.clients.values()):
+            if client.vhost_name == vhost:
+                client.force_close(reason)
+
+    # --- alarms ---
 
     def raise_alarm(self, resource: str, counted: dict[str, int] | None = None) -> None:
         """From now on, whoever publishes is blocked. `counted` is why, in bytes by kind."""
@@ -330,14 +282,14 @@ class Node:
             if resource == MEMORY:
                 self.memory.call_in()
             self.events.emit(AlarmRaised(resource, counted or {}))
-            for connection in self.connections:
-                connection.alarm_changed()
+            for client in self.clients.values():
+                client.alarm_changed()
             self.end_turn()
 
     def clear_alarm(self, resource: str, counted: dict[str, int] | None = None) -> None:
         if resource in self.alarms:
             self.alarms.discard(resource)
             self.events.emit(AlarmCleared(resource, counted or {}))
-            for connection in self.connections:
-                connection.alarm_changed()
+            for client in self.clients.values():
+                client.alarm_changed()
             self.end_turn()

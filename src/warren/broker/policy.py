@@ -11,17 +11,15 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from warren.amqp.errors import PreconditionFailed
 from warren.amqp.table import Table, Value
 from warren.broker.access import compile_pattern
+from warren.broker.exchange.exchange import Exchange
 from warren.broker.policy_settings import ALTERNATE_EXCHANGE, check_definition
+from warren.broker.queue import Queue
 from warren.broker.rules import Rules, queue_type, rules_of, whole_number
-
-if TYPE_CHECKING:
-    from warren.broker.exchange.exchange import Exchange
-    from warren.broker.queue import Queue
 
 ALL, QUEUES, EXCHANGES = "all", "queues", "exchanges"
 QUEUES_OF_TYPE = {"classic_queues": "classic", "quorum_queues": "quorum", "streams": "stream"}
@@ -58,8 +56,6 @@ class Policy:
         check_definition(self.definition, operator=self.operator)
 
     def is_for_queue(self, queue: Queue) -> bool:
-        if queue.internal:
-            return False
         if self.apply_to not in {ALL, QUEUES}:
             wanted = QUEUES_OF_TYPE.get(self.apply_to)
             if wanted is None or wanted != queue_type(queue.arguments):

@@ -16,15 +16,21 @@ DOUBLINGS_MAX = 32
 
 
 class Retry:
-    """`waiting` is a heap: when, in which order, what. `started_ms` is when the queue was restored."""
-
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.min_ms = OFF
         self.max_ms = 0
-        self.started_ms = 0
-        self.waiting: list[tuple[int, int, Entry]] = []
+        self.started_ms = 0  # when the queue was restored
+        self.waiting: list[tuple[int, int, Entry]] = []  # a heap: when, in which order, what
         self.number = 0
+
+    def set_limits(self, min_ms: int, max_ms: int) -> None:
+        self.min_ms = min_ms
+        self.max_ms = max_ms
+
+    def restored(self) -> None:
+        """The queue has messages from the time before the start: their delays begin now."""
+        self.started_ms = self.clock.time_ms
 
     @property
     def is_on(self) -> bool:

@@ -10,10 +10,7 @@ the end of a turn calls as it calls a queue's, drains the first queue and then s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from warren.broker.queue import Queue
+from typing import Protocol
 
 
 class Drainable(Protocol):
@@ -32,10 +29,10 @@ class Rota:
         self.touched = False
         self.full = False
         self.taken = 0
-        self.line: dict[Queue, None] = {}
-        self.first: Queue | None = None
+        self.line: dict[Drainable, None] = {}
+        self.first: Drainable | None = None
 
-    def admits(self, queue: Queue, has_room: bool) -> bool:
+    def admits(self, queue: Drainable, has_room: bool) -> bool:
         """Whether this queue may deliver a message now, for which the channel has room or not."""
         if has_room and (self.first is None or self.first is queue):
             return True
@@ -48,13 +45,13 @@ class Rota:
             self.full = True
         return False
 
-    def took(self, queue: Queue) -> None:
+    def took(self, queue: Drainable) -> None:
         """It was this one's turn."""
         self.taken += 1
         if self.first is not None:
             self.leave(queue)
 
-    def leave(self, queue: Queue) -> None:
+    def leave(self, queue: Drainable) -> None:
         """It has had its turn, or has nothing to deliver here."""
         self.line.pop(queue, None)
         self.first = next(iter(self.line), None)

@@ -6,10 +6,9 @@ from warren.broker.clock cimport Clock
 from warren.broker.consumer cimport Consumer
 from warren.broker.entry cimport Entry
 from warren.broker.events cimport Events
-from warren.broker.expiry cimport Expiry
 from warren.broker.lane cimport Lane
 from warren.broker.message cimport Message
-from warren.broker.queue cimport Queue
+from warren.broker.classic_queue cimport ClassicQueue
 
 cdef int STORED
 cdef int ON_ITS_WAY
@@ -21,7 +20,7 @@ cdef int64_t NONE
 
 
 cdef class Rulebook:
-    cdef Queue queue
+    cdef ClassicQueue queue
     cdef Budget budget
     cdef readonly Clock clock
     cdef Events events
@@ -35,7 +34,7 @@ cdef class Rulebook:
     cdef Py_ssize_t arrived
     cdef readonly Py_ssize_t room
     cdef bint going_on
-    cdef public Py_ssize_t views_served
+    cdef object views
     cdef public Consumer active
     cdef list line
     cdef int64_t ttl_ms
@@ -46,31 +45,31 @@ cdef class Rulebook:
     cdef int64_t delivery_limit
     cdef bint single_active
 
-    @cython.locals(queue=Queue, unsafe=bint, lane=Lane)
+    @cython.locals(queue=ClassicQueue, unsafe=bint, lane=Lane)
     cpdef int publish(self, Message message) except -1
-    @cython.locals(queue=Queue, lane=Lane, result=int)
+    @cython.locals(queue=ClassicQueue, lane=Lane, result=int)
     cpdef int publish_once(self, Message message, object seen) except -1
-    @cython.locals(queue=Queue, unsafe=bint)
+    @cython.locals(queue=ClassicQueue, unsafe=bint)
     cpdef int put(self, Message message) except -1
     cpdef bint is_worn(self, Entry entry)
-    @cython.locals(size=Py_ssize_t, queue=Queue)
+    @cython.locals(size=Py_ssize_t, queue=ClassicQueue)
     cpdef bint is_full(self, Message message) except -1
-    @cython.locals(queue=Queue)
+    @cython.locals(queue=ClassicQueue)
     cpdef bint is_beyond(self, Py_ssize_t more, Py_ssize_t more_bytes)
     cpdef requeue(self, Entry entry)
     cpdef bury(self, Entry entry, object reason)
     cpdef put_back(self, Entry entry)
     cpdef settled(self, Entry entry)
     cpdef drain(self)
-    @cython.locals(queue=Queue, now_ms=uint64_t, lane=Lane)
+    @cython.locals(queue=ClassicQueue, now_ms=uint64_t, lane=Lane)
     cpdef go_through(self)
-    @cython.locals(queue=Queue, delivered=uint64_t, most=uint64_t, lane=Lane, head=Entry, consumer=Consumer)
+    @cython.locals(queue=ClassicQueue, delivered=uint64_t, most=uint64_t, lane=Lane, head=Entry, consumer=Consumer)
     cpdef drain_lanes(self, uint64_t now_ms)
     @cython.locals(lanes=list, level=Py_ssize_t, lane=Lane)
     cpdef Lane first_lane(self)
     @cython.locals(active=Consumer)
     cpdef Consumer next_consumer(self, Py_ssize_t size)
-    @cython.locals(queue=Queue, entry=Entry)
+    @cython.locals(queue=ClassicQueue, entry=Entry)
     cpdef Entry get(self, bint no_ack)
     @cython.locals(lane=Lane)
     cpdef Entry take_first(self)
@@ -81,9 +80,9 @@ cdef class Rulebook:
     cpdef bint is_over(self, Message message, uint64_t now_ms)
     @cython.locals(ttl_ms=int64_t)
     cpdef bint is_past(self, Message message, uint64_t now_ms)
-    @cython.locals(queue=Queue, lane=Lane, entry=Entry, head=Entry)
+    @cython.locals(queue=ClassicQueue, lane=Lane, entry=Entry, head=Entry)
     cpdef expire(self, uint64_t now_ms)
     @cython.locals(lane=Lane)
     cpdef drop_head(self)
-    @cython.locals(due_ms=int64_t, lane=Lane, expiry=Expiry, head=Entry)
+    @cython.locals(due_ms=int64_t, lane=Lane, expiry_ms=int64_t, head=Entry)
     cpdef int64_t next_due(self) except? -1

@@ -14,7 +14,6 @@ So a message that finds a consumer waiting is delivered though its time, or the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from warren.broker.consumer import Consumer
 from warren.broker.death import Reason
@@ -27,13 +26,11 @@ from warren.broker.lifetime import Lifetime
 from warren.broker.message import Message
 from warren.broker.outcome import AFTER_NEXT, ON_ITS_WAY, REFUSED, STORED
 from warren.broker.retry import Retry
+from warren.broker.ruled_queue import RuledQueue
 from warren.broker.rules import DROP_HEAD, REJECT_TO_DLX, Rules
 from warren.broker.timetable import Appointment
 from warren.broker.turns import TooMuchForATurn
-from warren.broker.view import serve_views, takes, view_of, would_take
-
-if TYPE_CHECKING:
-    from warren.broker.queue import Queue
+from warren.broker.view import Views, would_take
 
 NONE = -1
 GONE_AT_A_TIME_MAX = 200
@@ -43,29 +40,28 @@ CONSUMERS_FOR_A_UNIT = 10  # that are asked whether they could take a message
 
 
 class Rulebook:
-    """Limits are numbers, and NONE where there is none. `room` is how many more may go by themselves before
-    it is other queues' turn; `line` are the consumers in the order in which they came, if one alone is
-    `active`.
-    """
+    """Limits are numbers, and NONE where there is none."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: RuledQueue) -> None:
         self.queue = queue
         self.budget = queue.surroundings.turns.budget
         self.clock = queue.surroundings.clock
         self.events = queue.surroundings.events
         self.timetable = queue.surroundings.timetable
         self.groups: Groups | None = None
-        self.seen: Seen | None = None
+        self.seen: Seen | None = None  # what deduplication has seen
         self.retry = Retry(self.clock)
-        self.appointment: Appointment | None = None
+        self.appointment: Appointment | None = None  # to drain the queue when something is due
         self.lifetime = Lifetime(queue)
+        self.views = Views(queue, self)
         self.draining = False
-        self.room = 0
-        self.arrived = 0
-        self.going_on = False
-        self.views_served = 0
-        self.active: Consumer | None = None
-        self.line: list[Consumer] = []
+        self.room = 0  # how many more messages may go by themselves before it is other queues' turn
+        self.arrived = 0  # messages that came since the last turn
+        self.going_on = False  # whether the rest of a turn stands in line
+        self.active: Consumer | None = None  # the single active consumer
+        self.line: list[Consumer] = []  # consumers in the order in which they came, if one alone is active
+        for lane in queue.lanes:
+            lane.keeps_returned = True
         self.read(queue.rules)
 
     def read(self, rules: Rules) -> None:
@@ -76,11 +72,12 @@ class Rulebook:
         self.drops_head = rules.overflow == DROP_HEAD
         self.refuses_to_dlx = rules.overflow == REJECT_TO_DLX
         self.delivery_limit = _or_none(rules.delivery_limit)
-        self.retry.min_ms = _or_none(rules.retry_delay_min)
-        self.retry.max_ms = rules.retry_delay_max
+        self.retry.set_limits(_or_none(rules.retry_delay_min), rules.retry_delay_max)
         self.single_active = rules.single_active_consumer
         if self.groups is None and rules.group_header is not None:
             self.groups = Groups(rules.group_header, self.queue, self)
+            for lane in self.queue.lanes:
+                lane.keeps_all = True  # groups know them
         if self.seen is None and rules.message_deduplication:
             self.seen = Seen(rules.cache_size, rules.cache_ttl, rules.deduplication_header)
         self.lifetime.set_limit(_or_none(rules.expires))
@@ -93,7 +90,7 @@ class Rulebook:
         return self.put(message)
 
     def publish_once(self, message: Message, seen: Seen) -> int:
-        """What it answers for one that has come before, holds for that as well."""
+        """A duplicate is answered as its original was."""
         queue = self.queue
         if seen.has(message, self.clock.time_ms):
             if self.events.died:
@@ -216,7 +213,8 @@ class Rulebook:
         if self.groups is not None:
             self.groups.came_back(entry)
         for consumer in queue.choosy:
-            view_of(consumer).came_back(entry)
+            if consumer.view is not None:
+                consumer.view.came_back(entry, queue.level_of(entry.message))
 
     def settled(self, entry: Entry) -> None:
         """It is not out any more."""
@@ -242,7 +240,7 @@ class Rulebook:
         if self.retry.waiting:
             self.bring_back(now_ms)
         if queue.choosy:
-            serve_views(queue, self)
+            self.views.serve()
         if self.groups is not None:
             self.groups.drain()
         else:
@@ -251,8 +249,7 @@ class Rulebook:
         if self.drops_head and (self.max_length >= 0 or self.max_bytes >= 0):
             self.drop_head()
         for lane in queue.lanes:
-            if lane.expiry is not None:
-                lane.expiry.note_new(lane.ready)
+            lane.note_expiries()
         self.come_back(now_ms if self.room <= 0 else self.next_due())
 
     def drain_lanes(self, now_ms: int) -> None:
@@ -286,7 +283,7 @@ class Rulebook:
         level = len(lanes) - 1
         while level >= 0:
             lane = lanes[level]
-            if lane.ready.head is not None or lane.has_behind():
+            if lane.has_any():
                 return lane
             level -= 1
         return None
@@ -296,10 +293,6 @@ class Rulebook:
             return self.queue.next_consumer(size)
         active = self.active
         return active if active is not None and active.view is None and active.can_take(size) else None
-
-    def may_have(self, consumer: Consumer) -> bool:
-        """Whether one that chooses, and is still there, may get something."""
-        return consumer in self.queue.choosy and (self.is_active(consumer) or not takes(consumer))
 
     def is_active(self, consumer: Consumer) -> bool:
         """Whether it may get messages at all, or waits for another to go."""
@@ -342,6 +335,10 @@ class Rulebook:
     def is_over(self, message: Message, now_ms: int) -> bool:
         """Whether it is too old to be delivered. One that must not wait at all can be, in its own turn."""
         return self.is_past(message, now_ms) and self.ttl_of(message) != 0
+
+    def is_expired(self, message: Message) -> bool:
+        """Whether the message is too old to be shown now."""
+        return self.is_over(message, self.clock.time_ms)
 
     def is_past(self, message: Message, now_ms: int) -> bool:
         """Whether its time is over."""
@@ -392,10 +389,9 @@ class Rulebook:
         """When something has to be done again; NONE for never."""
         due_ms = self.retry.next_due()
         for lane in self.queue.lanes:
-            expiry = lane.expiry
-            if expiry is not None and expiry.heap.count:
-                lane.weed()
-                due_ms = _earlier(due_ms, expiry.heap.next_due())
+            expiry_ms = lane.next_expiry()
+            if expiry_ms != NONE:
+                due_ms = _earlier(due_ms, expiry_ms)
             head = lane.first() if self.ttl_ms >= 0 else None
             if head is not None:
                 due_ms = _earlier(due_ms, head.message.time_ms + self.ttl_ms)
@@ -420,7 +416,7 @@ class Rulebook:
         if not self.single_active:
             return
         queue = self.queue
-        present = dict.fromkeys(filter(takes, queue.consumers))
+        present = dict.fromkeys(consumer for consumer in queue.consumers if consumer.takes)
         still_there = [consumer for consumer in self.line if consumer in present]
         self.line = list(dict.fromkeys([*still_there, *present]))
         active = max(self.line, key=lambda consumer: consumer.priority, default=None)
@@ -468,7 +464,7 @@ class Rulebook:
 
     def restored(self) -> None:
         """There are messages from the time before."""
-        self.retry.started_ms = self.clock.time_ms
+        self.retry.restored()
         self.queue.touch()
 
     def release_memory(self) -> None:

@@ -3,12 +3,15 @@
 Each rule is known by the name of its argument, `x-message-ttl`, and in a policy by the same without the `x-`.
 Where more than one says something, the lowest number holds for limits; for the rest the argument comes before
 the operator's policy, and that before the policy.
+
+To add a rule: a row in `RULES`, which has its name, its reading, where it may be said and for which queues; a
+field of `Rules` with its default; and what it does, in `Rulebook` or `Stream`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -37,9 +40,7 @@ DEAD_LETTER_STRATEGIES = ("at-most-once", "at-least-once")
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """None stands for no limit; `consumer_timeout_ms` 0 for no limit, and None for the node's. A queue that
-    `tells_delivery_count` says so in a header: quorum queues, as in RabbitMQ, and those whose rules count.
-    """
+    """The values that hold for one queue. None stands for no limit."""
 
     message_ttl: int | None = None
     expires: int | None = None
@@ -52,6 +53,7 @@ class Rules:
     single_active_consumer: bool = False
     delivery_limit: int | None = None
     consumer_timeout: int | None = None
+    """Milliseconds; 0 stands for no limit, and None for the node's."""
     retry_delay_min: int | None = None
     retry_delay_max: int = RETRY_DELAY_MS_MAX
     group_header: str | None = None
@@ -62,33 +64,36 @@ class Rules:
     max_age: int | None = None
     stream_max_segment_size_bytes: int | None = None
     tells_delivery_count: bool = False
+    """Whether redeliveries say in a header how often: of quorum queues, and where a rule counts them."""
 
     @cached_property
     def need_rulebook(self) -> bool:
-        """Whether a queue has to do more for them than to know them."""
-        return self != Rules(
-            dead_letter_exchange=self.dead_letter_exchange,
-            dead_letter_routing_key=self.dead_letter_routing_key,
-            consumer_timeout=self.consumer_timeout,
-        )
+        """Whether a queue has to do more for these rules than to know them."""
+        return any(getattr(self, rule.field) != rule.default for rule in RULES if not rule.is_only_known)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """`read` gives the value that holds, or raises ValueError with the reason why it makes no sense. What is
-    new must also pass the `stricter` reading, which older definitions did not know. `limit`: the lowest that
-    is said holds. Nobody may ask for more than `most`; what was declared before there was such a bound counts
-    as that. `types` are those of the queues that it is for.
-    """
-
     name: str
+    """In a policy, and with `x-` as an argument."""
     read: Callable[[Value], Any]
+    """Gives the value that holds, or raises ValueError with the reason why it makes no sense."""
     most: int | None = None
+    """Nobody may ask for more; what was declared before there was such a bound counts as that."""
     limit: bool = False
+    """Whether the lowest value that is said holds."""
     in_policies: bool = True
     in_operator_policies: bool = False
     stricter: Callable[[Value], Any] | None = None
+    """A reading that new values must pass too, which older definitions did not know."""
     types: tuple[str, ...] = (CLASSIC, QUORUM)
+    """The types of the queues that it is for."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """What holds for a type of queues if nobody says anything, unless that is the field's default."""
+    counts_deliveries: bool = False
+    """Whether what the queue does depends on how often a message was delivered."""
+    is_only_known: bool = False
+    """Whether the queue only has to know the value, and needs no rulebook for it."""
 
     def check(self, value: Value) -> None:
         """ValueError, with the reason, if nobody may ask for this."""
@@ -111,7 +116,12 @@ class Rule:
 
     @property
     def field(self) -> str:
+        """The name of the field of `Rules`."""
         return self.name.replace("-", "_")
+
+    @cached_property
+    def default(self) -> Any:
+        return Rules.__dataclass_fields__[self.field].default
 
 
 def whole_number(least: int, most: int) -> Callable[[Value], int]:
@@ -179,8 +189,8 @@ def _kind(value: Value) -> str:
 RULES = (  # in the order in which RabbitMQ looks at them, as far as it has them
     Rule("expires", whole_number(1, TIME_MS_MAX), limit=True, in_operator_policies=True),
     Rule("message-ttl", whole_number(0, TIME_MS_MAX), limit=True, in_operator_policies=True),
-    Rule("dead-letter-exchange", text),
-    Rule("dead-letter-routing-key", text),
+    Rule("dead-letter-exchange", text, is_only_known=True),
+    Rule("dead-letter-routing-key", text, is_only_known=True),
     Rule("max-length", whole_number(0, COUNT_MAX), limit=True, in_operator_policies=True, types=QUEUE_TYPES),
     Rule(
         "max-length-bytes",
@@ -192,9 +202,21 @@ RULES = (  # in the order in which RabbitMQ looks at them, as far as it has them
     Rule("max-priority", whole_number(0, PRIORITY_MAX), in_policies=False),
     Rule("overflow", one_of(*OVERFLOWS), in_operator_policies=True),
     Rule("single-active-consumer", truth, in_policies=False),
-    Rule("delivery-limit", delivery_limit, limit=True, in_operator_policies=True),
-    Rule("consumer-timeout", whole_number(0, TIME_MS_MAX)),
-    Rule("retry-delay-min", whole_number(1, TIME_MS_MAX)),
+    Rule(
+        "delivery-limit",
+        delivery_limit,
+        limit=True,
+        in_operator_policies=True,
+        defaults={QUORUM: QUORUM_DELIVERY_LIMIT},
+        counts_deliveries=True,
+    ),
+    Rule(
+        "consumer-timeout",
+        whole_number(0, TIME_MS_MAX),
+        defaults={STREAM: 0},  # nobody waits for what one of its readers holds
+        is_only_known=True,
+    ),
+    Rule("retry-delay-min", whole_number(1, TIME_MS_MAX), counts_deliveries=True),
     Rule("retry-delay-max", whole_number(1, TIME_MS_MAX)),
     Rule("group-header", name, in_policies=False),
     Rule("message-deduplication", truth, in_policies=False),
@@ -225,7 +247,6 @@ WITHOUT_EFFECT = (  # a node alone has no replicas, and one kind of storage
 )
 TYPE = Rule("queue-type", one_of(*QUEUE_TYPES), in_policies=False, types=QUEUE_TYPES)
 ARGUMENTS = (TYPE, *RULES, *WITHOUT_EFFECT)
-COUNTING = {"delivery_limit", "retry_delay_min"}  # what a queue does by them depends on the count
 EXCHANGE_ARGUMENTS = {"x-message-deduplication", "x-cache-size", "x-cache-ttl", "x-deduplication-header"}
 
 
@@ -310,21 +331,19 @@ def _make_rules(
 ) -> Rules:
     values: dict[str, Any] = {}
     kind = queue_type(arguments)
+    counts = kind == QUORUM
     for rule in RULES:
-        if kind not in rule.types:
-            continue
-        said = [
-            source[key] for source, key in _sources(rule, arguments, policy, operator_policy) if key in source
-        ]
+        said: list[Value] = []
+        if kind in rule.types:
+            sources = _sources(rule, arguments, policy, operator_policy)
+            said = [source[key] for source, key in sources if key in source]
         read = [value for value in map(rule.value, said) if value is not None]
         if read:
             values[rule.field] = min(read) if rule.limit else read[0]
-    if kind == QUORUM and not _says("delivery-limit", arguments, policy, operator_policy):
-        values["delivery_limit"] = QUORUM_DELIVERY_LIMIT
-    values["tells_delivery_count"] = kind == QUORUM or not values.keys().isdisjoint(COUNTING)
-    if kind == STREAM:
-        values["consumer_timeout"] = 0  # nobody waits for what one of its readers holds
-    return Rules(**values)
+            counts = counts or rule.counts_deliveries
+        elif not said and kind in rule.defaults:
+            values[rule.field] = rule.defaults[kind]
+    return Rules(**values, tells_delivery_count=counts)
 
 
 def _sources(
@@ -340,7 +359,3 @@ def _sources(
     if rule.in_policies and policy:
         found.append((policy, rule.name))
     return found
-
-
-def _says(name: str, arguments: Table, *policies: Mapping[str, Value] | None) -> bool:
-    return "x-" + name in arguments or any(name in policy for policy in policies if policy)

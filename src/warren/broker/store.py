@@ -7,15 +7,11 @@ whoever answers for it, a confirm or a declare-ok, waits until that round is ove
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
+from warren.broker.commands import Command
 from warren.broker.entry_list import EntryList
 from warren.broker.message import Message
-
-if TYPE_CHECKING:
-    from warren.broker.commands import Command
-    from warren.broker.queue import Queue
-    from warren.broker.stream_filter import StreamFilter
+from warren.broker.stream_filter import StreamFilter
 
 NOTHING_TO_READ = 2**64 - 1
 
@@ -58,7 +54,7 @@ class MessageLog:
         """The position of the next unread message, or NOTHING_TO_READ."""
         raise NotImplementedError
 
-    def read_on(self, queue: Queue | None, ready: EntryList, most: int, most_bytes: int, before: int) -> None:
+    def read_on(self, queue: object, ready: EntryList, most: int, most_bytes: int, before: int) -> None:
         """Append to `ready` entries of the next unread messages whose positions are below `before`: at most
         so many, and so many bytes and one message.
         """

@@ -11,23 +11,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from warren.amqp.errors import NotImplementedByBroker, PreconditionFailed
 from warren.broker.clock import follow
-from warren.broker.consumer import Consumer
+from warren.broker.consumer import Consumer, ConsumeRequest, View
 from warren.broker.entry import Entry
 from warren.broker.message import Message
 from warren.broker.outcome import ON_ITS_WAY
 from warren.broker.queue import Queue
 from warren.broker.rules import Rules
-from warren.broker.store import StreamLog, StreamReader
+from warren.broker.store import MessageLog, Store, StreamLog, StreamReader
 from warren.broker.stream_filter import filter_of
 from warren.broker.stream_offset import is_tracked, start_position
 from warren.broker.timetable import Appointment
-
-if TYPE_CHECKING:
-    from warren.amqp.methods import BasicConsume
 
 NOT_YET_FOUND = -2  # of a reader: others have their turn first
 SENT_A_TURN_MAX = 256 * 1024  # bytes, to one consumer
@@ -37,26 +34,27 @@ NAMES_MAX = 10_000  # that have an offset
 NEVER = 2**64 - 1  # beyond all positions
 
 
-class StreamView:
-    """Where a consumer is. If its place is remembered, under a `name`, the positions that are `out` with it
-    are known, and which of them are `done`, so that only what is done without a gap counts. Once one was
-    given back, nothing from there on ever counts: that is the `end`, and what lies behind is not noted.
+class StreamView(View):
+    """Where a consumer is in its stream.
+
+    If the consumer's offset is remembered, under a name, the view notes which positions are out with it and
+    which of them are done, so that only what is done without a gap counts.
     """
 
     def __init__(self, reader: StreamReader, name: str | None) -> None:
         self.reader = reader
-        self.name = name
-        self.out: deque[int] = deque()
-        self.done: set[int] = set()
-        self.end = NEVER
+        self.name = name  # None for a consumer whose offset is not remembered
+        self.out: deque[int] = deque()  # positions that the consumer has and did not settle
+        self.done: set[int] = set()  # positions that it settled behind one that it did not
+        self.counts_before = NEVER  # the first position that was given back: from there on nothing counts
 
     def sent(self, position: int) -> None:
-        if position < self.end:
+        if position < self.counts_before:
             self.out.append(position)
 
     def settled(self, position: int) -> int | None:
         """The last position up to which all is done, if that is news."""
-        if position >= self.end:
+        if position >= self.counts_before:
             return None
         self.done.add(position)
         last = None
@@ -67,9 +65,9 @@ class StreamView:
 
     def given_back(self, position: int) -> None:
         """It will not be done."""
-        if position >= self.end:
+        if position >= self.counts_before:
             return
-        self.end = position
+        self.counts_before = position
         while self.out and self.out[-1] >= position:
             self.done.discard(self.out.pop())
 
@@ -81,27 +79,23 @@ def stream_view(consumer: Consumer) -> StreamView:
 
 
 class Stream(Queue):
-    """`log` is there from the time when the stream is opened. `served` is the index of the consumer that
-    comes first the next time. `watchers` are called, once a round of the store, when there is more to read,
-    and when the stream is deleted.
-    """
-
-    def __init__(self, *parameters: Any, **named: Any) -> None:
-        self.log: StreamLog | None = None
-        self.watchers: list[Callable[[], None]] = []
-        self.position = 0
+    def __init__(self, *identity: Any, **properties: Any) -> None:
+        super().__init__(*identity, **properties)
+        self.log: StreamLog | None = None  # there from the time when the stream is opened
+        self.readers: list[Consumer] = []
+        self.watchers: list[Callable[[], None]] = []  # called when there is more to read, and at the end
+        self.position = 0  # of the last message that came
         self.newest_ms = 0
         self.retention: Appointment | None = None
-        self.awaiting = False
+        self.awaiting = False  # whether the stream waits for a round of the store
         self.going_on = False
-        self.served = 0
-        super().__init__(*parameters, **named)
+        self.served = 0  # the index of the consumer that comes first the next time
 
-    def open(self, log: StreamLog, position: int) -> None:
-        self.log = log
-        self.position = position
-        self.newest_ms = log.newest_ms()
-        self.set_rules(self.rules)
+    def open(self, store: Store) -> None:
+        if self.log is None:
+            self.log, self.position = store.open_stream(self.vhost, self.name)
+            self.newest_ms = self.log.newest_ms()
+            self.set_rules(self.rules)
 
     # --- on the path of every message ---
 
@@ -135,7 +129,7 @@ class Stream(Queue):
             tell()
 
     def touch(self) -> None:
-        if not self.touched and self.choosy and not self.deleted:
+        if not self.touched and self.readers and not self.deleted:
             self.touched = True
             self.touched_queues.append(self)
 
@@ -145,12 +139,12 @@ class Stream(Queue):
             return
         more = False
         first = self.served
-        for index in range(len(self.choosy)):
+        for index in range(len(self.readers)):
             if self.budget.draining <= 0:
                 more = True  # the others come first in the next turn
                 break
-            self.served = (first + index + 1) % len(self.choosy)
-            if self.serve(self.choosy[(first + index) % len(self.choosy)]):
+            self.served = (first + index + 1) % len(self.readers)
+            if self.serve(self.readers[(first + index) % len(self.readers)]):
                 more = True
         if more and not self.going_on:
             self.going_on = True
@@ -191,7 +185,7 @@ class Stream(Queue):
                 view.sent(entry.position)
             self.budget.draining -= 1
             if self.events.delivered:
-                self.tell_delivered(entry, consumer.channel, consumer.tag, delivery_tag)
+                self.tell_delivered(entry, consumer.origin, consumer.tag, delivery_tag)
         return True
 
     def settle(self, entry: Entry) -> None:
@@ -203,30 +197,23 @@ class Stream(Queue):
 
     # --- consumers ---
 
-    def view_for(
-        self, method: BasicConsume, tag: str, *, prefetch_count: int, has_global_qos: bool
-    ) -> StreamView:
-        """The way through the stream of a consumer that asks for it."""
+    def view_for(self, request: ConsumeRequest) -> StreamView:
         what = self.what
-        if has_global_qos:
+        if request.has_channel_limit:
             raise NotImplementedByBroker(f"{what} does not support global qos")
-        if method.no_ack:
+        if request.no_ack:
             raise NotImplementedByBroker(f"automatic acknowledgement not supported by stream queues {what}")
-        if not prefetch_count:
+        if not request.prefetch_count:
             raise PreconditionFailed(f"consumer prefetch count is not set for '{what}'")
-        name = tag if is_tracked(method.arguments) else None
-        if name is not None and not method.consumer_tag:
+        name = request.tag if is_tracked(request.arguments) else None
+        if name is not None and not request.chose_tag:
             raise PreconditionFailed(f"to remember an offset in {what}, the consumer needs a tag of its own")
         if name is not None:
             self.check_name(name)
         log = self.opened_log()
         known = None if name is None else log.offsets.get(name)
-        position = start_position(method.arguments, log, known, self.clock.refresh())
-        return StreamView(log.reader(position, filter_of(method.arguments)), name)
-
-    @property
-    def what(self) -> str:
-        return f"queue '{self.name}' in vhost '{self.vhost}'"
+        position = start_position(request.arguments, log, known, self.clock.refresh())
+        return StreamView(log.reader(position, filter_of(request.arguments)), name)
 
     def opened_log(self) -> StreamLog:
         assert self.log is not None, "clients come when all streams are open"
@@ -234,13 +221,14 @@ class Stream(Queue):
 
     def add_consumer(self, consumer: Consumer) -> None:
         self.admit(consumer)
-        self.choosy.append(consumer)
+        self.readers.append(consumer)
         self.had_consumer = True
         self.touch()
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        if consumer in self.choosy:
-            self.choosy.remove(consumer)
+        consumer.cancelled = True
+        if consumer in self.readers:
+            self.readers.remove(consumer)
         if self.exclusive_consumer is consumer:
             self.exclusive_consumer = None
 
@@ -267,6 +255,16 @@ class Stream(Queue):
 
     def get(self, no_ack: bool) -> Entry | None:
         raise NotImplementedByBroker(f"basic.get not supported by stream queues {self.what}")
+
+    def forget(self, entry: Entry) -> None:
+        """Messages stay in a stream until they are too old or too many."""
+
+    def redelivered(self, entry: Entry) -> None:
+        """A stream notes nothing of deliveries."""
+
+    @property
+    def consumers(self) -> list[Consumer]:
+        return self.readers[:]
 
     @property
     def is_worked_off(self) -> bool:
@@ -310,6 +308,9 @@ class Stream(Queue):
         """With all that belongs to the messages: a stream does not look at them one by one."""
         return 0 if self.log is None else self.log.size_bytes
 
+    def logs(self) -> list[tuple[str, MessageLog | StreamLog]]:
+        return [] if self.log is None else [("", self.log)]
+
     def set_rules(self, rules: Rules) -> None:
         self.rules = rules
         if self.log is not None:
@@ -348,3 +349,8 @@ class Stream(Queue):
             self.log.delete()
         super().end()
         self._tell_watchers()
+
+
+def stream_of(queue: Queue) -> Stream | None:
+    """The queue, if it is a stream: for those who ask for offsets, which no other kind has."""
+    return queue if isinstance(queue, Stream) else None

@@ -4,36 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from warren.broker.client import Origin
 from warren.broker.clock import Clock
+from warren.broker.death import Reason
+from warren.broker.entry import Entry
 from warren.broker.events import Events
-from warren.broker.flow import Timers
 from warren.broker.memory import Memory
+from warren.broker.message import Message
 from warren.broker.rota import Drainable
+from warren.broker.rules import Rules
 from warren.broker.store import MessageLog
+from warren.broker.timers import Timers
 from warren.broker.timetable import Timetable
 from warren.broker.turns import Turns
 
-if TYPE_CHECKING:
-    from warren.broker.dead_letters import DeadLetters
-    from warren.broker.queue import Queue
+
+class Deathbed(Protocol):
+    """The queue that a message dies in, as far as dead-lettering knows it."""
+
+    name: str
+    rules: Rules
+
+    def forget(self, entry: Entry) -> None: ...
+
+
+class Undertaker(Protocol):
+    """Sends messages that die on to their dead-letter exchanges."""
+
+    def bury(self, queue: Deathbed, entry: Entry, reason: Reason) -> None: ...
+    def send(self, queue: Deathbed, message: Message, reason: Reason) -> bool: ...
+    def forget_when_safe(self, queue: Deathbed, entry: Entry) -> None: ...
+
+
+class Tracer(Protocol):
+    """Copies a delivery to the firehose, if that is on."""
+
+    def __call__(self, message: Message, queue: str, origin: Origin, *, redelivered: bool) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """`touched_queues` are those to be drained in this turn; `expire` removes a queue that nobody has
-    used.
-    """
-
     events: Events
-    touched_queues: list[Drainable]
+    touched_queues: list[Drainable]  # the queues to be drained at the end of this turn
     timers: Timers
     turns: Turns
     memory: Memory
     clock: Clock
     timetable: Timetable
-    dead_letters: DeadLetters
-    open_overflow: Callable[[], MessageLog | None]
+    dead_letters: Undertaker
+    open_overflow: Callable[[], MessageLog | None]  # a log for messages that memory has no room for
     when_safe: Callable[[Callable[[int], None]], None]
-    expire: Callable[[Queue], None]
+    expire: Callable[[str], None]  # delete the queue of this name, which nobody has used for too long
+    trace_delivered: Tracer

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 
 from warren.broker.clock import Clock
-from warren.broker.flow import Timer, Timers
+from warren.broker.timers import Timer, Timers
 from warren.broker.turns import Turns
 
 LOOK_SECONDS_MAX = 10.0

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from warren.amqp.budget import Budget
-from warren.broker.flow import Timers
+from warren.broker.timers import Timers
 
 WORK_A_TURN_MAX = 40_000
 SHARE_MAX = 10_000  # of one job in one turn

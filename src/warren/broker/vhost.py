@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import cast
 
-from warren.amqp.errors import NotFound, PreconditionFailed
+from warren.amqp.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from warren.amqp.properties import BasicProperties
-from warren.broker.binding import Binding, Destination
+from warren.broker.binding import Binding, Destination, Source
+from warren.broker.client import ClientId, Origin
 from warren.broker.commands import COMMAND_WORK, Command, DeleteExchange, DeleteQueue
 from warren.broker.consumer import Consumer
 from warren.broker.events import (
@@ -24,6 +26,7 @@ from warren.broker.exchange.direct import Direct
 from warren.broker.exchange.exchange import Exchange
 from warren.broker.firehose import TRACE_EXCHANGE, Firehose
 from warren.broker.limits import VhostLimits, is_reached
+from warren.broker.message import Message
 from warren.broker.policy import Policies, Policy
 from warren.broker.queue import Queue
 from warren.broker.surroundings import Surroundings
@@ -43,27 +46,24 @@ UNBIND_WORK, POLICY_WORK, TELL_WORK = 40, 80, 30
 
 
 class Vhost:
-    """`version` goes up with everything that could lead a message elsewhere, or take away the right to
-    send it. What goes without a command, such as a queue with its last consumer, is told to `record`.
-    `firehose` is there while it is on.
-    """
-
-    def __init__(self, name: str, events: Events, record: Callable[[Command], None]) -> None:
+    def __init__(self, name: str, events: Events, change: Callable[[Command], None]) -> None:
         self.name = name
         self.events = events
-        self.record = record
-        self.version = Version()
+        self.change = change  # asks for a change that nobody asked for, such as the end of an unused queue
+        self.version = Version()  # goes up when a message could be led elsewhere, or a right be taken away
         self.exchanges: dict[str, Exchange] = {}
         self.exchanges_by_wire_name: dict[bytes, Exchange] = {}
-        self.queues: dict[str, Queue] = {}
-        self.reply_queues: dict[str, Queue] = {}
-        self.clients_queues = 0
+        self.queues: dict[str, Queue] = {}  # those that clients use
+        self.internal_queues: dict[str, Queue] = {}  # those that belong to an exchange
+        self.reply_queues: dict[str, Queue] = {}  # those behind amq.rabbitmq.reply-to
+        self.exclusive_queues: dict[ClientId, dict[str, Queue]] = {}  # by the connection that owns them
         self.connections = 0
         self.surroundings: Surroundings
         self.policies = Policies()
         self.alternates = Alternates()
         self.limits = VhostLimits()
-        self.firehose: Firehose | None = None
+        self.firehose: Firehose | None = None  # there while it is on
+        self.ended = False  # whether the vhost is deleted
 
     # --- exchanges ---
 
@@ -92,35 +92,50 @@ class Vhost:
         exchange.deleted = True
         self.alternates.follow(exchange, None)
         self._routes_changed(exchange)
-        self.record(DeleteExchange(vhost=self.name, name=exchange.name))
-        for name in exchange.internal_queues():
-            if name in self.queues:
-                self.remove_queue(self.queues[name])
         self.events.emit(ExchangeDeleted(self.name, exchange.name))
         return [*exchange.bindings.values(), *exchange.incoming]
 
     # --- queues ---
 
+    def all_queues(self) -> list[Queue]:
+        """Those of clients, and those that belong to an exchange."""
+        return [*self.queues.values(), *self.internal_queues.values()]
+
     def find_queue(self, name: str) -> Queue:
-        queue = self.queues.get(name)
+        """A queue that exists, whoever may use it."""
+        queue = self.queues.get(name) or self.internal_queues.get(name)
         if queue is None:
             raise NotFound(f"no queue '{name}' in vhost '{self.name}'")
+        return queue
+
+    def queue_for(self, client: ClientId | None, name: str) -> Queue:
+        """A queue that this connection, or for None somebody without one, may consume from, bind and delete:
+        it exists, is not another connection's own, and belongs to no exchange.
+        """
+        queue = self.find_queue(name)
+        check_owner(queue, client)
+        if name in self.internal_queues:
+            raise AccessRefused(f"{queue.what} belongs to an exchange; it can only be purged")
         return queue
 
     def check_queue_limit(self, name: str) -> None:
         """406 if there may be no more queues."""
         if self.limits.max_queues is None:
             return
-        if is_reached(self.limits.max_queues, self.clients_queues):
+        if is_reached(self.limits.max_queues, len(self.queues)):
             raise PreconditionFailed(
                 f"cannot declare queue '{name}': queue limit in vhost '{self.name}' "
                 f"({self.limits.max_queues}) is reached"
             )
 
     def add_queue(self, queue: Queue) -> None:
-        self.policies.apply_to_queue(queue)
-        self.queues[queue.name] = queue
-        self.clients_queues += not queue.internal
+        if queue.internal:
+            self.internal_queues[queue.name] = queue
+        else:
+            self.policies.apply_to_queue(queue)
+            self.queues[queue.name] = queue
+        if queue.owner is not None:
+            self.exclusive_queues.setdefault(queue.owner, {})[queue.name] = queue
         self.version.bump()
         if self.events.wants(QueueCreated):
             self.events.emit(QueueCreated(self.name, queue.name))
@@ -130,44 +145,61 @@ class Vhost:
         if queue.deleted:
             return 0
         queue.deleted = True
-        if self.queues.pop(queue.name, None) is not None:
-            self.clients_queues -= not queue.internal
+        (self.internal_queues if queue.internal else self.queues).pop(queue.name, None)
         self.policies.forget(queue)
-        if queue.owner is not None:
-            queue.owner.exclusive_queues.pop(queue.name, None)
+        self._disown(queue)
         self._routes_changed(*queue.incoming.sources)
         self._remove_bindings(list(queue.incoming))
         self.surroundings.turns.spread(self._telling(queue.consumers))
         self.version.bump()
-        self.record(DeleteQueue(vhost=self.name, name=queue.name))
         self.events.emit(QueueDeleted(self.name, queue.name))
         count = queue.purge()
         queue.end()
         return count
 
+    def _disown(self, queue: Queue) -> None:
+        """The connection that the queue belongs to has one less."""
+        if queue.owner is not None:
+            owned = self.exclusive_queues.get(queue.owner, {})
+            owned.pop(queue.name, None)
+            if not owned:
+                self.exclusive_queues.pop(queue.owner, None)
+
     def _telling(self, consumers: list[Consumer]) -> Iterator[int]:
-        """Consumers whose queue is gone, of which some may have gone themselves since."""
+        """Tell consumers that their queue is gone; some may have gone themselves since."""
         for consumer in consumers:
-            if consumer.channel.consumers.get(consumer.tag) is consumer:
-                consumer.channel.queue_is_gone(consumer)
+            if not consumer.cancelled:
+                consumer.queue_is_gone()
             yield TELL_WORK
 
-    def expire_queue(self, queue: Queue) -> None:
-        """Nobody has used it for too long."""
-        self.surroundings.turns.budget.left -= COMMAND_WORK
-        self.events.emit(QueueExpired(self.name, queue.name))
-        self.remove_queue(queue)
+    def expire_queue(self, name: str) -> None:
+        """Nobody has used the queue of this name for too long."""
+        self.events.emit(QueueExpired(self.name, name))
+        self.ask_for(DeleteQueue(vhost=self.name, name=name))
 
     def remove_if_abandoned(self, queue: Queue) -> None:
-        if queue.is_abandoned:
-            self.remove_queue(queue)
+        if queue.is_abandoned and not queue.deleted:
+            self.ask_for(DeleteQueue(vhost=self.name, name=queue.name))
+
+    def ask_for(self, command: Command) -> None:
+        """Ask for a change, unless all that is here goes anyway."""
+        if not self.ended:
+            self.change(command)
 
     def end(self) -> None:
-        """Everything in it goes, and what it shares with its queues, which would keep it."""
-        for queue in list(self.queues.values()):
+        """The vhost is deleted: all that is in it goes, of very much a part each turn."""
+        self.surroundings.turns.spread(self._ending(), self._has_ended)
+
+    def _ending(self) -> Iterator[int]:
+        for queue in self.all_queues():
             self.remove_queue(queue)
+            yield COMMAND_WORK
         for exchange in list(self.exchanges.values()):
             self.remove_exchange(exchange)
+            yield COMMAND_WORK
+
+    def _has_ended(self) -> None:
+        """Let go of what the vhost shares with its queues, which would keep it."""
         del self.surroundings
 
     # --- policies ---
@@ -208,20 +240,25 @@ class Vhost:
 
     # --- bindings ---
 
-    def bind(self, binding: Binding) -> None:
+    def bind(self, binding: Binding) -> bool:
+        """Whether the binding is new."""
         source = binding.source
-        if source.add(binding):
-            self._routes_changed(source)
-            if self.events.wants(BindingCreated):
-                self.events.emit(
-                    BindingCreated(self.name, source.name, binding.destination.name, binding.routing_key)
-                )
+        if not source.add(binding):
+            return False
+        self._routes_changed(source)
+        if self.events.wants(BindingCreated):
+            self.events.emit(
+                BindingCreated(self.name, source.name, binding.destination.name, binding.routing_key)
+            )
+        return True
 
-    def unbind(self, binding: Binding) -> None:
-        """Remove it if it is there. An auto-delete exchange goes with its last binding, and so on."""
+    def unbind(self, binding: Binding) -> bool:
+        """Whether the binding was there. An auto-delete exchange goes with its last binding, and so on."""
         found = binding.source.bindings.get(binding.identity)
-        if found is not None:
-            self._remove_bindings([found])
+        if found is None:
+            return False
+        self._remove_bindings([found])
+        return True
 
     def _remove_bindings(self, bindings: list[Binding]) -> None:
         """Of a queue or an exchange that is gone, and leads nowhere any more, or a single one: at least the
@@ -240,12 +277,12 @@ class Vhost:
                     names = source.name, binding.destination.name, binding.routing_key
                     self.events.emit(BindingDeleted(self.name, *names))
                 if source.auto_delete and not source.bindings:
-                    bindings += self._forget_exchange(source)
+                    self.ask_for(DeleteExchange(vhost=self.name, name=source.name))
             yield UNBIND_WORK
 
     # --- routes ---
 
-    def _routes_changed(self, *exchanges: Exchange) -> None:
+    def _routes_changed(self, *exchanges: Source) -> None:
         """Routes that lead through these are forgotten at once: a queue in one of them may be gone, and would
         be kept by it.
         """
@@ -305,18 +342,45 @@ class Vhost:
             if not matched and this.alternate in self.exchanges:
                 matched = [self.exchanges[this.alternate]]
             for destination in matched:
-                if isinstance(destination, Queue):
-                    queues[destination] = None
+                if destination.is_queue:
+                    queues[cast("Queue", destination)] = None
                 elif destination.name not in seen:
                     seen.add(destination.name)
-                    pending.append(destination)
+                    pending.append(cast("Exchange", destination))
         return list(queues)
 
     def _match(self, exchange: Exchange, key: str, properties: BasicProperties) -> Iterable[Destination]:
         if exchange.name:
             return [found for found in exchange.router.route(key, properties) if not found.deleted]
         queue = self.queues.get(key) or self.reply_queues.get(key)
-        return () if queue is None or queue.internal else (queue,)
+        return () if queue is None else (queue,)
+
+    # --- the firehose ---
+
+    def trace_delivered(self, message: Message, queue: str, origin: Origin, *, redelivered: bool) -> None:
+        if self.firehose is not None:
+            self.firehose.delivered(message, queue, origin, redelivered=redelivered)
+
+    def trace_route(self, routing_key: bytes) -> list[Queue]:
+        """The queues that get copies with this key from the firehose."""
+        return self.route(self.exchanges[TRACE_EXCHANGE], routing_key)
+
+    def __repr__(self) -> str:
+        return f"<Vhost {self.name!r}: {len(self.queues)} queues, {len(self.exchanges)} exchanges>"
+
+
+def check_owner(queue: Queue, client: ClientId | None) -> None:
+    """405 if the queue is another connection's own."""
+    if queue.owner is not None and queue.owner != client:
+        raise locked(queue)
+
+
+def locked(queue: Queue) -> ResourceLocked:
+    return ResourceLocked(
+        f"cannot obtain exclusive access to locked {queue.what}. "
+        "It could be originally declared on another connection or the exclusive property value does not "
+        "match that of the original declaration."
+    )
 
 
 def default_exchange() -> Exchange:

@@ -8,21 +8,19 @@ behind them, which is looked at where it lies.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
+from warren.amqp.errors import PreconditionFailed
 from warren.amqp.properties import BasicProperties, decode_properties
+from warren.amqp.table import Table
+from warren.broker.consumer import Consumer, View
 from warren.broker.entry import Entry
 from warren.broker.lane import Lane
 from warren.broker.location import IN_LOG, IN_OVERFLOW, IN_PACK
 from warren.broker.message import Message
 from warren.broker.pack import PackBrowser
-from warren.broker.selector import Selector
+from warren.broker.ruled_queue import Judge, RuledQueue
+from warren.broker.selector import Selector, SelectorError, compile_selector
 from warren.broker.store import NOTHING_TO_READ, LogBrowser
-
-if TYPE_CHECKING:
-    from warren.broker.consumer import Consumer
-    from warren.broker.queue import Queue
-    from warren.broker.rulebook import Rulebook
 
 LOOKED_AT_MAX, LOOKED_AT_MIN = 2_000, 20  # in one turn, by all together and by each
 LOOK_WORK = 20
@@ -42,16 +40,16 @@ def decoded(properties: bytes) -> BasicProperties:
     return _decoded(properties)
 
 
-class View:
-    """`takes`: what it finds leaves the queue. `tired`: there is more to look at, in the next turn."""
+class QueueView(View):
+    """The way through a classic queue of a consumer that selects or browses."""
 
-    def __init__(self, queue: Queue, selector: Selector | None, *, takes: bool) -> None:
+    def __init__(self, queue: RuledQueue, selector: Selector | None, *, takes: bool) -> None:
         self.selector = selector
         self.takes = takes
         self.budget = queue.surroundings.turns.budget
         self.lanes = [LaneView(lane, self) for lane in reversed(queue.lanes)]
-        self.left = 0
-        self.tired = False
+        self.left = 0  # how many messages it may still look at in this turn
+        self.tired = False  # whether there is more to look at, in the next turn
 
     def begin_turn(self, most: int) -> None:
         """In which it looks at so many at most."""
@@ -79,40 +77,34 @@ class View:
             self.tired = True
         return self.tired
 
-    def came_back(self, entry: Entry) -> None:
-        """An entry is ready again, at its old place: one that takes wants to look at it."""
+    def came_back(self, entry: Entry, level: int) -> None:
+        """A view that takes messages looks at the entry again; one that browses has shown it."""
         for lane in self.lanes:
-            if lane.lane.level == entry.queue.level_of(entry.message):
-                lane.seen_all_of = NOTHING
-                if self.takes:
-                    lane.go_back(entry.position)
+            if lane.level == level:
+                lane.came_back(entry.position, look_again=self.takes)
 
     def was_purged(self) -> None:
-        """What it has looked at last is in no list any more."""
         for lane in self.lanes:
-            lane.entry = lane.stray = lane.found = None
+            lane.was_purged()
 
     def end(self) -> None:
-        """Let go of all that it had in its hands."""
         self.lanes.clear()
 
 
 class LaneView:
-    """`entry` was looked at last, if it was ready then, and `stray` is the last one that was met. `found` is
-    what is wanted next: one that `is_listed` among the entries of the lane, or, with its `location`, waiting
-    behind. When nothing was left to look at, the last position was `seen_all_of`.
-    """
+    """How far a view has come in one lane, and the message that it wants next."""
 
-    def __init__(self, lane: Lane, view: View) -> None:
+    def __init__(self, lane: Lane, view: QueueView) -> None:
         self.lane = lane
+        self.level = lane.level
         self.view = view
-        self.position = 0
-        self.seen_all_of = NOTHING
-        self.entry: Entry | None = None
-        self.stray: Entry | None = None
-        self.found: Entry | None = None
-        self.is_listed = False
-        self.location = 0
+        self.position = 0  # of the message that was looked at last
+        self.seen_all_of = NOTHING  # the lane's last position when nothing was left to look at
+        self.entry: Entry | None = None  # the entry that was looked at last, if it was ready then
+        self.stray: Entry | None = None  # the last stray that was met
+        self.found: Entry | None = None  # the message that is wanted next
+        self.is_listed = False  # whether `found` is among the lane's entries, and does not wait behind
+        self.location = 0  # where `found` lies, if it waits behind
         self.pack_browser: PackBrowser | None = None
         self.log_browser: LogBrowser | None = None
         self.overflow_browser: LogBrowser | None = None
@@ -122,7 +114,7 @@ class LaneView:
         """Look on, until something is wanted. What was found before and not taken is looked at again."""
         self.found = None
         while self.seen_all_of != self.lane.position and not self.view.is_tired():
-            entry = self.next_ready()
+            entry = self.lane.next_ready(self.entry, self.position)
             self.is_listed = entry is not None
             if entry is None:
                 entry = self.next_behind()
@@ -139,17 +131,16 @@ class LaneView:
         self.position = entry.position
         self.entry = entry if self.lane.is_ready(entry) else None
 
-    def go_back(self, position: int) -> None:
-        if position <= self.position:
+    def came_back(self, position: int, *, look_again: bool) -> None:
+        """An entry is ready again at this position."""
+        self.seen_all_of = NOTHING
+        if look_again and position <= self.position:
             self.position = position - 1
             self.entry = None
 
-    def next_ready(self) -> Entry | None:
-        ready = self.lane.ready
-        entry = self.entry
-        if entry is not None and (entry.behind is not None or ready.tail is entry):
-            return entry.behind
-        return ready.first_beyond(self.position, None)
+    def was_purged(self) -> None:
+        """No entry that was looked at is in a list any more."""
+        self.entry = self.stray = self.found = None
 
     def next_behind(self) -> Entry | None:
         if not self.lane.has_behind():
@@ -163,7 +154,7 @@ class LaneView:
         if self.overflow_browser is not None:
             overflowed = self.overflow_browser.next_position(self.position)
         position = min(stored, packed, overflowed)
-        stray = self.next_stray()
+        stray = self.stray = self.lane.next_stray(self.stray, self.position)
         if stray is not None and stray.position < position:
             self.is_listed = True
             return stray
@@ -175,14 +166,6 @@ class LaneView:
             return self.made(self.log_browser, position, IN_LOG)
         return self.made(self.overflow_browser, position, IN_OVERFLOW)
 
-    def next_stray(self) -> Entry | None:
-        """Found from the one before, so that to walk over very many costs no more than their number."""
-        strays, last = self.lane.strays, self.stray
-        if last is not None and not self.lane.is_stray(last):
-            last = None
-        self.stray = strays.first_beyond(self.position, last)
-        return self.stray
-
     def made(self, browser: PackBrowser | LogBrowser | None, position: int, where: int) -> Entry:
         assert browser is not None, "it has just given the position"
         message = browser.read()
@@ -190,14 +173,11 @@ class LaneView:
         return self.lane.made(message, position, self.location)
 
     def open_browsers(self) -> None:
-        """Those of the pack and logs that the lane has now; a purge gives it others."""
-        lane = self.lane
-        have = (lane.packed, lane.log, lane.overflow)
-        if self.browsed != have:
-            self.browsed = have
-            self.pack_browser = PackBrowser(lane.packed)
-            self.log_browser = None if lane.log is None else lane.log.browse()
-            self.overflow_browser = None if lane.overflow is None else lane.overflow.browse()
+        """Browse the pack and logs that the lane has now; a purge gives it others."""
+        sources = self.lane.sources_behind()
+        if self.browsed != sources:
+            self.browsed = sources
+            self.pack_browser, self.log_browser, self.overflow_browser = self.lane.browse()
 
     def take(self) -> Entry | None:
         """What was found leaves the lane; None if it could not be had."""
@@ -223,65 +203,85 @@ class LaneView:
         return shown
 
 
-def takes(consumer: Consumer) -> bool:
-    """Whether messages leave the queue by it: all but those who browse."""
-    view = consumer.view
-    return not isinstance(view, View) or view.takes
+def choose_view(queue: RuledQueue, arguments: Table) -> QueueView | None:
+    """The view that `x-browse` and `x-selector` ask for; None for a consumer that gets the next message."""
+    browses, text = arguments.get("x-browse", False), arguments.get("x-selector")
+    if not isinstance(browses, bool):
+        raise PreconditionFailed(f"invalid arg 'x-browse': {browses!r} is not a boolean")
+    if "x-selector" not in arguments:
+        return QueueView(queue, None, takes=False) if browses else None
+    if not isinstance(text, str):
+        raise PreconditionFailed(f"invalid arg 'x-selector': {text!r} is not a string")
+    if queue.rules.group_header is not None and not browses:
+        raise PreconditionFailed("invalid arg 'x-selector': the queue has groups, which go as a whole")
+    try:
+        return QueueView(queue, compile_selector(text), takes=not browses)
+    except SelectorError as error:
+        raise PreconditionFailed(f"invalid arg 'x-selector': {error}") from None
 
 
 def would_take(consumer: Consumer, message: Message) -> bool:
-    """Whether it would take this one if it were there."""
-    view = consumer.view
-    return not isinstance(view, View) or (view.takes and view.matches(message))
+    """Whether the consumer would take this message if it were in the queue."""
+    return consumer.view is None or (consumer.takes and view_of(consumer).matches(message))
 
 
-def view_of(consumer: Consumer) -> View:
+def view_of(consumer: Consumer) -> QueueView:
     view = consumer.view
-    assert isinstance(view, View), "it is one of those that choose"
+    assert isinstance(view, QueueView), "a classic queue makes no others"
     return view
 
 
-def serve_views(queue: Queue, book: Rulebook) -> None:
-    """Those who choose get one each in turn, of equal priority, and the higher ones first."""
-    begin_views(queue, book)
-    for priority in sorted({consumer.priority for consumer in queue.choosy}, reverse=True):
-        equals = [consumer for consumer in queue.choosy if consumer.priority == priority]
-        while equals:
-            equals = [consumer for consumer in equals if _serve(queue, book, consumer)]
-    if any(view_of(consumer).tired for consumer in queue.choosy):
-        book.go_on_soon()
+class Views:
+    """Serves the consumers of one queue that have views of their own."""
 
+    def __init__(self, queue: RuledQueue, judge: Judge) -> None:
+        self.queue = queue
+        self.judge = judge
+        self.first = 0  # the index of the consumer that gets a share of this turn first
 
-def begin_views(queue: Queue, book: Rulebook) -> None:
-    """What all of them may look at in this turn is shared out; of very many only some get a share of it, and
-    the others in the next turns.
-    """
-    count, budget = len(queue.choosy), queue.surroundings.turns.budget
-    looks = max(min(LOOKED_AT_MAX, budget.left // LOOK_WORK), LOOKED_AT_MIN)
-    served = min(count, looks // LOOKED_AT_MIN)
-    first, book.views_served = book.views_served % count, (book.views_served + served) % count
-    for index, consumer in enumerate(queue.choosy):
-        has_share = (index - first) % count < served
-        view_of(consumer).begin_turn(looks // served if has_share else 0)
+    def serve(self) -> None:
+        """Each gets one message in turn, among those of equal priority; the higher ones come first."""
+        queue = self.queue
+        self._share_out()
+        for priority in sorted({consumer.priority for consumer in queue.choosy}, reverse=True):
+            equals = [consumer for consumer in queue.choosy if consumer.priority == priority]
+            while equals:
+                equals = [consumer for consumer in equals if self._serve(consumer)]
+        if any(view_of(consumer).tired for consumer in queue.choosy):
+            self.judge.go_on_soon()
 
+    def _share_out(self) -> None:
+        """Share out how many messages all of them may look at in this turn. Of very many consumers only some
+        get a share, and the others in the next turns.
+        """
+        queue = self.queue
+        count, budget = len(queue.choosy), queue.surroundings.turns.budget
+        looks = max(min(LOOKED_AT_MAX, budget.left // LOOK_WORK), LOOKED_AT_MIN)
+        served = min(count, looks // LOOKED_AT_MIN)
+        first, self.first = self.first % count, (self.first + served) % count
+        for index, consumer in enumerate(queue.choosy):
+            has_share = (index - first) % count < served
+            view_of(consumer).begin_turn(looks // served if has_share else 0)
 
-def _serve(queue: Queue, book: Rulebook, consumer: Consumer) -> bool:
-    """Whether it may get another one."""
-    view = view_of(consumer)
-    if not book.may_have(consumer):
-        return False
-    found = view.find()
-    if found is None or found.found is None or not consumer.can_take(found.found.size):
-        return False
-    if not view.takes:
-        shown = found.look()
-        if not book.is_over(shown.message, book.clock.time_ms):
-            consumer.deliver(shown)
+    def _serve(self, consumer: Consumer) -> bool:
+        """Whether the consumer may get another message."""
+        judge, view = self.judge, view_of(consumer)
+        if consumer not in self.queue.choosy or not (judge.is_active(consumer) or not view.takes):
+            return False
+        found = view.find()
+        if found is None or found.found is None or not consumer.can_take(found.found.size):
+            return False
+        if not view.takes:
+            shown = found.look()
+            if not judge.is_expired(shown.message):
+                consumer.deliver(shown)
+            return True
+        is_unfit = judge.is_unfit(found.found)
+        if is_unfit and judge.room <= 0:
+            return False
+        entry = found.take()
+        if entry is not None and is_unfit:
+            judge.send_away(entry)
+        elif entry is not None:
+            self.queue.deliver(entry, consumer)
         return True
-    is_unfit = book.is_unfit(found.found)
-    if is_unfit and book.room <= 0:
-        return False
-    entry = found.take()
-    if entry is not None:
-        book.send_away(entry) if is_unfit else queue.deliver(entry, consumer)
-    return True

@@ -15,14 +15,12 @@ from collections.abc import Callable
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
-from warren.amqp.errors import AmqpError
 from warren.broker.access import Access, Permission, User
 from warren.broker.events import AuthenticationFailed
 from warren.broker.login import expected_password
 from warren.broker.node import Node
 from warren.broker.passwords import PasswordHash
 from warren.broker.queue import Queue
-from warren.broker.session.names import check_for_clients
 from warren.broker.vhost import Vhost
 from warren.management.errors import Handler, NotAuthorised, ObjectNotFound
 
@@ -137,11 +135,7 @@ def readable_queues(node: Node, request: web.Request) -> list[Queue]:
 
 
 def _is_readable(queue: Queue, access: Access) -> bool:
-    try:
-        check_for_clients(queue, None)
-    except AmqpError:
-        return False
-    return access.allows(Permission.READ, queue.name)
+    return queue.owner is None and access.allows(Permission.READ, queue.name)
 
 
 def readable_queue(node: Node, request: web.Request) -> Queue:
@@ -157,8 +151,6 @@ def finder(node: Node, request: web.Request) -> Callable[[str], Queue]:
 
     def find(name: str) -> Queue:
         access.check(Permission.READ, "queue", name)
-        queue = vhost.find_queue(name)
-        check_for_clients(queue, None)
-        return queue
+        return vhost.queue_for(None, name)
 
     return find

@@ -54,7 +54,7 @@ async def _pieces(vhost: Vhost) -> AsyncIterator[bytes]:
 
 def is_exported(queue: Queue) -> bool:
     """Queues of one connection are nobody else's, and go with it."""
-    return queue.owner is None and not queue.internal and not queue.deleted
+    return queue.owner is None and not queue.deleted
 
 
 def _is_made(exchange: Exchange) -> bool:

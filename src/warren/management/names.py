@@ -12,7 +12,7 @@ from warren.amqp.errors import NotFound
 from warren.broker.node import Node
 from warren.broker.queue import Queue
 from warren.broker.rules import queue_type
-from warren.broker.stream import Stream
+from warren.broker.stream import stream_of
 from warren.management.auth import finder
 from warren.management.bodies import object_in
 from warren.management.context import Context
@@ -59,6 +59,6 @@ def head(context: Context, queue: Queue) -> dict[str, object]:
         "queue": queue.name,
         "type": queue_type(queue.arguments),
     }
-    if isinstance(queue, Stream):
+    if stream_of(queue) is not None:
         told["stream_id"] = context.store.stream_id(queue.vhost, queue.name)
     return told

@@ -71,7 +71,7 @@ class Nodes:
             "disk_free_alarm": "disk" in alarms,
             "fd_used": sum(1 for _ in OPEN_FILES.iterdir()),
             "fd_total": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-            "sockets_used": len(self.node.connections),
+            "sockets_used": len(self.node.clients),
             "partitions": [],
             "slow_turns": watchdog.slow_turns,
             "slow_turn_ms_max": round(1000 * watchdog.longest_seconds),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from warren.broker.session.handshake import COMPATIBLE_VERSION
 from warren.management.auth import manager, visible_vhosts
 from warren.management.context import Context
 from warren.management.json_text import json_response
 from warren.management.totals import object_totals, queue_totals
+from warren.session.handshake import COMPATIBLE_VERSION
 from warren.version import __version__
 
 

@@ -38,7 +38,7 @@ class Queues:
         return visible_vhost(self.node, manager(request), request.match_info["vhost"])
 
     async def _send(self, request: web.Request, vhosts: list[Vhost]) -> web.StreamResponse:
-        queues = [(vhost, queue) for vhost in vhosts for queue in vhost.queues.values()]
+        queues = [(vhost, queue) for vhost in vhosts for queue in vhost.all_queues()]
         return await send_rows(
             request, (describe(vhost, queue) for vhost, queue in queues if not queue.deleted)
         )

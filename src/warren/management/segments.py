@@ -16,7 +16,7 @@ from aiohttp import hdrs, web
 
 from warren.broker.queue import Queue
 from warren.broker.rules import queue_type
-from warren.broker.stream import Stream
+from warren.broker.stream import stream_of
 from warren.management.auth import readable_queue, readable_queues
 from warren.management.byte_range import parse_range
 from warren.management.context import Context
@@ -162,7 +162,7 @@ class Segments:
     def _expect_same_stream(self, queue: Queue, request: web.Request) -> None:
         """What was listed of a stream that has been deleted since is not to be read from the next one."""
         wanted = request.query.get("stream_id", "")
-        if not wanted or not isinstance(queue, Stream):
+        if not wanted or stream_of(queue) is None:
             return
         if wanted != self.context.store.stream_id(queue.vhost, queue.name):
             raise ObjectNotFound(f"stream '{queue.name}' was deleted and made anew since it was listed")
@@ -205,8 +205,6 @@ def _to_json(part: str, segments: list[ListedSegment]) -> bytes:
 def _tail(queue: Queue, extent: Extent) -> bytes:
     if extent.first is not None:
         first, beyond = extent.first, extent.next
-    elif isinstance(queue, Stream):
-        first = beyond = queue.next_offset
     else:
-        first = beyond = queue.lane.position
+        first = beyond = queue.next_offset
     return b"]," + to_json({"first_offset": first, "next_offset": beyond})[1:]

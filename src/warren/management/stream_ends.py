@@ -21,7 +21,7 @@ from typing import Any
 from aiohttp import web
 
 from warren.broker.queue import Queue
-from warren.broker.stream import Stream
+from warren.broker.stream import stream_of
 from warren.management.context import Context
 from warren.management.errors import BadRequest
 from warren.management.json_text import ROWS_A_TURN, batches, to_json
@@ -73,7 +73,7 @@ class StreamEnds:
 
 @contextmanager
 def _watched(queues: Sequence[Queue | None], changed: asyncio.Event) -> Iterator[None]:
-    streams = [queue for queue in queues if isinstance(queue, Stream)]
+    streams = [stream for stream in map(stream_of, filter(None, queues)) if stream is not None]
     for stream in streams:
         stream.watchers.append(changed.set)
     try:
@@ -94,9 +94,10 @@ async def _rows(context: Context, queues: Iterable[Queue]) -> bytes:
 
 def _row(context: Context, queue: Queue) -> dict[str, object]:
     """`base` and `bytes` say where the stream ends: so many bytes of that segment are safe."""
-    if not isinstance(queue, Stream):
+    stream = stream_of(queue)
+    if stream is None:
         return head(context, queue)
-    row = head(context, queue) | {"first_offset": queue.first_offset, "next_offset": queue.next_offset}
+    row = head(context, queue) | {"first_offset": stream.first_offset, "next_offset": stream.next_offset}
     for _part, log in logs_of(queue):
         for segment in reversed(log.segments):
             if segment.written:

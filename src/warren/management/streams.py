@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from warren.broker.stream import Stream
+from warren.broker.stream import Stream, stream_of
 from warren.management.auth import readable_queue
 from warren.management.bodies import object_in
 from warren.management.context import Context
@@ -64,9 +64,10 @@ class Streams:
 
     def _stream(self, request: web.Request) -> Stream:
         queue = readable_queue(self.node, request)
-        if not isinstance(queue, Stream):
-            raise ObjectNotFound(f"queue '{queue.name}' in vhost '{queue.vhost}' is not a stream")
-        return queue
+        stream = stream_of(queue)
+        if stream is None:
+            raise ObjectNotFound(f"{queue.what} is not a stream")
+        return stream
 
 
 def offset_in(body: bytes) -> int:

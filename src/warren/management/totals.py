@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from warren.broker.node import Node
 from warren.broker.vhost import Vhost
 from warren.management.json_text import batches
+from warren.session.connection import connections_of
 
 QUEUES_A_TURN = 500
 
@@ -22,7 +23,7 @@ class QueueTotals:
 async def queue_totals(vhosts: list[Vhost]) -> QueueTotals:
     """Of very many queues, some in a turn."""
     totals = QueueTotals()
-    queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
+    queues = [queue for vhost in vhosts for queue in vhost.all_queues()]
     for batch in batches(queues, QUEUES_A_TURN):
         for queue in batch:
             totals.ready += queue.message_count
@@ -34,10 +35,10 @@ async def queue_totals(vhosts: list[Vhost]) -> QueueTotals:
 
 def object_totals(node: Node, vhosts: list[Vhost]) -> dict[str, int]:
     names = {vhost.name for vhost in vhosts}
-    connections = [c for c in node.connections if c.vhost_name in names]
+    connections = [c for c in connections_of(node) if c.vhost_name in names]
     return {
         "channels": sum(len(connection.open_channels()) for connection in connections),
         "connections": len(connections),
         "exchanges": sum(len(vhost.exchanges) for vhost in vhosts),
-        "queues": sum(len(vhost.queues) for vhost in vhosts),
+        "queues": sum(len(vhost.all_queues()) for vhost in vhosts),
     }

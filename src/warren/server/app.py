@@ -36,6 +36,7 @@ from warren.server.resources import Resources
 from warren.server.services import Service, load_service
 from warren.server.watchdog import BEAT_SECONDS
 from warren.server.world import LoopWorld
+from warren.session.connection import connections_of
 from warren.storage.disk import Disk
 from warren.storage.store import DiskStore, StorageSettings
 
@@ -203,17 +204,17 @@ class Broker:
             chore.cancel()
         await asyncio.gather(*self.chores, return_exceptions=True)
         await self._stop_services()
-        for connection in list(self.node.connections):
+        for connection in connections_of(self.node):
             connection.force_close("broker forced connection closure with reason 'shutdown'")
         await self._all_closed()
-        for connection in list(self.node.connections):
+        for connection in connections_of(self.node):
             connection.drop("the broker ends")
         self.farewells.end()
         await self.listener.wait_closed()
         if self.event_stream is not None:
             self.event_stream.stop()
         for vhost in self.node.vhosts.values():
-            for queue in vhost.queues.values():
+            for queue in vhost.all_queues():
                 queue.release_memory()
         await self._close_store()
         self.world.close()
@@ -274,7 +275,7 @@ class Broker:
     async def _all_closed(self) -> None:
         """Wait until the last client has answered, but not for ever."""
         last_one = asyncio.Event()
-        self.node.when_last_connection_ends(last_one.set)
+        self.node.when_last_client_ends(last_one.set)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(last_one.wait(), STOP_SECONDS_MAX)
 
@@ -363,7 +364,7 @@ class Broker:
 
     def _check_liveness(self) -> None:
         now = self.world.now()
-        for connection in list(self.node.connections):
+        for connection in connections_of(self.node):
             connection.liveness.check(connection, now)
         self.farewells.check()
         self.node.end_turn()

@@ -7,7 +7,8 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from warren.amqp.errors import PreconditionFailed
-from warren.broker.commands import PutPolicy, SetUserLimits, SetVhostLimits, policy_of
+from warren.broker.changes import policy_of
+from warren.broker.commands import PutPolicy, SetUserLimits, SetVhostLimits
 from warren.broker.limits import UserLimits, VhostLimits, read_limits
 from warren.server.config_error import ConfigError
 

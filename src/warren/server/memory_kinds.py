@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from warren.broker.node import Node
 from warren.server.memory import MemoryUse
+from warren.session.connection import connections_of
 from warren.storage.disk import allocated_bytes
 
 
@@ -11,13 +12,13 @@ def kinds_of(node: Node, use: MemoryUse) -> dict[str, int]:
     """Bytes by kind, all that is used. `messages_other` are neither ready nor packed: out with clients as a
     rule. `other` has definitions and all other small objects.
     """
+    connections = connections_of(node)
     kinds = {
         "messages_ready": node.memory.ready_bytes(),
         "messages_packed": node.memory.used_bytes,
-        "connection_readers": sum(connection.deferred_bytes for connection in node.connections),
+        "connection_readers": sum(connection.deferred_bytes for connection in connections),
         "connection_writers": sum(
-            connection.output.pending_bytes + connection.link.unsent_bytes()
-            for connection in node.connections
+            connection.output.pending_bytes + connection.link.unsent_bytes() for connection in connections
         ),
         "storage": allocated_bytes(),
     }

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, cast
 
 from warren.amqp.methods import METHODS
 from warren.amqp.reader import ReadBuffer
-from warren.broker.session.connection import Connection
 from warren.server.farewell import Farewells
 from warren.server.watchdog import Watchdog
+from warren.session.connection import Connection
 
 if TYPE_CHECKING:
     from warren.broker.node import Node

@@ -6,7 +6,8 @@ The object's one key is the command's name, and what is in it are the fields of 
 its default value is left out, which makes the defaults of commands a part of the format. A new command
 needs nothing here but to be in `Command`; a field of a new type needs a line in `_KINDS`.
 
-A live object, such as the connection that owns an exclusive queue, is never written.
+A field that matters only when the command is carried out, such as the owner of an exclusive queue, is never
+written.
 """
 
 from __future__ import annotations
@@ -17,12 +18,11 @@ from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, get_args
 
 from warren.broker.access import Permissions, TopicPermissions
-from warren.broker.commands import NOT_KEPT, Command
+from warren.broker.commands import NOT_KEPT, OF_THE_MOMENT, Command
 from warren.broker.passwords import PasswordHash
 from warren.storage.table_text import Json, expect, table_from_json, table_to_json
 
 OR_NONE = " | None"
-LIVE_OBJECTS = frozenset({"Connection | None"})
 _NEVER = object()  # equals nothing that is written
 _new, _set = object.__new__, object.__setattr__
 
@@ -72,7 +72,7 @@ class _Shape:
         self.is_bare = not hasattr(made, "__post_init__") and not hasattr(made, "__slots__")
         self.parts: list[tuple[str, Callable[[Any], Json] | None, object]] = []
         for field in fields(made):
-            if field.type not in LIVE_OBJECTS:
+            if field.metadata != OF_THE_MOMENT:
                 self._add(field, with_defaults=with_defaults)
 
     def _add(self, field: Field[Any], *, with_defaults: bool) -> None:

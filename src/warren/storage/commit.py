@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from warren.broker.flow import Timers
+from warren.broker.timers import Timers
 from warren.storage.disk import SYNC, SYNC_ALL, SYNC_DIRECTORY, WRITE, Buffer, Operation
 from warren.storage.files import OpenFiles
 from warren.storage.journal import Journal

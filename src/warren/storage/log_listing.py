@@ -14,9 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from warren.broker.lane import part_of
 from warren.broker.queue import Queue
-from warren.broker.stream import Stream
 from warren.storage.ack_file import read_fates
 from warren.storage.fates import Fates
 from warren.storage.format import HEADER_BYTES, UnknownVersion, scan
@@ -75,9 +73,7 @@ class ListedSegment:
 
 def logs_of(queue: Queue) -> list[tuple[str, Log]]:
     """A queue's logs by the name of their part: of priorities, or the one."""
-    if isinstance(queue, Stream):
-        return [("", queue.log)] if isinstance(queue.log, SegmentedStream) else []
-    return [(part_of(lane.level), lane.log) for lane in queue.lanes if isinstance(lane.log, QueueLog)]
+    return [(part, log) for part, log in queue.logs() if isinstance(log, QueueLog | SegmentedStream)]
 
 
 def find_segment(log: Log, base: int) -> Segment | None:

@@ -23,7 +23,6 @@ from warren.storage.log_directory import LogDirectory
 from warren.storage.segment import Segment, index_beyond
 
 if TYPE_CHECKING:
-    from warren.broker.queue import Queue
     from warren.storage.window import Problems
 
 DEAD_TAIL_BYTES_MIN = 64 * 1024
@@ -98,7 +97,7 @@ class QueueLog(MessageLog):
             self.next_segment()
         return NOTHING_TO_READ
 
-    def read_on(self, queue: Queue | None, ready: EntryList, most: int, most_bytes: int, before: int) -> None:
+    def read_on(self, queue: object, ready: EntryList, most: int, most_bytes: int, before: int) -> None:
         self.cursor.set_step(most_bytes)
         while most > 0 and ready.bytes < most_bytes:
             position = self.peek()

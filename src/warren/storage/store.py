@@ -10,9 +10,9 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from warren.broker.commands import Command, DeclareQueue
-from warren.broker.flow import Timers
 from warren.broker.rules import STREAM, queue_type
 from warren.broker.store import MessageLog, Store, StreamLog
+from warren.broker.timers import Timers
 from warren.storage.command_text import command_to_json
 from warren.storage.commit import Disk as DiskLike
 from warren.storage.commit import GroupCommit

@@ -189,7 +189,7 @@ def test_message_that_is_to_wait_needs_the_permission_for_its_keys_at_once(key: 
     client = restricted_client("delayed")
     client.publish("delayed", key, b"m", with_keys("BCC", "yours.b", delay_ms=60_000))
     client.expect_close(403)
-    assert client.vhost.queues["amq.delayed.delayed"].message_count == 0
+    assert client.vhost.internal_queues["amq.delayed.delayed"].message_count == 0
 
 
 def test_key_in_bcc_of_a_transaction_is_refused_when_it_is_published() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.fake_client import FakeClient
 from tests.support.fakes import FakeWorld, make_node
+from tests.support.queues import classic
 from warren.amqp import methods as m
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table
@@ -33,7 +34,7 @@ class Scene:
         self.node.events.subscribe(kind, self.seen.append)
 
     def message(self) -> object:
-        entry = self.client.vhost.queues["q"].lane.ready.head
+        entry = classic(self.client.vhost.queues["q"]).lane.ready.head
         assert entry is not None
         return entry.message
 

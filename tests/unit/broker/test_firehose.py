@@ -10,6 +10,7 @@ from warren.amqp import methods as m
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table, Timestamp
 from warren.broker import commands, events
+from warren.broker.client import Origin
 from warren.broker.message import Message
 
 TRACE = "amq.rabbitmq.trace"
@@ -210,11 +211,9 @@ def test_long_names_are_cut(scene: Scene) -> None:
 
 def test_properties_that_make_no_sense_are_left_out(scene: Scene) -> None:
     """What a client sends as a table is not looked at on the way of a message."""
-    channel = scene.client.connection.open_channels()[0]
-
     broken = Message(b"\x01e", b"\x01k", b"\x20\x00\x00\x00\x00\x05abc", b"x", False)
     firehose = scene.broker.vhost.firehose
     assert firehose is not None
-    firehose.published(broken, [], channel)
+    firehose.published(broken, [], Origin("client", 1, "guest"), None)
     ((_, _, headers),) = scene.traced()
     assert (headers["routing_keys"], headers["properties"]) == (["k"], {})

@@ -10,7 +10,7 @@ from warren.amqp import methods as m
 from warren.broker import commands, passwords
 from warren.broker.node import Node
 from warren.broker.passwords import PasswordHash, VerifiedPasswords, hash_password
-from warren.broker.session.state import State
+from warren.session.state import State
 
 # RabbitMQ's documentation: user "test12", the salt 90 8D C6 0A, SHA-256.
 RABBIT_DOCUMENTED = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"

@@ -5,8 +5,10 @@ import pytest
 from tests.support.fakes import FakeWorld, make_node
 from warren.amqp.errors import PreconditionFailed
 from warren.amqp.table import Table
-from warren.broker.commands import DeclareExchange, DeclareQueue, PutPolicy, policy_of
+from warren.broker.changes import policy_of
+from warren.broker.commands import DeclareExchange, DeclareQueue, PutPolicy
 from warren.broker.exchange.exchange import Exchange
+from warren.broker.making import make_exchange, make_queue
 from warren.broker.node import Node
 from warren.broker.policy import APPLY_TO, InForce, Policies, Policy
 from warren.broker.queue import Queue
@@ -20,11 +22,11 @@ def node() -> Node:
 
 def queue(node: Node, name: str = "q", **arguments: int | str) -> Queue:
     named: Table = {f"x-{key}".replace("_", "-"): value for key, value in arguments.items()}
-    return node.make_queue(DeclareQueue(vhost="/", name=name, arguments=named))
+    return make_queue(node, DeclareQueue(vhost="/", name=name, arguments=named))
 
 
 def exchange(node: Node, name: str) -> Exchange:
-    return node.make_exchange(DeclareExchange(vhost="/", name=name, type="topic"))
+    return make_exchange(node, DeclareExchange(vhost="/", name=name, type="topic"))
 
 
 def policy(

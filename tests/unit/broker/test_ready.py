@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.fake_client import FakeClient
 from tests.support.machine import Machine, give_up_ready
+from tests.support.queues import classic
 from warren.amqp import methods as m
 from warren.amqp.properties import PERSISTENT, BasicProperties
 from warren.amqp.table import Table
@@ -48,11 +49,11 @@ def declare(machine: Machine, client: FakeClient, name: str, arguments: Table | 
 
 
 def ready_bytes(machine: Machine) -> int:
-    return sum(lane.ready.bytes for queue in machine.queues.values() for lane in queue.lanes)
+    return sum(lane.ready.bytes for queue in machine.queues.values() for lane in classic(queue).lanes)
 
 
 def ready_count(queue: Queue) -> int:
-    return sum(lane.ready.count for lane in queue.lanes)
+    return sum(lane.ready.count for lane in classic(queue).lanes)
 
 
 def numbers(client: FakeClient) -> list[int]:
@@ -83,7 +84,7 @@ def test_a_large_message_that_nobody_waits_for_is_on_disk_only(machine: Machine)
     client = machine.connect()
     queue = declare(machine, client, "q")
     fill(client, "q", 3, MIB)
-    assert queue.lane.ready.bytes == 0
+    assert classic(queue).lane.ready.bytes == 0
     assert queue.message_bytes == 3 * MIB
 
 
@@ -94,11 +95,11 @@ def test_when_the_last_consumer_goes_what_is_on_disk_is_given_up(machine: Machin
     consumer.consume("q")
     fill(publisher, "q", 1_000)
     machine.run()
-    assert queue.lane.ready.count == 995, "it holds them ready for its consumer"
+    assert classic(queue).lane.ready.count == 995, "it holds them ready for its consumer"
     assert numbers(consumer) == [0, 1, 2, 3, 4]
     consumer.hang_up()
     machine.run()
-    assert queue.lane.ready.count <= READY_FREE_MAX
+    assert classic(queue).lane.ready.count <= READY_FREE_MAX
     assert machine.node.memory.lent_bytes == 0
     assert queue.message_count == 1_000
 
@@ -120,7 +121,7 @@ def test_what_was_returned_is_redelivered_after_it_was_given_up(machine: Machine
     assert numbers(client) == list(range(300))
     client.hang_up()
     machine.run()
-    assert queue.lane.ready.count <= READY_FREE_MAX + READY_SLACK, "those that were out came back"
+    assert classic(queue).lane.ready.count <= READY_FREE_MAX + READY_SLACK, "those that were out came back"
     taker = machine.connect()
     taker.consume("q", no_ack=True)
     machine.run()
@@ -200,11 +201,11 @@ def test_a_budget_that_lies_idle_is_lent_to_others(machine: Machine) -> None:
         queue = declare(machine, client, f"q{number}")
         client.consume(f"q{number}", tag=f"c{number}", no_ack=True)
         fill(client, f"q{number}", 1)
-        while queue.lane.borrow():  # as a burst would have it
+        while classic(queue).lane.borrow():  # as a burst would have it
             pass
         machine.run()
     assert machine.node.memory.lent_bytes <= BUDGET_BYTES
-    assert queue.lane.loan > BUDGET_BYTES // 4, "to the last one as well"
+    assert classic(queue).lane.loan > BUDGET_BYTES // 4, "to the last one as well"
 
 
 def test_memory_alarm_has_what_is_on_disk_given_up(machine: Machine) -> None:
@@ -214,10 +215,10 @@ def test_memory_alarm_has_what_is_on_disk_given_up(machine: Machine) -> None:
     client.consume("q")
     fill(client, "q", 500, 1_000)
     machine.run()
-    assert queue.lane.ready.count > 300
+    assert classic(queue).lane.ready.count > 300
     machine.node.raise_alarm("memory")
     machine.run()
-    assert queue.lane.ready.count <= READY_FREE_MAX
+    assert classic(queue).lane.ready.count <= READY_FREE_MAX
     machine.node.clear_alarm("memory")
     tag = 1
     seen: list[int] = numbers(client)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.fake_client import FakeClient
 from tests.support.fakes import FakeBroker
+from tests.support.queues import classic
 from warren.amqp import methods as m
 from warren.amqp.properties import BasicProperties, decode_properties
 from warren.broker import view
@@ -21,7 +22,9 @@ MESSAGES = 100
 def client() -> FakeClient:
     client = FakeBroker().connect().open()
     client.declare("q")
-    client.vhost.queues["q"].lane.ready_max = MESSAGES  # whoever goes back looks only at what is ready again
+    classic(
+        client.vhost.queues["q"]
+    ).lane.ready_max = MESSAGES  # whoever goes back looks only at what is ready again
     for number in range(MESSAGES):
         client.publish("", "q", b"x", BasicProperties(headers={"number": number}))
     client.frames()
@@ -43,19 +46,18 @@ def select(client: FakeClient, numbers: range) -> None:
 def test_very_many_selectors_together_look_at_no_more_in_a_turn_than_few(
     client: FakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks: Counter[view.View] = Counter()
-    wants = view.View.wants
+    looks: Counter[view.QueueView] = Counter()
+    wants = view.QueueView.wants
 
-    def counting(self: view.View, entry: Entry) -> bool:
+    def counting(self: view.QueueView, entry: Entry) -> bool:
         looks[self] += 1
         return wants(self, entry)
 
     select(client, range(MESSAGES, MESSAGES + SELECTORS))
     client.world.run()
     for consumer in client.channel.consumers.values():
-        view.view_of(consumer).lanes[0].go_back(1)
-        view.view_of(consumer).lanes[0].seen_all_of = view.NOTHING
-    monkeypatch.setattr(view.View, "wants", counting)
+        view.view_of(consumer).lanes[0].came_back(1, look_again=True)
+    monkeypatch.setattr(view.QueueView, "wants", counting)
     client.vhost.queues["q"].touch()
     client.node.end_turn()
     before, turns = 0, 0

@@ -13,9 +13,9 @@ from tests.support.fakes import FakeBroker
 from tests.support.frames import HEARTBEAT, HEARTBEAT_FRAME, method_frame, published
 from warren.amqp import methods as m
 from warren.amqp.errors import InternalError, PreconditionFailed
-from warren.broker.session.channel import Channel
-from warren.broker.session.connection import CHANNEL_METHODS, DEFERRED_BYTES_MAX, OUTPUT_BYTES_MAX
-from warren.broker.session.state import State
+from warren.session.channel import Channel
+from warren.session.connection import CHANNEL_METHODS, DEFERRED_BYTES_MAX, OUTPUT_BYTES_MAX
+from warren.session.state import State
 
 INTERVAL = 10
 CLOSE = m.ChannelClose(reply_code=200)

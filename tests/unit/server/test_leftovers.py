@@ -32,6 +32,7 @@ from warren.amqp import methods as m
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table
 from warren.broker.access import Permissions
+from warren.session.connection import connections_of
 
 pytestmark = pytest.mark.slow
 
@@ -98,7 +99,7 @@ def closed_by_the_broker(serving: Serving) -> None:
 def given_up_by_the_broker(serving: Serving) -> None:
     client = AmqpClient.connect(serving.address)
     busy_channel(client)
-    serving.call(lambda: next(iter(serving.broker.node.connections)).drop("silent"))
+    serving.call(lambda: connections_of(serving.broker.node)[0].drop("silent"))
     client.abort()
 
 
@@ -334,7 +335,7 @@ def census() -> Counter[str]:
 
 def is_over(serving: Serving) -> bool:
     node = serving.broker.node
-    return not node.connections and not any(vhost.queues for vhost in node.vhosts.values())
+    return not node.clients and not any(vhost.queues for vhost in node.vhosts.values())
 
 
 def leftovers(serving: Serving, before: Counter[str]) -> Counter[str]:

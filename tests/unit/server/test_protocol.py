@@ -12,12 +12,12 @@ from tests.support.fakes import FakeWorld, make_node
 from tests.support.frames import PROTOCOL_HEADER
 from tests.support.machine import Notes
 from warren.amqp.reader import ReadBuffer
-from warren.broker.session.connection import Connection
 from warren.server.descriptors import Descriptors
 from warren.server.farewell import DISCARDED_BYTES_MAX, LINGER_SECONDS_MAX, Farewell, Farewells
 from warren.server.log import get_logger
 from warren.server.protocol import RESET_ON_CLOSE, AmqpProtocol
 from warren.server.watchdog import Watchdog
+from warren.session.connection import Connection
 
 
 class FakeTransport:
@@ -137,7 +137,7 @@ def test_lost_socket_is_a_lost_connection() -> None:
     protocol = connected(FakeWorld(), FakeTransport())
     node = protocol.node
     protocol.connection_lost(None)
-    assert not node.connections
+    assert not node.clients
 
 
 def take_leave(world: FakeWorld, transport: FakeTransport) -> AmqpProtocol:
@@ -203,4 +203,4 @@ def test_connection_that_is_given_up_is_reset() -> None:
 def test_peer_that_is_gone_before_it_is_accepted_does_no_harm() -> None:
     protocol = connected(FakeWorld(), FakeTransport(None))
     protocol.connection_lost(None)
-    assert not protocol.node.connections
+    assert not protocol.node.clients

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fake_client import FakeClient
-from tests.support.fakes import EXCHANGE_TYPES, FakeWorld, make_node
+from tests.support.fakes import EXCHANGE_TYPES, FakeWorld
 from warren.amqp.table import Int16, Int64
 from warren.broker import commands as c
 from warren.broker.access import Permissions, TopicPermissions
+from warren.broker.client import ClientId
 from warren.broker.commands import Command
 from warren.broker.node import Limits, Node
 from warren.storage import definitions as d
@@ -92,9 +92,8 @@ def test_what_does_not_survive_or_is_there_already_writes_nothing(command: Comma
 
 
 def test_exclusive_queue_is_not_recorded_even_if_durable() -> None:
-    owner = FakeClient(make_node(FakeWorld())).connection
     definitions = recorded(VHOST)
-    assert not definitions.record(c.DeclareQueue(vhost="/", name="q", durable=True, owner=owner))
+    assert not definitions.record(c.DeclareQueue(vhost="/", name="q", durable=True, owner=ClientId(1)))
     assert definitions.commands() == [VHOST]
 
 

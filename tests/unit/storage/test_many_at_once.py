@@ -100,16 +100,15 @@ def test_exclusive_queues_of_a_lost_connection_go_in_several_turns(machine: Mach
     connection = client.connection
     count = 2 * WORK_A_TURN_MAX // COMMAND_WORK
     for number in range(count):
-        command = commands.DeclareQueue(vhost="/", name=f"own{number}", owner=connection)
+        command = commands.DeclareQueue(vhost="/", name=f"own{number}", owner=connection.id)
         machine.node.execute(command)
-        connection.exclusive_queues[command.name] = machine.queues[command.name]
     machine.node.turns.budget.left = WORK_A_TURN_MAX
     connection.lost()
     left = len(machine.queues)
     assert count // 2 - 10 <= left < count
     machine.turn()
     assert not machine.queues
-    assert not connection.exclusive_queues
+    assert not machine.node.vhosts["/"].exclusive_queues
 
 
 def test_files_are_made_some_in_each_turn(tmp_path: Path) -> None:

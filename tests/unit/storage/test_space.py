@@ -10,6 +10,7 @@ import pytest
 from tests.support.fake_client import FakeClient
 from tests.support.frames import method_frame, published
 from tests.support.machine import Machine
+from tests.support.queues import classic
 from tests.unit.storage.conftest import MakeMachine
 from tests.unit.storage.test_rounds import declare, publish
 from warren.amqp import methods as m
@@ -20,7 +21,7 @@ from warren.storage.queue_log import QueueLog
 
 def segments_on_disk(machine: Machine, name: str) -> list[str]:
     machine.housekeeping.run()
-    log = machine.queues[name].lane.log
+    log = classic(machine.queues[name]).lane.log
     assert isinstance(log, QueueLog)
     return sorted(
         path.name for path in (machine.data / "queues").glob(f"{log.path.rpartition('/')[2]}/*.*s*")

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table, encode_name
 from warren.broker.binding import Binding, Destination, Identity, Incoming
 from warren.broker.deduplication import Seen
+from warren.broker.queue import Queue
 from warren.broker.rules import exchange_rules_of
-
-if TYPE_CHECKING:
-    from warren.broker.queue import Queue
 
 ROUTES_CACHED_MAX = 10_000
 ROUTED_QUEUES_CACHED_MAX = 200_000  # in all the routes of an exchange together

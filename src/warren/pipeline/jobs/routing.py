@@ -119,7 +119,7 @@ class Routes:
 
     def _queue(self, item: Mapping[str, object]) -> commands.Command:
         """Without its arguments: they say what becomes of a message that got there, not which do."""
-        return commands.DeclareQueue(vhost=_vhost(item), name=str(item["name"]))
+        return commands.DeclareQueue(vhost=_vhost(item), name=str(item["name"]), by_broker=True)
 
     def _bind(self, item: Mapping[str, object]) -> commands.Command | None:
         if not item["source"]:

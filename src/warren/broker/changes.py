@@ -1,0 +1,373 @@
+"""How commands change a node: the checks that belong to a change, and the one place that carries it out.
+
+    check       raises if the change makes no sense: names, arguments, equality on redeclaring, limits
+    carry_out   makes the change, and says what came of it
+
+What both do depends on nothing but the node's state and the command, so that AMQP, HTTP, configuration and a
+log that is read back share them. A recorded command is carried out without checks: it was checked when it was
+new, perhaps by an older version that allowed more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from warren.amqp.errors import AmqpError, NotFound
+from warren.broker import commands
+from warren.broker.access import User
+from warren.broker.binding import Binding
+from warren.broker.commands import Command
+from warren.broker.declarations import check_exchange, check_exchange_goes, check_queue, check_queue_goes
+from warren.broker.events import (
+    PolicyChanged,
+    PolicyDeleted,
+    TracingChanged,
+    UserChanged,
+    UserLimitsChanged,
+    VhostCreated,
+    VhostDeleted,
+    VhostLimitsChanged,
+)
+from warren.broker.firehose import Firehose
+from warren.broker.limits import UserLimits, VhostLimits, read_limits
+from warren.broker.making import Workshop, make_exchange, make_queue, make_vhost
+from warren.broker.policy import Policy
+from warren.broker.timers import Timers
+from warren.broker.vhost import Vhost
+
+
+class Applied(NamedTuple):
+    """What came of a command."""
+
+    changed: bool
+    """Whether anything is different from before, and has to be kept."""
+    made: Any = None
+    """The queue or exchange that is there now, or how many messages a queue had that is deleted."""
+    follow_up: tuple[Command, ...] = ()
+    """What has to be changed as well, each recorded for itself."""
+    error: AmqpError | None = None
+    """Why the change could not be made."""
+
+
+UNCHANGED, CHANGED = Applied(changed=False), Applied(changed=True)
+
+
+class Changeable(Workshop, Protocol):
+    """A node, as far as commands change it."""
+
+    cluster_name: str
+    users: dict[str, User]
+
+    @property
+    def world(self) -> Timers: ...
+    def change(self, command: Command, then: Callable[[Applied], None] | None = None) -> None: ...
+    def permissions_changed(self, user: str, vhost: str) -> None: ...
+    def rates_changed(self, user: User) -> None: ...
+    def close_connections_of(self, user: str, reason: str) -> None: ...
+    def close_connections_to(self, vhost: str, reason: str) -> None: ...
+
+
+def check(node: Changeable, command: Command) -> None:
+    """Raise the reply code that a client would get if the change makes no sense."""
+    checking = _CHECKS.get(type(command))
+    if checking is not None:
+        checking(node, command)
+
+
+def carry_out(node: Changeable, command: Command) -> Applied:
+    return _CARRY_OUT[type(command)](node, command)
+
+
+def find_vhost(node: Changeable, name: str) -> Vhost:
+    vhost = node.vhosts.get(name)
+    if vhost is None:
+        raise NotFound(f"no vhost '{name}'")
+    return vhost
+
+
+def find_user(node: Changeable, name: str) -> User:
+    user = node.users.get(name)
+    if user is None:
+        raise NotFound(f"no user '{name}'")
+    return user
+
+
+# --- vhosts ---
+
+
+def _add_vhost(node: Changeable, command: commands.AddVhost) -> Applied:
+    if command.name in node.vhosts:
+        return UNCHANGED
+    node.vhosts[command.name] = make_vhost(node, command.name, node.change)
+    node.events.emit(VhostCreated(command.name))
+    return CHANGED
+
+
+def _delete_vhost(node: Changeable, command: commands.DeleteVhost) -> Applied:
+    """With all that is in it, and the permissions there; connections to it are closed."""
+    vhost = node.vhosts.get(command.name)
+    if vhost is None:
+        return UNCHANGED
+    vhost.ended = True
+    node.close_connections_to(vhost.name, f"vhost '{vhost.name}' is deleted")
+    if vhost.firehose is not None:
+        _switch_firehose(node, vhost, on=False)
+    del node.vhosts[vhost.name]
+    vhost.end()
+    node.events.emit(VhostDeleted(vhost.name))
+    return Applied(changed=True, follow_up=_revocations(node, vhost.name))
+
+
+def _revocations(node: Changeable, vhost: str) -> tuple[Command, ...]:
+    """What takes all permissions in a vhost away, from all users."""
+    found: list[Command] = []
+    for user in node.users.values():
+        if vhost in user.permissions:
+            found.append(commands.ClearPermissions(user=user.name, vhost=vhost))
+        for named, exchange in user.topic_permissions:
+            if named == vhost:
+                found.append(commands.ClearTopicPermissions(user=user.name, vhost=vhost, exchange=exchange))
+    return tuple(found)
+
+
+def _set_tracing(node: Changeable, command: commands.SetTracing) -> Applied:
+    vhost = find_vhost(node, command.vhost)
+    if command.on is not (vhost.firehose is None):
+        return UNCHANGED
+    _switch_firehose(node, vhost, on=command.on)
+    return CHANGED
+
+
+def _switch_firehose(node: Changeable, vhost: Vhost, *, on: bool) -> None:
+    firehose = Firehose(vhost.name, vhost.trace_route, node.clock, node.cluster_name)
+    vhost.firehose = firehose if on else None
+    node.events.firehose_switched(on=on)
+    node.events.emit(TracingChanged(vhost.name, on))
+
+
+def _set_vhost_limits(node: Changeable, command: commands.SetVhostLimits) -> Applied:
+    vhost, limits = find_vhost(node, command.vhost), read_limits(VhostLimits, command)
+    if limits == vhost.limits:
+        return UNCHANGED
+    vhost.limits = limits
+    node.events.emit(VhostLimitsChanged(vhost.name))
+    return CHANGED
+
+
+# --- users ---
+
+
+def _put_user(node: Changeable, command: commands.PutUser) -> Applied:
+    user = node.users.get(command.name)
+    if user is None:
+        node.users[command.name] = User(command.name, command.password, command.tags)
+    else:
+        user.password, user.tags = command.password, command.tags
+        for vhost in user.permissions:
+            node.permissions_changed(user.name, vhost)
+    node.events.emit(UserChanged(command.name))
+    return CHANGED
+
+
+def _delete_user(node: Changeable, command: commands.DeleteUser) -> Applied:
+    if node.users.pop(command.name, None) is None:
+        return UNCHANGED
+    node.events.emit(UserChanged(command.name))
+    node.close_connections_of(command.name, f"user '{command.name}' was deleted")
+    return CHANGED
+
+
+def _set_permissions(node: Changeable, command: commands.SetPermissions) -> Applied:
+    find_user(node, command.user).permissions[command.vhost] = command.permissions
+    node.permissions_changed(command.user, command.vhost)
+    return CHANGED
+
+
+def _clear_permissions(node: Changeable, command: commands.ClearPermissions) -> Applied:
+    if find_user(node, command.user).permissions.pop(command.vhost, None) is None:
+        return UNCHANGED
+    node.permissions_changed(command.user, command.vhost)
+    return CHANGED
+
+
+def _set_topic_permissions(node: Changeable, command: commands.SetTopicPermissions) -> Applied:
+    granted = find_user(node, command.user).topic_permissions
+    granted[command.vhost, command.exchange] = command.permissions
+    node.permissions_changed(command.user, command.vhost)
+    return CHANGED
+
+
+def _clear_topic_permissions(node: Changeable, command: commands.ClearTopicPermissions) -> Applied:
+    granted = find_user(node, command.user).topic_permissions
+    if granted.pop((command.vhost, command.exchange), None) is None:
+        return UNCHANGED
+    node.permissions_changed(command.user, command.vhost)
+    return CHANGED
+
+
+def _set_user_limits(node: Changeable, command: commands.SetUserLimits) -> Applied:
+    user, limits = find_user(node, command.user), read_limits(UserLimits, command)
+    if limits == user.limits:
+        return UNCHANGED
+    user.set_limits(limits, node.world.now())
+    node.rates_changed(user)
+    node.events.emit(UserLimitsChanged(user.name))
+    return CHANGED
+
+
+# --- policies ---
+
+
+def policy_of(command: commands.PutPolicy) -> Policy:
+    """406 if the policy makes no sense."""
+    policy = Policy(
+        name=command.name,
+        pattern=command.pattern,
+        definition=command.definition,
+        priority=command.priority,
+        apply_to=command.apply_to,
+        operator=command.operator,
+    )
+    policy.check()
+    return policy
+
+
+def _put_policy(node: Changeable, command: commands.PutPolicy) -> Applied:
+    vhost, policy = find_vhost(node, command.vhost), policy_of(command)
+    if not vhost.put_policy(policy):
+        return UNCHANGED
+    node.events.emit(PolicyChanged(vhost.name, policy.name, policy.operator))
+    return CHANGED
+
+
+def _delete_policy(node: Changeable, command: commands.DeletePolicy) -> Applied:
+    vhost = find_vhost(node, command.vhost)
+    policy = vhost.policies.find(command.name, operator=command.operator)
+    if policy is None:
+        return UNCHANGED
+    vhost.remove_policy(policy)
+    node.events.emit(PolicyDeleted(vhost.name, policy.name, policy.operator))
+    return CHANGED
+
+
+# --- exchanges ---
+
+
+def _check_exchange(node: Changeable, command: commands.DeclareExchange) -> None:
+    check_exchange(find_vhost(node, command.vhost), node.exchange_types, command)
+
+
+def _declare_exchange(node: Changeable, command: commands.DeclareExchange) -> Applied:
+    """The queues that belong to the exchange are declared behind it: each has messages and a number."""
+    vhost = find_vhost(node, command.vhost)
+    existing = vhost.exchanges.get(command.name)
+    if existing is not None:
+        return Applied(changed=False, made=existing)
+    exchange = make_exchange(node, command)
+    vhost.add_exchange(exchange)
+    queues = tuple(
+        commands.DeclareQueue(vhost=vhost.name, name=name, durable=command.durable)
+        for name in exchange.internal_queues()
+    )
+    return Applied(changed=True, made=exchange, follow_up=queues)
+
+
+def _check_exchange_goes(node: Changeable, command: commands.DeleteExchange) -> None:
+    check_exchange_goes(find_vhost(node, command.vhost), command)
+
+
+def _delete_exchange(node: Changeable, command: commands.DeleteExchange) -> Applied:
+    vhost = find_vhost(node, command.vhost)
+    exchange = vhost.exchanges.get(command.name)
+    if exchange is None:
+        return UNCHANGED
+    vhost.remove_exchange(exchange)
+    queues = (name for name in exchange.internal_queues() if name in vhost.internal_queues)
+    return Applied(
+        changed=True,
+        follow_up=tuple(commands.DeleteQueue(vhost=vhost.name, name=name) for name in queues),
+    )
+
+
+# --- queues ---
+
+
+def _check_queue(node: Changeable, command: commands.DeclareQueue) -> None:
+    check_queue(find_vhost(node, command.vhost), command)
+
+
+def _declare_queue(node: Changeable, command: commands.DeclareQueue) -> Applied:
+    vhost = find_vhost(node, command.vhost)
+    existing = vhost.queues.get(command.name) or vhost.internal_queues.get(command.name)
+    if existing is not None:
+        return Applied(changed=False, made=existing)
+    queue = make_queue(node, command)
+    vhost.add_queue(queue)
+    return Applied(changed=True, made=queue)
+
+
+def _check_queue_goes(node: Changeable, command: commands.DeleteQueue) -> None:
+    queue = find_vhost(node, command.vhost).queues.get(command.name)
+    if queue is not None:
+        check_queue_goes(queue, command)
+
+
+def _delete_queue(node: Changeable, command: commands.DeleteQueue) -> Applied:
+    vhost = find_vhost(node, command.vhost)
+    queue = vhost.queues.get(command.name) or vhost.internal_queues.get(command.name)
+    if queue is None:
+        return Applied(changed=False, made=0)
+    return Applied(changed=True, made=vhost.remove_queue(queue))
+
+
+# --- bindings ---
+
+
+def _bind(node: Changeable, command: commands.Bind) -> Applied:
+    vhost = find_vhost(node, command.vhost)
+    source = vhost.find_exchange(command.source)
+    find = vhost.find_queue if command.to_queue else vhost.find_exchange
+    binding = Binding(source, find(command.destination), command.routing_key, command.arguments)
+    return CHANGED if vhost.bind(binding) else UNCHANGED
+
+
+def _unbind(node: Changeable, command: commands.Unbind) -> Applied:
+    vhost = find_vhost(node, command.vhost)
+    source = vhost.exchanges.get(command.source)
+    places = vhost.queues if command.to_queue else vhost.exchanges
+    destination = places.get(command.destination)
+    if source is None or destination is None:
+        return UNCHANGED
+    binding = Binding(source, destination, command.routing_key, command.arguments)
+    return CHANGED if vhost.unbind(binding) else UNCHANGED
+
+
+_CHECKS: dict[type[Command], Callable[[Changeable, Any], None]] = {
+    commands.DeclareExchange: _check_exchange,
+    commands.DeleteExchange: _check_exchange_goes,
+    commands.DeclareQueue: _check_queue,
+    commands.DeleteQueue: _check_queue_goes,
+}
+
+_CARRY_OUT: dict[type[Command], Callable[[Changeable, Any], Applied]] = {
+    commands.AddVhost: _add_vhost,
+    commands.DeleteVhost: _delete_vhost,
+    commands.SetTracing: _set_tracing,
+    commands.SetVhostLimits: _set_vhost_limits,
+    commands.PutPolicy: _put_policy,
+    commands.DeletePolicy: _delete_policy,
+    commands.PutUser: _put_user,
+    commands.DeleteUser: _delete_user,
+    commands.SetUserLimits: _set_user_limits,
+    commands.SetPermissions: _set_permissions,
+    commands.ClearPermissions: _clear_permissions,
+    commands.SetTopicPermissions: _set_topic_permissions,
+    commands.ClearTopicPermissions: _clear_topic_permissions,
+    commands.DeclareExchange: _declare_exchange,
+    commands.DeleteExchange: _delete_exchange,
+    commands.DeclareQueue: _declare_queue,
+    commands.DeleteQueue: _delete_queue,
+    commands.Bind: _bind,
+    commands.Unbind: _unbind,
+}

@@ -1,0 +1,347 @@
+"""A queue in the classic sense: entries in strict order, and the consumers that take them in turn.
+
+Entries leave from the head of a lane to whoever is next: in rings of equal priority, highest first, each ring
+round robin over those that can take one more.
+
+A queue whose rules ask for more than that has a `Rulebook`, which does it; the others pay one test for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from warren.broker.consumer import Consumer, ConsumeRequest, Ring, View
+from warren.broker.death import Reason
+from warren.broker.entry import Entry
+from warren.broker.entry_list import EntryList
+from warren.broker.lane import Lane, part_of
+from warren.broker.message import Message
+from warren.broker.queue import Queue
+from warren.broker.rulebook import Rulebook
+from warren.broker.rules import Rules
+from warren.broker.store import MessageLog, Store, StreamLog
+from warren.broker.turns import DELIVERED_AT_A_TIME_MAX, TooMuchForATurn
+from warren.broker.view import choose_view
+
+TRIED_FOR_A_UNIT = 10  # consumers that cannot take a message, for a unit of work
+DROP_STEP = 1_000
+SEEN_PART = "seen"  # of the queue's log: what deduplication has seen
+
+
+class ClassicQueue(Queue):
+    def __init__(self, *identity: Any, **properties: Any) -> None:
+        super().__init__(*identity, **properties)
+        self.rings: list[Ring] = []  # consumers that get the next message, the highest priority first
+        self.choosy: list[Consumer] = []  # consumers that have a view of their own, in the same order
+        memory, open_overflow = self.surroundings.memory, self.surroundings.open_overflow
+        levels = self.rules.max_priority + 1
+        self.lanes = [  # one for each level of priority, from the lowest to the highest
+            Lane(self, self.budget, memory, open_overflow, level, levels) for level in range(levels)
+        ]
+        self.lane = self.lanes[0]  # the lowest, and in most queues the only one
+        self.book: Rulebook | None = None
+        self.set_rules(self.rules)
+
+    # --- on the path of every message ---
+
+    def publish(self, message: Message) -> int:
+        if self.book is not None:
+            return self.book.publish(message)
+        if message.expiration_ms >= 0:
+            return self.rulebook().publish(message)
+        unsafe = self.lane.put(message)
+        if not self.touched:
+            self.touch()
+        return unsafe
+
+    def touch(self) -> None:
+        if not self.touched and (self.rings or self.book is not None) and not self.deleted:
+            self.touched = True
+            self.touched_queues.append(self)
+
+    def drain(self) -> None:
+        self.touched = False
+        if self.deleted or self.returning:
+            return
+        if self.book is not None:
+            self.book.drain()
+        else:
+            self.drain_lane()
+        if self.holding:
+            self.flow.relieve(self)
+
+    def drain_lane(self) -> None:
+        lane, delivered, most = self.lane, self.delivered, self.most_to_deliver()
+        while lane.ready.head is not None or lane.has_behind():
+            head = lane.ready.head
+            if head is None:
+                lane.read_on()
+                continue
+            consumer = self.next_consumer(head.size)
+            if consumer is None:
+                break
+            entry = lane.ready.pop_head()
+            self.goes_out(entry, consumer.no_ack)
+            delivery_tag = consumer.deliver(entry)
+            if self.events.delivered:
+                self.tell_delivered(entry, consumer.origin, consumer.tag, delivery_tag)
+            if self.delivered - delivered == most:
+                self.touch()  # other queues first
+                break
+        self.budget.draining -= self.delivered - delivered
+
+    def most_to_deliver(self) -> int:
+        """How many may go out before other queues, or the next turn, come."""
+        return max(min(self.budget.draining, DELIVERED_AT_A_TIME_MAX), 1)
+
+    def deliver(self, entry: Entry, consumer: Consumer) -> None:
+        self.budget.draining -= 1
+        self.goes_out(entry, consumer.no_ack)
+        delivery_tag = consumer.deliver(entry)
+        if self.events.delivered:
+            self.tell_delivered(entry, consumer.origin, consumer.tag, delivery_tag)
+
+    def goes_out(self, entry: Entry, no_ack: bool) -> None:
+        """Count an entry that is delivered, and have it noted on disk."""
+        lane = self.lane if self.book is None else self.lane_of(entry)
+        self.delivered += 1
+        self.delivered_bytes += entry.size
+        if not no_ack:
+            self.unacked += 1
+            entry.delivered_ms = self.clock.time_ms
+        if lane.log is None:
+            return
+        if no_ack:
+            lane.done(entry)
+        else:
+            lane.note_delivered(entry)
+
+    def lane_of(self, entry: Entry) -> Lane:
+        return self.lanes[self.level_of(entry.message)]
+
+    def level_of(self, message: Message) -> int:
+        """What is above the highest level belongs to that."""
+        return min(message.priority, len(self.lanes) - 1)
+
+    def next_consumer(self, size: int) -> Consumer | None:
+        for ring in self.rings:
+            consumer = ring.next_for(size)
+            self.budget.draining -= ring.tried // TRIED_FOR_A_UNIT
+            if consumer is not None:
+                return consumer
+        return None
+
+    def settle(self, entry: Entry) -> None:
+        if entry.position == 0:
+            return
+        self.unacked -= 1
+        if self.book is not None:
+            self.book.settled(entry)
+        self.forget(entry)
+
+    def forget(self, entry: Entry) -> None:
+        lane = self.lane if self.book is None else self.lane_of(entry)
+        if lane.log is not None and not self.deleted:
+            lane.done(entry)
+
+    def requeue(self, entry: Entry) -> None:
+        """The entry returns to its place."""
+        if entry.position == 0:
+            return
+        self.unacked -= 1
+        if self.deleted:
+            return
+        entry.delivery_count += 1
+        if self.book is not None:
+            self.book.requeue(entry)
+        else:
+            self.lane.put_back(entry)
+        self.touch()
+
+    def redelivered(self, entry: Entry) -> None:
+        self.lane_of(entry).note_delivered(entry)
+
+    # --- the rest ---
+
+    def take_back(self, entry: Entry) -> None:
+        self.requeue(entry)
+
+    def reject(self, entry: Entry) -> None:
+        if entry.position == 0:
+            return
+        self.unacked -= 1
+        if self.book is not None:
+            self.book.settled(entry)
+        if not self.deleted:
+            self.bury(entry, Reason.REJECTED)
+
+    def bury(self, entry: Entry, reason: Reason) -> None:
+        """An entry that nobody holds leaves, for the dead-letter exchange if there is one."""
+        if self.rules.dead_letter_exchange is None and not self.events.died:
+            self.forget(entry)
+        else:
+            self.surroundings.dead_letters.bury(self, entry, reason)
+
+    def get(self, no_ack: bool) -> Entry | None:
+        self.used()
+        if self.returning:
+            raise TooMuchForATurn
+        if self.book is not None:
+            return self.book.get(no_ack)
+        if self.lane.first() is None:
+            return None
+        entry = self.lane.pop()
+        self.goes_out(entry, no_ack)
+        return entry
+
+    def used(self) -> None:
+        if self.book is not None:
+            self.book.used()
+
+    def rulebook(self) -> Rulebook:
+        if self.book is None:
+            self.book = Rulebook(self)
+        return self.book
+
+    def set_rules(self, rules: Rules) -> None:
+        self.rules = rules
+        if self.book is not None or rules.need_rulebook:
+            self.rulebook().read(rules)
+            self.touch()
+
+    def length(self) -> int:
+        length = 0
+        for lane in self.lanes:
+            length += lane.length()
+        return length
+
+    def body_bytes(self) -> int:
+        total = 0
+        for lane in self.lanes:
+            total += lane.body_bytes()
+        return total
+
+    @property
+    def next_offset(self) -> int:
+        return self.lane.position
+
+    def logs(self) -> list[tuple[str, MessageLog | StreamLog]]:
+        return [(part_of(lane.level), lane.log) for lane in self.lanes if lane.log is not None]
+
+    @property
+    def consumers(self) -> list[Consumer]:
+        return [*(consumer for ring in self.rings for consumer in ring.consumers), *self.choosy]
+
+    @staticmethod
+    def _view_of(consumer: Consumer) -> View:
+        assert consumer.view is not None, "only consumers with a view of their own are choosy"
+        return consumer.view
+
+    @property
+    def is_consumed(self) -> bool:
+        return bool(self.rings or self.choosy)
+
+    @property
+    def is_worked_off(self) -> bool:
+        return bool(self.rings) or any(consumer.takes for consumer in self.choosy)
+
+    def view_for(self, request: ConsumeRequest) -> View | None:
+        return choose_view(self, request.arguments)
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        self.admit(consumer)
+        if consumer.view is not None:
+            self.rulebook()
+            self.choosy.append(consumer)
+            self.choosy.sort(key=lambda consumer: -consumer.priority)
+        else:
+            self._add_to_ring(consumer)
+        self.had_consumer = True
+        self._tell_lanes()
+        self.used()
+        if self.book is not None:
+            self.book.consumers_changed()
+        self.touch()
+
+    def _add_to_ring(self, consumer: Consumer) -> None:
+        ring = next((ring for ring in self.rings if ring.priority == consumer.priority), None)
+        if ring is None:
+            ring = Ring(consumer.priority)
+            self.rings.append(ring)
+            self.rings.sort(key=lambda ring: -ring.priority)
+        ring.consumers.append(consumer)
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        consumer.cancelled = True
+        for ring in self.rings:
+            ring.remove(consumer)
+        self.rings = [ring for ring in self.rings if ring.consumers]
+        if consumer in self.choosy:
+            self.choosy.remove(consumer)
+            self._view_of(consumer).end()
+        if self.exclusive_consumer is consumer:
+            self.exclusive_consumer = None
+        if not self.deleted:
+            self._tell_lanes()
+            if self.book is not None:
+                self.book.consumer_is_gone(consumer)
+                self.touch()
+        self.flow.relieve(self)
+
+    def _tell_lanes(self) -> None:
+        """Whether somebody is there for whom to hold messages ready."""
+        consumed = self.is_worked_off
+        for lane in self.lanes:
+            if lane.consumed != consumed:
+                lane.set_consumed(consumed)
+
+    def purge(self) -> int:
+        count = self.message_count
+        if self.book is not None:
+            count += self.book.clear()
+        for consumer in self.choosy:
+            self._view_of(consumer).was_purged()
+        for lane in self.lanes:
+            self.surroundings.turns.spread(self._dropping(lane.clear(deleted=self.deleted)))
+        return count
+
+    def end(self) -> None:
+        for lane in self.lanes:
+            lane.end()
+        if self.book is not None:
+            self.book.end()
+            self.book = None
+        super().end()
+
+    def open(self, store: Store) -> None:
+        """Only a durable queue that outlives its connection has logs: one for each lane, and one for what its
+        deduplication has seen.
+        """
+        if not self.durable or self.owner is not None or self.lane.log is not None:
+            return
+        for lane in self.lanes:
+            opened = store.open_log(self.vhost, self.name, part_of(lane.level))
+            if opened is not None:
+                self.restore(*opened, lane.level)
+        if self.book is not None and self.book.seen is not None:
+            opened = store.open_log(self.vhost, self.name, SEEN_PART)
+            if opened is not None:
+                self.book.seen.restore(*opened, store.when_safe, self.lanes)
+
+    def restore(self, log: MessageLog, position: int, level: int = 0) -> None:
+        """Take over the messages of a lane that are on disk; positions go on behind this one."""
+        self.lanes[level].restore(log, position)
+        if self.book is not None or self.lanes[level].expires_any:
+            self.rulebook().restored()
+
+    def release_memory(self) -> None:
+        for lane in self.lanes:
+            lane.release_memory()
+        if self.book is not None:
+            self.book.release_memory()
+
+    def _dropping(self, entries: EntryList) -> Iterator[int]:
+        while entries.count:
+            entries.drop(DROP_STEP)
+            yield DROP_STEP

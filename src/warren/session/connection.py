@@ -1,0 +1,535 @@
+"""A connection: the handshake, the channels, and the end, for whatever reason it comes.
+
+It reads frames from whatever bytes it is fed and writes through a `Link`; it knows no socket and no
+clock. `on_error` is the one place where an exception becomes channel.close or connection.close.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol, cast
+
+from warren.amqp.errors import (
+    AmqpError,
+    ChannelFault,
+    CommandInvalid,
+    ConnectionForced,
+    InternalError,
+    NotAllowed,
+    SoftError,
+)
+from warren.amqp.methods import (
+    METHOD_ID,
+    BasicPublish,
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelOpen,
+    ChannelOpenOk,
+    ConnectionClose,
+    ConnectionCloseOk,
+    Method,
+    decode_method,
+)
+from warren.amqp.reader import FrameReader, ReadBuffer
+from warren.amqp.table import Table
+from warren.amqp.writer import Output
+from warren.broker import events
+from warren.broker.access import Access, User
+from warren.broker.commands import DeleteQueue
+from warren.broker.flow import QueueFlow
+from warren.broker.limits import is_reached
+from warren.broker.node import Node
+from warren.broker.queue import Queue
+from warren.broker.turns import SHARE_MAX
+from warren.broker.vhost import Vhost
+from warren.session import (
+    basic_methods,
+    channel_methods,
+    exchange_methods,
+    handshake,
+    queue_methods,
+)
+from warren.session.alarm import block, follow_alarm
+from warren.session.channel import Channel
+from warren.session.chores import Hold
+from warren.session.consumer_timeout import check_timeout
+from warren.session.handshake import PROTOCOL_HEADER
+from warren.session.liveness import Liveness
+from warren.session.meter import Meter
+from warren.session.state import TRANSITIONS, State
+
+OUTPUT_BYTES_MAX = 16 * 1024 * 1024  # a client that asks but does not read is itself not read any more
+RELEASE_WORK = 30  # of a channel with its consumers
+DEFERRED_BYTES_MAX = 1024 * 1024  # of all channels that wait; and what one read brought on top
+
+TURN = "turn"  # not read, since part of what was read before waits for a turn to come
+
+CHANNEL_METHODS: dict[type[Method], Callable[[Channel, Method], None]] = {
+    **channel_methods.HANDLERS,
+    **exchange_methods.HANDLERS,
+    **queue_methods.HANDLERS,
+    **basic_methods.HANDLERS,
+}
+
+
+class Link(Protocol):
+    """The way to the client."""
+
+    def send(self, chunks: Sequence[bytes | memoryview]) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def unsent_bytes(self) -> int: ...
+    def close(self) -> None: ...
+    def reset(self) -> None: ...
+
+
+class Connection(FrameReader):
+    def __init__(self, buffer: ReadBuffer, node: Node, link: Link, name: str, *, is_loopback: bool) -> None:
+        self.node = node
+        self.id = node.new_client_id()
+        self.link = link
+        self.name = name
+        self.is_loopback = is_loopback
+        self.state = State.AWAITING_HEADER
+        self.output = Output(node.dirty_outputs, self)
+        self.liveness = Liveness(node.world.now())
+        self.client_properties: Table = {}
+        self.user_name = ""
+        self.vhost_name = ""
+        self.channel_max = node.limits.channel_max
+        self.channels_that_published: list[Channel] = []
+        self.held_by: QueueFlow | None = None
+        self.budget = node.turns.budget
+        self.blocking = False
+        self.blocked = False
+        self.in_line = False
+        self.not_reading_because: set[str] = set()
+        self.not_delivering_because: set[str] = set()
+        self.meter: Meter | None = None
+        self.totals_of_closed = (0, 0)
+        self.handling: tuple[int, int] | None = None
+        self.handled = (0, 0)
+        self.close_reason = "client unexpectedly closed the connection"
+        node.client_began(self)
+
+    def become(self, state: State) -> None:
+        assert state in TRANSITIONS[self.state], f"{self.state} cannot become {state}"
+        self.state = state
+
+    # --- frames ---
+
+    def on_greeting(self, greeting: bytes) -> int:
+        if greeting == PROTOCOL_HEADER:
+            handshake.start(self)
+        else:
+            self.link.send([PROTOCOL_HEADER])
+            self.drop("the client speaks another protocol")
+        return 0
+
+    def on_method(self, number: int, payload: bytes) -> int:
+        self.handling = cast("tuple[int, int]", METHOD_ID.unpack_from(payload))
+        if number == 0:
+            self._connection_method(decode_method(payload))
+        else:
+            self._channel_method(number, payload)
+        self.handled, self.handling = self.handling, None
+        return 0
+
+    def _connection_method(self, method: Method) -> None:
+        if isinstance(method, ConnectionClose) and self.state is not State.CLOSED:
+            self.close_reason = f"client closed: {method.reply_code} {method.reply_text}"
+            self.closing = True
+            self._release_all(self._closed_by_client)
+        elif self.state is State.CLOSING:
+            if isinstance(method, ConnectionCloseOk):
+                self.drop(self.close_reason)
+        elif self.state is not State.CLOSED:
+            handshake.handle(self, method)
+
+    def _closed_by_client(self) -> None:
+        """All that lived with the connection is gone: the client may rely on that when it hears of it."""
+        if self.state is not State.CLOSED:
+            self.send(ConnectionCloseOk())
+            self.flush()
+            self.drop(self.close_reason)
+
+    def _channel_method(self, number: int, payload: bytes) -> None:
+        if self.state is not State.OPEN:
+            raise ChannelFault(f"method on channel {number} before connection.open")
+        channel = cast("Channel | None", self.channels.get(number))
+        if channel is not None and channel.discarding:
+            self._closing_channel_method(channel)
+            return
+        method = decode_method(payload)
+        if isinstance(method, ChannelOpen):
+            self._open_channel(number, channel)
+        elif channel is None:
+            if not isinstance(method, ChannelCloseOk):
+                raise ChannelFault("expected 'channel.open'")
+        elif isinstance(method, ChannelClose):
+            reason = f"{method.reply_code} {method.reply_text}"
+            channel.release_all(lambda: self._channel_closed(channel, reason))
+        else:
+            handler = CHANNEL_METHODS.get(type(method))
+            if handler is None:
+                raise CommandInvalid(f"{method.name} is not for a client to send")
+            self.node.drain()
+            handler(channel, method)
+            if self.output.pending_bytes > OUTPUT_BYTES_MAX:
+                self.halt("output")  # what else it asks for waits until it has taken this
+
+    def _closing_channel_method(self, channel: Channel) -> None:
+        """The broker has closed the channel: only the end of that conversation counts."""
+        if self.handling == ChannelClose.id:
+            channel.reply(ChannelCloseOk())
+        if self.handling in {ChannelClose.id, ChannelCloseOk.id}:
+            self._forget_channel(channel)
+
+    def _open_channel(self, number: int, channel: Channel | None) -> None:
+        if channel is not None:
+            raise ChannelFault("second 'channel.open' seen")
+        if len(self.channels) >= self.channel_max:  # as RabbitMQ does it: any number will do, but not so many
+            raise NotAllowed(
+                f"number of channels opened ({len(self.channels)}) has reached "
+                f"the negotiated channel_max ({self.channel_max})"
+            )
+        user = self.access.user
+        if is_reached(user.limits.max_channels, user.channels):
+            raise NotAllowed(
+                f"number of channels opened for user '{user.name}' has reached the maximum allowed "
+                f"user limit of ({user.limits.max_channels})"
+            )
+        user.channels += 1
+        self.add_channel(Channel(number, self))
+        self.node.events.emit(events.ChannelOpened(self.name, number))
+        self.output.method(number, ChannelOpenOk().encode())
+
+    def _channel_closed(self, channel: Channel, reason: str) -> None:
+        """All that the client of a channel has closed it with was given back."""
+        if channel.is_open:
+            self._end_channel(channel, reason)
+            self.output.method(channel.number, ChannelCloseOk().encode())
+
+    def _end_channel(self, channel: Channel, reason: str) -> None:
+        self._forget_channel(channel)
+        self.node.events.emit(events.ChannelClosed(self.name, channel.number, reason))
+
+    def _forget_channel(self, channel: Channel) -> None:
+        if self.channels.get(channel.number) is not channel:
+            return
+        published, delivered = self.totals_of_closed
+        self.totals_of_closed = (
+            published + channel.published_total,
+            delivered + channel.deliveries.delivery_tag,
+        )
+        self.remove_channel(channel.number)
+        self.access.user.channels -= 1
+
+    def on_error(self, number: int, error: Exception) -> int:
+        method_id = self._method_at_fault(error)
+        self.handling = None
+        if not isinstance(error, AmqpError):
+            self.node.events.emit(events.Failure(self.name, error))
+            error = InternalError("the broker failed; its log says why")
+        if self.state in {State.CLOSING, State.CLOSED}:
+            return 0
+        channel = cast("Channel | None", self.channels.get(number))
+        if isinstance(error, SoftError) and channel is not None:
+            channel.fail(error, method_id)
+            self.node.events.emit(events.ChannelClosed(self.name, number, error.reply_text))
+        else:
+            self.fail(error, method_id)
+        return 0
+
+    def _method_at_fault(self, error: Exception) -> tuple[int, int]:
+        """The one being handled; else it was a message, unless the error knows."""
+        if self.handling is not None:
+            return self.handling
+        known = error.method_id if isinstance(error, AmqpError) else None
+        return BasicPublish.id if known is None else known
+
+    def on_batch_begin(self) -> int:
+        self.node.clock.refresh()
+        self.node.turns.begin_share()
+        return 0
+
+    def on_batch_end(self) -> int:
+        channels = self.channels_that_published[:]
+        self.channels_that_published.clear()
+        for channel in channels:
+            channel.has_published = False
+            channel.confirms.end_batch()
+        if channels:
+            self.node.store.begin_round()  # the disk works while consumers are served
+        self.node.end_turn()
+        for channel in channels:
+            self._yield_to_consumers(channel.take_reached())
+        self.node.turns.end_share()
+        if channels and self.node.store.behind and self.state is State.OPEN:
+            self._yield_to_disk()
+        if channels and self.meter is not None:
+            self.meter.charge_published()
+        return 0
+
+    # --- out ---
+
+    def send(self, method: Method) -> None:
+        self.output.method(0, method.encode())
+
+    def flush(self) -> None:
+        """Write what this turn has gathered."""
+        chunks = self.output.take()
+        if self.state is State.CLOSED:
+            return
+        if chunks:
+            self.liveness.sent_at = self.node.world.now()
+            self.link.send(chunks)
+            if self.link.unsent_bytes() > OUTPUT_BYTES_MAX:
+                self.stop_reading("output")
+            elif "output" in self.not_reading_because and not self.output.congested:
+                self.node.world.call_soon(self._listen_again)
+            if self.meter is not None:
+                self.meter.charge_sent(sum(map(len, chunks)))
+        if self.output.starved and not self.output.congested:
+            self.output.starved = False
+            self.node.world.call_soon(self._go_on_delivering)
+
+    def congestion_changed(self, *, congested: bool) -> None:
+        """The socket takes no more, or takes some again."""
+        if congested:
+            self.stop_delivering("socket")
+        else:
+            self.start_delivering("socket")
+
+    def stop_delivering(self, reason: str) -> None:
+        self.not_delivering_because.add(reason)
+        self.output.congested = True
+
+    def start_delivering(self, reason: str) -> None:
+        self.not_delivering_because.discard(reason)
+        if not self.not_delivering_because:
+            self.output.congested = False
+            self._listen_again()
+            self._go_on_delivering()
+
+    def _listen_again(self) -> None:
+        """The client has taken what it asked for."""
+        if self.state is State.OPEN:
+            self.start_reading("output")
+
+    def _go_on_delivering(self) -> None:
+        for channel in self.open_channels():
+            channel.wake_consumers()
+        self.node.end_turn()
+
+    def open_channels(self) -> list[Channel]:
+        return cast("list[Channel]", list(self.channels.values()))
+
+    def published_total(self) -> int:
+        """How many messages, on channels that are closed as well."""
+        return self.totals_of_closed[0] + sum(channel.published_total for channel in self.open_channels())
+
+    def delivered_total(self) -> int:
+        return self.totals_of_closed[1] + sum(
+            channel.deliveries.delivery_tag for channel in self.open_channels()
+        )
+
+    # --- reading less, or not at all ---
+
+    def stop_reading(self, reason: str) -> None:
+        if not self.not_reading_because:
+            self.link.pause_reading()
+        self.not_reading_because.add(reason)
+
+    def start_reading(self, reason: str) -> None:
+        """What was read already comes first, when it is this connection's turn."""
+        if reason in self.not_reading_because:
+            self.not_reading_because.discard(reason)
+            if self.not_reading_because == {TURN}:
+                self._stand_in_line()
+            elif not self.not_reading_because and self.state is not State.CLOSED:
+                self.liveness.heard_at = self.node.world.now()
+                self.link.resume_reading()
+
+    def halt(self, reason: str) -> None:
+        """Stop in the middle of what was read, until `start_reading` with the same reason."""
+        self.suspended = True
+        self.stop_reading(reason)
+        self.stop_reading(TURN)
+
+    def on_tired(self) -> int:
+        """Go on with what was read when those in front have had their share."""
+        self.stop_reading(TURN)
+        self._stand_in_line()
+        return 0
+
+    def _stand_in_line(self) -> None:
+        if not self.in_line:
+            self.in_line = True
+            self.node.turns.later(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self.in_line = False
+        if self.state is not State.CLOSED and self.not_reading_because == {TURN}:
+            self.resume()
+            if not self.suspended:
+                self.start_reading(TURN)
+
+    def on_deferred(self) -> int:
+        """While channels that wait have much that waits with them, take no more."""
+        if self.deferred_bytes > DEFERRED_BYTES_MAX:
+            self.stop_reading("waiting")
+        else:
+            self.start_reading("waiting")
+        return 0
+
+    def on_blocked_publish(self) -> int:
+        block(self)
+        return 0
+
+    def _yield_to_consumers(self, queues: Iterable[Queue]) -> None:
+        """If a queue cannot keep up with this connection, leave it unread for a while."""
+        for queue in queues:
+            if self.held_by is None and self.state is State.OPEN and queue.flow.pushes_back(queue):
+                self.held_by = queue.flow
+                self.stop_reading("flow")
+                queue.flow.hold_back(self, queue)
+
+    def _yield_to_disk(self) -> None:
+        """More was published than the disk has taken: read on when it has."""
+        self.stop_reading("disk")
+        self.node.store.when_safe(lambda _number: self.start_reading("disk"))
+
+    def let_go(self) -> None:
+        self.held_by = None
+        self.start_reading("flow")
+
+    def alarm_changed(self) -> None:
+        follow_alarm(self)
+
+    # --- what the client may do ---
+
+    def has_capability(self, name: str) -> bool:
+        capabilities = self.client_properties.get("capabilities")
+        return isinstance(capabilities, dict) and capabilities.get(name) is True
+
+    def opened(self, vhost: Vhost, access: Access) -> None:
+        self.vhost = vhost
+        self.vhost_name = vhost.name
+        self.access = access
+        vhost.connections += 1
+        access.user.connections += 1
+        self.become(State.OPEN)
+        self.rates_changed(access.user)
+        self.alarm_changed()
+        self.node.events.emit(events.ConnectionOpened(self.name, self.user_name, vhost.name))
+
+    def rates_changed(self, user: User) -> None:
+        """This user's rate limits changed."""
+        if self.state is State.OPEN and self.access.user is user:
+            if self.meter is not None:
+                self.meter.end()
+            if user.publishing is not None or user.consuming is not None:
+                self.meter = Meter(self, user.publishing, user.consuming)
+
+    def close_late_channels(self, now_ms: int, timeout_ms: int) -> None:
+        for channel in self.open_channels():
+            check_timeout(channel, now_ms, timeout_ms)
+
+    def forget_permissions(self) -> None:
+        self.access.forget()
+        for channel in self.open_channels():
+            channel.properties_changed = True
+
+    # --- the end ---
+
+    def force_close(self, reason: str) -> None:
+        """An operator, or the end of the broker, closes the connection."""
+        if self.state not in {State.CLOSING, State.CLOSED}:
+            self.fail(ConnectionForced(reason), (0, 0))
+            self.node.end_turn()
+
+    def fail(self, error: AmqpError, method_id: tuple[int, int]) -> None:
+        """Say why, and wait for the client's close-ok for as long as the liveness check allows."""
+        self.close_reason = error.reply_text
+        self._release_all()
+        class_id, method = method_id
+        self.send(
+            ConnectionClose(
+                reply_code=error.code, reply_text=error.reply_text, class_id=class_id, method_id=method
+            )
+        )
+        self.closing = True
+        self.suspended = False
+        self.become(State.CLOSING)
+        for reason in self.not_reading_because - {TURN}:
+            self.start_reading(reason)
+
+    def drop(self, reason: str) -> None:
+        """All is said: the client gets what was sent, and closes."""
+        self.close_reason = reason
+        self.link.close()
+        self.lost()
+
+    def give_up(self, reason: str) -> None:
+        """The client does not answer, and may not be there any more."""
+        self.close_reason = reason
+        self.link.reset()
+        self.lost()
+
+    def lost(self) -> None:
+        """The socket is gone."""
+        if self.state is State.CLOSED:
+            return
+        was_open = bool(self.vhost_name)
+        self.node.clock.refresh()
+        self._release_all()
+        self.become(State.CLOSED)
+        self.meter = None
+        self.closing = True
+        self.output.closed = True
+        self.output.owner = None
+        self.node.client_ended(self)
+        if was_open:
+            self.vhost.connections -= 1
+            self.access.user.connections -= 1
+            self.node.events.emit(events.ConnectionClosed(self.name, self.close_reason))
+        self.node.end_turn()
+
+    def _release_all(self, then: Callable[[], None] | None = None) -> None:
+        """Everything that lives with the connection ends: channels, exclusive queues, a hold on it."""
+        self.drop_all_deferred()
+        channels = self.open_channels()
+        queues: set[Queue] = set()
+        for channel in channels:
+            channel.deliveries.active = False
+            queues |= channel.deliveries.queues_up_to(channel.deliveries.delivery_tag)
+        if self.held_by is not None:
+            self.held_by.forget(self)
+        self.node.turns.spread(self._release(channels, Hold(queues)), then)
+
+    def _exclusive_queues(self) -> list[str]:
+        """The names of the queues that live with this connection."""
+        return list(self.vhost.exclusive_queues.get(self.id, ())) if self.vhost_name else []
+
+    def _release(self, channels: list[Channel], hold: Hold) -> Iterator[int]:
+        try:
+            for channel in channels:
+                if channel.discarding:
+                    self._forget_channel(channel)
+                elif channel.is_open:
+                    channel.release_all()
+                    self._end_channel(channel, self.close_reason)
+                yield RELEASE_WORK
+            for name in self._exclusive_queues():
+                self.vhost.ask_for(DeleteQueue(vhost=self.vhost_name, name=name))
+                yield 0  # the change was taken from the turn's budget
+            while any(channel.chores is not None for channel in channels):
+                yield SHARE_MAX
+        finally:
+            hold.end()
+
+
+def connections_of(node: Node) -> list[Connection]:
+    """All connections of a node: every client of its is one."""
+    return cast("list[Connection]", list(node.clients.values()))

@@ -1,0 +1,45 @@
+"""Deliveries that are not acknowledged in time: whoever holds them has lost them, or hangs."""
+
+from __future__ import annotations
+
+from warren.amqp.errors import PreconditionFailed
+from warren.broker.entry import Entry
+from warren.broker.events import ConsumerTimedOut
+from warren.session.channel import Channel
+
+LOOK_MS_MAX = 60_000
+
+
+def check_timeout(channel: Channel, now_ms: int, default_ms: int) -> None:
+    """Close the channel if it has had a message for too long. It is only looked at when that is possible."""
+    if now_ms < channel.look_again_ms or channel.discarding:
+        return
+    look_again_ms = now_ms + LOOK_MS_MAX
+    for entry in channel.deliveries.entries():
+        timeout_ms = _timeout_of(entry, default_ms) if entry.position else 0  # 0: it was only shown
+        if timeout_ms and entry.delivered_ms + timeout_ms <= now_ms:
+            _close(channel, entry, timeout_ms)
+            return
+        if timeout_ms:
+            look_again_ms = min(look_again_ms, entry.delivered_ms + timeout_ms)
+    for consumer in channel.consumers.values():
+        look_again_ms = min(look_again_ms, now_ms + (consumer.queue.rules.consumer_timeout or LOOK_MS_MAX))
+    channel.look_again_ms = look_again_ms if channel.deliveries.outstanding else now_ms
+
+
+def _timeout_of(entry: Entry, default_ms: int) -> int:
+    own: int | None = entry.queue.rules.consumer_timeout
+    return default_ms if own is None else own
+
+
+def _close(channel: Channel, entry: Entry, timeout_ms: int) -> None:
+    connection, queue = channel.connection, entry.queue
+    error = PreconditionFailed(
+        f"delivery acknowledgement on channel {channel.number} timed out. "
+        f"Timeout value used: {timeout_ms} ms. "
+        "This timeout value can be configured, see consumers doc guide to learn more"
+    )
+    error.method_id = (0, 0)
+    event = ConsumerTimedOut(queue.vhost, queue.name, connection.name, channel.number)
+    channel.events.emit(event)
+    connection.on_error(channel.number, error)

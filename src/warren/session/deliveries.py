@@ -1,0 +1,209 @@
+"""What a channel has delivered and not yet been told the fate of.
+
+Delivery tags count up by one, so the outstanding entries stand in a list at `tag - base`, and taking
+one is one access, in whatever order a client acks. Slots in front that have been taken are cut off now
+and then. A few entries that stay out for very long would keep all the slots behind them: then they
+move to `old`, a dictionary in order of tags, so that memory is bounded by what is outstanding.
+
+    old   { 3: entry, 90: entry }    slots  [ -, -, entry, -, entry, entry ]
+                                             ^base  ^first             ^delivery_tag
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, islice, takewhile
+
+from warren.amqp.properties import decode_properties
+from warren.amqp.table import encode_name
+from warren.amqp.traits import add_headers
+from warren.amqp.writer import Output
+from warren.broker.entry import Entry
+from warren.broker.queue import Queue
+from warren.broker.rota import Drainable, Rota
+
+SLOTS_TO_SPARE = 1024
+NO_LIMIT = 2**62
+DELIVERY_COUNT = encode_name("x-delivery-count")
+
+
+class Deliveries:
+    """`counted` are those outstanding that a prefetch limit counts: consumers' ones, not basic.get's. `turns`
+    are there while the whole channel has a limit.
+    """
+
+    def __init__(self, output: Output, channel: int) -> None:
+        self.output = output
+        self.channel = channel
+        self.active = True
+        self.delivery_tag = 0
+        self.outstanding = 0
+        self.counted = 0
+        self.counted_bytes = 0
+        self.prefetch_count = 0
+        self.prefetch_size = 0
+        self.rota: Rota | None = None
+        self.slots: list[Entry | None] = []
+        self.first = 0
+        self.base = 1
+        self.old: dict[int, Entry] = {}
+
+    def limit(self, prefetch_count: int, prefetch_size: int, touched: list[Drainable]) -> None:
+        """From now on this holds for all consumers of the channel together; 0 stands for no limit."""
+        self.prefetch_count = prefetch_count
+        self.prefetch_size = prefetch_size
+        if not prefetch_count and not prefetch_size:
+            self.rota = None
+        elif self.rota is None:
+            self.rota = Rota(touched)
+
+    def has_room(self, size: int) -> bool:
+        """Whether the channel's own limits let one more message of this size out."""
+        if self.prefetch_count and self.counted >= self.prefetch_count:
+            return False
+        if self.prefetch_size and self.counted_bytes:
+            return self.counted_bytes + size <= self.prefetch_size
+        return True
+
+    def send(self, entry: Entry, prefix: bytes, no_ack: bool) -> int:
+        """Deliver to a consumer; the tag it was given."""
+        message = entry.message
+        self.delivery_tag += 1
+        self.output.deliver(
+            self.channel,
+            prefix,
+            self.delivery_tag,
+            entry.delivery_count > 0,
+            message.exchange,
+            message.routing_key,
+            message.properties if entry.delivery_count == 0 else with_delivery_count(entry),
+            message.body,
+        )
+        self._note(entry, no_ack)
+        return self.delivery_tag
+
+    def track(self, entry: Entry, no_ack: bool) -> None:
+        """Count an entry that leaves by basic.get-ok, under a tag of its own."""
+        self.delivery_tag += 1
+        self._note(entry, no_ack)
+
+    def _note(self, entry: Entry, no_ack: bool) -> None:
+        if not no_ack:
+            self.slots.append(entry)
+            self.outstanding += 1
+        elif self.slots:
+            self.slots.append(None)
+            self.settle_front()
+        else:
+            self.base += 1
+
+    def is_outstanding(self, delivery_tag: int) -> bool:
+        if delivery_tag < self.base:
+            return delivery_tag in self.old
+        if delivery_tag > self.delivery_tag:
+            return False
+        return self.slots[delivery_tag - self.base] is not None
+
+    def entries(self) -> list[Entry]:
+        """All that is outstanding."""
+        return [*self.old.values(), *(entry for entry in self.slots if entry is not None)]
+
+    def tags(self) -> list[int]:
+        """Every tag outstanding, oldest first."""
+        slots = (self.base + index for index, entry in enumerate(self.slots) if entry is not None)
+        return [*self.old, *slots]
+
+    def span(self) -> Iterator[int]:
+        """Every tag that may be outstanding now, oldest first."""
+        return chain(list(self.old), range(self.base + self.first, self.delivery_tag + 1))
+
+    def queues_up_to(self, delivery_tag: int) -> set[Queue]:
+        """Those that the entries delivered under this tag and before are of."""
+        queues = {entry.queue for tag, entry in self.old.items() if tag <= delivery_tag}
+        index = self.first
+        stop = self._index_behind(delivery_tag)
+        last = None
+        while index < stop:
+            entry = self.slots[index]
+            if entry is not None and entry.queue is not last:
+                last = entry.queue
+                queues.add(last)
+            index += 1
+        return queues
+
+    def _index_behind(self, delivery_tag: int) -> int:
+        """Of the slot behind that of this tag, or behind all slots."""
+        return min(delivery_tag, self.delivery_tag) - self.base + 1 if delivery_tag >= self.base else 0
+
+    def take(self, delivery_tag: int) -> Entry | None:
+        """The entry delivered under this tag, which is settled by that; None if there is none."""
+        if delivery_tag < self.base:
+            entry = self.old.pop(delivery_tag, None)
+        elif delivery_tag > self.delivery_tag:
+            return None
+        else:
+            index = delivery_tag - self.base
+            entry = self.slots[index]
+            self.slots[index] = None
+        if entry is not None:
+            self.outstanding -= 1
+            self.settle_front()
+        return entry
+
+    def take_up_to(self, delivery_tag: int, most: int = NO_LIMIT) -> list[Entry]:
+        """The entries delivered under this tag and before, oldest first, so many at most."""
+        taken: list[Entry] = []
+        if self.old:
+            older = list(islice(takewhile(delivery_tag.__ge__, self.old), most))
+            taken += [self.old.pop(tag) for tag in older]
+        index = self.first
+        stop = self._index_behind(delivery_tag)
+        while index < stop and len(taken) < most:
+            entry = self.slots[index]
+            if entry is not None:
+                taken.append(entry)
+                self.slots[index] = None
+            index += 1
+        self.outstanding -= len(taken)
+        self.settle_front()
+        return taken
+
+    def settle_front(self) -> None:
+        """Step over what is settled in front, and give the room back when it is worth it."""
+        size = len(self.slots)
+        if self.outstanding == len(self.old):
+            self.base += size
+            self.first = 0
+            self.slots.clear()
+            return
+        while self.slots[self.first] is None:
+            self.first += 1
+        if self.first > SLOTS_TO_SPARE and self.first * 2 > size:
+            del self.slots[: self.first]
+            self.base += self.first
+            self.first = 0
+        elif size - self.first > 4 * self.outstanding + SLOTS_TO_SPARE:
+            self.retire()
+
+    def retire(self) -> None:
+        """Nearly all slots are empty: move the entries that are left to `old`."""
+        for index, entry in enumerate(self.slots):
+            if entry is not None:
+                self.old[self.base + index] = entry
+        self.base += len(self.slots)
+        self.first = 0
+        self.slots.clear()
+
+
+def with_delivery_count(entry: Entry) -> bytes:
+    """The properties, with a header that says how often the message was delivered before if the queue tells
+    that: from the others a message comes back with the headers that it came with.
+    """
+    properties = entry.message.properties
+    if entry.delivery_count == 0 or not entry.queue.rules.tells_delivery_count:
+        return properties
+    if DELIVERY_COUNT in properties:  # the publisher's own, maybe: there must not be two
+        decoded = decode_properties(properties)
+        decoded.headers = {k: v for k, v in (decoded.headers or {}).items() if k != "x-delivery-count"}
+        properties = decoded.encode()
+    return add_headers(properties, DELIVERY_COUNT + b"l" + entry.delivery_count.to_bytes(8), False)

@@ -1,0 +1,210 @@
+"""From the protocol header to connection.open-ok."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from typing import Any
+
+from warren.amqp.errors import (
+    AuthenticationRefused,
+    CommandInvalid,
+    NotAllowed,
+)
+from warren.amqp.methods import (
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+    ConnectionUpdateSecret,
+    ConnectionUpdateSecretOk,
+    Method,
+)
+from warren.amqp.table import Table
+from warren.broker.access import Access, User
+from warren.broker.events import AuthenticationFailed
+from warren.broker.limits import is_reached
+from warren.broker.login import expected_password
+from warren.broker.passwords import PasswordHash
+from warren.broker.vhost import Vhost
+from warren.session import sasl
+from warren.session.roles import Host
+from warren.session.state import State
+from warren.version import __version__
+
+PROTOCOL_HEADER = b"AMQP\0\0\x09\x01"
+FRAME_BYTES_MIN = 4096
+REFUSAL_DELAY_SECONDS = 1.0
+
+CAPABILITIES = (
+    "publisher_confirms",
+    "exchange_exchange_bindings",
+    "basic.nack",
+    "consumer_cancel_notify",
+    "connection.blocked",
+    "consumer_priorities",
+    "authentication_failure_close",
+    "per_consumer_qos",
+    "direct_reply_to",
+)
+# Kombu, and so Celery, chooses how it sets prefetch limits by these two: this is whose rules we follow.
+COMPATIBLE_PRODUCT, COMPATIBLE_VERSION = "RabbitMQ", "3.13.7"
+
+
+def server_properties(cluster_name: str) -> Table:
+    return {
+        "product": COMPATIBLE_PRODUCT,
+        "version": COMPATIBLE_VERSION,
+        "platform": f"Python {platform.python_version()}",
+        "information": f"WarrenMQ {__version__}, compatible with {COMPATIBLE_PRODUCT} {COMPATIBLE_VERSION}",
+        "copyright": "Licensed under the Apache License 2.0",
+        "cluster_name": cluster_name,
+        "capabilities": dict.fromkeys(CAPABILITIES, True),
+    }
+
+
+def start(connection: Host) -> None:
+    """The client has sent the protocol header."""
+    connection.send(
+        ConnectionStart(
+            server_properties=server_properties(connection.node.cluster_name),
+            mechanisms=b" ".join(name.encode() for name in sasl.MECHANISMS),
+        )
+    )
+    connection.become(State.AWAITING_START_OK)
+
+
+def handle(connection: Host, method: Method) -> None:
+    """Go the step that this method is in the connection's state; if there is none, 503."""
+    step = STEPS.get((connection.state, type(method)))
+    if step is None:
+        raise CommandInvalid(f"{method.name} is not due")
+    step(connection, method)
+
+
+# --- who it is ---
+
+
+def start_ok(connection: Host, method: ConnectionStartOk) -> None:
+    connection.client_properties = method.client_properties
+    read = sasl.MECHANISMS.get(method.mechanism)
+    if read is None:
+        raise NotAllowed(f"unknown authentication mechanism '{method.mechanism}'")
+    user, password = read(method.response)
+    connection.user_name = user
+    stored, refusal = expected_password(connection.node, user, is_loopback=connection.is_loopback)
+    if connection.node.passwords.knows(user, stored, password):
+        accept(connection)
+    else:
+        verify(connection, stored, password, lambda: refuse(connection, method.mechanism, refusal))
+
+
+def verify(connection: Host, stored: PasswordHash, password: bytes, on_wrong: Callable[[], None]) -> None:
+    """Hashing takes long on purpose: in a thread, while this connection waits and no other does."""
+    connection.become(State.AUTHENTICATING)
+    connection.suspended = True
+    connection.stop_reading("authentication")
+
+    def done(right: bool) -> None:
+        if connection.state is not State.AUTHENTICATING:
+            return
+        if right:
+            accept(connection)
+        else:
+            on_wrong()
+        connection.start_reading("authentication")
+        connection.resume()
+        connection.node.end_turn()
+
+    connection.node.passwords.verify(connection.user_name, stored, password, done)
+
+
+def refuse(connection: Host, mechanism: str, reason: str) -> None:
+    """The client learns no more than that; the log says why."""
+    connection.node.events.emit(AuthenticationFailed(connection.name, connection.user_name, reason))
+    error = AuthenticationRefused(
+        f"Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
+    )
+    if connection.has_capability("authentication_failure_close"):
+        connection.fail(error, ConnectionStartOk.id)
+        return
+    connection.close_reason = error.reply_text
+    connection.closing = True
+    connection.become(State.CLOSING)
+    connection.node.world.call_later(REFUSAL_DELAY_SECONDS, lambda: connection.drop(error.reply_text))
+
+
+def accept(connection: Host) -> None:
+    limits = connection.node.limits
+    connection.send(
+        ConnectionTune(
+            channel_max=limits.channel_max, frame_max=limits.frame_max, heartbeat=limits.heartbeat_seconds
+        )
+    )
+    connection.become(State.AWAITING_TUNE_OK)
+
+
+# --- how, and where to ---
+
+
+def tune_ok(connection: Host, method: ConnectionTuneOk) -> None:
+    limits = connection.node.limits
+    _negotiate("frame_max", method.frame_max, FRAME_BYTES_MIN, limits.frame_max)
+    _negotiate("channel_max", method.channel_max, 1, limits.channel_max)
+    connection.frame_max = connection.output.frame_max = method.frame_max
+    connection.channel_max = method.channel_max
+    connection.liveness.interval_seconds = method.heartbeat
+    connection.become(State.AWAITING_OPEN)
+
+
+def open_vhost(connection: Host, method: ConnectionOpen) -> None:
+    name, user = method.virtual_host, connection.node.users.get(connection.user_name)
+    vhost = connection.node.vhosts.get(name)
+    if vhost is None:
+        raise NotAllowed(f"vhost {name} not found")
+    if user is None or name not in user.permissions:
+        raise NotAllowed(f"access to vhost '{name}' refused for user '{connection.user_name}'")
+    limit = connection.node.limits.connections_max
+    if is_reached(limit, len(connection.node.clients) - 1):  # besides this one
+        raise NotAllowed(f"connection refused: node connection limit ({limit}) is reached")
+    _check_limits(vhost, user)
+    connection.opened(vhost, Access(user, name))
+    connection.send(ConnectionOpenOk())
+
+
+def _check_limits(vhost: Vhost, user: User) -> None:
+    limit = vhost.limits.max_connections
+    if is_reached(limit, vhost.connections):
+        raise NotAllowed(
+            f"access to vhost '{vhost.name}' refused for user '{user.name}': "
+            f"connection limit ({limit}) is reached"
+        )
+    limit = user.limits.max_connections
+    if is_reached(limit, user.connections):
+        raise NotAllowed(
+            f"connection refused for user '{user.name}': user connection limit ({limit}) is reached"
+        )
+
+
+def update_secret(connection: Host, _method: ConnectionUpdateSecret) -> None:
+    """For tokens that expire. A password does not, so that there is nothing to renew."""
+    connection.send(ConnectionUpdateSecretOk())
+
+
+STEPS: dict[tuple[State, type[Method]], Callable[[Host, Any], None]] = {
+    (State.AWAITING_START_OK, ConnectionStartOk): start_ok,
+    (State.AWAITING_TUNE_OK, ConnectionTuneOk): tune_ok,
+    (State.AWAITING_OPEN, ConnectionOpen): open_vhost,
+    (State.OPEN, ConnectionUpdateSecret): update_secret,
+}
+
+
+def _negotiate(name: str, wanted: int, least: int, most: int) -> None:
+    """A client may ask for less than was offered; 0 asks for no limit, which is more."""
+    if wanted and wanted < least:
+        raise NotAllowed(f"negotiated {name} = {wanted} is lower than the minimum allowed value ({least})")
+    if wanted == 0 or wanted > most:
+        asked = wanted or "0 (no limit)"
+        raise NotAllowed(f"negotiated {name} = {asked} is higher than the maximum allowed value ({most})")

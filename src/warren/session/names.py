@@ -1,0 +1,42 @@
+"""Names as clients give them, and the queues that they stand for."""
+
+from __future__ import annotations
+
+import base64
+
+from warren.amqp.errors import NotFound
+from warren.broker.node import World
+from warren.broker.queue import Queue
+from warren.broker.vhost import check_owner
+from warren.session.channel import Channel
+
+RANDOM_BYTES = 16
+
+
+def random_name(world: World, prefix: str) -> str:
+    return prefix + base64.urlsafe_b64encode(world.random_bytes(RANDOM_BYTES)).rstrip(b"=").decode()
+
+
+def without_line_ends(name: str) -> str:
+    """As RabbitMQ takes names in declarations, bindings and deletions."""
+    return name.replace("\r", "").replace("\n", "")
+
+
+def queue_name(channel: Channel, name: str) -> str:
+    """An empty name is the queue that was declared last on this channel."""
+    if not name and not channel.last_queue:
+        raise NotFound("no previously declared queue")
+    return name or channel.last_queue
+
+
+def usable_queue(channel: Channel, name: str) -> Queue:
+    """A queue that exists and is not another connection's own."""
+    queue: Queue = channel.vhost.find_queue(name)
+    check_owner(queue, channel.connection.id)
+    return queue
+
+
+def clients_queue(channel: Channel, name: str) -> Queue:
+    """The same, and the queue does not belong to an exchange."""
+    queue: Queue = channel.vhost.queue_for(channel.connection.id, queue_name(channel, name))
+    return queue

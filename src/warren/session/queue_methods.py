@@ -1,0 +1,214 @@
+"""The methods of class queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from warren.amqp.errors import NotFound, PreconditionFailed
+from warren.amqp.methods import (
+    Method,
+    QueueBind,
+    QueueBindOk,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
+    QueueUnbind,
+    QueueUnbindOk,
+)
+from warren.broker import commands
+from warren.broker.access import Permission
+from warren.broker.changes import Applied
+from warren.broker.declarations import DEAD_LETTER_EXCHANGE, check_not_default
+from warren.broker.events import QueuePurged
+from warren.broker.queue import Queue
+from warren.broker.rules import CLASSIC, queue_type
+from warren.session.channel import Channel
+from warren.session.names import clients_queue, queue_name, random_name, usable_queue, without_line_ends
+from warren.session.reply_to import PSEUDO_QUEUE
+
+COUNT_TOLD_MAX = 2**32 - 1
+
+
+def declare(channel: Channel, method: QueueDeclare) -> None:
+    name = without_line_ends(method.queue)
+    if name.startswith(PSEUDO_QUEUE):
+        queue_declared(channel, method, reply_queue(channel, name))
+    elif method.passive:
+        queue_is_there(channel, method, usable_queue(channel, name))
+    else:
+        declare_queue(channel, method, name)
+
+
+def new_name(channel: Channel, method: QueueDeclare) -> str:
+    kind = queue_type(method.arguments)
+    if kind != CLASSIC:
+        raise PreconditionFailed(f"Cannot declare a server-named queue for type rabbit_{kind}_queue")
+    return random_name(channel.connection.node.world, "amq.gen-")
+
+
+def reply_queue(channel: Channel, name: str) -> Queue:
+    """A responder asks by a passive declare whether the requester still listens."""
+    if name == PSEUDO_QUEUE and channel.reply_consumer is not None:
+        queue: Queue = channel.reply_consumer.queue
+        return queue
+    found: Queue | None = channel.vhost.reply_queues.get(name)
+    if found is None:
+        raise NotFound(f"no queue '{name}' in vhost '{channel.vhost.name}'")
+    return found
+
+
+def declare_queue(channel: Channel, method: QueueDeclare, name: str) -> None:
+    is_named = bool(name)
+    name = name or new_name(channel, method)
+    access = channel.connection.access
+    access.check(Permission.CONFIGURE, "queue", name)
+    dead_letters = method.arguments.get(DEAD_LETTER_EXCHANGE)
+    if isinstance(dead_letters, str) and name not in channel.vhost.queues:
+        access.check(Permission.READ, "queue", name)  # whose messages go on to an exchange must be allowed to
+        access.check(Permission.WRITE, "exchange", dead_letters)
+    channel.change(
+        commands.DeclareQueue(
+            vhost=channel.vhost.name,
+            name=name,
+            durable=method.durable,
+            auto_delete=method.auto_delete,
+            owner=channel.connection.id if method.exclusive else None,
+            arguments=method.arguments,
+            by_broker=not is_named,
+        ),
+        lambda applied: queue_is_there(channel, method, clients_queue(channel, applied.made.name)),
+    )
+
+
+def queue_is_there(channel: Channel, method: QueueDeclare, queue: Queue) -> None:
+    channel.last_queue = queue.name
+    queue.used()
+    queue_declared(channel, method, queue)
+
+
+def queue_declared(channel: Channel, method: QueueDeclare, queue: Queue) -> None:
+    if not method.no_wait:
+        answer = channel.answer if queue.durable else channel.reply
+        answer(
+            QueueDeclareOk(
+                queue=queue.name,
+                message_count=told_count(queue),
+                consumer_count=len(queue.consumers),
+            )
+        )
+
+
+def told_count(queue: Queue) -> int:
+    """How many are ready, as far as a method can say it: a stream may have more."""
+    return min(queue.message_count, COUNT_TOLD_MAX)
+
+
+def binding_key(channel: Channel, method: QueueBind | QueueUnbind) -> str:
+    """With neither queue nor key, the key is the name of the queue as well."""
+    if not method.queue and not method.routing_key:
+        return queue_name(channel, "")
+    return method.routing_key
+
+
+def wanted_binding(channel: Channel, method: QueueBind | QueueUnbind) -> tuple[str, str]:
+    """The names of the exchange and the queue, if the client may bind them."""
+    name = without_line_ends(queue_name(channel, method.queue))
+    exchange_name = without_line_ends(method.exchange)
+    access = channel.connection.access
+    access.check(Permission.WRITE, "queue", name)
+    check_not_default(exchange_name)
+    access.check(Permission.READ, "exchange", exchange_name)
+    exchange = channel.vhost.exchanges.get(exchange_name)
+    if exchange is not None:
+        access.check_topic(Permission.READ, exchange, binding_key(channel, method))
+    return exchange_name, name
+
+
+def change_binding(
+    channel: Channel,
+    change: type[commands.Bind | commands.Unbind],
+    method: QueueBind | QueueUnbind,
+    names: tuple[str, str],
+    answer: Callable[[Applied], None],
+) -> None:
+    exchange, queue = names
+    command = change(
+        vhost=channel.vhost.name,
+        source=exchange,
+        destination=queue,
+        to_queue=True,
+        routing_key=binding_key(channel, method),
+        arguments=method.arguments,
+    )
+    channel.change(command, answer)
+
+
+def bind(channel: Channel, method: QueueBind) -> None:
+    exchange, queue = names = wanted_binding(channel, method)
+    channel.vhost.find_exchange(exchange)
+    clients_queue(channel, queue)
+
+    def answer(_applied: Applied) -> None:
+        if not method.no_wait:
+            channel.answer(QueueBindOk())
+
+    change_binding(channel, commands.Bind, method, names, answer)
+
+
+def unbind(channel: Channel, method: QueueUnbind) -> None:
+    _exchange, queue = names = wanted_binding(channel, method)
+    if queue in channel.vhost.queues or queue in channel.vhost.internal_queues:
+        clients_queue(channel, queue)
+    change_binding(channel, commands.Unbind, method, names, lambda _applied: channel.answer(QueueUnbindOk()))
+
+
+def purge(channel: Channel, method: QueuePurge) -> None:
+    name = queue_name(channel, method.queue)
+    channel.connection.access.check(Permission.READ, "queue", name)
+    queue = usable_queue(channel, name)
+    count = queue.purge()
+    channel.connection.node.events.emit(QueuePurged(queue.vhost, queue.name, count))
+    if not method.no_wait:
+        channel.reply(QueuePurgeOk(message_count=count))
+
+
+def delete(channel: Channel, method: QueueDelete) -> None:
+    name = without_line_ends(queue_name(channel, method.queue))
+    channel.connection.access.check(Permission.CONFIGURE, "queue", name)
+    vhost = channel.vhost
+    if name not in vhost.queues and name not in vhost.internal_queues:
+        queue_deleted(channel, method, 0, [])
+        return
+    clients_queue(channel, name)
+    notices: list[Method] = []
+    channel.withheld = notices
+
+    def answer(applied: Applied) -> None:
+        channel.withheld = None
+        queue_deleted(channel, method, min(applied.made, COUNT_TOLD_MAX), notices)
+
+    command = commands.DeleteQueue(
+        vhost=vhost.name, name=name, if_unused=method.if_unused, if_empty=method.if_empty
+    )
+    channel.change(command, answer)
+
+
+def queue_deleted(channel: Channel, method: QueueDelete, count: int, notices: list[Method]) -> None:
+    """Answer; the channel's own consumers of the queue are cancelled behind that."""
+    if method.no_wait:
+        channel.reply(*notices)
+    else:
+        channel.answer(QueueDeleteOk(message_count=count), *notices)
+
+
+HANDLERS: dict[type[Method], Callable[[Channel, Any], None]] = {
+    QueueDeclare: declare,
+    QueueBind: bind,
+    QueueUnbind: unbind,
+    QueuePurge: purge,
+    QueueDelete: delete,
+}

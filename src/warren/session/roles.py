@@ -1,0 +1,100 @@
+"""What the parts of a session know of each other. `Connection` is the host, `Channel` does the work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from warren.amqp.budget import Budget
+from warren.amqp.errors import AmqpError
+from warren.amqp.methods import Method
+from warren.amqp.table import Table
+from warren.amqp.writer import Output
+from warren.broker.access import Access
+from warren.broker.client import ClientId
+from warren.broker.deduplication import Seen
+from warren.broker.entry import Entry
+from warren.broker.message import Message
+from warren.broker.node import Node
+from warren.broker.queue import Queue
+from warren.broker.vhost import Vhost
+from warren.session.confirms import Confirms
+from warren.session.consumer import ChannelConsumer
+from warren.session.deliveries import Deliveries
+from warren.session.state import State
+
+
+class Host(Protocol):
+    """A connection, as its channels, its handshake, its liveness and its meter know it."""
+
+    id: ClientId
+    node: Node
+    name: str
+    is_loopback: bool
+    state: State
+    output: Output
+    budget: Budget
+    client_properties: Table
+    user_name: str
+    vhost_name: str
+    vhost: Vhost
+    access: Access
+    channel_max: int
+    frame_max: int
+    channels_that_published: list[Any]
+    blocking: bool
+    blocked: bool
+    suspended: bool
+    closing: bool
+    not_reading_because: set[str]
+    not_delivering_because: set[str]
+    received_bytes: int
+    read_bytes_max: int
+    close_reason: str
+    handling: tuple[int, int] | None
+    liveness: Any
+    meter: Any
+
+    def become(self, state: State) -> None: ...
+    def send(self, method: Method) -> None: ...
+    def has_capability(self, name: str) -> bool: ...
+    def opened(self, vhost: Vhost, access: Access) -> None: ...
+    @property
+    def channels(self) -> Mapping[int, Any]: ...
+    def open_channels(self) -> list[Any]: ...
+    def published_total(self) -> int: ...
+    def delivered_total(self) -> int: ...
+    def go_on(self, channel: Any) -> int: ...
+    def resume(self) -> int: ...
+    def halt(self, reason: str) -> None: ...
+    def stop_reading(self, reason: str) -> None: ...
+    def start_reading(self, reason: str) -> None: ...
+    def stop_delivering(self, reason: str) -> None: ...
+    def start_delivering(self, reason: str) -> None: ...
+    def on_error(self, number: int, error: Exception) -> int: ...
+    def fail(self, error: AmqpError, method_id: tuple[int, int]) -> None: ...
+    def drop(self, reason: str) -> None: ...
+    def give_up(self, reason: str) -> None: ...
+
+
+class Worker(Protocol):
+    """A channel, as its transaction and its chores know it."""
+
+    connection: Host
+    confirms: Confirms
+    deliveries: Deliveries
+    consumers: dict[str, ChannelConsumer]
+    transaction: Any
+    chores: Any
+
+    def enqueue_once(
+        self, message: Message, queues: list[Queue], seen: Seen | None, mandatory: bool
+    ) -> None: ...
+    def release(self, entry: Entry) -> None: ...
+    def give_back(self, entry: Entry, *, requeue: bool, settled: bool = True) -> None: ...
+    def deliver_again(self, entry: Entry, consumer: ChannelConsumer) -> None: ...
+    def room_changed(self) -> None: ...
+    def wake_consumers(self) -> None: ...
+    def wait(self) -> int: ...
+    def stop_waiting(self) -> None: ...
+    def listen_again(self) -> None: ...

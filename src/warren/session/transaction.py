@@ -1,0 +1,74 @@
+"""What a tx channel has said and not yet committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from warren.amqp.errors import PreconditionFailed
+from warren.broker.deduplication import Seen
+from warren.broker.message import Message
+from warren.broker.queue import Queue
+from warren.session.roles import Worker
+
+PUBLISH_WORK = SETTLE_WORK = 2
+
+
+class Transaction:
+    """Publishes, and delivery tags with their fate: None for acked, else whether to requeue. All of it waits
+    in memory, so it has limits; beyond them the channel is closed, which rolls it back.
+    """
+
+    def __init__(self, messages_max: int, bytes_max: int) -> None:
+        self.messages_max = messages_max
+        self.bytes_max = bytes_max
+        self.rollback()
+
+    def publish(self, message: Message, queues: list[Queue], seen: Seen | None, *, mandatory: bool) -> None:
+        self.bytes += len(message.body) + len(message.properties)
+        if len(self.publishes) >= self.messages_max:
+            raise PreconditionFailed(
+                f"transaction is larger than configured max size {self.messages_max} messages"
+            )
+        if self.bytes > self.bytes_max:
+            raise PreconditionFailed(f"transaction is larger than configured max size {self.bytes_max} bytes")
+        self.publishes.append((message, queues, seen, mandatory))
+
+    def ack(self, tags: Iterable[int]) -> None:
+        self._settle(tags, None)
+
+    def reject(self, tags: Iterable[int], *, requeue: bool) -> None:
+        self._settle(tags, requeue)
+
+    def _settle(self, tags: Iterable[int], fate: bool | None) -> None:
+        for tag in tags:
+            self.settled.setdefault(tag, fate)
+
+    def commit(self, channel: Worker) -> Iterator[int]:
+        """Step by step: whoever looks meanwhile may see a part of it, as of any transaction over queues."""
+        publishes, settled = self.publishes, self.settled
+        self.rollback()
+        now_ms = channel.connection.node.clock.refresh()
+        unsafe = unsafe_longer = False
+        for message, queues, seen, mandatory in publishes:
+            alive = [queue for queue in queues if not queue.deleted]
+            channel.enqueue_once(message.came_at(now_ms), alive, seen, mandatory)
+            unsafe |= channel.confirms.unsafe
+            unsafe_longer |= channel.confirms.unsafe_longer
+            yield PUBLISH_WORK
+        for tag, fate in settled.items():
+            entry = channel.deliveries.take(tag)
+            assert entry is not None, "only outstanding tags are noted, and nobody else settles them"
+            if fate is None:
+                channel.release(entry)
+            else:
+                channel.give_back(entry, requeue=fate)
+            yield SETTLE_WORK
+        channel.confirms.unsafe |= unsafe  # a batch that ended meanwhile has forgotten it
+        channel.confirms.unsafe_longer |= unsafe_longer
+        channel.wake_consumers()
+
+    def rollback(self) -> None:
+        """Both are dropped; what was delivered stays out with the client."""
+        self.publishes: list[tuple[Message, list[Queue], Seen | None, bool]] = []
+        self.settled: dict[int, bool | None] = {}
+        self.bytes = 0

@@ -1,0 +1,11 @@
+"""The queue of a test, as the kind that it is."""
+
+from __future__ import annotations
+
+from warren.broker.classic_queue import ClassicQueue
+from warren.broker.queue import Queue
+
+
+def classic(queue: Queue) -> ClassicQueue:
+    assert isinstance(queue, ClassicQueue)
+    return queue
