@@ -344,7 +344,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert sum(segment.alive for segment in log.segments) == len(shelf.stored)
         assert all(segment.alive for segment in log.segments[:-1])
         assert all(segment.alive or segment.end < 1_000 for segment in log.segments[-1:])
-        kept = {segment.path for segment in log.segments if segment.created}
+        kept = {segment.path for segment in log.segments if segment.is_made()}
         allowed = kept | self.orphans | self.not_deleted
         on_disk = [
             path

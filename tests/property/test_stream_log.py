@@ -236,8 +236,8 @@ class StreamLogTest(RuleBasedStateMachine):
         assert {str(path.with_suffix("")) for path in on_disk} == kept
         for segment in self.log.segments:
             file = Path(segment.path + ".chunks")
-            assert file.exists() == segment.closed
-            if segment.closed:
+            assert file.exists() == segment.is_closed()
+            if segment.is_closed():
                 count, end, (last, last_ms), chunks = decode_chunks(file.read_bytes(), segment.base)
                 anew = StreamSegment(segment.path, segment.base)
                 anew.end = end

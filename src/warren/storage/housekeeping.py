@@ -46,10 +46,12 @@ class Housekeeping:
         self.failed: deque[Job] = deque()
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="warren-housekeeping")
 
-    def close(self, segment: Segment) -> None:
+    def write_index(self, segment: Segment) -> None:
         """Write the index beside a segment that gets no more records."""
         self.do(
-            "cannot write index", segment.path, lambda: None if segment.dropped else segment.write_index()
+            "cannot write index",
+            segment.path,
+            lambda: None if segment.is_dropped() else segment.write_index(),
         )
 
     def remove(self, segment: Segment) -> None:

@@ -98,7 +98,7 @@ class LogListing:
         return [
             self._snapshot(segment)
             for segment in segments
-            if segment.written > HEADER_BYTES and not segment.dropped
+            if segment.written > HEADER_BYTES and not segment.is_dropped()
         ]
 
     def _snapshot(self, segment: Segment) -> Snapshot:
@@ -112,7 +112,7 @@ class LogListing:
             base=segment.base,
             size=segment.written,
             last=last,
-            closed=segment.closed,
+            closed=segment.is_closed(),
             marks_written=segment.marks_written,
             marks=segment.marks_to_write() if segment.marked else b"",
             ends=ends,

@@ -21,6 +21,7 @@ from warren.storage.commit import GroupCommit
 from warren.storage.cursor import Cursor
 from warren.storage.log_directory import LogDirectory
 from warren.storage.segment import Segment, index_beyond
+from warren.storage.segment_life import Life
 
 if TYPE_CHECKING:
     from warren.broker.queue import Queue
@@ -60,10 +61,10 @@ class QueueLog(MessageLog):
         if directory.parent is not None:
             directory.parent.parts.append(self)
         for segment in self.segments:
-            segment.log = self
+            segment.directory = directory
         if self.segments:
             self.cursor.move(self.segments[0], 0)
-            if not self.segments[-1].closed:
+            if not self.segments[-1].is_closed():
                 self.tail = self.segments[-1]
 
     # --- on the path of every message ---
@@ -227,14 +228,14 @@ class QueueLog(MessageLog):
         """Close the tail, and begin a new one."""
         closed, self.tail = self.tail, None
         if closed is not None:
-            closed.closed = True
+            closed.enter(Life.CLOSED)
             if not closed.dirty and closed.flying is None:
-                self.commit.close(closed)
+                self.commit.complete(closed)
             if not closed.unread:
                 closed.forget_gone()
             self.drop_if_dead(closed)
         name = str(position).zfill(NAME_DIGITS)
-        self.tail = Segment(f"{self.path}/{name}", position, self, volatile=self.volatile)
+        self.tail = Segment(f"{self.path}/{name}", position, self.directory, volatile=self.volatile)
         self.segments.append(self.tail)
         if self.cursor.segment is None:
             self.cursor.move(self.tail, 0)

@@ -21,6 +21,7 @@ from warren.storage.index import Index, decode_dues, decode_index, write_index
 from warren.storage.log_directory import MANIFEST, OFFSETS, is_part
 from warren.storage.queue_log import NAME_DIGITS
 from warren.storage.segment import Segment
+from warren.storage.segment_life import Life, OnDisk
 
 RELATIVE_MAX = 2**32 - 1  # of a position to its segment's base, as an index can say
 OF_QUEUES = frozenset({MANIFEST, OFFSETS, OFFSETS + ".new"})
@@ -92,7 +93,7 @@ def recover(
         recovered.position = max(recovered.position, last)
         if segment is not None:
             _add(recovered, segment, problems, marks_may_be_lost=marks_may_be_lost)
-    if recovered.segments and recovered.segments[-1].closed:
+    if recovered.segments and recovered.segments[-1].is_closed():
         _close_last(recovered, problems)
     _remove_dead(recovered)
     return recovered
@@ -177,9 +178,8 @@ def _segment(path: str, base: int, size: int, suffixes: set[str], problems: Prob
     if found is not None:
         return _indexed(path, base, found)
     segment = _scanned(path, base, problems)
-    if segment is not None:
-        # an index is written when nothing follows, right or wrong
-        segment.closed |= "idx" in suffixes
+    if segment is not None and "idx" in suffixes:
+        close(segment)  # an index, sound or not, is written when nothing follows
     return segment
 
 
@@ -211,13 +211,14 @@ def _dues(path: str, base: int, index: Index, problems: Problems) -> bytes | Non
 
 def _indexed(path: str, base: int, found: Scan) -> Segment:
     segment = Segment(path, base)
-    segment.closed = segment.indexed = True
     fill(segment, found)
+    segment.enter(Life.CLOSED)
+    segment.enter(Life.COMPLETE)
     return segment
 
 
 def fill(segment: Segment, found: Scan) -> None:
-    segment.created = True
+    segment.enter(OnDisk.MADE)
     segment.count = found.count
     segment.last = segment.base - 1 if found.last is None else found.last
     segment.end = segment.written = found.end
@@ -253,8 +254,14 @@ def scanned(segment: Segment, problems: Problems) -> bool:
         if problems.set_aside(path, found.end, data[found.end :], "torn tail"):
             os.truncate(path + ".seg", found.end)
         else:
-            segment.closed = True
+            close(segment)
     return True
+
+
+def close(segment: Segment) -> None:
+    """Nothing is appended to a segment that was found, if that was not known already."""
+    if not segment.is_closed():
+        segment.enter(Life.CLOSED)
 
 
 def _marks(path: str, base: int, segment: Segment | None, problems: Problems) -> int:
@@ -305,9 +312,9 @@ def _close_last(recovered: Recovered, problems: Problems) -> None:
     if not recovered.segments:
         return
     segment = recovered.segments[-1]
-    segment.closed = True
-    if segment.alive and not segment.indexed:
-        segment.indexed = True
+    close(segment)
+    if segment.alive and segment.life is not Life.COMPLETE:
+        segment.enter(Life.COMPLETE)
         found = Scan(segment.count, segment.last, segment.end, [], segment.entries, segment.dues)
         try:
             write_index(segment.path, segment.base, found)

@@ -4,8 +4,11 @@
     .seg    |……… written ………|… flying …|… gathered …|
             0                 written               end
 
-`gathered` are records since the last round began, `flying` those that the disk is writing; they are kept until
-a sync has covered them, since what a failed sync leaves behind on disk is anybody's guess.
+`gathered` holds the records since the last round began, `flying` those that the disk is writing. They are kept until
+a sync has covered them: after a sync that failed, nobody knows what is on the disk.
+
+Which states a segment goes through, and who changes them, is in segment_life.py. What each attribute is for is in
+segment.pxd.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
@@ -17,6 +20,7 @@ from pathlib import Path
 
 from warren.storage.format import ACKS_MAGIC, SEGMENT_MAGIC, encode_header, scan
 from warren.storage.index import write_index
+from warren.storage.segment_life import TRANSITIONS, Life, OnDisk
 
 from warren.broker.message cimport Message
 from warren.storage.disk cimport Buffer
@@ -33,24 +37,57 @@ cdef enum:
 cdef uint32_t ACKED = 0xFFFFFFFF
 cdef uint32_t DELIVERIES_MAX = 0xFFFFFFFE
 
+# members of Enums, to be compared by identity: that is as fast as a C enum, and they are listed once
+cdef object OPEN = Life.OPEN, DROPPED = Life.DROPPED, REMOVED = Life.REMOVED
+cdef object ABSENT = OnDisk.ABSENT, NAMED = OnDisk.NAMED
+
 
 cdef class Segment:
-    """`alive` records are not done with, and `unread` of these have not been read on by the queue, nor taken
-    out; `unread_bytes` are those of their bodies. Nothing is appended to a `closed` one. What a `damaged` one holds could not all be read, so it is never deleted. A
-    `volatile` one is neither synced nor kept over a restart; a `dropped` one is to be deleted, if its files were
-    ever `created`; `named`, if a sync of the directory has covered its name. Behind a large record it has `ended`. Its ack file is written anew when it
-    is larger than `acks_bytes_max`, unless that is under way: `rewriting`.
-    """
+    """A segment that has just begun: nothing of it is on disk."""
 
-    def __init__(self, str path, uint64_t base, object log=None, *, bint volatile=False):
+    def __init__(self, str path, uint64_t base, object directory=None, *, bint volatile=False):
         self.path = path
-        self.log = log
+        self.directory = directory
+        self.life = OPEN
+        self.on_disk = ABSENT
         self.base = base
         self.last = base - 1
         self.volatile = volatile
         self.end = 0
         self.entries = self.dues = b""
         self.marks_bytes_max = MARKS_BYTES_MIN
+
+    # --- its life ---
+
+    cpdef enter(self, object state):
+        """Go over to another state: nothing else changes it."""
+        before = self.life if isinstance(state, Life) else self.on_disk
+        if state not in TRANSITIONS[before]:
+            raise AssertionError(f"a segment cannot go from {before} to {state}: {self.path}")
+        if isinstance(state, Life):
+            self.life = state
+        else:
+            self.on_disk = state
+
+    cpdef bint is_closed(self) noexcept:
+        """Whether it gets no more records."""
+        return self.life is not OPEN
+
+    cpdef bint is_dropped(self) noexcept:
+        """Whether nothing in it is wanted any more."""
+        return self.life is DROPPED or self.life is REMOVED
+
+    cpdef bint is_removed(self) noexcept:
+        """Whether its files are deleted, or about to be."""
+        return self.life is REMOVED
+
+    cpdef bint is_made(self) noexcept:
+        """Whether there may be files of it."""
+        return self.on_disk is not ABSENT
+
+    cpdef bint is_named(self) noexcept:
+        """Whether a power cut leaves the name of its file."""
+        return self.on_disk is NAMED
 
     # --- appending ---
 

@@ -22,6 +22,7 @@ from libc.string cimport memcmp, memcpy, strcmp, strlen
 
 from warren.storage.format import ACKS_MAGIC, SEGMENT_MAGIC, VERSIONS
 from warren.storage.log_directory import MANIFEST
+from warren.storage.segment_life import OnDisk
 
 from warren.storage.fates cimport Fates
 from warren.storage.format cimport (
@@ -227,7 +228,7 @@ cdef class ShortLogs:
     cdef Segment segment_of(self, const Short* short, str directory):
         cdef Segment segment = Segment(f"{directory}/{short.base_name.decode('ascii')}", short.base)
         cdef Fates fates
-        segment.created = True
+        segment.enter(OnDisk.MADE)
         segment.count, segment.last = short.count, short.last
         segment.end = segment.written = short.end
         segment.alive = segment.unread = short.count

@@ -19,6 +19,7 @@ from warren.storage.log_directory import LogDirectory
 from warren.storage.named_offsets import NamedOffsets
 from warren.storage.queue_log import NAME_DIGITS
 from warren.storage.segment import index_beyond
+from warren.storage.segment_life import Life
 from warren.storage.stream_reader import LogReader, position_at
 from warren.storage.stream_segment import StreamSegment, values_of
 from warren.storage.window import Window
@@ -60,10 +61,10 @@ class SegmentedStream(StreamLog):
         self.size_bytes = sum(segment.end for segment in self.segments)
         directory.made = bool(self.segments)
         for index, segment in enumerate(self.segments):
-            segment.log = self
+            segment.directory = directory
             if segment.first_ms:
                 self._nothing_before_is_newer(index, segment.first_ms)
-        if self.segments and not self.segments[-1].closed:
+        if self.segments and not self.segments[-1].is_closed():
             self.tail = self.segments[-1]
 
     # --- on the path of every message ---
@@ -120,10 +121,10 @@ class SegmentedStream(StreamLog):
         """Close the tail, and begin a new one."""
         closed, self.tail = self.tail, None
         if closed is not None:
-            closed.closed = True
+            closed.enter(Life.CLOSED)
             if not closed.dirty and closed.flying is None:
-                self.commit.close(closed)
-        self.tail = StreamSegment(f"{self.path}/{str(position).zfill(NAME_DIGITS)}", position, self)
+                self.commit.complete(closed)
+        self.tail = StreamSegment(f"{self.path}/{str(position).zfill(NAME_DIGITS)}", position, self.directory)
         self.segments.append(self.tail)
         self._nothing_before_is_newer(len(self.segments) - 1, time_ms)
         return self.tail

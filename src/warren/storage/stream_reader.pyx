@@ -65,7 +65,7 @@ cdef class LogReader(StreamReader):
         cdef uint64_t position
         while passed < PASSED_BYTES_MAX:
             segment = <StreamSegment?>cursor.segment if cursor.segment is not None else None
-            if segment is None or segment.dropped:
+            if segment is None or segment.is_dropped():
                 if not self.enter():
                     return NOTHING_YET
                 continue
@@ -92,7 +92,7 @@ cdef class LogReader(StreamReader):
         return NOT_YET_FOUND
 
     cdef share_window(self, StreamSegment segment):
-        cdef bint near = not segment.closed and segment.written - self.cursor.offset < NEAR_BYTES
+        cdef bint near = not segment.is_closed() and segment.written - self.cursor.offset < NEAR_BYTES
         if near:
             self.cursor.window = self.shared
             self.cursor.sound_at = NOWHERE
@@ -151,7 +151,7 @@ cdef class LogReader(StreamReader):
         """Whether there is one: the present one is read to the end of what is safe."""
         cdef StreamSegment segment = <StreamSegment>self.cursor.segment
         cdef Py_ssize_t index
-        if segment.end > segment.written or not segment.closed:
+        if segment.end > segment.written or not segment.is_closed():
             self.cursor.window = None
             return False
         index = index_beyond(self.segments, segment.base)
@@ -186,7 +186,7 @@ cdef class LogReader(StreamReader):
             if end > cursor.segment.written:
                 return 0
             cursor.seek(cursor.segment, end, cursor.segment.base + self.chunks.at(index + 1).relative - 1)
-        elif cursor.segment.closed and cursor.segment.end == cursor.segment.written:
+        elif cursor.segment.is_closed() and cursor.segment.end == cursor.segment.written:
             cursor.seek(cursor.segment, cursor.segment.end, cursor.segment.last)
         else:
             return 0

@@ -159,8 +159,8 @@ cdef class StreamSegment(Segment):
     and was set back, later segments begin before that: nothing in this one is newer than `until_ms`, then.
     """
 
-    def __init__(self, str path, uint64_t base, object log=None):
-        super().__init__(path, base, log)
+    def __init__(self, str path, uint64_t base, object directory=None):
+        super().__init__(path, base, directory)
         self.chunks = Chunks()
         self.until_ms = <uint64_t>-1
 

@@ -63,7 +63,7 @@ def everything_about(found: Recovered, log: LogDirectory) -> object:
         (
             (part.path.removeprefix(str(log.path)), part.base, part.last, part.count, part.end, part.written),
             (part.alive, part.unread, part.unread_bytes, part.marks_written, part.entries, part.dues),
-            (part.closed, part.indexed, part.created, part.damaged, part.dirty, part.marked, part.named),
+            (part.life, part.on_disk, part.damaged, part.dirty, part.marked),
             [part.fate_of(position) for position in range(part.base, part.last + 1)],
         )
         for part in found.segments

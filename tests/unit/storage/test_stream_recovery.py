@@ -42,7 +42,7 @@ def directory(tmp_path: Path) -> Directory:
 
 
 def found(recovered: RecoveredStream) -> list[tuple[int, int, bool]]:
-    return [(each.base, each.last, each.closed) for each in recovered.segments]
+    return [(each.base, each.last, each.is_closed()) for each in recovered.segments]
 
 
 def test_tail_is_scanned_and_synced_and_others_are_not(directory: Directory) -> None:
