@@ -9,10 +9,8 @@ from libc.stdint cimport uint64_t
 
 from warren.broker.message cimport Message
 from warren.broker.store cimport LogBrowser, MessageLog
-from warren.storage.cursor cimport Cursor
+from warren.storage.cursor cimport NOTHING, Cursor
 from warren.storage.segment cimport Segment, index_beyond
-
-cdef uint64_t NOTHING = 0xFFFFFFFFFFFFFFFF
 
 
 cdef class QueueBrowser(LogBrowser):

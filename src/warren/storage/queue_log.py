@@ -9,7 +9,6 @@ segment goes when none of its messages is alive, wherever in the list it is. Pos
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from warren.broker.store import NOTHING_TO_READ, MessageLog
 from warren.storage.browser import QueueBrowser
 from warren.storage.commit import GroupCommit
 from warren.storage.cursor import Cursor
+from warren.storage.format import DUE_ENTRY, segment_name
 from warren.storage.log_directory import LogDirectory
 from warren.storage.segment import Segment, index_beyond
 from warren.storage.segment_life import Life
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from warren.storage.window import Problems
 
 DEAD_TAIL_BYTES_MIN = 64 * 1024
-NAME_DIGITS = 20
-DUE = struct.Struct("<IIQ")  # relative, offset, due_ms
 
 
 class QueueLog(MessageLog):
@@ -218,7 +216,7 @@ class QueueLog(MessageLog):
     def due(self) -> Iterator[tuple[int, int, int]]:
         for segment in self.segments[:]:
             dues, segment.dues = segment.dues, b""
-            for relative, offset, due_ms in DUE.iter_unpack(dues):
+            for relative, offset, due_ms in DUE_ENTRY.iter_unpack(dues):
                 if self.waiting_in(segment.base + relative) is segment:
                     yield due_ms, segment.base + relative, offset
 
@@ -234,8 +232,9 @@ class QueueLog(MessageLog):
             if not closed.unread:
                 closed.forget_gone()
             self.drop_if_dead(closed)
-        name = str(position).zfill(NAME_DIGITS)
-        self.tail = Segment(f"{self.path}/{name}", position, self.directory, volatile=self.volatile)
+        self.tail = Segment(
+            f"{self.path}/{segment_name(position)}", position, self.directory, volatile=self.volatile
+        )
         self.segments.append(self.tail)
         if self.cursor.segment is None:
             self.cursor.move(self.tail, 0)

@@ -16,16 +16,23 @@ from typing import Any
 from warren.storage.ack_file import read_fates
 from warren.storage.fates import Fates
 from warren.storage.files import read_whole, write_file
-from warren.storage.format import SEGMENT_MAGIC, Scan, UnknownVersion, check_header, scan
+from warren.storage.format import (
+    RELATIVE_MAX,
+    SEGMENT_MAGIC,
+    SUFFIXES,
+    Scan,
+    UnknownVersion,
+    base_of,
+    check_header,
+    scan,
+    segment_name,
+)
 from warren.storage.index import Index, decode_dues, decode_index, write_index
 from warren.storage.log_directory import MANIFEST, OFFSETS, is_part
-from warren.storage.queue_log import NAME_DIGITS
 from warren.storage.segment import Segment
 from warren.storage.segment_life import Life, OnDisk
 
-RELATIVE_MAX = 2**32 - 1  # of a position to its segment's base, as an index can say
 OF_QUEUES = frozenset({MANIFEST, OFFSETS, OFFSETS + ".new"})
-SUFFIXES = ("seg", "acks", "idx", "idx.new", "due", "chunks", "chunks.new", "torn", "acks.torn", "acks.new")
 
 
 class Problems:
@@ -84,7 +91,7 @@ def recover(
     """
     recovered = Recovered([], 0)
     for base, suffixes in bases_in(directory, problems, names, is_of_part=is_of_part).items():
-        path = f"{directory}/{str(base).zfill(NAME_DIGITS)}"
+        path = f"{directory}/{segment_name(base)}"
         try:
             segment, last = _read(path, base, suffixes, problems)
         except OSError as error:
@@ -130,8 +137,9 @@ def bases_in(
     bases: dict[int, set[str]] = {}
     for name in sorted(names):
         stem, _, suffix = name.partition(".")
-        if len(stem) == NAME_DIGITS and stem.isdecimal() and suffix in SUFFIXES:
-            bases.setdefault(int(stem), set()).add(suffix)
+        base = base_of(stem)
+        if base is not None and suffix in SUFFIXES:
+            bases.setdefault(base, set()).add(suffix)
         elif is_of_part or not belongs_to_queue(directory, name):
             problems.warn("foreign file", file=f"{directory}/{name}")
     return bases

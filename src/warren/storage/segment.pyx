@@ -26,16 +26,13 @@ from warren.broker.message cimport Message
 from warren.storage.disk cimport Buffer
 from warren.storage.fates cimport Fates
 from warren.storage.format cimport (
-    HEAD_BYTES, MARK_BYTES, POSITIONS_MAX, RECORD_HEAD_BYTES, IndexEntry, Mark, put_head, put_record, record_bytes,
-    seal_mark, take_message,
+    DELIVERIES_MAX, HEADER_BYTES, MARK_ACKED, MARK_BYTES, POSITIONS_MAX, RECORD_HEAD_BYTES, IndexEntry, Mark, put_head,
+    put_record, record_bytes, seal_mark, take_message,
 )
 
 cdef enum:
     MARKS_BYTES_MIN = 1024 * 1024   # of marks that wait to be written, before they are looked through
     LARGE_BYTES_MIN = 1024 * 1024   # of a body that is not copied
-
-cdef uint32_t ACKED = 0xFFFFFFFF
-cdef uint32_t DELIVERIES_MAX = 0xFFFFFFFE
 
 # members of Enums, to be compared by identity: that is as fast as a C enum, and they are listed once
 cdef object OPEN = Life.OPEN, DROPPED = Life.DROPPED, REMOVED = Life.REMOVED
@@ -124,8 +121,8 @@ cdef class Segment:
 
     def begin(self):
         cdef bytes header = encode_header(SEGMENT_MAGIC, self.base)
-        memcpy(self.gathered.room(HEAD_BYTES), <const char*>header, HEAD_BYTES)
-        self.end = HEAD_BYTES
+        memcpy(self.gathered.room(HEADER_BYTES), <const char*>header, HEADER_BYTES)
+        self.end = HEADER_BYTES
 
     cdef const uint8_t* in_memory(self, Py_ssize_t offset, Py_ssize_t* left):
         """The record at an offset that is not in the file yet, and how many bytes lie there."""
@@ -182,7 +179,7 @@ cdef class Segment:
 
     cdef bint waits(self, uint64_t position) noexcept:
         """Whether a record is unread, if the queue has not come by in reading on."""
-        return self.unread > 0 and not self.is_gone(position) and self.fate(position) != ACKED
+        return self.unread > 0 and not self.is_gone(position) and self.fate(position) != MARK_ACKED
 
     def forget_gone(self):
         """Nothing is unread, nor will be."""
@@ -205,7 +202,7 @@ cdef class Segment:
 
     cpdef int note_done(self, uint64_t position, uint32_t count) except -1:
         """This many positions from this one on are done with."""
-        return self.mark(&self.done, position, count, ACKED)
+        return self.mark(&self.done, position, count, MARK_ACKED)
 
     cdef int mark(self, Mark* run, uint64_t position, uint32_t count, uint32_t deliveries) except -1:
         cdef uint32_t relative = <uint32_t>(position - self.base)
@@ -224,7 +221,7 @@ cdef class Segment:
             self.marks = Buffer()
         if self.marks_written == 0 and self.marks.size == 0:
             header = encode_header(ACKS_MAGIC, self.base)
-            memcpy(self.marks.room(HEAD_BYTES), <const char*>header, HEAD_BYTES)
+            memcpy(self.marks.room(HEADER_BYTES), <const char*>header, HEADER_BYTES)
         seal_mark(run, self.base)
         memcpy(self.marks.room(MARK_BYTES), run, MARK_BYTES)
         run.count = 0
@@ -234,7 +231,7 @@ cdef class Segment:
 
     cdef int fold_marks(self) except -1:
         """Keep as few of the marks that wait as say the same: a disk that fails may let them wait for long."""
-        cdef Py_ssize_t start = HEAD_BYTES if self.marks_written == 0 else 0, bad = 0
+        cdef Py_ssize_t start = HEADER_BYTES if self.marks_written == 0 else 0, bad = 0
         cdef Fates fates = Fates(self.base)
         cdef bytes few
         if fates.fold(self.marks.data + start, self.marks.size - start, &bad):
@@ -284,13 +281,13 @@ cdef class Segment:
         cdef Py_ssize_t i
         self.alive = self.unread_bytes = 0
         for i in range(self.count):
-            if self.fate(self.base + entry[i].relative) != ACKED:
+            if self.fate(self.base + entry[i].relative) != MARK_ACKED:
                 self.alive += 1
                 self.unread_bytes += entry[i].body
         self.unread = self.alive
 
     cdef uint32_t fate(self, uint64_t position) noexcept:
-        """How often it was delivered in the time before, or ACKED."""
+        """How often it was delivered in the time before, or MARK_ACKED."""
         return 0 if self.fates is None else self.fates.at(position - self.base)
 
     def fate_of(self, uint64_t position):

@@ -15,9 +15,9 @@ from warren.broker.store import StreamLog
 from warren.broker.stream_filter import StreamFilter
 from warren.storage.commit import GroupCommit
 from warren.storage.cursor import Cursor
+from warren.storage.format import segment_name
 from warren.storage.log_directory import LogDirectory
 from warren.storage.named_offsets import NamedOffsets
-from warren.storage.queue_log import NAME_DIGITS
 from warren.storage.segment import index_beyond
 from warren.storage.segment_life import Life
 from warren.storage.stream_reader import LogReader, position_at
@@ -124,7 +124,7 @@ class SegmentedStream(StreamLog):
             closed.enter(Life.CLOSED)
             if not closed.dirty and closed.flying is None:
                 self.commit.complete(closed)
-        self.tail = StreamSegment(f"{self.path}/{str(position).zfill(NAME_DIGITS)}", position, self.directory)
+        self.tail = StreamSegment(f"{self.path}/{segment_name(position)}", position, self.directory)
         self.segments.append(self.tail)
         self._nothing_before_is_newer(len(self.segments) - 1, time_ms)
         return self.tail

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from warren.storage.files import names_in
-from warren.storage.format import UnknownVersion
+from warren.storage.format import UnknownVersion, segment_name
 from warren.storage.log_directory import OFFSETS
 from warren.storage.named_offsets import read_offsets
-from warren.storage.queue_log import NAME_DIGITS
 from warren.storage.recovery import Problems, bases_in, close, last_possible, scanned
 from warren.storage.segment_life import Life, OnDisk
 from warren.storage.stream_segment import StreamSegment, decode_chunks
@@ -41,7 +40,7 @@ def recover_stream(directory: str, problems: Problems, sync: Sync) -> RecoveredS
     recovered = RecoveredStream([], 0, *_offsets(Path(directory), problems))
     alone: list[Path] = []
     for base in bases_in(directory, problems, names_in(directory), is_of_part=False):
-        path = f"{directory}/{str(base).zfill(NAME_DIGITS)}"
+        path = f"{directory}/{segment_name(base)}"
         try:
             segment, last = _read(path, base, problems, sync)
         except OSError as error:

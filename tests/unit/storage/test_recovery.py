@@ -24,12 +24,14 @@ from warren.storage.format import (
     ACKS_MAGIC,
     HEADER_BYTES,
     INDEX_MAGIC,
+    MARK_BYTES,
+    RELATIVE_MAX,
     SEGMENT_MAGIC,
     check_header,
     encode_header,
     scan,
 )
-from warren.storage.recovery import RELATIVE_MAX, Problems, Recovered, recover
+from warren.storage.recovery import Problems, Recovered, recover
 from warren.storage.segment_life import Life
 
 FIRST = segment(1, [b"one", b"two", b"three"])
@@ -361,11 +363,11 @@ def test_torn_mark_is_told_and_overwritten_by_the_next(recovery: Recovery, size:
     recovery.log.put(4, "acks", acks(4, done(4)) + acks(4, done(5))[HEADER_BYTES:][:size])
     found = recovery.run()
     assert (ready(found), recovery.told) == ([1, 2, 3, 5, 6], ["bad marks in ack file"])
-    assert found.segments[1].marks_written == HEADER_BYTES + 16
+    assert found.segments[1].marks_written == HEADER_BYTES + MARK_BYTES
 
 
 def test_zeros_in_an_ack_file_never_ack_anything(recovery: Recovery) -> None:
-    recovery.log.put(4, "acks", acks(4, done(4)) + bytes(160) + acks(4, done(6))[HEADER_BYTES:])
+    recovery.log.put(4, "acks", acks(4, done(4)) + bytes(10 * MARK_BYTES) + acks(4, done(6))[HEADER_BYTES:])
     assert ready(recovery.run()) == [1, 2, 3, 5]
     assert recovery.told == ["bad marks in ack file"]
 
