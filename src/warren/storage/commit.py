@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from warren.broker.flow import Timers
 from warren.storage.disk import SYNC, SYNC_ALL, SYNC_DIRECTORY, WRITE, Buffer, Operation
@@ -29,10 +29,6 @@ from warren.storage.rewriting import Rewritings
 from warren.storage.segment import Segment
 from warren.storage.segment_life import Life, OnDisk
 from warren.storage.window import Window
-
-if TYPE_CHECKING:
-    from warren.storage.named_offsets import NamedOffsets
-    from warren.storage.queue_log import QueueLog
 
 SYNCED_ONE_BY_ONE_MAX = 4
 RETRY_SECONDS = 0.5
@@ -57,6 +53,18 @@ class Lines(Protocol):
     def has_news(self) -> bool: ...
     def operations(self) -> list[Operation]: ...
     def are_safe(self) -> None: ...
+
+
+class Offsets(Protocol):
+    """Named offsets of a stream that have changed."""
+
+    def write(self) -> None: ...
+
+
+class DeadTail(Protocol):
+    """A log in whose tail nothing was alive, when last seen."""
+
+    def drop_dead_tail(self) -> None: ...
 
 
 class Housekeeping(Protocol):
@@ -132,8 +140,8 @@ class GroupCommit:
         self.dirty: list[Segment] = []
         self.marked: list[Segment] = []
         self.dropped: list[Segment] = []
-        self.offsets: list[NamedOffsets] = []
-        self.dead_tails: set[QueueLog] = set()
+        self.offsets: list[Offsets] = []
+        self.dead_tails: set[DeadTail] = set()
         self.waiters: list[Callable[[int], None]] = []
         self.to_tell: deque[tuple[Callable[[int], None], int]] = deque()
         self.condemned: dict[str, Sequence[Segment]] = {}
@@ -416,7 +424,7 @@ class GroupCommit:
                 if segment.flying is None:
                     self._remove(segment)
 
-    def note_offsets(self, offsets: NamedOffsets) -> None:
+    def note_offsets(self, offsets: Offsets) -> None:
         """Some of a stream have changed."""
         if offsets not in self.offsets:
             self.offsets.append(offsets)

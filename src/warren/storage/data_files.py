@@ -27,8 +27,7 @@ from warren.storage.definitions_recovery import Problem as DefinitionProblem
 from warren.storage.definitions_recovery import recover_definitions
 from warren.storage.directory import VERSION, read_identity
 from warren.storage.format import SUFFIXES, base_of, segment_name
-from warren.storage.log_directory import MANIFEST, parts_in
-from warren.storage.recovery import belongs_to_queue
+from warren.storage.log_directory import MANIFEST, belongs_to_queue, parts_in
 
 LOCKS = Path("/proc/locks")
 

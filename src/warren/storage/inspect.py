@@ -27,7 +27,6 @@ from warren.storage.format import (
     uint64_at,
 )
 from warren.storage.index import Index, decode_dues, decode_index
-from warren.storage.recovery import fill
 from warren.storage.segment import Segment
 
 # --- what a segment holds ---
@@ -42,7 +41,7 @@ def read_segment(files: SegmentFiles, tell: Tell) -> Segment | None:
     if found is None:
         return None
     segment = Segment(files.path, files.base)
-    fill(segment, found)
+    segment.fill(found)
     segment.recover_fates(read_marks(files, tell)[0])
     return segment
 

@@ -10,22 +10,19 @@ segment goes when none of its messages is alive, wherever in the list it is. Pos
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from warren.broker.entry_list import EntryList
 from warren.broker.message import Message
+from warren.broker.queue import Queue
 from warren.broker.store import NOTHING_TO_READ, MessageLog
 from warren.storage.browser import QueueBrowser
 from warren.storage.commit import GroupCommit
 from warren.storage.cursor import Cursor
 from warren.storage.format import DUE_ENTRY, segment_name
 from warren.storage.log_directory import LogDirectory
+from warren.storage.problems import Problems
 from warren.storage.segment import Segment, index_beyond
 from warren.storage.segment_life import Life
-
-if TYPE_CHECKING:
-    from warren.broker.queue import Queue
-    from warren.storage.window import Problems
 
 DEAD_TAIL_BYTES_MIN = 64 * 1024
 

@@ -7,15 +7,12 @@ in a `.torn` file, what cannot be understood stays where it is, and each of it i
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from warren.storage.ack_file import read_fates
 from warren.storage.fates import Fates
-from warren.storage.files import read_whole, write_file
+from warren.storage.files import read_whole, remove_segment, write_file
 from warren.storage.format import (
     RELATIVE_MAX,
     SEGMENT_MAGIC,
@@ -28,50 +25,10 @@ from warren.storage.format import (
     segment_name,
 )
 from warren.storage.index import Index, decode_dues, decode_index, write_index
-from warren.storage.log_directory import MANIFEST, OFFSETS, is_part
+from warren.storage.log_directory import belongs_to_queue
+from warren.storage.problems import Problems
 from warren.storage.segment import Segment
-from warren.storage.segment_life import Life, OnDisk
-
-OF_QUEUES = frozenset({MANIFEST, OFFSETS, OFFSETS + ".new"})
-
-
-class Problems:
-    """Tells the operator what was found, and keeps the bytes that were no record; each once, also if they
-    are met again when the queue is read.
-    """
-
-    def __init__(self, warn: Callable[..., Any]) -> None:
-        self.warn = warn
-        self.told: set[tuple[str, int]] = set()
-
-    def bad_record(self, segment: Segment, offset: int, data: bytes) -> None:
-        self.set_aside(segment.path, offset, data, "bad record")
-
-    def unreadable(self, segment: Segment, error: OSError) -> None:
-        self.warn("cannot read segment", file=segment.path + ".seg", error=str(error))
-
-    def set_aside(self, path: str, offset: int, data: bytes, what: str) -> bool:
-        """Whether these bytes of a segment are kept now; if not, they must stay where they are."""
-        if (path, offset) in self.told:
-            return True
-        self.told.add((path, offset))
-        kept = Path(path + ".torn")
-        self.warn(what, file=path + ".seg", offset=offset, bytes=len(data), kept_in=str(kept))
-        return self.keep(kept, data)
-
-    def keep(self, file: Path, data: bytes) -> bool:
-        try:
-            keep(file, data)
-        except OSError as error:  # a full disk, which is also what tears files
-            self.warn("cannot set aside", file=str(file), error=str(error))
-            return False
-        return True
-
-
-def keep(file: Path, data: bytes) -> None:
-    """Add bytes to what was set aside, unless they are only zeros or there since an earlier start."""
-    if any(data) and not (file.exists() and data in file.read_bytes()):
-        write_file(str(file), data, append=True)
+from warren.storage.segment_life import Life
 
 
 @dataclass
@@ -145,11 +102,6 @@ def bases_in(
     return bases
 
 
-def belongs_to_queue(directory: str, name: str) -> bool:
-    """Whether something in a queue's directory that is no file of its log is what it should be."""
-    return name in OF_QUEUES or (is_part(name) and not Path(directory, name).is_file())
-
-
 def _read(path: str, base: int, suffixes: set[str], problems: Problems) -> tuple[Segment | None, int]:
     """A segment, if there is anything to be had of it, and the last position that may have been in use."""
     size = os.stat(path + ".seg").st_size if "seg" in suffixes else 0  # noqa: PTH116 - there are very many
@@ -176,7 +128,7 @@ def _without_records(path: str, base: int, problems: Problems) -> int:
         return last_possible(base)
     if fates.leave_undone():
         problems.warn("marks of records that were never written", file=path + ".acks")
-    remove_files(path)
+    remove_segment(path)
     return max(base, base + fates.places - 1)
 
 
@@ -219,19 +171,10 @@ def _dues(path: str, base: int, index: Index, problems: Problems) -> bytes | Non
 
 def _indexed(path: str, base: int, found: Scan) -> Segment:
     segment = Segment(path, base)
-    fill(segment, found)
+    segment.fill(found)
     segment.enter(Life.CLOSED)
     segment.enter(Life.COMPLETE)
     return segment
-
-
-def fill(segment: Segment, found: Scan) -> None:
-    segment.enter(OnDisk.MADE)
-    segment.count = found.count
-    segment.last = segment.base - 1 if found.last is None else found.last
-    segment.end = segment.written = found.end
-    segment.entries, segment.dues = found.entries, found.dues
-    segment.count_waiting()
 
 
 def _scanned(path: str, base: int, problems: Problems) -> Segment | None:
@@ -253,7 +196,7 @@ def scanned(segment: Segment, problems: Problems) -> bool:
     found = scan(data, base)
     for offset, size in found.bad:
         problems.set_aside(path, offset, data[offset : offset + size], "bad record")
-    fill(segment, found)
+    segment.fill(found)
     if found.count == 0:
         if not problems.set_aside(path, 0, data, "no record in segment"):
             return False
@@ -331,21 +274,9 @@ def _close_last(recovered: Recovered, problems: Problems) -> None:
     segment.entries = b""  # kept for every segment, they would take much memory
 
 
-def remove_files(path: str) -> None:
-    """Of a segment in which nothing is alive. The marks go last: alone they do no harm."""
-    for suffix in (".idx", ".due", ".chunks", ".seg", ".acks.new", ".acks"):
-        Path(path + suffix).unlink(missing_ok=True)
-
-
-def remove_tree(path: str) -> None:
-    """A directory with all that is in it, if it is there."""
-    if Path(path).exists():
-        shutil.rmtree(path)
-
-
 def _remove_dead(recovered: Recovered) -> None:
     for segment in recovered.segments:
         segment.entries = b""
         if segment.alive == 0:
-            remove_files(segment.path)
+            remove_segment(segment.path)
     recovered.segments = [segment for segment in recovered.segments if segment.alive]

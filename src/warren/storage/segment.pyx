@@ -258,6 +258,15 @@ cdef class Segment:
 
     # --- recovered ---
 
+    def fill(self, found):
+        """Take over what a Scan of its file says."""
+        self.enter(OnDisk.MADE)
+        self.count = found.count
+        self.last = self.base - 1 if found.last is None else found.last
+        self.end = self.written = found.end
+        self.entries, self.dues = found.entries, found.dues
+        self.count_waiting()
+
     def recover_fates(self, Fates fates):
         """Take over what an ack file says; `entries` must be there."""
         if fates.places:

@@ -24,9 +24,10 @@ from warren.storage.journal import Journal
 from warren.storage.log_directory import LogDirectory, is_part
 from warren.storage.log_listing import LogListing
 from warren.storage.named_offsets import NamedOffsets
+from warren.storage.problems import Logger, Problems
 from warren.storage.queue_log import QueueLog
-from warren.storage.queues_recovery import Log, QueuesRecovery
-from warren.storage.recovery import Problems, Recovered
+from warren.storage.queues_recovery import QueuesRecovery
+from warren.storage.recovery import Recovered
 from warren.storage.stream_log import SegmentedStream
 from warren.storage.stream_recovery import RecoveredStream
 from warren.storage.unknown_queues import UnknownQueues
@@ -57,7 +58,7 @@ class DiskStore(Store):
         settings: StorageSettings,
         timers: Timers,
         disk: DiskLike,
-        log: Log,
+        log: Logger,
         *,
         on_trouble: Callable[[], None],
         on_round: Callable[[], None],

@@ -8,8 +8,6 @@ The last segment of which anything is on disk always stays: it says which offset
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from warren.broker.message import Message
 from warren.broker.store import StreamLog
 from warren.broker.stream_filter import StreamFilter
@@ -18,14 +16,12 @@ from warren.storage.cursor import Cursor
 from warren.storage.format import segment_name
 from warren.storage.log_directory import LogDirectory
 from warren.storage.named_offsets import NamedOffsets
+from warren.storage.problems import Problems
 from warren.storage.segment import index_beyond
 from warren.storage.segment_life import Life
 from warren.storage.stream_reader import LogReader, position_at
 from warren.storage.stream_segment import StreamSegment, values_of
 from warren.storage.window import Window
-
-if TYPE_CHECKING:
-    from warren.storage.window import Problems
 
 
 class SegmentedStream(StreamLog):

@@ -16,7 +16,8 @@ from warren.storage.files import names_in
 from warren.storage.format import UnknownVersion, segment_name
 from warren.storage.log_directory import OFFSETS
 from warren.storage.named_offsets import read_offsets
-from warren.storage.recovery import Problems, bases_in, close, last_possible, scanned
+from warren.storage.problems import Problems
+from warren.storage.recovery import bases_in, close, last_possible, scanned
 from warren.storage.segment_life import Life, OnDisk
 from warren.storage.stream_segment import StreamSegment, decode_chunks
 

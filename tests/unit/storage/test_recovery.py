@@ -31,7 +31,8 @@ from warren.storage.format import (
     encode_header,
     scan,
 )
-from warren.storage.recovery import Problems, Recovered, recover
+from warren.storage.problems import Problems
+from warren.storage.recovery import Recovered, recover
 from warren.storage.segment_life import Life
 
 FIRST = segment(1, [b"one", b"two", b"three"])

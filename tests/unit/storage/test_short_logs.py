@@ -17,8 +17,9 @@ from tests.unit.storage.log_files import LogDirectory, acks, done, index, record
 from warren.storage import queues_recovery
 from warren.storage.files import names_in
 from warren.storage.format import HEADER_BYTES, SEGMENT_MAGIC, encode_header
+from warren.storage.problems import Problems
 from warren.storage.queues_recovery import QueuesRecovery
-from warren.storage.recovery import Problems, Recovered, recover, recover_short
+from warren.storage.recovery import Recovered, recover, recover_short
 from warren.storage.segment import Segment
 from warren.storage.short_logs import ShortLogs
 

@@ -8,7 +8,8 @@ import pytest
 
 from tests.unit.storage.log_files import LogDirectory, chunks, damaged, segment
 from warren.storage.format import SEGMENT_MAGIC, encode_header
-from warren.storage.recovery import Problems, last_possible
+from warren.storage.problems import Problems
+from warren.storage.recovery import last_possible
 from warren.storage.stream_recovery import RecoveredStream, recover_stream
 
 FIRST = segment(1, [b"one", b"two", b"three"])
