@@ -40,6 +40,7 @@ class QueueLog(MessageLog):
         segments: list[Segment] | None = None,
         volatile: bool = False,
     ) -> None:
+        super().__init__(commit)
         self.directory = directory
         self.path = directory.path
         self.commit = commit

@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 from warren.broker.commands import Command, DeclareQueue
 from warren.broker.flow import Timers
 from warren.broker.rules import STREAM, queue_type
+from warren.broker.safety import Safety
 from warren.broker.store import MessageLog, Store, StreamLog
 from warren.storage.command_text import command_to_json
 from warren.storage.commit import Disk as DiskLike
@@ -95,6 +96,11 @@ class DiskStore(Store):
     keeps_streams = True
 
     # --- what the model asks ---
+
+    @property
+    def safety(self) -> Safety:
+        """The group commit: definitions are synced in its rounds, behind the messages."""
+        return self.commit
 
     @property
     def gathering(self) -> int:  # type: ignore[override]

@@ -39,7 +39,7 @@ class SegmentedStream(StreamLog):
         segments: list[StreamSegment] | None = None,
         before: int = 0,
     ) -> None:
-        super().__init__()
+        super().__init__(commit)
         self.directory = directory
         self.path = directory.path
         self.commit = commit
