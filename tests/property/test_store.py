@@ -348,7 +348,7 @@ class StoreMachine(RuleBasedStateMachine):
         allowed = kept | self.orphans | self.not_deleted
         on_disk = [
             path
-            for path in Path(log.path).glob("*")
+            for path in Path(log.chain.directory.path).glob("*")
             if path.suffix in {".seg", ".acks", ".new", ".idx", ".due"}
         ]
         assert {str(path).partition(".")[0] for path in on_disk} <= allowed

@@ -23,7 +23,8 @@ def segments_on_disk(machine: Machine, name: str) -> list[str]:
     log = machine.queues[name].lane.log
     assert isinstance(log, QueueLog)
     return sorted(
-        path.name for path in (machine.data / "queues").glob(f"{log.path.rpartition('/')[2]}/*.*s*")
+        path.name
+        for path in (machine.data / "queues").glob(f"{log.chain.directory.path.rpartition('/')[2]}/*.*s*")
     )
 
 
