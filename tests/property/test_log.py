@@ -250,7 +250,7 @@ class LogTest(RuleBasedStateMachine):
         for item in self.items:
             item.safe = True
         kept = {segment.path for segment in self.log.segments}
-        on_disk = [path for path in Path(self.log.path).glob("*") if path.suffix in SUFFIXES]
+        on_disk = [path for path in Path(self.log.chain.directory.path).glob("*") if path.suffix in SUFFIXES]
         assert {str(path).partition(".")[0] for path in on_disk} <= kept
 
     @rule()

@@ -345,11 +345,11 @@ class StoreMachine(RuleBasedStateMachine):
         assert sum(segment.alive for segment in log.segments) == len(shelf.stored)
         assert all(segment.alive for segment in log.segments[:-1])
         assert all(segment.alive or segment.end < 1_000 for segment in log.segments[-1:])
-        kept = {segment.path for segment in log.segments if segment.created}
+        kept = {segment.path for segment in log.segments if segment.is_made()}
         allowed = kept | self.orphans | self.not_deleted
         on_disk = [
             path
-            for path in Path(log.path).glob("*")
+            for path in Path(log.chain.directory.path).glob("*")
             if path.suffix in {".seg", ".acks", ".new", ".idx", ".due"}
         ]
         assert {str(path).partition(".")[0] for path in on_disk} <= allowed

@@ -232,12 +232,13 @@ class StreamLogTest(RuleBasedStateMachine):
         self.machine.run()
         assert [item.position for item in self.safe] == [item.position for item in self.model.items]
         kept = {segment.path for segment in self.log.segments}
-        on_disk = [*Path(self.log.path).glob("*.seg"), *Path(self.log.path).glob("*.chunks")]
+        directory = Path(self.log.chain.directory.path)
+        on_disk = [*directory.glob("*.seg"), *directory.glob("*.chunks")]
         assert {str(path.with_suffix("")) for path in on_disk} == kept
         for segment in self.log.segments:
             file = Path(segment.path + ".chunks")
-            assert file.exists() == segment.closed
-            if segment.closed:
+            assert file.exists() == segment.is_closed()
+            if segment.is_closed():
                 count, end, (last, last_ms), chunks = decode_chunks(file.read_bytes(), segment.base)
                 anew = StreamSegment(segment.path, segment.base)
                 anew.end = end
@@ -268,7 +269,7 @@ class StreamLogTest(RuleBasedStateMachine):
     def restart(self, damage: str | None, seed: int) -> None:
         self.machine.stop()
         if damage is not None:
-            for file in sorted(Path(self.log.path).glob("*.chunks")):
+            for file in sorted(Path(self.log.chain.directory.path).glob("*.chunks")):
                 damage_file(file, damage, Random(seed))
         self.machine.start()
         self.reopen(sure=self.model.items, may_be_told={"chunks file is not sound"} if damage else set())

@@ -12,6 +12,7 @@ cdef class LogBrowser:
 
 
 cdef class MessageLog:
+    cdef public object safety
     cdef public Py_ssize_t unread
     cdef public Py_ssize_t unread_bytes
     cdef public uint64_t given_back
@@ -27,7 +28,6 @@ cdef class MessageLog:
     cpdef acked(self, uint64_t position)
 
 
-
 cdef class StreamReader:
     cpdef Py_ssize_t ready(self) except? -3
     cpdef Message take(self)
@@ -35,6 +35,7 @@ cdef class StreamReader:
 
 
 cdef class StreamLog:
+    cdef public object safety
     cdef public dict offsets
     cdef public Py_ssize_t count
     cdef public Py_ssize_t size_bytes

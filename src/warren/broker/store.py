@@ -1,7 +1,7 @@
 """What the model asks of a disk. The classes here are those of a broker that has none.
 
-What is written is not safe at once: it gathers for a round of writing and syncing that has a number, and
-whoever answers for it, a confirm or a declare-ok, waits until that round is over.
+What is written is not safe at once: each log, and the store for the definitions, names the `Safety` that says
+when it is.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from warren.broker.commands import Command
 from warren.broker.entry_list import EntryList
 from warren.broker.message import Message
+from warren.broker.safety import Safety
 from warren.broker.stream_filter import StreamFilter
 
 NOTHING_TO_READ = 2**64 - 1
@@ -34,15 +35,15 @@ class LogBrowser:
 
 
 class MessageLog:
-    """The messages of one queue on disk, in order of position. Those `unread` wait there alone; the others
-    the queue holds, or has given to a consumer. `unread_bytes` are those of their bodies. `given_back` counts
-    how many became unread again.
+    """The messages of one queue on disk, in order of position. Those that are unread are there alone; the
+    others are held by the queue as well, or were given to a consumer.
     """
 
-    def __init__(self) -> None:
-        self.unread = 0
-        self.unread_bytes = 0
-        self.given_back = 0
+    def __init__(self, safety: Safety) -> None:
+        self.safety = safety  # says when what is appended is safe
+        self.unread = 0  # how many messages are on disk alone
+        self.unread_bytes = 0  # the size of their bodies
+        self.given_back = 0  # how often a message became unread again
 
     def append(self, message: Message, position: int, taken: bool) -> int:
         """Add a message. If not `taken`, the queue will read it when its time comes. Where it lies, for
@@ -125,12 +126,13 @@ class StreamReader:
 
 
 class StreamLog:
-    """The messages of one stream on disk. `offsets` are those that have a name, for who goes on there."""
+    """The messages of one stream on disk."""
 
-    def __init__(self) -> None:
-        self.offsets: dict[str, int] = {}
-        self.count = 0
-        self.size_bytes = 0
+    def __init__(self, safety: Safety) -> None:
+        self.safety = safety  # says when what is appended is safe
+        self.offsets: dict[str, int] = {}  # how far readers have come, by the names they go by
+        self.count = 0  # how many messages there are
+        self.size_bytes = 0  # the size of the segments
 
     def append(self, message: Message, position: int, time_ms: int) -> None:
         raise NotImplementedError
@@ -178,13 +180,16 @@ class StreamLog:
 
 
 class Store:
-    """`gathering` is the number of the round that will make safe what is written now; `behind` says that so
-    much has gathered that publishers should wait.
-    """
+    """A disk; here, none. No log can be opened then, and a definition is safe as soon as it is recorded."""
 
     gathering = 1
     behind = False
     keeps_streams = False
+
+    @property
+    def safety(self) -> Safety:
+        """Says when a definition that was recorded is safe."""
+        return self
 
     def when_safe(self, callback: Callable[[int], None]) -> None:
         """Call back with the round's number when the round that gathers now is over."""

@@ -34,11 +34,11 @@ from warren.server.metrics import Metrics
 from warren.server.protocol import AmqpProtocol
 from warren.server.resources import Resources
 from warren.server.services import Service, load_service
+from warren.server.store_runner import StoreRunner
 from warren.server.watchdog import BEAT_SECONDS
 from warren.server.world import LoopWorld
 from warren.session.connection import connections_of
-from warren.storage.disk import Disk
-from warren.storage.store import DiskStore, StorageSettings
+from warren.storage.store import StorageSettings
 
 E = TypeVar("E", bound=Event)
 
@@ -67,7 +67,6 @@ class Broker:
         self.metrics = Metrics()
         self.services: dict[str, Service] = {}
         self.event_stream: EventStream | None = None
-        self.recovering: asyncio.Future[list[commands.Command]] | None = None
         self.stopping = True  # or there is nothing to stop
 
     async def __aenter__(self) -> Self:
@@ -111,21 +110,21 @@ class Broker:
     async def start(self) -> None:
         """If it cannot start, whatever the reason, nothing of it is left: no thread, lock, socket or task."""
         self.loop = asyncio.get_running_loop()
-        self.services, self.event_stream, self.recovering, self.is_writing = {}, None, None, False
+        self.services, self.event_stream = {}, None
         self.world = LoopWorld(self.loop, self.log)
         self.started = self.world.now()
-        self.disk = Disk()
         self.descriptors = Descriptors(
             descriptors_max(), self.config.open_files_max, self.log, self.world.now
         )
-        self.store = self._make_store()
+        self.storage = StoreRunner(self._storage_settings(), self.world, self.log)
+        self.store = self.storage.store
         self.descriptors.share_with(self.store.files)
         self.farewells = Farewells(self.world.now)
         try:
             await self._start()
         except BaseException:
             await self._stop_services()
-            await self._close_store()
+            await self.storage.close()
             self.world.close()
             raise
         self.stopping = False
@@ -138,6 +137,7 @@ class Broker:
         self.resources = Resources(
             self.node, self.memory_alarm, self.disk_space, lambda: self.store.is_failing
         )
+        self.storage.attach(self.node, self.resources)
         self.resources.add_metrics(self.metrics)
         self.world.watchdog.add_metrics(self.metrics)
         self.node.turns.look_around = self.resources.check_memory
@@ -216,61 +216,26 @@ class Broker:
         for vhost in self.node.vhosts.values():
             for queue in vhost.all_queues():
                 queue.release_memory()
-        await self._close_store()
+        await self.storage.close()
         self.world.close()
         self.log.info("broker stopped")
 
-    def _make_store(self) -> DiskStore:
+    def _storage_settings(self) -> StorageSettings:
         config = self.config
-        settings = StorageSettings(
+        return StorageSettings(
             path=config.data_dir,
             sync=config.sync == "always",
             segment_bytes=config.segment_bytes,
             stream_segment_bytes=config.stream_segment_bytes,
             open_files_max=config.open_files_max,
         )
-        return DiskStore(
-            settings,
-            self.world,
-            self.disk,
-            self.log,
-            on_trouble=lambda: self.node.raise_alarm("disk"),
-            on_round=self._round_is_over,
-            on_error=self.world.report,
-        )
-
-    def _round_is_over(self) -> None:
-        if self.disk_space.is_found_low(self.store.commit.written_bytes):
-            self.node.raise_alarm("disk")
-        self.node.end_turn()
 
     async def _recover(self) -> None:
         """All that the data directory has, and what the configuration adds to it."""
-        self.recovering = self.loop.run_in_executor(None, self.store.recover)
         with without_collector():
-            self.node.restore(await asyncio.shield(self.recovering))
-        self.disk.start()
-        self.loop.add_reader(self.disk.done, self.world.watchdog.run, self.store.commit.completed)
-        self.is_writing = True
+            self.node.restore(await self.storage.recover())
+        self.storage.start()
         await self._make_definitions()
-
-    async def _close_store(self) -> None:
-        """Wait until all is written, but not for ever: a disk may be full."""
-        if self.recovering is not None:
-            await asyncio.wait({self.recovering})  # a start that is cancelled leaves it under way
-        if self.is_writing:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._all_written(), STOP_SECONDS_MAX)
-            self.loop.remove_reader(self.disk.done)
-            self.is_writing = False
-        await self.loop.run_in_executor(None, self.disk.stop)
-        await self.loop.run_in_executor(None, self.store.close)
-
-    async def _all_written(self) -> None:
-        while not self.store.commit.is_idle:
-            written: asyncio.Future[int] = self.loop.create_future()
-            self.store.when_safe(written.set_result)
-            await written
 
     async def _all_closed(self) -> None:
         """Wait until the last client has answered, but not for ever."""

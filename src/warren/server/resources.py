@@ -28,6 +28,14 @@ class Resources:
         self.check_memory()
         self._set_alarm(DISK, self.disk_fails() or self.disk.is_low(), self._disk_counted)
 
+    def check_disk_space(self, written_bytes: int) -> None:
+        """After each round, with all that was ever written: looks only if that may have changed something."""
+        if self.disk.is_found_low(written_bytes):
+            self.raise_disk_alarm()
+
+    def raise_disk_alarm(self) -> None:
+        self.node.raise_alarm(DISK)
+
     def check_memory(self) -> None:
         """Cheap, so that a turn under load can do it as well."""
         self._set_alarm(MEMORY, self.memory.is_exceeded(), self._memory_counted)

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from warren.storage.fates import Fates
-from warren.storage.format import ACKS_MAGIC, HEADER_BYTES, check_header
+from warren.storage.format import ACKS_MAGIC, HEADER_BYTES, MARK_BYTES, check_header
 
-MARK_BYTES = 16
 PIECE_BYTES = 1024 * 1024
 
 

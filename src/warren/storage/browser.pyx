@@ -9,10 +9,8 @@ from libc.stdint cimport uint64_t
 
 from warren.broker.message cimport Message
 from warren.broker.store cimport LogBrowser, MessageLog
-from warren.storage.cursor cimport Cursor
+from warren.storage.cursor cimport NOTHING, Cursor
 from warren.storage.segment cimport Segment, index_beyond
-
-cdef uint64_t NOTHING = 0xFFFFFFFFFFFFFFFF
 
 
 cdef class QueueBrowser(LogBrowser):
@@ -51,7 +49,7 @@ cdef class QueueBrowser(LogBrowser):
         cdef Segment segment = cursor.segment
         cdef bint again = above < self.since or self.given_back != self.log.given_back
         self.given_back = self.log.given_back
-        if segment is None or segment.dropped or again or above >= segment.last:
+        if segment is None or segment.is_dropped() or again or above >= segment.last:
             segment = self.segments[max(0, index_beyond(self.segments, above + 1) - 1)]
             if segment is not cursor.segment or again:
                 cursor.move(segment, 0)
@@ -60,7 +58,7 @@ cdef class QueueBrowser(LogBrowser):
         self.since = above
 
     cpdef Message read(self):
-        assert not self.cursor.segment.dropped, "its message was unread just now"
+        assert not self.cursor.segment.is_dropped(), "its message was unread just now"
         message = self.cursor.look()
         if self.cursor.step_over_large():
             self.since = self.cursor.above

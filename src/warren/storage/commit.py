@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from warren.broker.timers import Timers
 from warren.storage.disk import SYNC, SYNC_ALL, SYNC_DIRECTORY, WRITE, Buffer, Operation
@@ -27,11 +27,8 @@ from warren.storage.journal import Journal
 from warren.storage.log_directory import OFFSETS
 from warren.storage.rewriting import Rewritings
 from warren.storage.segment import Segment
+from warren.storage.segment_life import Life, OnDisk
 from warren.storage.window import Window
-
-if TYPE_CHECKING:
-    from warren.storage.named_offsets import NamedOffsets
-    from warren.storage.queue_log import QueueLog
 
 SYNCED_ONE_BY_ONE_MAX = 4
 RETRY_SECONDS = 0.5
@@ -58,10 +55,22 @@ class Lines(Protocol):
     def are_safe(self) -> None: ...
 
 
+class Offsets(Protocol):
+    """Named offsets of a stream that have changed."""
+
+    def write(self) -> None: ...
+
+
+class DeadTail(Protocol):
+    """A log in whose tail nothing was alive, when last seen."""
+
+    def drop_dead_tail(self) -> None: ...
+
+
 class Housekeeping(Protocol):
     """What is done in the background: nobody waits for it."""
 
-    def close(self, segment: Segment) -> None: ...
+    def write_index(self, segment: Segment) -> None: ...
     def remove(self, segment: Segment) -> None: ...
     def remove_now(self, segment: Segment) -> None: ...
     def remove_directories(self, paths: Sequence[str]) -> None: ...
@@ -131,8 +140,8 @@ class GroupCommit:
         self.dirty: list[Segment] = []
         self.marked: list[Segment] = []
         self.dropped: list[Segment] = []
-        self.offsets: list[NamedOffsets] = []
-        self.dead_tails: set[QueueLog] = set()
+        self.offsets: list[Offsets] = []
+        self.dead_tails: set[DeadTail] = set()
         self.waiters: list[Callable[[int], None]] = []
         self.to_tell: deque[tuple[Callable[[int], None], int]] = deque()
         self.condemned: dict[str, Sequence[Segment]] = {}
@@ -192,7 +201,7 @@ class GroupCommit:
         self.scheduled = False
         if self.stopped or self.flight is not None or self.is_idle:
             return
-        segments = [segment for segment in self.dirty if not segment.dropped]
+        segments = [segment for segment in self.dirty if not segment.is_dropped()]
         self.dirty.clear()
         waiters, self.waiters = self.waiters, []
         self.flight = Flight(self.gathering, waiters, segments)
@@ -220,7 +229,7 @@ class GroupCommit:
         made = 0
         try:
             for segment in flight.part[begun : begun + FILES_A_TURN_MAX]:
-                made += not segment.created
+                made += not segment.is_made()
                 flight.writes.append(self._write(flight, segment))
                 if made == MADE_A_TURN_MAX:
                     break
@@ -246,17 +255,18 @@ class GroupCommit:
 
     def _write(self, flight: Flight, segment: Segment) -> Operation:
         path = segment.path + ".seg"
-        if not segment.named:
+        if not segment.is_named():
             self._name(flight, segment)
         file = self.files.create(path)
-        segment.created = True
+        if not segment.is_made():
+            segment.enter(OnDisk.MADE)
         self.files.pinned.add(path)
         return Operation(WRITE, file=file, data=segment.flying, offset=segment.written)
 
     def _name(self, flight: Flight, segment: Segment) -> None:
         """The names of its file and directories are new, or nobody knows if they were ever synced."""
-        assert segment.log is not None, "what is appended to belongs to a log"
-        directory = segment.log.directory
+        directory = segment.directory
+        assert directory is not None, "what is appended to belongs to a log"
         directory.make()
         if not segment.volatile:
             flight.names |= directory.unsynced()
@@ -266,10 +276,10 @@ class GroupCommit:
         to_sync = [segment for segment in flight.segments if not segment.volatile]
         if not self.sync or not to_sync:
             return []
-        new = [segment for segment in to_sync if not segment.named]
+        new = [segment for segment in to_sync if not segment.is_named()]
         record = None
         if not self._are_many(flight, new):
-            record = self.journal.record([segment for segment in to_sync if segment.named])
+            record = self.journal.record([segment for segment in to_sync if segment.is_named()])
         flight.is_journaled = record is not None
         if record is not None:
             to_sync = new
@@ -340,20 +350,21 @@ class GroupCommit:
 
     def _landed(self, segment: Segment) -> None:
         """A segment's part of the round is written and synced."""
-        buffer, log = segment.flying, segment.log
+        buffer, directory = segment.flying, segment.directory
         assert buffer is not None, "it was in flight"
-        assert log is not None, "it was appended to"
-        segment.named = True
-        log.directory.are_synced()
+        assert directory is not None, "it was appended to"
+        if not segment.is_named():
+            segment.enter(OnDisk.NAMED)
+        directory.are_synced()
         size = len(buffer)
         segment.written += size
         self.written_bytes += size
         segment.flying = None
         self._keep(buffer)
-        if segment.dropped:
+        if segment.is_dropped():
             self._remove(segment)
-        elif segment.closed and not segment.dirty:
-            self.close(segment)
+        elif segment.is_closed() and not segment.dirty:
+            self.complete(segment)
 
     def _finish(self, flight: Flight) -> None:
         self._close_directories(flight)
@@ -413,7 +424,7 @@ class GroupCommit:
                 if segment.flying is None:
                     self._remove(segment)
 
-    def note_offsets(self, offsets: NamedOffsets) -> None:
+    def note_offsets(self, offsets: Offsets) -> None:
         """Some of a stream have changed."""
         if offsets not in self.offsets:
             self.offsets.append(offsets)
@@ -430,10 +441,11 @@ class GroupCommit:
 
     def _marks_failed(self, segment: Segment, error: OSError) -> None:
         """On a full disk, one thing is possible that makes room and says the same: to delete."""
-        if segment.dropped and segment.flying is None:
-            self.housekeeping.remove_now(segment)
+        if segment.is_dropped() and segment.flying is None:
+            self._remove(segment, at_once=True)
             return
-        segment.created = True  # some of the ack file may be there
+        if not segment.is_made():
+            segment.enter(OnDisk.MADE)  # some of the ack file may be there
         self.mark(segment)
         self._wait_with_marks(error)
 
@@ -449,11 +461,11 @@ class GroupCommit:
             self._works()
 
     def _write_marks_of(self, segment: Segment) -> None:
-        if segment.log is None:
+        directory = segment.directory
+        if directory is None or directory.deleted or segment.is_removed():
             return
-        directory = segment.log.directory
-        if directory.deleted or (segment.dropped and not segment.created and segment.flying is None):
-            return  # its records were never written, or they are deleted by now
+        if segment.is_dropped() and not segment.is_made() and segment.flying is None:
+            return  # its records were never written
         data = segment.marks_to_write()
         if not directory.made:
             directory.make()
@@ -464,30 +476,35 @@ class GroupCommit:
 
     # --- segments that end ---
 
-    def close(self, segment: Segment) -> None:
-        """Nothing more will be written to it."""
+    def complete(self, segment: Segment) -> None:
+        """All records of a closed segment are written: its index can be, too."""
+        segment.enter(Life.COMPLETE)
         self.files.close(segment.path + ".seg")
-        if not segment.volatile and not segment.indexed:
-            segment.indexed = True
-            self.housekeeping.close(segment)
+        if not segment.volatile:
+            self.housekeeping.write_index(segment)
 
     def drop(self, segment: Segment) -> None:
         """All its messages are done with; once that is written, its files go."""
-        segment.dropped = True
+        segment.enter(Life.DROPPED)
         segment.gathered = None
         self.dropped.append(segment)
 
-    def _remove(self, segment: Segment) -> None:
+    def _remove(self, segment: Segment, *, at_once: bool = False) -> None:
+        """Delete the files of a dropped segment, which may have been done already: when a round was over."""
+        if segment.is_removed():
+            return
+        segment.enter(Life.REMOVED)
         for suffix in (".seg", ".acks"):
             self.files.close(segment.path + suffix)
-        if segment.created or segment.marks_written:
-            segment.created = False
+        if at_once:
+            self.housekeeping.remove_now(segment)
+        elif segment.is_made() or segment.marks_written:
             self.housekeeping.remove(segment)
 
     def forget(self, segments: Sequence[Segment], directory: str) -> None:
         """A queue is deleted; once that is safe, its directory goes."""
         for segment in segments:
-            segment.dropped = True
+            segment.enter(Life.DROPPED)
             segment.gathered = None
         self.condemned[directory] = segments
         leaving = self.leaving.get(self.gathering)

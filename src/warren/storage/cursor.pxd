@@ -4,6 +4,12 @@ from warren.broker.message cimport Message
 from warren.storage.segment cimport Segment
 from warren.storage.window cimport Window
 
+cdef extern from *:
+    """
+    #define WARREN_NOTHING 0xFFFFFFFFFFFFFFFFu
+    """
+    const uint64_t NOTHING "WARREN_NOTHING"  # in place of a position: the same as broker.store.NOTHING_TO_READ
+
 
 cdef class Cursor:
     cdef readonly Segment segment

@@ -1,6 +1,7 @@
 from warren.broker.message import Message
+from warren.storage.problems import Problems
 from warren.storage.segment import Segment
-from warren.storage.window import Files, Problems
+from warren.storage.window import Files
 
 class Cursor:
     segment: Segment | None

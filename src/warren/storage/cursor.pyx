@@ -9,7 +9,9 @@ from cpython.bytes cimport PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from warren.broker.message cimport Message
-from warren.storage.format cimport HEAD_BYTES, POSITIONS_MAX, RecordHead, find_record, padded, record_bytes
+from warren.storage.format cimport (
+    HEADER_BYTES, MARK_ACKED, POSITIONS_MAX, RECORD_ALIGNMENT, RecordHead, find_record, padded, record_bytes,
+)
 from warren.storage.segment cimport Segment
 from warren.storage.window cimport LIKE_BYTES_MAX, Window
 
@@ -18,8 +20,6 @@ cdef enum:
     FEW_BYTES = 4 * 1024
     NOWHERE = -1
 
-cdef uint64_t NOTHING = 0xFFFFFFFFFFFFFFFF
-cdef uint32_t ACKED = 0xFFFFFFFF
 
 
 cdef class Cursor:
@@ -70,7 +70,7 @@ cdef class Cursor:
         if self.skipped:
             return 0
         self.offset -= record_bytes(message)
-        assert self.offset >= HEAD_BYTES, "a record begins behind the header"
+        assert self.offset >= HEADER_BYTES, "a record begins behind the header"
         if self.offset >= self.segment.written:
             assert (<const RecordHead*>self.segment.in_memory(self.offset, &left)).position == self.above
         self.above -= 1
@@ -108,7 +108,7 @@ cdef class Cursor:
             position = (<const RecordHead*>p).position
             if position > beyond and not self.segment.is_gone(position):
                 self.deliveries = self.segment.fate(position)
-                if self.deliveries != ACKED:
+                if self.deliveries != MARK_ACKED:
                     return position
             self.above = position
             self.offset += length
@@ -144,7 +144,7 @@ cdef class Cursor:
         cdef const uint8_t* p
         cdef Py_ssize_t left = 0
         if self.offset == 0:
-            self.offset = HEAD_BYTES
+            self.offset = HEADER_BYTES
         while self.offset < self.segment.end:
             if self.offset >= self.segment.written:
                 self.window = None
@@ -179,7 +179,7 @@ cdef class Cursor:
         self.window.load(self.segment, self.offset, self.segment.written - self.offset, self.problems)
         chunk = self.window.chunk
         if chunk.size:
-            found = find_record(chunk.data, 8, chunk.size, self.above, self.segment.base + POSITIONS_MAX)
+            found = find_record(chunk.data, RECORD_ALIGNMENT, chunk.size, self.above, self.segment.base + POSITIONS_MAX)
         at = chunk.size if found < 0 else found
         self.problems.bad_record(self.segment, self.offset, (<char*>chunk.data)[:at])
         self.offset = self.segment.written if found < 0 else self.offset + found

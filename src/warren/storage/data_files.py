@@ -26,9 +26,8 @@ from warren.storage.definitions import Definitions
 from warren.storage.definitions_recovery import Problem as DefinitionProblem
 from warren.storage.definitions_recovery import recover_definitions
 from warren.storage.directory import VERSION, read_identity
-from warren.storage.log_directory import MANIFEST, parts_in
-from warren.storage.queue_log import NAME_DIGITS
-from warren.storage.recovery import SUFFIXES, belongs_to_queue
+from warren.storage.format import SUFFIXES, base_of, segment_name
+from warren.storage.log_directory import MANIFEST, belongs_to_queue, parts_in
 
 LOCKS = Path("/proc/locks")
 
@@ -128,15 +127,16 @@ class QueueFiles:
         found: dict[int, dict[str, int]] = {}
         for name, size in self._sizes(tell).items():
             stem, _, suffix = name.partition(".")
-            if stem.isdecimal() and len(stem) == NAME_DIGITS and suffix in SUFFIXES:
-                found.setdefault(int(stem), {})[suffix] = size
+            base = base_of(stem)
+            if base is not None and suffix in SUFFIXES:
+                found.setdefault(base, {})[suffix] = size
             elif self.part or not belongs_to_queue(str(self.path), name):
                 tell(Problem(Kind.DAMAGE, f"{self.path}/{name}", "foreign file"))
         with_records = [base for base, sizes in found.items() if sizes.get("seg")]
         newest, oldest = max(with_records, default=0), min(with_records, default=0)
         return [
             SegmentFiles(
-                f"{self.path}/{str(base).zfill(NAME_DIGITS)}",
+                f"{self.path}/{segment_name(base)}",
                 base,
                 found[base],
                 newest=base >= newest,

@@ -18,7 +18,7 @@ from libc.stdlib cimport free, malloc
 
 from warren.broker.message cimport Message
 from warren.storage.checksum cimport crc32c, crc32c_on
-from warren.storage.format cimport RecordHead
+from warren.storage.format cimport JOURNAL_CHECKED_FROM, RECORD_CHECKED_FROM, RecordHead
 
 cdef extern from "unistd.h" nogil:
     Py_ssize_t c_read "read"(int file, void* data, size_t size)
@@ -42,7 +42,6 @@ cdef extern from "sys/uio.h" nogil:
 cdef enum:
     BUFFER_BYTES_MIN = 16 * 1024
     PARTS_A_CALL_MAX = 1024     # what Linux takes at once
-    CHECKED_FROM = 8            # behind a magic number, and the checksum of what follows
 
 WRITE, SYNC, SYNC_ALL, SYNC_DIRECTORY, RENAME, WRITE_SAFELY = range(6)
 
@@ -149,7 +148,7 @@ cdef class Operation:
 
 cdef void seal(uint8_t* head, const uint8_t* end, const uint8_t* body, Py_ssize_t size) noexcept nogil:
     """Write the checksum of a record whose body lies elsewhere; its head and what is before the body end at `end`."""
-    cdef uint32_t crc = crc32c(head + 4, end - head - 4)
+    cdef uint32_t crc = crc32c(head + RECORD_CHECKED_FROM, end - head - RECORD_CHECKED_FROM)
     (<RecordHead*>head).crc = crc32c_on(crc, body, size)
 
 
@@ -183,13 +182,13 @@ cdef int write(const Step* step) noexcept nogil:
 
 cdef void seal_record(uint8_t* head, Py_ssize_t size, bytes behind):
     """The same that `write_safely` does to it."""
-    cdef uint32_t crc = crc32c(head + CHECKED_FROM, size - CHECKED_FROM)
+    cdef uint32_t crc = crc32c(head + JOURNAL_CHECKED_FROM, size - JOURNAL_CHECKED_FROM)
     (<uint32_t*>head)[1] = crc32c_on(crc, <const uint8_t*>PyBytes_AS_STRING(behind), len(behind))
 
 
 cdef int write_safely(const Step* step) noexcept nogil:
     """In one call, if the system can; else piece by piece."""
-    cdef uint32_t crc = crc32c(step.head + CHECKED_FROM, step.size - CHECKED_FROM)
+    cdef uint32_t crc = crc32c(step.head + JOURNAL_CHECKED_FROM, step.size - JOURNAL_CHECKED_FROM)
     cdef Py_ssize_t i, size = step.size
     cdef int64_t offset = step.offset
     cdef int error

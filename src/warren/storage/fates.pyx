@@ -11,13 +11,11 @@ from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawRealloc
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from warren.storage.format cimport MARK_BYTES, POSITIONS_MAX, Mark, mark_is_sound, seal_mark
+from warren.storage.format cimport MARK_ACKED, MARK_BYTES, POSITIONS_MAX, Mark, mark_is_sound, seal_mark
 
 cdef enum:
     NARROW_DONE = 0xFFFF
     NARROW_DELIVERIES_MAX = 0xFFFE
-
-cdef uint32_t ACKED = 0xFFFFFFFF
 
 
 cdef class Fates:
@@ -74,7 +72,7 @@ cdef class Fates:
         end = min(end, <uint64_t>POSITIONS_MAX)
         if end > self.room and self.make_room(end):
             return -1
-        if not self.wide and fate > NARROW_DELIVERIES_MAX and fate != ACKED and self.widen():
+        if not self.wide and fate > NARROW_DELIVERIES_MAX and fate != MARK_ACKED and self.widen():
             return -1
         if self.wide:
             wide = <uint32_t*>self.table
@@ -103,7 +101,7 @@ cdef class Fates:
         if wide == NULL:
             return -1
         for i in range(self.room):
-            wide[i] = ACKED if narrow[i] == NARROW_DONE else narrow[i]
+            wide[i] = MARK_ACKED if narrow[i] == NARROW_DONE else narrow[i]
         PyMem_RawFree(narrow)
         self.table, self.wide = wide, True
         return 0
@@ -119,14 +117,14 @@ cdef class Fates:
     # --- asking ---
 
     cdef uint32_t at(self, uint64_t relative) noexcept nogil:
-        """How often it was delivered, or ACKED."""
+        """How often it was delivered, or MARK_ACKED."""
         cdef uint16_t known
         if relative >= self.room:
             return 0
         if self.wide:
             return (<uint32_t*>self.table)[relative]
         known = (<uint16_t*>self.table)[relative]
-        return ACKED if known == NARROW_DONE else known
+        return MARK_ACKED if known == NARROW_DONE else known
 
     def of(self, uint64_t position):
         return self.at(position - self.base)
@@ -137,7 +135,7 @@ cdef class Fates:
         cdef uint32_t fate
         for i in range(start, self.room):
             fate = self.at(i)
-            if fate != 0 and fate != ACKED:
+            if fate != 0 and fate != MARK_ACKED:
                 return True
         return False
 
@@ -147,7 +145,7 @@ cdef class Fates:
         cdef uint64_t at = 0, end = min(places, self.room)
         cdef Mark run
         while self.next_run(&at, end, &run):
-            if run.deliveries == ACKED:
+            if run.deliveries == MARK_ACKED:
                 runs.append([run.first, run.count])
         return runs
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
@@ -69,6 +70,18 @@ def replace_derived(path: str, data: bytes) -> None:
     """
     write_file(path + NEW, data)
     Path(path + NEW).rename(path)
+
+
+def remove_segment(path: str) -> None:
+    """All files of a segment in which nothing is alive. The marks go last: alone they do no harm."""
+    for suffix in (".idx", ".due", ".chunks", ".seg", ".acks.new", ".acks"):
+        Path(path + suffix).unlink(missing_ok=True)
+
+
+def remove_tree(path: str) -> None:
+    """A directory with all that is in it, if it is there."""
+    if Path(path).exists():
+        shutil.rmtree(path)
 
 
 class OpenFiles:

@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from struct import Struct
 from typing import TypeAlias
 
 from warren.broker.message import Message
@@ -6,7 +7,25 @@ from warren.broker.message import Message
 Data: TypeAlias = bytes | bytearray | memoryview
 
 ACKED: int
+NAME_DIGITS: int
+POSITIONS_MAX: int
+RELATIVE_MAX: int
+SUFFIXES: tuple[str, ...]
 HEADER_BYTES: int
+RECORD_HEAD_BYTES: int
+POSITION_AT: int
+TIME_AT: int
+INDEX_MORE_BYTES: int
+INDEX_ENTRY_BYTES: int
+INDEX_ENTRY_FIELDS: int
+DUE_ENTRY_BYTES: int
+OFFSET_IN_ENTRY_AT: int
+MARK_BYTES: int
+JOURNAL_MAGIC: int
+RECORD_HEAD: Struct
+INDEX_ENTRY: Struct
+DUE_ENTRY: Struct
+MARK: Struct
 SEGMENT_MAGIC: bytes
 INDEX_MAGIC: bytes
 ACKS_MAGIC: bytes
@@ -15,7 +34,12 @@ CHUNKS_MAGIC: bytes
 
 class UnknownVersion(Exception): ...
 
+def segment_name(base: int) -> str: ...
+def base_of(stem: str) -> int | None: ...
+def uint32_at(data: Data, at: int) -> int: ...
+def uint64_at(data: Data, at: int) -> int: ...
 def encode_header(magic: bytes, base: int, count: int = 0, end: int = 0, entries: bytes = b"") -> bytes: ...
+def count_and_end(data: Data) -> tuple[int, int]: ...
 def check_header(magic: bytes, data: Data, base: int) -> int: ...
 def checksum(data: Data) -> int: ...
 def checksum_by_table(data: Data) -> int: ...

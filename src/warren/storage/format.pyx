@@ -64,30 +64,65 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
+from struct import Struct
+
 from warren.amqp.traits cimport raw_expiration
 from warren.broker.message cimport Message
 from warren.storage.checksum cimport crc32c, crc32c_by_table
 
-ACKED = 0xFFFFFFFF
+ACKED = MARK_ACKED
+RELATIVE_MAX = 0xFFFFFFFF  # of a position to its segment's base, as an index can say it
+SUFFIXES = ("seg", "acks", "idx", "idx.new", "due", "chunks", "chunks.new", "torn", "acks.torn", "acks.new")
+RECORD_HEAD = Struct("<IIQQII")  # crc, length, position, time_ms, properties_length, flags
+INDEX_ENTRY = Struct("<III")     # relative, offset, body
+DUE_ENTRY = Struct("<IIQ")       # relative, offset, due_ms
+MARK = Struct("<IIII")           # first, count, deliveries, crc
 SEGMENT_MAGIC = b"WARREN\0S"
 INDEX_MAGIC = b"WARREN\0I"
 ACKS_MAGIC = b"WARREN\0A"
 DUES_MAGIC = b"WARREN\0D"
 CHUNKS_MAGIC = b"WARREN\0C"
-HEADER_BYTES = HEAD_BYTES
 VERSIONS = {SEGMENT_MAGIC: (1,), INDEX_MAGIC: (1, 2), ACKS_MAGIC: (1,), DUES_MAGIC: (1,), CHUNKS_MAGIC: (1,)}  # the highest is written
 WITH_ENTRIES = (INDEX_MAGIC, DUES_MAGIC, CHUNKS_MAGIC)  # the checksum in the header is over the whole file
+
+
+assert sizeof(RecordHead) == RECORD_HEAD_BYTES == RECORD_HEAD.size
+assert sizeof(IndexEntry) == INDEX_ENTRY_BYTES == INDEX_ENTRY.size == 4 * INDEX_ENTRY_FIELDS
+assert sizeof(DueEntry) == DUE_ENTRY_BYTES == DUE_ENTRY.size
+assert sizeof(Mark) == MARK_BYTES == MARK.size
+assert sizeof(ChunkEntry) == CHUNK_ENTRY_BYTES and FILTER_BYTES == 8 * FILTER_WORDS
 
 
 class UnknownVersion(Exception):
     """The file is from a later WarrenMQ, or from another program."""
 
 
+# --- names and numbers ---
+
+
+def segment_name(uint64_t base):
+    """What the names of a segment's files begin with."""
+    return str(base).zfill(NAME_DIGITS)
+
+
+def base_of(str stem):
+    """The base that the part of a file's name before the first dot says; None if the file is of no segment."""
+    return int(stem) if len(stem) == NAME_DIGITS and stem.isdecimal() else None
+
+
+def uint32_at(data, Py_ssize_t at):
+    return int.from_bytes(data[at:at + 4], "little")
+
+
+def uint64_at(data, Py_ssize_t at):
+    return int.from_bytes(data[at:at + 8], "little")
+
+
 # --- headers ---
 
 
 def encode_header(bytes magic, uint64_t base, uint32_t count=0, uint32_t end=0, bytes entries=b""):
-    """The first bytes of a file of one of the four kinds, and the entries of one that has some."""
+    """The header of a file, of the kind that its magic number says, and the entries of one that has some."""
     cdef uint32_t version = max(VERSIONS[magic]), crc
     cdef bytes rest = base.to_bytes(8, "little") + count.to_bytes(4, "little") + end.to_bytes(4, "little")
     crc = checksum(magic + version.to_bytes(4, "little") + rest + entries)
@@ -96,34 +131,41 @@ def encode_header(bytes magic, uint64_t base, uint32_t count=0, uint32_t end=0, 
 
 def check_header(bytes magic, data, uint64_t base):
     """The version of a file; raise ValueError if it does not begin as one of this kind and base does."""
-    head = bytes(data[:HEAD_BYTES])
-    if len(head) < HEAD_BYTES:
+    head = bytes(data[:HEADER_BYTES])
+    if len(head) < HEADER_BYTES:
         raise ValueError("the file is shorter than its header")
-    if head[:8] != magic:
+    if head[:MAGIC_BYTES] != magic:
         raise ValueError("the file does not begin as such a file does")
-    version = int.from_bytes(head[8:12], "little")
+    version = uint32_at(head, VERSION_AT)
     if version not in VERSIONS[magic]:
         raise UnknownVersion(f"version {version} is not known here")
-    entries = bytes(data[HEAD_BYTES:]) if magic in WITH_ENTRIES else b""
-    if int.from_bytes(head[12:16], "little") != checksum(head[:12] + head[16:] + entries):
+    entries = bytes(data[HEADER_BYTES:]) if magic in WITH_ENTRIES else b""
+    if uint32_at(head, HEADER_CRC_AT) != checksum(head[:HEADER_CRC_AT] + head[BASE_AT:] + entries):
         raise ValueError("the header does not match its checksum")
-    if int.from_bytes(head[16:24], "little") != base:
+    if uint64_at(head, BASE_AT) != base:
         raise ValueError("the base in the header is not that of the file's name")
     return version
+
+
+def count_and_end(data):
+    """From the header of a file with entries: how many records the segment has, and where the last one ends. The
+    header of a due file says how many entries it has itself.
+    """
+    return uint32_at(data, COUNT_AT), uint32_at(data, END_AT)
 
 
 cdef bint header_is_sound(
     const uint8_t* p, const char* magic, uint32_t version, uint64_t base
 ) noexcept nogil:
-    """The same of a file of this version whose header is all that its checksum is over."""
-    cdef uint8_t checked[HEAD_BYTES - 4]
-    memcpy(checked, p, 12)
-    memcpy(checked + 12, p + 16, HEAD_BYTES - 16)
+    """Whether a file begins with this header, whose checksum is over nothing but the header."""
+    cdef uint8_t checked[HEADER_BYTES - (BASE_AT - HEADER_CRC_AT)]
+    memcpy(checked, p, HEADER_CRC_AT)
+    memcpy(checked + HEADER_CRC_AT, p + BASE_AT, HEADER_BYTES - BASE_AT)
     return (
-        memcmp(p, magic, 8) == 0
-        and (<const uint32_t*>(p + 8))[0] == version
-        and (<const uint32_t*>(p + 12))[0] == crc32c(checked, HEAD_BYTES - 4)
-        and (<const uint64_t*>(p + 16))[0] == base
+        memcmp(p, magic, MAGIC_BYTES) == 0
+        and (<const uint32_t*>(p + VERSION_AT))[0] == version
+        and (<const uint32_t*>(p + HEADER_CRC_AT))[0] == crc32c(checked, sizeof(checked))
+        and (<const uint64_t*>(p + BASE_AT))[0] == base
     )
 
 
@@ -159,10 +201,10 @@ cdef void put_record(uint8_t* p, Py_ssize_t size, uint64_t position, uint64_t ti
     """Write a record of `size` = record_bytes(message) bytes."""
     cdef RecordHead* head = <RecordHead*>p
     cdef uint8_t* at
-    (<uint64_t*>(p + size - 8))[0] = 0
+    (<uint64_t*>(p + size - RECORD_ALIGNMENT))[0] = 0
     at = put_head(p, position, time_ms, message)
     put_bytes(at, message.body)
-    head.crc = crc32c(p + 4, head.length - 4)
+    head.crc = crc32c(p + RECORD_CHECKED_FROM, head.length - RECORD_CHECKED_FROM)
 
 
 cdef uint8_t* put_head(uint8_t* p, uint64_t position, uint64_t time_ms, Message message) noexcept:
@@ -202,7 +244,7 @@ cdef Py_ssize_t record_length(const uint8_t* p, Py_ssize_t left, uint64_t above)
     names += 1 + p[RECORD_HEAD_BYTES + names]
     if RECORD_HEAD_BYTES + names + <Py_ssize_t>head.properties_length > <Py_ssize_t>head.length:
         return 0
-    if head.crc != crc32c(p + 4, head.length - 4):
+    if head.crc != crc32c(p + RECORD_CHECKED_FROM, head.length - RECORD_CHECKED_FROM):
         return 0
     return padded(head.length)
 
@@ -217,7 +259,7 @@ cdef Py_ssize_t find_record(
         if (<const RecordHead*>(data + at)).position < below:
             if record_length(data + at, size - at, above) > 0:
                 return at
-        at += 8
+        at += RECORD_ALIGNMENT
     return -1
 
 
@@ -284,7 +326,7 @@ def encode_record(uint64_t position, uint64_t time_ms, Message message):
 
 def records(const uint8_t[::1] data):
     """Every sound record of a segment, those behind a bad one too."""
-    cdef Py_ssize_t at = HEAD_BYTES, size = data.shape[0], length
+    cdef Py_ssize_t at = HEADER_BYTES, size = data.shape[0], length
     cdef uint64_t above = 0
     cdef const RecordHead* head
     cdef Message message = None
@@ -374,11 +416,11 @@ def scan(const uint8_t[::1] data, uint64_t base):
 
 cdef Py_ssize_t walk_on(const uint8_t[::1] data, Notes* notes, list bad) except -1:
     """From one stretch of sound records to the next; where the last one ends."""
-    cdef Py_ssize_t at = HEAD_BYTES, size = data.shape[0], found
+    cdef Py_ssize_t at = HEADER_BYTES, size = data.shape[0], found
     while at + RECORD_BYTES_MIN <= size:
         with nogil:
             at = walk(&data[0], at, size, notes)
-            found = find_record(&data[0], at + 8, size, notes.above, notes.base + POSITIONS_MAX)
+            found = find_record(&data[0], at + RECORD_ALIGNMENT, size, notes.above, notes.base + POSITIONS_MAX)
         if found < 0:
             break
         bad.append((at, found - at))
@@ -398,10 +440,11 @@ cdef bint mark_is_sound(const Mark* mark, uint64_t base) noexcept nogil:
 
 
 cdef uint32_t mark_crc(const Mark* mark, uint64_t base) noexcept nogil:
-    cdef uint8_t text[20]
-    memcpy(text, &base, 8)
-    memcpy(text + 8, mark, 12)
-    return crc32c(text, 20)
+    """Over the base, and all of the mark but its checksum."""
+    cdef uint8_t text[BASE_BYTES + MARK_CRC_AT]
+    memcpy(text, &base, BASE_BYTES)
+    memcpy(text + BASE_BYTES, mark, MARK_CRC_AT)
+    return crc32c(text, sizeof(text))
 
 
 def encode_mark(uint64_t base, uint32_t first, uint32_t count, uint32_t deliveries):

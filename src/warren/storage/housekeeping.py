@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from warren.storage.files import remove_segment, remove_tree
 from warren.storage.log_directory import DELETED
-from warren.storage.recovery import remove_files, remove_tree
 from warren.storage.segment import Segment
 
 ATTEMPTS_MAX = 12  # the last one more than an hour after the first
@@ -46,22 +46,24 @@ class Housekeeping:
         self.failed: deque[Job] = deque()
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="warren-housekeeping")
 
-    def close(self, segment: Segment) -> None:
+    def write_index(self, segment: Segment) -> None:
         """Write the index beside a segment that gets no more records."""
         self.do(
-            "cannot write index", segment.path, lambda: None if segment.dropped else segment.write_index()
+            "cannot write index",
+            segment.path,
+            lambda: None if segment.is_dropped() else segment.write_index(),
         )
 
     def remove(self, segment: Segment) -> None:
         """Delete its files, but not what could not all be read."""
         path = segment.path
         if not segment.damaged:
-            self.do("cannot delete segment", path, lambda: remove_files(path))
+            self.do("cannot delete segment", path, lambda: remove_segment(path))
 
     def remove_now(self, segment: Segment) -> None:
         """The same, but not in the background."""
         if not segment.damaged:
-            self._run(Job("cannot delete segment", segment.path, lambda: remove_files(segment.path)))
+            self._run(Job("cannot delete segment", segment.path, lambda: remove_segment(segment.path)))
 
     def remove_directories(self, paths: Sequence[str]) -> None:
         """Those of queues. A new name says that one is to go, should this not come to an end. They are handed

@@ -10,11 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from warren.storage.files import replace_derived, write_file
-from warren.storage.format import DUES_MAGIC, HEADER_BYTES, INDEX_MAGIC, Scan, check_header, encode_header
-
-ENTRY_BYTES, DUE_BYTES = 12, 16
-ENTRY_FIELDS = 3  # relative, offset, body
-MORE_BYTES = 8  # of an index's header than of others
+from warren.storage.format import (
+    DUE_ENTRY_BYTES,
+    DUES_MAGIC,
+    HEADER_BYTES,
+    INDEX_ENTRY_BYTES,
+    INDEX_ENTRY_FIELDS,
+    INDEX_MAGIC,
+    INDEX_MORE_BYTES,
+    Scan,
+    check_header,
+    count_and_end,
+    encode_header,
+    uint32_at,
+)
 
 
 @dataclass(frozen=True)
@@ -34,55 +43,51 @@ class Index:
 
 def last_of(entries: bytes, base: int) -> int | None:
     """The position of the last record."""
-    return base + int.from_bytes(entries[-ENTRY_BYTES:][:4], "little") if entries else None
-
-
-def _number(data: bytes, at: int) -> int:
-    return int.from_bytes(data[at : at + 4], "little")
+    return base + uint32_at(entries[-INDEX_ENTRY_BYTES:], 0) if entries else None
 
 
 def decode_index(data: bytes, base: int) -> Index:
     """Raise ValueError or UnknownVersion if it is not sound."""
     version = check_header(INDEX_MAGIC, data, base)
-    count, end = _number(data, 24), _number(data, 28)
+    count, end = count_and_end(data)
     if version == 1:
         return Index(count, end, 0, _widened(data[HEADER_BYTES:]), without_bodies=True)
-    entries = data[HEADER_BYTES + MORE_BYTES :]
-    if len(entries) != count * ENTRY_BYTES:
+    entries = data[HEADER_BYTES + INDEX_MORE_BYTES :]
+    if len(entries) != count * INDEX_ENTRY_BYTES:
         raise ValueError(f"{len(entries)} bytes are not {count} entries")
-    return Index(count, end, _number(data, HEADER_BYTES), entries, without_bodies=False)
+    return Index(count, end, uint32_at(data, HEADER_BYTES), entries, without_bodies=False)
 
 
 def _widened(old: bytes) -> bytes:
     pairs = array("I", old)
-    wide = array("I", bytes(len(pairs) // 2 * ENTRY_BYTES))
-    wide[0::ENTRY_FIELDS], wide[1::ENTRY_FIELDS] = pairs[0::2], pairs[1::2]
+    wide = array("I", bytes(len(pairs) // 2 * INDEX_ENTRY_BYTES))
+    wide[0::INDEX_ENTRY_FIELDS], wide[1::INDEX_ENTRY_FIELDS] = pairs[0::2], pairs[1::2]
     return wide.tobytes()
 
 
 def without_bodies(entries: bytes) -> bytes:
     """As an index of version 1 has them."""
     wide = array("I", entries)
-    wide[2::ENTRY_FIELDS] = array("I", bytes(len(wide) // ENTRY_FIELDS * 4))
+    wide[2::INDEX_ENTRY_FIELDS] = array("I", bytes(len(wide) // INDEX_ENTRY_FIELDS * 4))
     return wide.tobytes()
 
 
 def decode_dues(data: bytes, base: int, index: Index) -> bytes:
     """The entries of a due file; raise ValueError or UnknownVersion if it is none of this index."""
     check_header(DUES_MAGIC, data, base)
-    dues, count, end = data[HEADER_BYTES:], _number(data, 24), _number(data, 28)
-    if (count, end) != (index.dues, index.end) or len(dues) != count * DUE_BYTES:
+    dues, (count, end) = data[HEADER_BYTES:], count_and_end(data)
+    if (count, end) != (index.dues, index.end) or len(dues) != count * DUE_ENTRY_BYTES:
         raise ValueError("it is not the one that the index is about")
     return dues
 
 
 def encode_index(found: Scan, base: int) -> bytes:
-    more = (len(found.dues) // DUE_BYTES).to_bytes(4, "little") + bytes(4)
+    more = (len(found.dues) // DUE_ENTRY_BYTES).to_bytes(4, "little") + bytes(4)
     return encode_header(INDEX_MAGIC, base, found.count, found.end, more + found.entries)
 
 
 def encode_dues(found: Scan, base: int) -> bytes:
-    return encode_header(DUES_MAGIC, base, len(found.dues) // DUE_BYTES, found.end, found.dues)
+    return encode_header(DUES_MAGIC, base, len(found.dues) // DUE_ENTRY_BYTES, found.end, found.dues)
 
 
 def write_index(path: str, base: int, found: Scan) -> None:

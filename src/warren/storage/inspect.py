@@ -15,19 +15,19 @@ from warren.storage.fates import Fates
 from warren.storage.format import (
     ACKED,
     HEADER_BYTES,
+    INDEX_ENTRY_FIELDS,
+    RECORD_HEAD_BYTES,
     SEGMENT_MAGIC,
+    TIME_AT,
     Scan,
     UnknownVersion,
     check_header,
     records,
     scan,
+    uint64_at,
 )
-from warren.storage.index import ENTRY_FIELDS, Index, decode_dues, decode_index
-from warren.storage.recovery import fill
+from warren.storage.index import Index, decode_dues, decode_index
 from warren.storage.segment import Segment
-
-TIME_OFFSET, TIME_BYTES = 16, 8  # of a record's time
-
 
 # --- what a segment holds ---
 
@@ -41,7 +41,7 @@ def read_segment(files: SegmentFiles, tell: Tell) -> Segment | None:
     if found is None:
         return None
     segment = Segment(files.path, files.base)
-    fill(segment, found)
+    segment.fill(found)
     segment.recover_fates(read_marks(files, tell)[0])
     return segment
 
@@ -184,7 +184,7 @@ def summarize(files: QueueFiles) -> QueueSummary:
 def _first_ready(segment: Segment, order: range, tell: Tell) -> Place | None:
     entries = memoryview(segment.entries).cast("I")
     for index in order:
-        relative, offset, _ = entries[ENTRY_FIELDS * index : ENTRY_FIELDS * (index + 1)]
+        relative, offset, _ = entries[INDEX_ENTRY_FIELDS * index : INDEX_ENTRY_FIELDS * (index + 1)]
         if segment.fate_of(segment.base + relative) != ACKED:
             return _place(segment, segment.base + relative, offset, tell)
     return None
@@ -193,13 +193,13 @@ def _first_ready(segment: Segment, order: range, tell: Tell) -> Place | None:
 def _place(segment: Segment, position: int, offset: int, tell: Tell) -> Place | None:
     try:
         with Path(segment.path + ".seg").open("rb") as file:
-            time = os.pread(file.fileno(), TIME_BYTES, offset + TIME_OFFSET)
+            head = os.pread(file.fileno(), RECORD_HEAD_BYTES, offset)
     except FileNotFoundError:
         return None
     except OSError as error:
         tell(Problem(Kind.UNREADABLE, segment.path + ".seg", error.strerror or str(error)))
         return None
-    return Place(position, int.from_bytes(time, "little"))
+    return Place(position, uint64_at(head, TIME_AT))
 
 
 # --- messages ---

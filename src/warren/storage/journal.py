@@ -30,6 +30,7 @@ from typing import Any, Protocol
 from warren.storage.directory import DirectoryError
 from warren.storage.disk import WRITE_SAFELY, Buffer, Operation
 from warren.storage.files import OpenFiles, read_whole
+from warren.storage.format import JOURNAL_MAGIC, NAME_DIGITS
 from warren.storage.journal_record import put_head, read_record
 from warren.storage.segment import Segment
 
@@ -39,9 +40,8 @@ ROUND_BYTES_MAX = 1024 * 1024  # beyond, to write all of it twice costs more tha
 SEGMENT_BYTES_MAX = 128 * 1024  # the same, of a segment in the mean
 FREE_SHARE_MAX = 16  # a journal takes no more than one of so many parts of what is free on the disk
 SALT_BITS = 64
-MAGIC = b"WRJ"
-MAGIC_1 = b"WRJ1"
-SEGMENT = re.compile(r"queues/\d+(?:/[a-z0-9-]+)?/\d{20}", re.ASCII)
+MAGIC = JOURNAL_MAGIC.to_bytes(4, "little")  # of which the last byte is the version
+SEGMENT = re.compile(rf"queues/\d+(?:/[a-z0-9-]+)?/\d{{{NAME_DIGITS}}}", re.ASCII)
 
 
 class Housekeeping(Protocol):
@@ -174,7 +174,7 @@ class Journal:
 
     def _recover_file(self, path: str, warn: Callable[..., Any]) -> int:
         data = read_whole(path)
-        if data.startswith(MAGIC) and not data.startswith(MAGIC_1):
+        if data.startswith(MAGIC[:-1]) and not data.startswith(MAGIC):
             raise DirectoryError(f"{path} is of an unknown version")
         for at in bad_records_in(data):
             warn("bad record in the journal", file=path, offset=at)

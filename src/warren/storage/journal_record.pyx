@@ -10,28 +10,13 @@ nobody who publishes messages knows it, so that no body can pass for a record.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from warren.storage.checksum cimport crc32c
 from warren.storage.disk cimport Buffer
+from warren.storage.format cimport JOURNAL_CHECKED_FROM, JOURNAL_MAGIC, JournalHead, JournalPart
 from warren.storage.segment cimport Segment
-
-cdef packed struct Head:
-    uint32_t magic
-    uint32_t crc
-    uint64_t salt
-    uint32_t size
-    uint32_t count
-
-cdef packed struct Part:
-    uint64_t offset
-    uint32_t size
-    uint16_t path_size
-
-cdef enum:
-    MAGIC = 0x314A5257  # "WRJ1"
-    CHECKED_FROM = 8
 
 
 def put_head(Buffer head, uint64_t salt, list segments, Py_ssize_t above):
@@ -39,22 +24,22 @@ def put_head(Buffer head, uint64_t salt, list segments, Py_ssize_t above):
     characters are those of the data directory. The checksum is left to whoever writes it. The record's size.
     """
     cdef Segment segment
-    cdef Head* start
-    cdef Part part
+    cdef JournalHead* start
+    cdef JournalPart part
     cdef bytes path
     cdef uint8_t* p
     cdef Py_ssize_t size = 0
     head.clear()
-    head.room(sizeof(Head))
+    head.room(sizeof(JournalHead))
     for segment in segments:
         path = segment.path[above:].encode()
         part.offset, part.size, part.path_size = segment.written, segment.flying.total(), PyBytes_GET_SIZE(path)
-        p = head.room(sizeof(Part) + PyBytes_GET_SIZE(path))
-        memcpy(p, &part, sizeof(Part))
-        memcpy(p + sizeof(Part), PyBytes_AS_STRING(path), PyBytes_GET_SIZE(path))
+        p = head.room(sizeof(JournalPart) + PyBytes_GET_SIZE(path))
+        memcpy(p, &part, sizeof(JournalPart))
+        memcpy(p + sizeof(JournalPart), PyBytes_AS_STRING(path), PyBytes_GET_SIZE(path))
         size += part.size
-    start = <Head*>head.data
-    start.magic, start.crc, start.salt = MAGIC, 0, salt
+    start = <JournalHead*>head.data
+    start.magic, start.crc, start.salt = JOURNAL_MAGIC, 0, salt
     start.size, start.count = head.size + size, len(segments)
     return head.size + size
 
@@ -63,15 +48,15 @@ def read_record(bytes data, Py_ssize_t at, salt=None):
     """The record at this place, if one begins there with this salt, or any: its salt, its size, and a list of its
     parts as (path, offset, bytes), which is None if it is damaged.
     """
-    cdef Head head
-    if at + <Py_ssize_t>sizeof(Head) > len(data):
+    cdef JournalHead head
+    if at + <Py_ssize_t>sizeof(JournalHead) > len(data):
         return None
-    memcpy(&head, PyBytes_AS_STRING(data) + at, sizeof(Head))
-    if head.magic != MAGIC or (salt is not None and head.salt != salt):
+    memcpy(&head, PyBytes_AS_STRING(data) + at, sizeof(JournalHead))
+    if head.magic != JOURNAL_MAGIC or (salt is not None and head.salt != salt):
         return None
-    if head.size < sizeof(Head) or at + <Py_ssize_t>head.size > len(data):
+    if head.size < sizeof(JournalHead) or at + <Py_ssize_t>head.size > len(data):
         return None
-    if crc32c(<const uint8_t*>PyBytes_AS_STRING(data) + at + CHECKED_FROM, head.size - CHECKED_FROM) != head.crc:
+    if crc32c(<const uint8_t*>PyBytes_AS_STRING(data) + at + JOURNAL_CHECKED_FROM, head.size - JOURNAL_CHECKED_FROM) != head.crc:
         return head.salt, head.size, None
     return head.salt, head.size, parts_of(data, at, head.count)
 
@@ -79,14 +64,14 @@ def read_record(bytes data, Py_ssize_t at, salt=None):
 cdef list parts_of(bytes data, Py_ssize_t at, uint32_t count):
     """Of a record that is sound."""
     cdef const char* p = PyBytes_AS_STRING(data)
-    cdef Part part
+    cdef JournalPart part
     cdef list found = []
     cdef uint32_t i
     cdef Py_ssize_t end
-    at += sizeof(Head)
+    at += sizeof(JournalHead)
     for i in range(count):
-        memcpy(&part, p + at, sizeof(Part))
-        at += sizeof(Part)
+        memcpy(&part, p + at, sizeof(JournalPart))
+        at += sizeof(JournalPart)
         found.append((p[at:at + part.path_size].decode(), part.offset, part.size))
         at += part.path_size
     for i in range(count):

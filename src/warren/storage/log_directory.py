@@ -14,17 +14,15 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from warren.storage.files import OpenFiles, names_in
-
-if TYPE_CHECKING:
-    from warren.storage.queue_log import QueueLog
+from warren.storage.files import NEW, OpenFiles, names_in
 
 MANIFEST = "queue.json"
 OFFSETS = "offsets"
 DELETED = ".deleted"
 UNKNOWN = ".unknown"
+OF_QUEUES = frozenset({MANIFEST, OFFSETS, OFFSETS + NEW})
 PART = re.compile(r"seen|priority-(?:[1-9]\d?|1\d\d|2[0-4]\d|25[0-5])", re.ASCII)
 
 
@@ -46,10 +44,19 @@ def _by_number(name: str) -> tuple[str, int]:
     return kind, int(number or 0)
 
 
+def belongs_to_queue(directory: str, name: str) -> bool:
+    """Whether something in a queue's directory that is no file of a segment has a reason to be there."""
+    return name in OF_QUEUES or (is_part(name) and not Path(directory, name).is_file())
+
+
+class Part(Protocol):
+    """The log of a part, as far as its queue's directory is concerned."""
+
+    def delete(self) -> None: ...
+
+
 class LogDirectory:
-    """`made`: it is there; `named`: a sync covers its name. That of a part lies in its queue's, its `parent`,
-    which knows the logs of its `parts`.
-    """
+    """Where the files of one log are. The directory of a part lies in that of its queue."""
 
     def __init__(
         self,
@@ -61,10 +68,12 @@ class LogDirectory:
     ) -> None:
         self.path = path
         self.files = files
-        self.parent = parent
-        self.describe = describe
-        self.parts: list[QueueLog] = []
-        self.made = self.named = self.deleted = False
+        self.parent = parent  # of a part: the directory of its queue
+        self.describe = describe  # says which queue it is of, for MANIFEST
+        self.parts: list[Part] = []  # the logs in directories of this one
+        self.made = False  # it is there
+        self.named = False  # a sync covers its name
+        self.deleted = False  # its queue is gone, and so will it be
 
     def make(self) -> None:
         """See to it that it is there. It says itself which queue it is of, if that is not deleted by now."""

@@ -17,16 +17,20 @@ from typing import TypeAlias
 from warren.broker.queue import Queue
 from warren.storage.ack_file import read_fates
 from warren.storage.fates import Fates
-from warren.storage.format import HEADER_BYTES, UnknownVersion, scan
-from warren.storage.index import ENTRY_BYTES
+from warren.storage.format import (
+    HEADER_BYTES,
+    INDEX_ENTRY,
+    INDEX_ENTRY_BYTES,
+    RECORD_HEAD,
+    UnknownVersion,
+    scan,
+)
 from warren.storage.queue_log import QueueLog
 from warren.storage.segment import Segment, index_beyond
 from warren.storage.stream_log import SegmentedStream
 from warren.storage.stream_segment import StreamSegment
 
 KNOWN_MAX = 65_536  # segments of which the ends are remembered
-RECORD_HEAD = struct.Struct("<IIQQII")  # crc, length, position, time_ms, properties_length, flags
-INDEX_ENTRY = struct.Struct("<III")  # relative, offset, body
 
 
 Log: TypeAlias = QueueLog | SegmentedStream
@@ -94,7 +98,7 @@ class LogListing:
         return [
             self._snapshot(segment)
             for segment in segments
-            if segment.written > HEADER_BYTES and not segment.dropped
+            if segment.written > HEADER_BYTES and not segment.is_dropped()
         ]
 
     def _snapshot(self, segment: Segment) -> Snapshot:
@@ -108,7 +112,7 @@ class LogListing:
             base=segment.base,
             size=segment.written,
             last=last,
-            closed=segment.closed,
+            closed=segment.is_closed(),
             marks_written=segment.marks_written,
             marks=segment.marks_to_write() if segment.marked else b"",
             ends=ends,
@@ -189,8 +193,8 @@ def _last_offset(path: str, base: int, last: int) -> int | None:
     """Where the last record begins, by the last entry of the index, if that is written yet."""
     try:
         with open(path + ".idx", "rb") as index:  # noqa: PTH123 - paths are text here
-            index.seek(-ENTRY_BYTES, os.SEEK_END)
-            relative, offset, _body = INDEX_ENTRY.unpack(index.read(ENTRY_BYTES))
+            index.seek(-INDEX_ENTRY_BYTES, os.SEEK_END)
+            relative, offset, _body = INDEX_ENTRY.unpack(index.read(INDEX_ENTRY_BYTES))
     except (OSError, struct.error):
         return None
     return int(offset) if base + relative == last else None
@@ -205,6 +209,6 @@ def _scan_rest(file: int, snapshot: Snapshot, first_ms: int | None) -> Ends:
     if found.last is None:
         last = snapshot.base - 1 if known is None else known.last
         return Ends(snapshot.size, last, first_ms, None if known is None else known.last_ms)
-    _relative, offset, _body = INDEX_ENTRY.unpack(found.entries[-ENTRY_BYTES:])
+    _relative, offset, _body = INDEX_ENTRY.unpack(found.entries[-INDEX_ENTRY_BYTES:])
     time_ms = RECORD_HEAD.unpack_from(data, offset)[3]
     return Ends(snapshot.size, found.last, first_ms, time_ms)

@@ -7,18 +7,16 @@ from warren.broker.store cimport MessageLog
 from warren.storage.commit cimport GroupCommit
 from warren.storage.cursor cimport Cursor
 from warren.storage.segment cimport Segment
+from warren.storage.segment_chain cimport SegmentChain
 
 
 cdef class QueueLog(MessageLog):
-    cdef readonly str path
-    cdef readonly object directory
     cdef readonly list segments
-    cdef public bint volatile
+    cdef readonly bint volatile
+    cdef readonly SegmentChain chain
     cdef object problems
-    cdef Py_ssize_t segment_bytes
     cdef GroupCommit commit
     cdef Cursor cursor
-    cdef Segment tail
     cdef Segment recent
 
     @cython.locals(tail=Segment, size=Py_ssize_t)

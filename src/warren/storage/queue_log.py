@@ -9,9 +9,7 @@ segment goes when none of its messages is alive, wherever in the list it is. Pos
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from warren.broker.entry_list import EntryList
 from warren.broker.message import Message
@@ -19,19 +17,17 @@ from warren.broker.store import NOTHING_TO_READ, MessageLog
 from warren.storage.browser import QueueBrowser
 from warren.storage.commit import GroupCommit
 from warren.storage.cursor import Cursor
+from warren.storage.format import DUE_ENTRY
 from warren.storage.log_directory import LogDirectory
+from warren.storage.problems import Problems
 from warren.storage.segment import Segment, index_beyond
-
-if TYPE_CHECKING:
-    from warren.storage.window import Problems
+from warren.storage.segment_chain import SegmentChain
 
 DEAD_TAIL_BYTES_MIN = 64 * 1024
-NAME_DIGITS = 20
-DUE = struct.Struct("<IIQ")  # relative, offset, due_ms
 
 
 class QueueLog(MessageLog):
-    """A `volatile` one holds what memory has no room for: it is gone as soon as it is read."""
+    """The log of a queue, or of a part of one; or, if volatile, what a queue in memory has no room for."""
 
     def __init__(
         self,
@@ -43,33 +39,26 @@ class QueueLog(MessageLog):
         segments: list[Segment] | None = None,
         volatile: bool = False,
     ) -> None:
-        self.directory = directory
-        self.path = directory.path
-        self.commit = commit
-        self.problems = problems
-        self.segment_bytes = segment_bytes
-        self.volatile = volatile
-        self.segments = segments or []
-        self.tail: Segment | None = None
-        self.recent: Segment | None = None
-        self.cursor = Cursor(commit.files, problems)
+        super().__init__(commit)
+        self.commit = commit  # writes what is appended, delivered and acked
+        self.problems = problems  # told of what cannot be read
+        self.volatile = volatile  # a message is done with as soon as it is read
+        self.chain = SegmentChain(directory, commit, segments or [], segment_bytes)
+        self.segments = self.chain.all  # the same list, closer at hand
+        self.recent: Segment | None = None  # where the last message was that was looked for
+        self.cursor = Cursor(commit.files, problems)  # how far the queue has read on
         self.unread = sum(segment.unread for segment in self.segments)
         self.unread_bytes = sum(segment.unread_bytes for segment in self.segments)
-        directory.made = bool(self.segments)
         if directory.parent is not None:
             directory.parent.parts.append(self)
-        for segment in self.segments:
-            segment.log = self
         if self.segments:
             self.cursor.move(self.segments[0], 0)
-            if not self.segments[-1].closed:
-                self.tail = self.segments[-1]
 
     # --- on the path of every message ---
 
     def append(self, message: Message, position: int, taken: bool) -> int:
-        tail = self.tail
-        if tail is None or tail.is_full(self.segment_bytes, position):
+        tail = self.chain.tail_for(position)
+        if tail is None:
             tail = self.roll(position)
         if not tail.dirty:
             self.commit.gather(tail)
@@ -216,7 +205,7 @@ class QueueLog(MessageLog):
     def due(self) -> Iterator[tuple[int, int, int]]:
         for segment in self.segments[:]:
             dues, segment.dues = segment.dues, b""
-            for relative, offset, due_ms in DUE.iter_unpack(dues):
+            for relative, offset, due_ms in DUE_ENTRY.iter_unpack(dues):
                 if self.waiting_in(segment.base + relative) is segment:
                     yield due_ms, segment.base + relative, offset
 
@@ -224,20 +213,17 @@ class QueueLog(MessageLog):
 
     def roll(self, position: int) -> Segment:
         """Close the tail, and begin a new one."""
-        closed, self.tail = self.tail, None
+        closed = self.chain.close_tail()
         if closed is not None:
-            closed.closed = True
-            if not closed.dirty and closed.flying is None:
-                self.commit.close(closed)
             if not closed.unread:
                 closed.forget_gone()
             self.drop_if_dead(closed)
-        name = str(position).zfill(NAME_DIGITS)
-        self.tail = Segment(f"{self.path}/{name}", position, self, volatile=self.volatile)
-        self.segments.append(self.tail)
+        path = self.chain.path_of(position)
+        tail = Segment(path, position, self.chain.directory, volatile=self.volatile)
+        self.chain.begin(tail)
         if self.cursor.segment is None:
-            self.cursor.move(self.tail, 0)
-        return self.tail
+            self.cursor.move(tail, 0)
+        return tail
 
     def next_segment(self) -> None:
         """The cursor's segment is read to its end. What should have been there and was not is lost."""
@@ -247,19 +233,20 @@ class QueueLog(MessageLog):
         self.unread -= lost
         self.all_is_read(segment)
         if self.unread:
-            index = index_beyond(self.segments, segment.base)
-            assert index < len(self.segments), "what is unread is behind the cursor"
-            self.cursor.move(self.segments[index], 0)
+            following = self.chain.following(segment)
+            assert following is not None, "what is unread is behind the cursor"
+            self.cursor.move(following, 0)
         self.settle(segment, lost)
 
     def all_is_read(self, segment: Segment) -> None:
         """Or lost: the bodies of such messages are only then known to be gone."""
         self.unread_bytes -= segment.unread_bytes
         segment.unread_bytes = 0
-        if self.unread == 0 and self.tail is not None:
-            self.cursor.skip_to_end(self.tail)
-            self.tail.forget_gone()
-        if segment is not self.tail:
+        tail = self.chain.tail
+        if self.unread == 0 and tail is not None:
+            self.cursor.skip_to_end(tail)
+            tail.forget_gone()
+        if segment is not tail:
             segment.forget_gone()
 
     def settle(self, segment: Segment, count: int) -> None:
@@ -269,25 +256,23 @@ class QueueLog(MessageLog):
     def drop_if_dead(self, segment: Segment) -> None:
         if segment.alive > 0:
             return
-        if segment is self.tail:
+        if segment is self.chain.tail:
             if segment.end >= DEAD_TAIL_BYTES_MIN:
                 self.commit.dead_tails.add(self)
         else:
             self.drop(segment)
 
     def drop(self, segment: Segment) -> None:
-        index = index_beyond(self.segments, segment.base)
-        del self.segments[index - 1]
         if self.recent is segment:
             self.recent = None
         if self.cursor.segment is segment:  # and behind it nothing is unread there, or it would not be dead
-            self.cursor.move(self.segments[index - 1] if index <= len(self.segments) else None, 0)
-        self.commit.drop(segment)
+            self.cursor.move(self.chain.following(segment), 0)
+        self.chain.drop(segment)
 
     def drop_dead_tail(self) -> None:
         """Nothing has come for a while: give the space back."""
-        if self.tail is not None and self.tail.alive == 0:
-            tail, self.tail = self.tail, None
+        tail = self.chain.tail
+        if tail is not None and tail.alive == 0:
             self.drop(tail)
 
     def purge(self) -> None:
@@ -300,21 +285,21 @@ class QueueLog(MessageLog):
                 segment.forget_gone()
                 self.settle(segment, done)
         self.unread = self.unread_bytes = 0
-        if self.tail is not None:
-            self.cursor.skip_to_end(self.tail)
-            self.tail.forget_gone()
+        tail = self.chain.tail
+        if tail is not None:
+            self.cursor.skip_to_end(tail)
+            tail.forget_gone()
         else:
             self.cursor.move(None, 0)
 
     def delete(self) -> None:
-        if self.directory.deleted:
+        directory = self.chain.directory
+        if directory.deleted:
             return
-        self.directory.deleted = True
-        parts, self.directory.parts = self.directory.parts, []  # they know their directory, too
+        parts, directory.parts = directory.parts, []  # they know their directory, too
         for part in parts:
             part.delete()
         self.unread = self.unread_bytes = 0
         self.cursor.move(None, 0)
-        self.commit.forget(self.segments[:], self.path)
-        self.segments.clear()
-        self.tail = self.recent = None
+        self.recent = None
+        self.chain.delete()

@@ -14,11 +14,11 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol
 
 from warren.storage.files import names_in
 from warren.storage.log_directory import parts_in
-from warren.storage.recovery import Problems, Recovered, recover, recover_short
+from warren.storage.problems import Logger, Problems
+from warren.storage.recovery import Recovered, recover, recover_short
 from warren.storage.segment import Segment
 from warren.storage.short_logs import ShortLogs
 from warren.storage.stream_recovery import RecoveredStream, Sync, recover_stream
@@ -30,19 +30,11 @@ BATCHES_AHEAD = 2 * RECOVERY_THREADS
 PROGRESS_SECONDS = 1.0
 
 
-class Log(Protocol):
-    """Where problems are told."""
-
-    def info(self, event: str, **fields: Any) -> Any: ...
-    def warning(self, event: str, **fields: Any) -> Any: ...
-    def error(self, event: str, **fields: Any) -> Any: ...
-
-
 class QueuesRecovery:
     """`logs` and `streams` are what was found, by the queue's vhost and name, and its part."""
 
     def __init__(
-        self, queues: str, problems: Problems, sync: Sync, log: Log, *, marks_may_be_lost: bool
+        self, queues: str, problems: Problems, sync: Sync, log: Logger, *, marks_may_be_lost: bool
     ) -> None:
         self.queues = queues
         self.problems = problems
@@ -143,7 +135,7 @@ def _read_ahead(threads: ThreadPoolExecutor, parent: int, batches: list[list[int
 class Progress:
     """Says how far it is, every now and then, when it takes long."""
 
-    def __init__(self, total: int, log: Log) -> None:
+    def __init__(self, total: int, log: Logger) -> None:
         self.total = total
         self.log = log
         self.done = 0

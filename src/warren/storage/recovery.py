@@ -7,63 +7,28 @@ in a `.torn` file, what cannot be understood stays where it is, and each of it i
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from warren.storage.ack_file import read_fates
 from warren.storage.fates import Fates
-from warren.storage.files import read_whole, write_file
-from warren.storage.format import SEGMENT_MAGIC, Scan, UnknownVersion, check_header, scan
+from warren.storage.files import read_whole, remove_segment, write_file
+from warren.storage.format import (
+    RELATIVE_MAX,
+    SEGMENT_MAGIC,
+    SUFFIXES,
+    Scan,
+    UnknownVersion,
+    base_of,
+    check_header,
+    scan,
+    segment_name,
+)
 from warren.storage.index import Index, decode_dues, decode_index, write_index
-from warren.storage.log_directory import MANIFEST, OFFSETS, is_part
-from warren.storage.queue_log import NAME_DIGITS
+from warren.storage.log_directory import belongs_to_queue
+from warren.storage.problems import Problems
 from warren.storage.segment import Segment
-
-RELATIVE_MAX = 2**32 - 1  # of a position to its segment's base, as an index can say
-OF_QUEUES = frozenset({MANIFEST, OFFSETS, OFFSETS + ".new"})
-SUFFIXES = ("seg", "acks", "idx", "idx.new", "due", "chunks", "chunks.new", "torn", "acks.torn", "acks.new")
-
-
-class Problems:
-    """Tells the operator what was found, and keeps the bytes that were no record; each once, also if they
-    are met again when the queue is read.
-    """
-
-    def __init__(self, warn: Callable[..., Any]) -> None:
-        self.warn = warn
-        self.told: set[tuple[str, int]] = set()
-
-    def bad_record(self, segment: Segment, offset: int, data: bytes) -> None:
-        self.set_aside(segment.path, offset, data, "bad record")
-
-    def unreadable(self, segment: Segment, error: OSError) -> None:
-        self.warn("cannot read segment", file=segment.path + ".seg", error=str(error))
-
-    def set_aside(self, path: str, offset: int, data: bytes, what: str) -> bool:
-        """Whether these bytes of a segment are kept now; if not, they must stay where they are."""
-        if (path, offset) in self.told:
-            return True
-        self.told.add((path, offset))
-        kept = Path(path + ".torn")
-        self.warn(what, file=path + ".seg", offset=offset, bytes=len(data), kept_in=str(kept))
-        return self.keep(kept, data)
-
-    def keep(self, file: Path, data: bytes) -> bool:
-        try:
-            keep(file, data)
-        except OSError as error:  # a full disk, which is also what tears files
-            self.warn("cannot set aside", file=str(file), error=str(error))
-            return False
-        return True
-
-
-def keep(file: Path, data: bytes) -> None:
-    """Add bytes to what was set aside, unless they are only zeros or there since an earlier start."""
-    if any(data) and not (file.exists() and data in file.read_bytes()):
-        write_file(str(file), data, append=True)
+from warren.storage.segment_life import Life
 
 
 @dataclass
@@ -83,7 +48,7 @@ def recover(
     """
     recovered = Recovered([], 0)
     for base, suffixes in bases_in(directory, problems, names, is_of_part=is_of_part).items():
-        path = f"{directory}/{str(base).zfill(NAME_DIGITS)}"
+        path = f"{directory}/{segment_name(base)}"
         try:
             segment, last = _read(path, base, suffixes, problems)
         except OSError as error:
@@ -92,7 +57,7 @@ def recover(
         recovered.position = max(recovered.position, last)
         if segment is not None:
             _add(recovered, segment, problems, marks_may_be_lost=marks_may_be_lost)
-    if recovered.segments and recovered.segments[-1].closed:
+    if recovered.segments and recovered.segments[-1].is_closed():
         _close_last(recovered, problems)
     _remove_dead(recovered)
     return recovered
@@ -129,16 +94,12 @@ def bases_in(
     bases: dict[int, set[str]] = {}
     for name in sorted(names):
         stem, _, suffix = name.partition(".")
-        if len(stem) == NAME_DIGITS and stem.isdecimal() and suffix in SUFFIXES:
-            bases.setdefault(int(stem), set()).add(suffix)
+        base = base_of(stem)
+        if base is not None and suffix in SUFFIXES:
+            bases.setdefault(base, set()).add(suffix)
         elif is_of_part or not belongs_to_queue(directory, name):
             problems.warn("foreign file", file=f"{directory}/{name}")
     return bases
-
-
-def belongs_to_queue(directory: str, name: str) -> bool:
-    """Whether something in a queue's directory that is no file of its log is what it should be."""
-    return name in OF_QUEUES or (is_part(name) and not Path(directory, name).is_file())
 
 
 def _read(path: str, base: int, suffixes: set[str], problems: Problems) -> tuple[Segment | None, int]:
@@ -167,7 +128,7 @@ def _without_records(path: str, base: int, problems: Problems) -> int:
         return last_possible(base)
     if fates.leave_undone():
         problems.warn("marks of records that were never written", file=path + ".acks")
-    remove_files(path)
+    remove_segment(path)
     return max(base, base + fates.places - 1)
 
 
@@ -177,9 +138,8 @@ def _segment(path: str, base: int, size: int, suffixes: set[str], problems: Prob
     if found is not None:
         return _indexed(path, base, found)
     segment = _scanned(path, base, problems)
-    if segment is not None:
-        # an index is written when nothing follows, right or wrong
-        segment.closed |= "idx" in suffixes
+    if segment is not None and "idx" in suffixes:
+        close(segment)  # an index, sound or not, is written when nothing follows
     return segment
 
 
@@ -211,18 +171,10 @@ def _dues(path: str, base: int, index: Index, problems: Problems) -> bytes | Non
 
 def _indexed(path: str, base: int, found: Scan) -> Segment:
     segment = Segment(path, base)
-    segment.closed = segment.indexed = True
-    fill(segment, found)
+    segment.fill(found)
+    segment.enter(Life.CLOSED)
+    segment.enter(Life.COMPLETE)
     return segment
-
-
-def fill(segment: Segment, found: Scan) -> None:
-    segment.created = True
-    segment.count = found.count
-    segment.last = segment.base - 1 if found.last is None else found.last
-    segment.end = segment.written = found.end
-    segment.entries, segment.dues = found.entries, found.dues
-    segment.count_waiting()
 
 
 def _scanned(path: str, base: int, problems: Problems) -> Segment | None:
@@ -244,7 +196,7 @@ def scanned(segment: Segment, problems: Problems) -> bool:
     found = scan(data, base)
     for offset, size in found.bad:
         problems.set_aside(path, offset, data[offset : offset + size], "bad record")
-    fill(segment, found)
+    segment.fill(found)
     if found.count == 0:
         if not problems.set_aside(path, 0, data, "no record in segment"):
             return False
@@ -253,8 +205,14 @@ def scanned(segment: Segment, problems: Problems) -> bool:
         if problems.set_aside(path, found.end, data[found.end :], "torn tail"):
             os.truncate(path + ".seg", found.end)
         else:
-            segment.closed = True
+            close(segment)
     return True
+
+
+def close(segment: Segment) -> None:
+    """Nothing is appended to a segment that was found, if that was not known already."""
+    if not segment.is_closed():
+        segment.enter(Life.CLOSED)
 
 
 def _marks(path: str, base: int, segment: Segment | None, problems: Problems) -> int:
@@ -305,9 +263,9 @@ def _close_last(recovered: Recovered, problems: Problems) -> None:
     if not recovered.segments:
         return
     segment = recovered.segments[-1]
-    segment.closed = True
-    if segment.alive and not segment.indexed:
-        segment.indexed = True
+    close(segment)
+    if segment.alive and segment.life is not Life.COMPLETE:
+        segment.enter(Life.COMPLETE)
         found = Scan(segment.count, segment.last, segment.end, [], segment.entries, segment.dues)
         try:
             write_index(segment.path, segment.base, found)
@@ -316,21 +274,9 @@ def _close_last(recovered: Recovered, problems: Problems) -> None:
     segment.entries = b""  # kept for every segment, they would take much memory
 
 
-def remove_files(path: str) -> None:
-    """Of a segment in which nothing is alive. The marks go last: alone they do no harm."""
-    for suffix in (".idx", ".due", ".chunks", ".seg", ".acks.new", ".acks"):
-        Path(path + suffix).unlink(missing_ok=True)
-
-
-def remove_tree(path: str) -> None:
-    """A directory with all that is in it, if it is there."""
-    if Path(path).exists():
-        shutil.rmtree(path)
-
-
 def _remove_dead(recovered: Recovered) -> None:
     for segment in recovered.segments:
         segment.entries = b""
         if segment.alive == 0:
-            remove_files(segment.path)
+            remove_segment(segment.path)
     recovered.segments = [segment for segment in recovered.segments if segment.alive]

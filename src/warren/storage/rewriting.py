@@ -50,7 +50,7 @@ class Rewriting:
 
     @property
     def is_pointless(self) -> bool:
-        return self.segment.dropped
+        return self.segment.is_dropped()
 
     def write(self, files: OpenFiles, end: int, *, sync: bool) -> None:
         """Write the new file from the old one as far as `end`. The old one stays open, so that the event loop

@@ -7,43 +7,48 @@ from warren.storage.format cimport Mark
 
 
 cdef class Segment:
-    cdef readonly str path
-    cdef public object log
-    cdef readonly uint64_t base
-    cdef public uint64_t last
-    cdef public Py_ssize_t count
-    cdef public Py_ssize_t alive
-    cdef public Py_ssize_t unread
-    cdef public Py_ssize_t unread_bytes
-    cdef public Py_ssize_t end
-    cdef public Py_ssize_t written
-    cdef public bint closed
-    cdef public bint indexed
-    cdef public bint damaged
-    cdef public bint dropped
-    cdef public bint volatile
-    cdef public bint dirty
-    cdef public bint created
-    cdef public bint named
-    cdef bint ended
-    cdef public Buffer gathered
-    cdef public Buffer flying
-    # what was delivered and acked, and is to be written
-    cdef public bint marked
-    cdef public Py_ssize_t marks_written
-    cdef public Py_ssize_t acks_bytes_max
-    cdef public bint rewriting
-    cdef Buffer marks
-    cdef Py_ssize_t marks_bytes_max
-    cdef Mark done
-    cdef Mark out
-    # which of the unread ones were taken out
-    cdef bytearray gone
+    cdef readonly str path               # of its files, without their suffixes
+    cdef public object directory         # the LogDirectory of its log; None until a log has taken it over
+    cdef readonly uint64_t base          # the position of its first record
+    cdef public uint64_t last            # the position of its last record; base - 1 while there is none
+    # its life: changed by `enter` alone
+    cdef readonly object life
+    cdef readonly object on_disk
+    cdef public bint damaged             # not all of it could be read, so its files are never deleted
+    cdef public bint volatile            # neither synced nor kept over a restart
+    # its records
+    cdef public Py_ssize_t count         # how many there are
+    cdef public Py_ssize_t alive         # of these, how many are not done with
+    cdef public Py_ssize_t unread        # of these, how many the queue has neither read on to nor taken out
+    cdef public Py_ssize_t unread_bytes  # the size of the bodies of the unread ones
+    cdef bytearray gone                  # a bit for each position: it was taken out, so the cursor skips it
+    cdef bint ended                      # a large record is the last one here: the next goes to another segment
+    # its bytes: see the picture in segment.pyx
+    cdef public Py_ssize_t end           # the size of the file once all records are written
+    cdef public Py_ssize_t written       # how many bytes are written and synced
+    cdef public bint dirty               # whether the round that gathers now has it
+    cdef public Buffer gathered          # records of the round that gathers
+    cdef public Buffer flying            # records of the round that the disk is writing
+    # marks of what was delivered and acked
+    cdef public bint marked              # whether the group commit is about to write some
+    cdef public Py_ssize_t marks_written # the size of the ack file
+    cdef public Py_ssize_t acks_bytes_max  # an ack file that is larger is written anew
+    cdef public bint rewriting           # whether that is under way
+    cdef Buffer marks                    # marks that are not in the ack file yet
+    cdef Py_ssize_t marks_bytes_max      # when there are more of these, they are folded
+    cdef Mark done                       # the run of acked positions that may still grow
+    cdef Mark out                        # the run of delivered positions that may still grow
     # what recovery found
-    cdef public bytes entries
-    cdef public bytes dues
-    cdef Fates fates
+    cdef public bytes entries            # those of the index; only while recovery needs them
+    cdef public bytes dues               # which records are due when; until the queue has asked for them
+    cdef Fates fates                     # what became of the records in the time before
 
+    cpdef enter(self, object state)
+    cpdef bint is_closed(self) noexcept
+    cpdef bint is_dropped(self) noexcept
+    cpdef bint is_removed(self) noexcept
+    cpdef bint is_made(self) noexcept
+    cpdef bint is_named(self) noexcept
     cpdef bint is_full(self, Py_ssize_t segment_bytes, uint64_t position)
     cdef Py_ssize_t append(self, Message message, uint64_t position, uint64_t time_ms) except -1
     cdef int mark(self, Mark* run, uint64_t position, uint32_t count, uint32_t deliveries) except -1

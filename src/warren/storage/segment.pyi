@@ -3,23 +3,24 @@ from collections.abc import Sequence
 from warren.broker.message import Message
 from warren.storage.disk import Buffer
 from warren.storage.fates import Fates
-from warren.storage.queue_log import QueueLog
-from warren.storage.stream_log import SegmentedStream
+from warren.storage.format import Scan
+from warren.storage.log_directory import LogDirectory
+from warren.storage.segment_life import Life, OnDisk, State
 
 class Segment:
     path: str
+    directory: LogDirectory | None
     base: int
     last: int
+    life: Life
+    on_disk: OnDisk
     count: int
     alive: int
     unread: int
     unread_bytes: int
     end: int
     written: int
-    closed: bool
-    indexed: bool
     damaged: bool
-    dropped: bool
     volatile: bool
     dirty: bool
     gathered: Buffer | None
@@ -28,19 +29,22 @@ class Segment:
     marks_written: int
     acks_bytes_max: int
     rewriting: bool
-    created: bool
-    named: bool
     entries: bytes
     dues: bytes
-    log: QueueLog | SegmentedStream | None
     def __init__(
         self,
         path: str,
         base: int,
-        log: QueueLog | SegmentedStream | None = None,
+        directory: LogDirectory | None = None,
         *,
         volatile: bool = False,
     ) -> None: ...
+    def enter(self, state: State) -> None: ...
+    def is_closed(self) -> bool: ...
+    def is_dropped(self) -> bool: ...
+    def is_removed(self) -> bool: ...
+    def is_made(self) -> bool: ...
+    def is_named(self) -> bool: ...
     def is_full(self, segment_bytes: int, position: int) -> bool: ...
     def append(self, message: Message, position: int, time_ms: int) -> int: ...
     def take_out(self, position: int) -> int: ...
@@ -53,6 +57,7 @@ class Segment:
     def note_done(self, position: int, count: int) -> int: ...
     def marks_to_write(self) -> bytes: ...
     def marks_are_written(self) -> None: ...
+    def fill(self, found: Scan) -> None: ...
     def count_waiting(self) -> None: ...
     def fate(self, position: int) -> int: ...
     def fate_of(self, position: int) -> int: ...

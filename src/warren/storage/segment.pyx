@@ -4,8 +4,11 @@
     .seg    |……… written ………|… flying …|… gathered …|
             0                 written               end
 
-`gathered` are records since the last round began, `flying` those that the disk is writing; they are kept until
-a sync has covered them, since what a failed sync leaves behind on disk is anybody's guess.
+`gathered` holds the records since the last round began, `flying` those that the disk is writing. They are kept until
+a sync has covered them: after a sync that failed, nobody knows what is on the disk.
+
+Which states a segment goes through, and who changes them, is in segment_life.py. What each attribute is for is in
+segment.pxd.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
@@ -17,40 +20,71 @@ from pathlib import Path
 
 from warren.storage.format import ACKS_MAGIC, SEGMENT_MAGIC, encode_header, scan
 from warren.storage.index import write_index
+from warren.storage.segment_life import TRANSITIONS, Life, OnDisk
 
 from warren.broker.message cimport Message
 from warren.storage.disk cimport Buffer
 from warren.storage.fates cimport Fates
 from warren.storage.format cimport (
-    HEAD_BYTES, MARK_BYTES, POSITIONS_MAX, RECORD_HEAD_BYTES, IndexEntry, Mark, put_head, put_record, record_bytes,
-    seal_mark, take_message,
+    DELIVERIES_MAX, HEADER_BYTES, MARK_ACKED, MARK_BYTES, POSITIONS_MAX, RECORD_HEAD_BYTES, IndexEntry, Mark, put_head,
+    put_record, record_bytes, seal_mark, take_message,
 )
 
 cdef enum:
     MARKS_BYTES_MIN = 1024 * 1024   # of marks that wait to be written, before they are looked through
     LARGE_BYTES_MIN = 1024 * 1024   # of a body that is not copied
 
-cdef uint32_t ACKED = 0xFFFFFFFF
-cdef uint32_t DELIVERIES_MAX = 0xFFFFFFFE
+# members of Enums, to be compared by identity: that is as fast as a C enum, and they are listed once
+cdef object OPEN = Life.OPEN, DROPPED = Life.DROPPED, REMOVED = Life.REMOVED
+cdef object ABSENT = OnDisk.ABSENT, NAMED = OnDisk.NAMED
 
 
 cdef class Segment:
-    """`alive` records are not done with, and `unread` of these have not been read on by the queue, nor taken
-    out; `unread_bytes` are those of their bodies. Nothing is appended to a `closed` one. What a `damaged` one holds could not all be read, so it is never deleted. A
-    `volatile` one is neither synced nor kept over a restart; a `dropped` one is to be deleted, if its files were
-    ever `created`; `named`, if a sync of the directory has covered its name. Behind a large record it has `ended`. Its ack file is written anew when it
-    is larger than `acks_bytes_max`, unless that is under way: `rewriting`.
-    """
+    """A segment that has just begun: nothing of it is on disk."""
 
-    def __init__(self, str path, uint64_t base, object log=None, *, bint volatile=False):
+    def __init__(self, str path, uint64_t base, object directory=None, *, bint volatile=False):
         self.path = path
-        self.log = log
+        self.directory = directory
+        self.life = OPEN
+        self.on_disk = ABSENT
         self.base = base
         self.last = base - 1
         self.volatile = volatile
         self.end = 0
         self.entries = self.dues = b""
         self.marks_bytes_max = MARKS_BYTES_MIN
+
+    # --- its life ---
+
+    cpdef enter(self, object state):
+        """Go over to another state: nothing else changes it."""
+        before = self.life if isinstance(state, Life) else self.on_disk
+        if state not in TRANSITIONS[before]:
+            raise AssertionError(f"a segment cannot go from {before} to {state}: {self.path}")
+        if isinstance(state, Life):
+            self.life = state
+        else:
+            self.on_disk = state
+
+    cpdef bint is_closed(self) noexcept:
+        """Whether it gets no more records."""
+        return self.life is not OPEN
+
+    cpdef bint is_dropped(self) noexcept:
+        """Whether nothing in it is wanted any more."""
+        return self.life is DROPPED or self.life is REMOVED
+
+    cpdef bint is_removed(self) noexcept:
+        """Whether its files are deleted, or about to be."""
+        return self.life is REMOVED
+
+    cpdef bint is_made(self) noexcept:
+        """Whether there may be files of it."""
+        return self.on_disk is not ABSENT
+
+    cpdef bint is_named(self) noexcept:
+        """Whether a power cut leaves the name of its file."""
+        return self.on_disk is NAMED
 
     # --- appending ---
 
@@ -87,8 +121,8 @@ cdef class Segment:
 
     def begin(self):
         cdef bytes header = encode_header(SEGMENT_MAGIC, self.base)
-        memcpy(self.gathered.room(HEAD_BYTES), <const char*>header, HEAD_BYTES)
-        self.end = HEAD_BYTES
+        memcpy(self.gathered.room(HEADER_BYTES), <const char*>header, HEADER_BYTES)
+        self.end = HEADER_BYTES
 
     cdef const uint8_t* in_memory(self, Py_ssize_t offset, Py_ssize_t* left):
         """The record at an offset that is not in the file yet, and how many bytes lie there."""
@@ -145,7 +179,7 @@ cdef class Segment:
 
     cdef bint waits(self, uint64_t position) noexcept:
         """Whether a record is unread, if the queue has not come by in reading on."""
-        return self.unread > 0 and not self.is_gone(position) and self.fate(position) != ACKED
+        return self.unread > 0 and not self.is_gone(position) and self.fate(position) != MARK_ACKED
 
     def forget_gone(self):
         """Nothing is unread, nor will be."""
@@ -168,7 +202,7 @@ cdef class Segment:
 
     cpdef int note_done(self, uint64_t position, uint32_t count) except -1:
         """This many positions from this one on are done with."""
-        return self.mark(&self.done, position, count, ACKED)
+        return self.mark(&self.done, position, count, MARK_ACKED)
 
     cdef int mark(self, Mark* run, uint64_t position, uint32_t count, uint32_t deliveries) except -1:
         cdef uint32_t relative = <uint32_t>(position - self.base)
@@ -187,7 +221,7 @@ cdef class Segment:
             self.marks = Buffer()
         if self.marks_written == 0 and self.marks.size == 0:
             header = encode_header(ACKS_MAGIC, self.base)
-            memcpy(self.marks.room(HEAD_BYTES), <const char*>header, HEAD_BYTES)
+            memcpy(self.marks.room(HEADER_BYTES), <const char*>header, HEADER_BYTES)
         seal_mark(run, self.base)
         memcpy(self.marks.room(MARK_BYTES), run, MARK_BYTES)
         run.count = 0
@@ -197,7 +231,7 @@ cdef class Segment:
 
     cdef int fold_marks(self) except -1:
         """Keep as few of the marks that wait as say the same: a disk that fails may let them wait for long."""
-        cdef Py_ssize_t start = HEAD_BYTES if self.marks_written == 0 else 0, bad = 0
+        cdef Py_ssize_t start = HEADER_BYTES if self.marks_written == 0 else 0, bad = 0
         cdef Fates fates = Fates(self.base)
         cdef bytes few
         if fates.fold(self.marks.data + start, self.marks.size - start, &bad):
@@ -224,6 +258,15 @@ cdef class Segment:
 
     # --- recovered ---
 
+    def fill(self, found):
+        """Take over what a Scan of its file says."""
+        self.enter(OnDisk.MADE)
+        self.count = found.count
+        self.last = self.base - 1 if found.last is None else found.last
+        self.end = self.written = found.end
+        self.entries, self.dues = found.entries, found.dues
+        self.count_waiting()
+
     def recover_fates(self, Fates fates):
         """Take over what an ack file says; `entries` must be there."""
         if fates.places:
@@ -247,13 +290,13 @@ cdef class Segment:
         cdef Py_ssize_t i
         self.alive = self.unread_bytes = 0
         for i in range(self.count):
-            if self.fate(self.base + entry[i].relative) != ACKED:
+            if self.fate(self.base + entry[i].relative) != MARK_ACKED:
                 self.alive += 1
                 self.unread_bytes += entry[i].body
         self.unread = self.alive
 
     cdef uint32_t fate(self, uint64_t position) noexcept:
-        """How often it was delivered in the time before, or ACKED."""
+        """How often it was delivered in the time before, or MARK_ACKED."""
         return 0 if self.fates is None else self.fates.at(position - self.base)
 
     def fate_of(self, uint64_t position):

@@ -22,10 +22,11 @@ from libc.string cimport memcmp, memcpy, strcmp, strlen
 
 from warren.storage.format import ACKS_MAGIC, SEGMENT_MAGIC, VERSIONS
 from warren.storage.log_directory import MANIFEST
+from warren.storage.segment_life import OnDisk
 
 from warren.storage.fates cimport Fates
 from warren.storage.format cimport (
-    HEAD_BYTES, MARK_BYTES, RECORD_BYTES_MIN, DueEntry, IndexEntry, Mark, Notes, header_is_sound,
+    HEADER_BYTES, MARK_BYTES, NAME_DIGITS, RECORD_BYTES_MIN, DueEntry, IndexEntry, Mark, Notes, header_is_sound,
     mark_is_sound, walk,
 )
 from warren.storage.segment cimport Segment
@@ -64,7 +65,6 @@ cdef extern from *:
     int c_close "close"(int file) nogil
 
 cdef enum:
-    BASE_DIGITS = 20
     NAME_BYTES = 32                     # of a segment's file, or a directory's number
     NAMES_BYTES = 4096                  # as many as the kernel hands out at once
     SEGMENT_BYTES_MAX = 64 * 1024
@@ -83,7 +83,7 @@ cdef struct Short:
     bint is_read
     bint has_segment
     bint has_acks
-    char base_name[BASE_DIGITS + 1]
+    char base_name[NAME_DIGITS + 1]
     uint64_t base
     uint64_t last
     Py_ssize_t count
@@ -160,11 +160,11 @@ cdef class ShortLogs:
     cdef bint read_segment(self, int directory, Short* short, Room* room) noexcept nogil:
         cdef Py_ssize_t size = read_small(directory, short, b".seg", room.segment, SEGMENT_BYTES_MAX), i
         cdef Notes notes
-        if size <= HEAD_BYTES or not header_is_sound(room.segment, SEGMENT, SEGMENT_VERSION, short.base):
+        if size <= HEADER_BYTES or not header_is_sound(room.segment, SEGMENT, SEGMENT_VERSION, short.base):
             return False
         notes.base, notes.above, notes.count, notes.due_count = short.base, short.base - 1, 0, 0
         notes.entries, notes.dues = room.entries, room.dues
-        if walk(room.segment, HEAD_BYTES, size, &notes) != size:
+        if walk(room.segment, HEADER_BYTES, size, &notes) != size:
             return False
         short.count, short.last, short.end = notes.count, notes.above, size
         for i in range(notes.count):
@@ -175,10 +175,10 @@ cdef class ShortLogs:
 
     cdef bint read_acks(self, int directory, Short* short, Room* room) noexcept nogil:
         cdef Py_ssize_t size = read_small(directory, short, b".acks", room.acks, ACKS_BYTES_MAX)
-        cdef Py_ssize_t at = HEAD_BYTES
+        cdef Py_ssize_t at = HEADER_BYTES
         cdef uint64_t places = short.last - short.base + 1
         cdef const Mark* mark
-        if size < HEAD_BYTES or (size - HEAD_BYTES) % MARK_BYTES:
+        if size < HEADER_BYTES or (size - HEADER_BYTES) % MARK_BYTES:
             return False
         if not header_is_sound(room.acks, ACKS, ACKS_VERSION, short.base):
             return False
@@ -187,8 +187,8 @@ cdef class ShortLogs:
             if not mark_is_sound(mark, short.base) or <uint64_t>mark.first + mark.count > places:
                 return False
             at += MARK_BYTES
-        short.marks_bytes = size - HEAD_BYTES
-        short.marks_at = self.keep(room.acks + HEAD_BYTES, short.marks_bytes)
+        short.marks_bytes = size - HEADER_BYTES
+        short.marks_at = self.keep(room.acks + HEADER_BYTES, short.marks_bytes)
         short.entries_at = self.keep(room.entries, short.count * sizeof(IndexEntry))
         return short.marks_at >= 0 and short.entries_at >= 0
 
@@ -227,7 +227,7 @@ cdef class ShortLogs:
     cdef Segment segment_of(self, const Short* short, str directory):
         cdef Segment segment = Segment(f"{directory}/{short.base_name.decode('ascii')}", short.base)
         cdef Fates fates
-        segment.created = True
+        segment.enter(OnDisk.MADE)
         segment.count, segment.last = short.count, short.last
         segment.end = segment.written = short.end
         segment.alive = segment.unread = short.count
@@ -235,7 +235,7 @@ cdef class ShortLogs:
         if short.dues_bytes:
             segment.dues = PyBytes_FromStringAndSize(<char*>self.kept + short.dues_at, short.dues_bytes)
         if short.has_acks:
-            segment.marks_written = HEAD_BYTES + short.marks_bytes
+            segment.marks_written = HEADER_BYTES + short.marks_bytes
         if short.marks_bytes:
             fates = Fates(short.base)
             fates.add(PyBytes_FromStringAndSize(<char*>self.kept + short.marks_at, short.marks_bytes))
@@ -267,21 +267,21 @@ cdef bint note_name(const Name* found, Short* short) noexcept nogil:
     cdef int i
     if strcmp(name, b".") == 0 or strcmp(name, b"..") == 0 or strcmp(name, MANIFEST_NAME) == 0:
         return True
-    if found.kind != DT_REG or strlen(name) <= BASE_DIGITS:
+    if found.kind != DT_REG or strlen(name) <= NAME_DIGITS:
         return False
     if not (short.has_segment or short.has_acks):
         short.base = 0
-        for i in range(BASE_DIGITS):
+        for i in range(NAME_DIGITS):
             if not b"0" <= name[i] <= b"9":
                 return False
             short.base = short.base * 10 + <uint64_t>(name[i] - <char>b"0")
-        memcpy(short.base_name, name, BASE_DIGITS)
-    elif memcmp(short.base_name, name, BASE_DIGITS) != 0:
+        memcpy(short.base_name, name, NAME_DIGITS)
+    elif memcmp(short.base_name, name, NAME_DIGITS) != 0:
         return False
-    if strcmp(name + BASE_DIGITS, b".seg") == 0:
+    if strcmp(name + NAME_DIGITS, b".seg") == 0:
         short.has_segment = True
         return True
-    if strcmp(name + BASE_DIGITS, b".acks") == 0:
+    if strcmp(name + NAME_DIGITS, b".acks") == 0:
         short.has_acks = True
         return True
     return False

@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 
 from warren.broker.commands import Command, DeclareQueue
 from warren.broker.rules import STREAM, queue_type
+from warren.broker.safety import Safety
 from warren.broker.store import MessageLog, Store, StreamLog
 from warren.broker.timers import Timers
 from warren.storage.command_text import command_to_json
@@ -24,9 +25,10 @@ from warren.storage.journal import Journal
 from warren.storage.log_directory import LogDirectory, is_part
 from warren.storage.log_listing import LogListing
 from warren.storage.named_offsets import NamedOffsets
+from warren.storage.problems import Logger, Problems
 from warren.storage.queue_log import QueueLog
-from warren.storage.queues_recovery import Log, QueuesRecovery
-from warren.storage.recovery import Problems, Recovered
+from warren.storage.queues_recovery import QueuesRecovery
+from warren.storage.recovery import Recovered
 from warren.storage.stream_log import SegmentedStream
 from warren.storage.stream_recovery import RecoveredStream
 from warren.storage.unknown_queues import UnknownQueues
@@ -57,7 +59,7 @@ class DiskStore(Store):
         settings: StorageSettings,
         timers: Timers,
         disk: DiskLike,
-        log: Log,
+        log: Logger,
         *,
         on_trouble: Callable[[], None],
         on_round: Callable[[], None],
@@ -94,6 +96,11 @@ class DiskStore(Store):
     keeps_streams = True
 
     # --- what the model asks ---
+
+    @property
+    def safety(self) -> Safety:
+        """The group commit: definitions are synced in its rounds, behind the messages."""
+        return self.commit
 
     @property
     def gathering(self) -> int:  # type: ignore[override]

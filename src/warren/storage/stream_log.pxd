@@ -4,22 +4,20 @@ from libc.stdint cimport uint64_t
 from warren.broker.message cimport Message
 from warren.broker.store cimport StreamLog
 from warren.storage.commit cimport GroupCommit
+from warren.storage.segment_chain cimport SegmentChain
 from warren.storage.stream_segment cimport StreamSegment
 from warren.storage.window cimport Window
 
 
 cdef class SegmentedStream(StreamLog):
-    cdef readonly str path
-    cdef readonly object directory
     cdef readonly list segments
+    cdef readonly SegmentChain chain
     cdef uint64_t before
     cdef object problems
     cdef object named
     cdef Py_ssize_t segment_bytes_usual
-    cdef Py_ssize_t segment_bytes
     cdef GroupCommit commit
     cdef Window window
-    cdef StreamSegment tail
     cdef bytes known
     cdef bytes values
 

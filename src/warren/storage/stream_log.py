@@ -8,7 +8,7 @@ The last segment of which anything is on disk always stays: it says which offset
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import cast
 
 from warren.broker.message import Message
 from warren.broker.store import StreamLog
@@ -17,20 +17,15 @@ from warren.storage.commit import GroupCommit
 from warren.storage.cursor import Cursor
 from warren.storage.log_directory import LogDirectory
 from warren.storage.named_offsets import NamedOffsets
-from warren.storage.queue_log import NAME_DIGITS
-from warren.storage.segment import index_beyond
+from warren.storage.problems import Problems
+from warren.storage.segment_chain import SegmentChain
 from warren.storage.stream_reader import LogReader, position_at
 from warren.storage.stream_segment import StreamSegment, values_of
 from warren.storage.window import Window
 
-if TYPE_CHECKING:
-    from warren.storage.window import Problems
-
 
 class SegmentedStream(StreamLog):
-    """`values` are the filter values of the `known` properties, those of the last message. `before` is the
-    position that the first message comes after, if there is no segment.
-    """
+    """The log of a stream."""
 
     def __init__(
         self,
@@ -42,35 +37,30 @@ class SegmentedStream(StreamLog):
         segments: list[StreamSegment] | None = None,
         before: int = 0,
     ) -> None:
-        super().__init__()
-        self.directory = directory
-        self.path = directory.path
-        self.commit = commit
-        self.problems = problems
-        self.named = named
+        super().__init__(commit)
+        self.commit = commit  # writes what is appended, and the offsets
+        self.problems = problems  # told of what cannot be read
+        self.named = named  # the file with the offsets
         self.offsets = named.offsets
-        self.segment_bytes = self.segment_bytes_usual = segment_bytes
-        self.segments = segments or []
-        self.before = before
-        self.window = Window(commit.files)
-        self.tail: StreamSegment | None = None
-        self.known: bytes | None = None
-        self.values = b""
+        self.segment_bytes_usual = segment_bytes  # the size of a segment, unless the stream has its own
+        self.chain = SegmentChain(directory, commit, [*(segments or ())], segment_bytes)
+        self.segments = cast("list[StreamSegment]", self.chain.all)  # the same list, closer at hand
+        self.before = before  # the position that the first message comes after, if there is no segment
+        self.window = Window(commit.files)  # through which readers near the end read
+        self.known: bytes | None = None  # the properties of the last message,
+        self.values = b""  # and what filters look for in them
         self.count = sum(segment.count for segment in self.segments)
         self.size_bytes = sum(segment.end for segment in self.segments)
-        directory.made = bool(self.segments)
         for index, segment in enumerate(self.segments):
-            segment.log = self
             if segment.first_ms:
                 self._nothing_before_is_newer(index, segment.first_ms)
-        if self.segments and not self.segments[-1].closed:
-            self.tail = self.segments[-1]
 
     # --- on the path of every message ---
 
     def append(self, message: Message, position: int, time_ms: int) -> None:
-        tail = self.tail
-        if tail is None or tail.is_full(self.segment_bytes, position) or time_ms < tail.last_ms:
+        tail = self.chain.tail_for(position)
+        assert tail is None or isinstance(tail, StreamSegment), "a stream has no other segments"
+        if tail is None or time_ms < tail.last_ms:
             tail = self.roll(position, time_ms)
         if not tail.dirty:
             self.commit.gather(tail)
@@ -98,7 +88,8 @@ class SegmentedStream(StreamLog):
         return self.segments[0].base - 1 if self.segments else self.before
 
     def all_is_safe(self) -> bool:
-        return self.tail is None or self.tail.written == self.tail.end
+        tail = self.chain.tail
+        return tail is None or tail.written == tail.end
 
     def newest_ms(self) -> int:
         return self.segments[-1].last_ms if self.segments else 0
@@ -114,19 +105,15 @@ class SegmentedStream(StreamLog):
     # --- segments ---
 
     def set_segment_bytes(self, segment_bytes: int | None) -> None:
-        self.segment_bytes = segment_bytes or self.segment_bytes_usual
+        self.chain.segment_bytes = segment_bytes or self.segment_bytes_usual
 
     def roll(self, position: int, time_ms: int) -> StreamSegment:
         """Close the tail, and begin a new one."""
-        closed, self.tail = self.tail, None
-        if closed is not None:
-            closed.closed = True
-            if not closed.dirty and closed.flying is None:
-                self.commit.close(closed)
-        self.tail = StreamSegment(f"{self.path}/{str(position).zfill(NAME_DIGITS)}", position, self)
-        self.segments.append(self.tail)
+        self.chain.close_tail()
+        tail = StreamSegment(self.chain.path_of(position), position, self.chain.directory)
+        self.chain.begin(tail)
         self._nothing_before_is_newer(len(self.segments) - 1, time_ms)
-        return self.tail
+        return tail
 
     def _nothing_before_is_newer(self, index: int, time_ms: int) -> None:
         """The segment at this index begins at this time. Those before it that are newer came by a clock that
@@ -160,10 +147,9 @@ class SegmentedStream(StreamLog):
         return since_ms is not None and oldest.newest_ms() < since_ms
 
     def _drop(self, segment: StreamSegment) -> None:
-        del self.segments[index_beyond(self.segments, segment.base) - 1]
         self.count -= segment.count
         self.size_bytes -= segment.end
-        self.commit.drop(segment)
+        self.chain.drop(segment)
 
     # --- the rest ---
 
@@ -172,10 +158,4 @@ class SegmentedStream(StreamLog):
         self.commit.note_offsets(self.named)
 
     def delete(self) -> None:
-        if self.directory.deleted:
-            return
-        self.directory.deleted = True
-        self.commit.forget(self.segments[:], self.path)
-        self.segments.clear()
-        self.tail = None
-        self.window = Window(self.commit.files)  # the old one may be on a segment, which knows this log
+        self.chain.delete()

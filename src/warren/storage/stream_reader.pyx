@@ -18,12 +18,12 @@ from warren.storage.stream_segment import bits_of
 from warren.amqp.traits cimport add_headers
 from warren.amqp.wire cimport get32, put64
 from warren.broker.message cimport Message
-from warren.storage.cursor cimport Cursor
+from warren.storage.cursor cimport NOTHING, Cursor
 from warren.storage.format cimport (
-    FLAG_DIED, FLAG_PERSISTENT, HEAD_BYTES, RECORD_HEAD_BYTES, RecordHead, same_or_new,
+    FLAG_DIED, FLAG_PERSISTENT, HEADER_BYTES, RECORD_HEAD_BYTES, SOME_UNFILTERED, ChunkEntry, RecordHead, same_or_new,
 )
 from warren.storage.segment cimport index_beyond
-from warren.storage.stream_segment cimport SOME_UNFILTERED, Chunk, Chunks, StreamSegment, may_have
+from warren.storage.stream_segment cimport Chunks, StreamSegment, may_have
 from warren.storage.window cimport Window
 
 cdef enum:
@@ -32,8 +32,6 @@ cdef enum:
     NOWHERE = -1
     PASSED_BYTES_MAX = 512 * 1024   # before others have their turn
     NEAR_BYTES = 256 * 1024
-
-cdef uint64_t NOTHING = 0xFFFFFFFFFFFFFFFF
 
 STREAM_OFFSET = encode_name("x-stream-offset")
 cdef bytes OFFSET_FIELD = STREAM_OFFSET + b"l" + bytes(8)
@@ -65,7 +63,7 @@ cdef class LogReader(StreamReader):
         cdef uint64_t position
         while passed < PASSED_BYTES_MAX:
             segment = <StreamSegment?>cursor.segment if cursor.segment is not None else None
-            if segment is None or segment.dropped:
+            if segment is None or segment.is_dropped():
                 if not self.enter():
                     return NOTHING_YET
                 continue
@@ -92,7 +90,7 @@ cdef class LogReader(StreamReader):
         return NOT_YET_FOUND
 
     cdef share_window(self, StreamSegment segment):
-        cdef bint near = not segment.closed and segment.written - self.cursor.offset < NEAR_BYTES
+        cdef bint near = not segment.is_closed() and segment.written - self.cursor.offset < NEAR_BYTES
         if near:
             self.cursor.window = self.shared
             self.cursor.sound_at = NOWHERE
@@ -133,7 +131,7 @@ cdef class LogReader(StreamReader):
         cdef StreamSegment segment
         cdef Py_ssize_t index = max(index_beyond(self.segments, self.wanted) - 1, 0)
         cdef Chunks chunks
-        cdef Chunk* chunk
+        cdef ChunkEntry* chunk
         if index >= len(self.segments):
             return False
         segment = self.segments[index]
@@ -151,7 +149,7 @@ cdef class LogReader(StreamReader):
         """Whether there is one: the present one is read to the end of what is safe."""
         cdef StreamSegment segment = <StreamSegment>self.cursor.segment
         cdef Py_ssize_t index
-        if segment.end > segment.written or not segment.closed:
+        if segment.end > segment.written or not segment.is_closed():
             self.cursor.window = None
             return False
         index = index_beyond(self.segments, segment.base)
@@ -170,8 +168,8 @@ cdef class LogReader(StreamReader):
     cdef Py_ssize_t skip_chunks(self) except -1:
         """Past the chunk in which the cursor is, if nothing in it can match: how many bytes; 0 if something can."""
         cdef Cursor cursor = self.cursor
-        cdef Py_ssize_t index, offset = cursor.offset if cursor.offset else HEAD_BYTES, end
-        cdef Chunk* chunk
+        cdef Py_ssize_t index, offset = cursor.offset if cursor.offset else HEADER_BYTES, end
+        cdef ChunkEntry* chunk
         if self.chunks is None or self.chunks.count() == 0:
             return 0
         index = self.chunks.of_offset(offset)
@@ -186,7 +184,7 @@ cdef class LogReader(StreamReader):
             if end > cursor.segment.written:
                 return 0
             cursor.seek(cursor.segment, end, cursor.segment.base + self.chunks.at(index + 1).relative - 1)
-        elif cursor.segment.closed and cursor.segment.end == cursor.segment.written:
+        elif cursor.segment.is_closed() and cursor.segment.end == cursor.segment.written:
             cursor.seek(cursor.segment, cursor.segment.end, cursor.segment.last)
         else:
             return 0
@@ -266,7 +264,7 @@ def position_at(list segments, Cursor cursor, uint64_t time_ms):
     """Of the first safe record that came at a time or later; None if there is none yet."""
     cdef StreamSegment segment
     cdef Chunks chunks
-    cdef Chunk* chunk
+    cdef ChunkEntry* chunk
     cdef Py_ssize_t length = 0
     cdef const uint8_t* p
     cdef uint64_t position

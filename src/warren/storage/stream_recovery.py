@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TypeAlias
 
 from warren.storage.files import names_in
-from warren.storage.format import UnknownVersion
+from warren.storage.format import UnknownVersion, segment_name
 from warren.storage.log_directory import OFFSETS
 from warren.storage.named_offsets import read_offsets
-from warren.storage.queue_log import NAME_DIGITS
-from warren.storage.recovery import Problems, bases_in, last_possible, scanned
+from warren.storage.problems import Problems
+from warren.storage.recovery import bases_in, close, last_possible, scanned
+from warren.storage.segment_life import Life, OnDisk
 from warren.storage.stream_segment import StreamSegment, decode_chunks
 
 Sync: TypeAlias = Callable[[str], None]
@@ -40,7 +41,7 @@ def recover_stream(directory: str, problems: Problems, sync: Sync) -> RecoveredS
     recovered = RecoveredStream([], 0, *_offsets(Path(directory), problems))
     alone: list[Path] = []
     for base in bases_in(directory, problems, names_in(directory), is_of_part=False):
-        path = f"{directory}/{str(base).zfill(NAME_DIGITS)}"
+        path = f"{directory}/{segment_name(base)}"
         try:
             segment, last = _read(path, base, problems, sync)
         except OSError as error:
@@ -52,7 +53,7 @@ def recover_stream(directory: str, problems: Problems, sync: Sync) -> RecoveredS
             recovered.segments.append(segment)
         elif not Path(path + ".seg").exists() and Path(path + ".chunks").exists():
             alone.append(Path(path + ".chunks"))
-    if recovered.segments and recovered.segments[-1].closed:
+    if recovered.segments and recovered.segments[-1].is_closed():
         _close_last(recovered, problems)
     _look_at(alone, recovered.segments, problems)
     return recovered
@@ -94,7 +95,8 @@ def _read(path: str, base: int, problems: Problems, sync: Sync) -> tuple[StreamS
         return None, _without_records(path, base, problems)
     segment.entries = b""  # streams do without
     segment.note_all(file.read_bytes())
-    segment.closed |= Path(path + ".chunks").exists()
+    if Path(path + ".chunks").exists():
+        close(segment)
     _make_safe(file, problems, sync)
     return segment, segment.last
 
@@ -142,7 +144,9 @@ def _closed(path: str, base: int, size: int, problems: Problems) -> StreamSegmen
     segment.count, segment.last, segment.last_ms = count, last, last_ms
     segment.end = segment.written = end
     segment.first_ms = chunks.first_ms()
-    segment.created = segment.closed = segment.indexed = True
+    segment.enter(OnDisk.MADE)
+    segment.enter(Life.CLOSED)
+    segment.enter(Life.COMPLETE)
     segment.chunks = None
     return segment
 
@@ -152,9 +156,9 @@ def _close_last(recovered: RecoveredStream, problems: Problems) -> None:
     if not recovered.segments:
         return
     segment = recovered.segments[-1]
-    segment.closed = True
-    if not segment.indexed:
-        segment.indexed = True
+    close(segment)
+    if segment.life is not Life.COMPLETE:
+        segment.enter(Life.COMPLETE)
         try:
             segment.write_index()
         except OSError as error:

@@ -2,21 +2,8 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from warren.broker.message cimport Message
 from warren.storage.disk cimport Buffer
+from warren.storage.format cimport ChunkEntry
 from warren.storage.segment cimport Segment
-
-cdef enum:
-    VALUES_BYTES = 64
-    VALUES_WORDS = 8
-    SOME_UNFILTERED = 1
-
-
-cdef struct Chunk:
-    uint32_t relative
-    uint32_t offset
-    uint64_t time_ms
-    uint32_t flags
-    uint32_t zero
-    uint64_t values[VALUES_WORDS]
 
 
 cdef class Chunks:
@@ -24,7 +11,7 @@ cdef class Chunks:
     cdef bytes noted
 
     cdef Py_ssize_t count(self) noexcept
-    cdef Chunk* at(self, Py_ssize_t index) noexcept
+    cdef ChunkEntry* at(self, Py_ssize_t index) noexcept
     cdef int note(self, uint32_t relative, Py_ssize_t offset, uint64_t time_ms, bytes values) except -1
     cdef Py_ssize_t of_position(self, uint64_t relative) noexcept
     cdef Py_ssize_t before_time(self, uint64_t time_ms) noexcept
@@ -43,4 +30,4 @@ cdef class StreamSegment(Segment):
 
 
 cpdef bytes values_of(bytes properties)
-cdef bint may_have(const Chunk* chunk, bytes values) noexcept
+cdef bint may_have(const ChunkEntry* chunk, bytes values) noexcept

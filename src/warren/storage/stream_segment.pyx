@@ -14,21 +14,21 @@ from pathlib import Path
 from warren.amqp.table import decode_value
 from warren.broker.stream_filter import FILTER_VALUE, filter_values
 from warren.storage.files import replace_derived
-from warren.storage.format import CHUNKS_MAGIC, HEADER_BYTES, check_header, encode_header
+from warren.storage.format import CHUNKS_MAGIC, check_header, count_and_end, encode_header, uint64_at
 
 from warren.amqp.traits cimport header_of
 from warren.broker.message cimport Message
 from warren.storage.checksum cimport crc32c
 from warren.storage.disk cimport Buffer
 from warren.storage.format cimport (
-    HEAD_BYTES, RECORD_HEAD_BYTES, RecordHead, find_record, record_length,
+    CHUNKS_MORE_BYTES, FILTER_BYTES, FILTER_WORDS, HEADER_BYTES, RECORD_ALIGNMENT, RECORD_HEAD_BYTES, SOME_UNFILTERED,
+    ChunkEntry, RecordHead, find_record, record_length,
 )
 from warren.storage.segment cimport Segment
 
 cdef enum:
     CHUNK_BYTES = 64 * 1024
     BITS_A_VALUE = 3
-    LAST_BYTES = 16  # of what stands before the chunks in their file
 
 UNFILTERED = b""
 
@@ -46,27 +46,27 @@ cpdef bytes values_of(bytes properties):
 
 def bits_of(values):
     """A Bloom filter in which these values are."""
-    cdef uint64_t bits[VALUES_WORDS]
+    cdef uint64_t bits[FILTER_WORDS]
     cdef uint32_t hashed, bit
     cdef int i
     cdef bytes text
     if not values:
         return UNFILTERED
-    memset(bits, 0, VALUES_BYTES)
+    memset(bits, 0, FILTER_BYTES)
     for value in values:
         text = value.encode("utf-8", "surrogateescape")
         hashed = crc32c(<const uint8_t*>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
         for i in range(BITS_A_VALUE):
             bit = (hashed >> (9 * i)) & 511
             bits[bit >> 6] |= <uint64_t>1 << (bit & 63)
-    return PyBytes_FromStringAndSize(<char*>bits, VALUES_BYTES)
+    return PyBytes_FromStringAndSize(<char*>bits, FILTER_BYTES)
 
 
-cdef bint may_have(const Chunk* chunk, bytes values) noexcept:
+cdef bint may_have(const ChunkEntry* chunk, bytes values) noexcept:
     """Whether some record may have all these values."""
     cdef const uint64_t* wanted = <const uint64_t*>PyBytes_AS_STRING(values)
     cdef int i
-    for i in range(VALUES_WORDS):
+    for i in range(FILTER_WORDS):
         if chunk.values[i] & wanted[i] != wanted[i]:
             return False
     return True
@@ -84,20 +84,20 @@ cdef class Chunks:
             memcpy(self.buffer.room(PyBytes_GET_SIZE(data)), PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
     cdef Py_ssize_t count(self) noexcept:
-        return self.buffer.size // <Py_ssize_t>sizeof(Chunk)
+        return self.buffer.size // <Py_ssize_t>sizeof(ChunkEntry)
 
-    cdef Chunk* at(self, Py_ssize_t index) noexcept:
-        return <Chunk*>self.buffer.data + index
+    cdef ChunkEntry* at(self, Py_ssize_t index) noexcept:
+        return <ChunkEntry*>self.buffer.data + index
 
     cdef int note(self, uint32_t relative, Py_ssize_t offset, uint64_t time_ms, bytes values) except -1:
         """A record is added."""
         cdef Py_ssize_t count = self.count()
-        cdef Chunk* chunk = self.at(count - 1)
+        cdef ChunkEntry* chunk = self.at(count - 1)
         cdef const uint64_t* bits = <const uint64_t*>PyBytes_AS_STRING(values)
         cdef int i
         if count == 0 or offset - <Py_ssize_t>chunk.offset >= CHUNK_BYTES:
-            chunk = <Chunk*>self.buffer.room(sizeof(Chunk))
-            memset(chunk, 0, sizeof(Chunk))
+            chunk = <ChunkEntry*>self.buffer.room(sizeof(ChunkEntry))
+            memset(chunk, 0, sizeof(ChunkEntry))
             chunk.relative, chunk.offset, chunk.time_ms = relative, <uint32_t>offset, time_ms
             self.noted = None
         if values is self.noted:
@@ -106,7 +106,7 @@ cdef class Chunks:
         if PyBytes_GET_SIZE(values) == 0:
             chunk.flags |= SOME_UNFILTERED
             return 0
-        for i in range(VALUES_WORDS):
+        for i in range(FILTER_WORDS):
             chunk.values[i] |= bits[i]
         return 0
 
@@ -159,8 +159,8 @@ cdef class StreamSegment(Segment):
     and was set back, later segments begin before that: nothing in this one is newer than `until_ms`, then.
     """
 
-    def __init__(self, str path, uint64_t base, object log=None):
-        super().__init__(path, base, log)
+    def __init__(self, str path, uint64_t base, object directory=None):
+        super().__init__(path, base, directory)
         self.chunks = Chunks()
         self.until_ms = <uint64_t>-1
 
@@ -186,7 +186,7 @@ cdef class StreamSegment(Segment):
         cdef const RecordHead* head
         if self.end == self.written:
             return self.last
-        head = <const RecordHead*>self.in_memory(max(self.written, <Py_ssize_t>HEAD_BYTES), &left)
+        head = <const RecordHead*>self.in_memory(max(self.written, <Py_ssize_t>HEADER_BYTES), &left)
         return head.position - 1
 
     def read_chunks(self):
@@ -205,7 +205,7 @@ cdef class StreamSegment(Segment):
 
     def note_all(self, const uint8_t[::1] data):
         """Note the sound records of the whole file."""
-        cdef Py_ssize_t at = HEAD_BYTES, size = min(data.shape[0], self.end), length
+        cdef Py_ssize_t at = HEADER_BYTES, size = min(data.shape[0], self.end), length
         cdef uint64_t above = self.base - 1
         cdef const RecordHead* head
         cdef bytes properties, known = None, values = UNFILTERED
@@ -213,7 +213,7 @@ cdef class StreamSegment(Segment):
         while at < size:
             length = record_length(&data[at], size - at, above)
             if length <= 0:
-                at = find_record(&data[0], at + 8, size, above, <uint64_t>-1)
+                at = find_record(&data[0], at + RECORD_ALIGNMENT, size, above, <uint64_t>-1)
                 if at < 0:
                     return
                 continue
@@ -245,10 +245,9 @@ def decode_chunks(bytes data, uint64_t base):
     it is not sound.
     """
     check_header(CHUNKS_MAGIC, data, base)
-    count, end = int.from_bytes(data[24:28], "little"), int.from_bytes(data[28:32], "little")
-    more = data[HEADER_BYTES:HEADER_BYTES + LAST_BYTES]
-    entries = data[HEADER_BYTES + LAST_BYTES:]
-    if len(more) < LAST_BYTES or len(entries) % sizeof(Chunk):
+    count, end = count_and_end(data)
+    more = data[HEADER_BYTES:HEADER_BYTES + CHUNKS_MORE_BYTES]
+    entries = data[HEADER_BYTES + CHUNKS_MORE_BYTES:]
+    if len(more) < CHUNKS_MORE_BYTES or len(entries) % sizeof(ChunkEntry):
         raise ValueError(f"{len(entries)} bytes are no chunks")
-    last = int.from_bytes(more[:8], "little"), int.from_bytes(more[8:], "little")
-    return count, end, last, Chunks(entries)
+    return count, end, (uint64_at(more, 0), uint64_at(more, CHUNKS_MORE_BYTES // 2)), Chunks(entries)

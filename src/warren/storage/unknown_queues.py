@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Iterator
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from warren.broker.commands import DeclareQueue
 from warren.broker.internal_queue import exchange_of
@@ -23,9 +23,7 @@ from warren.storage.command_text import command_from_json
 from warren.storage.definition_keys import ExchangeKey
 from warren.storage.definitions_file import DefinitionsFile
 from warren.storage.log_directory import DELETED, MANIFEST, UNKNOWN
-
-if TYPE_CHECKING:
-    from warren.storage.queues_recovery import Log
+from warren.storage.problems import Logger
 
 Names: TypeAlias = dict[int, tuple[str, str]]
 """The vhost and name of queues, by their numbers."""
@@ -38,7 +36,7 @@ class UnknownQueues:
         self,
         directory: Path,
         file: DefinitionsFile,
-        log: Log,
+        log: Logger,
         *,
         remove: Callable[[str], None],
         sync: Callable[[str], None],

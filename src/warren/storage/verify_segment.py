@@ -9,15 +9,26 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from typing import Self
 
-from warren.storage.ack_file import MARK_BYTES, pieces
+from warren.storage.ack_file import pieces
 from warren.storage.data_files import Kind, Problem, SegmentFiles
 from warren.storage.fates import Fates
-from warren.storage.format import HEADER_BYTES, Scan, encode_mark, records, scan
-from warren.storage.index import DUE_BYTES, ENTRY_BYTES, Index, last_of, without_bodies
+from warren.storage.format import (
+    DUE_ENTRY_BYTES,
+    HEADER_BYTES,
+    INDEX_ENTRY_BYTES,
+    MARK,
+    MARK_BYTES,
+    OFFSET_IN_ENTRY_AT,
+    Scan,
+    encode_mark,
+    records,
+    scan,
+    uint32_at,
+)
+from warren.storage.index import Index, last_of, without_bodies
 from warren.storage.inspect import read_dues, read_index, read_marks, read_sound
 from warren.storage.inspect_stream import ChunksFile, read_chunks
 from warren.storage.stream_segment import StreamSegment
@@ -26,7 +37,6 @@ SET_ASIDE = {"torn": "bytes", "acks.torn": "marks"}
 CHECKED_SUFFIXES = ("seg", "idx", "due", "acks", "chunks")
 UNFINISHED = {"idx.new": "an index", "acks.new": "an ack file", "chunks.new": "a chunks file"}
 NOT_OF_STREAMS = ("idx", "due", "acks")
-MARK = struct.Struct("<III")
 
 
 class SegmentCheck:
@@ -127,10 +137,10 @@ class SegmentCheck:
         """Apart from the bad records, which it may have, being older."""
         bad = [*found.bad, (found.end, size - found.end)]
         entries = without_bodies(found.entries) if index.without_bodies else found.entries
-        if not _say_the_same(index.entries, entries, ENTRY_BYTES, bad):
+        if not _say_the_same(index.entries, entries, INDEX_ENTRY_BYTES, bad):
             self.tell(Kind.DAMAGE, "idx", "index does not say what is in the segment")
         dues = None if index.without_bodies else read_dues(self.files, index, self.problems.append)
-        if dues is not None and not _say_the_same(dues, found.dues, DUE_BYTES, bad):
+        if dues is not None and not _say_the_same(dues, found.dues, DUE_ENTRY_BYTES, bad):
             self.tell(Kind.DAMAGE, "due", "due file does not say what is in the segment")
 
     # --- streams ---
@@ -197,13 +207,13 @@ class SegmentCheck:
 
 
 def _say_the_same(told: bytes, found: bytes, entry_bytes: int, bad: list[tuple[int, int]]) -> bool:
-    """Entries, each with the offset of a record behind four other bytes."""
+    """Whether two lists of entries are the same, apart from records in the bad stretches."""
     if told == found:
         return True
     sound = [
         entry
         for entry in _entries(told, entry_bytes)
-        if not any(at <= int.from_bytes(entry[4:8], "little") < at + length for at, length in bad)
+        if not any(at <= uint32_at(entry, OFFSET_IN_ENTRY_AT) < at + length for at, length in bad)
     ]
     return sound == list(_entries(found, entry_bytes))
 
@@ -220,7 +230,7 @@ def _bad_marks(name: str, base: int) -> tuple[list[tuple[int, int]], int]:
         for piece in pieces(file.fileno(), HEADER_BYTES):
             for at in range(0, len(piece), MARK_BYTES):
                 mark = piece[at : at + MARK_BYTES]
-                if len(mark) < MARK_BYTES or encode_mark(base, *MARK.unpack_from(mark)) != mark:
+                if len(mark) < MARK_BYTES or encode_mark(base, *MARK.unpack(mark)[:-1]) != mark:
                     _note_bad(stretches, offset + at, offset + at + len(mark))
             offset += len(piece)
     return stretches, offset

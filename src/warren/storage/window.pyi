@@ -1,14 +1,11 @@
 from typing import Protocol
 
 from warren.broker.message import Message
+from warren.storage.problems import Problems
 from warren.storage.segment import Segment
 
 class Files(Protocol):
     def open(self, path: str) -> int: ...
-
-class Problems(Protocol):
-    def bad_record(self, segment: Segment, offset: int, data: bytes) -> None: ...
-    def unreadable(self, segment: Segment, error: OSError) -> None: ...
 
 class Window:
     def __init__(self, files: Files) -> None: ...

@@ -14,7 +14,10 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from warren.broker.message cimport Message
 from warren.storage.checksum cimport crc32c, crc32c_on
 from warren.storage.disk cimport Buffer
-from warren.storage.format cimport RECORD_BYTES_MIN, RECORD_HEAD_BYTES, RecordHead, bytes_before_body, padded, record_length, take_message
+from warren.storage.format cimport (
+    RECORD_BYTES_MIN, RECORD_CHECKED_FROM, RECORD_HEAD_BYTES, RecordHead, bytes_before_body, padded, record_length,
+    take_message,
+)
 from warren.storage.segment cimport Segment
 
 cdef extern from "unistd.h" nogil:
@@ -82,7 +85,7 @@ cdef class Window:
             return 0
         content = <const uint8_t*>PyBytes_AS_STRING(body)
         with nogil:
-            crc = crc32c_on(crc32c(self.chunk.data + 4, before - 4), content, head.length - before)
+            crc = crc32c_on(crc32c(self.chunk.data + RECORD_CHECKED_FROM, before - RECORD_CHECKED_FROM), content, head.length - before)
         if crc != head.crc:
             return 0
         self.body = body

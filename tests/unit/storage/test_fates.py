@@ -13,7 +13,7 @@ from tests.unit.storage.log_files import acks, damaged, done
 from warren.storage import ack_file
 from warren.storage.ack_file import read_fates
 from warren.storage.fates import Fates
-from warren.storage.format import ACKED, HEADER_BYTES, encode_mark
+from warren.storage.format import ACKED, HEADER_BYTES, MARK_BYTES, encode_mark
 
 BASE = 17
 PLACES = 40
@@ -98,7 +98,7 @@ def test_a_file_that_is_read_in_pieces_is_read_whole(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ack_file, "PIECE_BYTES", piece_bytes)
         fates, bad, size = read_fates(file, BASE)
-    assert (told(fates), bad, size) == (by_hand(found), 1, HEADER_BYTES + 16 * len(found))
+    assert (told(fates), bad, size) == (by_hand(found), 1, HEADER_BYTES + MARK_BYTES * len(found))
 
 
 @pytest.mark.parametrize("size", [0, 1, 31])
@@ -120,7 +120,7 @@ def test_positions_that_no_segment_has_take_no_memory() -> None:
 
 def test_any_changed_bit_of_a_mark_makes_it_bad_and_only_it() -> None:
     data = acks(BASE, done(BASE), done(BASE + 2), done(BASE + 4))
-    for at in range(HEADER_BYTES + 16, HEADER_BYTES + 32):
+    for at in range(HEADER_BYTES + MARK_BYTES, HEADER_BYTES + 2 * MARK_BYTES):
         assert sound(damaged(data, at)) == ({0: ACKED, 4: ACKED}, 1)
 
 

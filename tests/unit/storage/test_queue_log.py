@@ -148,7 +148,7 @@ def test_message_of_an_overflow_is_gone_when_it_is_taken_out(machine: LogMachine
     assert take_out(log, places, 2, 1, 4, 3) == [body(2), body(1), body(4), body(3)]
     assert counts(log) == (1, 30, [(1, 1)])
     machine.run()
-    assert [path.name.lstrip("0") for path in Path(log.path).glob("*.seg")] == ["5.seg"]
+    assert [path.name.lstrip("0") for path in Path(log.chain.directory.path).glob("*.seg")] == ["5.seg"]
 
 
 def test_large_messages_are_taken_out_whole(machine: LogMachine, log: QueueLog) -> None:

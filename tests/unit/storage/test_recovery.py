@@ -24,12 +24,16 @@ from warren.storage.format import (
     ACKS_MAGIC,
     HEADER_BYTES,
     INDEX_MAGIC,
+    MARK_BYTES,
+    RELATIVE_MAX,
     SEGMENT_MAGIC,
     check_header,
     encode_header,
     scan,
 )
-from warren.storage.recovery import RELATIVE_MAX, Problems, Recovered, recover
+from warren.storage.problems import Problems
+from warren.storage.recovery import Recovered, recover
+from warren.storage.segment_life import Life
 
 FIRST = segment(1, [b"one", b"two", b"three"])
 SECOND = segment(4, [b"four", b"five", b"six"])
@@ -86,7 +90,7 @@ def test_sound_log_is_recovered_without_a_word(recovery: Recovery) -> None:
     found = recovery.run()
     assert (ready(found), found.position, recovery.told) == ([1, 3, 4, 5, 6], 6, [])
     assert [found.segments[0].fate_of(position) for position in (1, 2, 3)] == [0, ACKED, 2]
-    assert [(part.closed, part.indexed) for part in found.segments] == [(True, True), (False, False)]
+    assert [part.life for part in found.segments] == [Life.COMPLETE, Life.OPEN]
 
 
 def test_empty_directory_has_no_messages(tmp_path: Path) -> None:
@@ -340,7 +344,7 @@ def test_nothing_is_appended_to_the_last_segment_if_its_index_was_wrong(recovery
     recovery.log.put(4, "idx", index(4, longer))
     found = recovery.run()
     assert (ready(found), recovery.told) == ([1, 2, 3, 4, 5, 6], ["segment is shorter than its index says"])
-    assert (found.segments[1].closed, found.segments[1].indexed) == (True, True)
+    assert found.segments[1].life is Life.COMPLETE
     assert recovery.log.file(4, "idx").read_bytes() == index(4, SECOND)
 
 
@@ -360,11 +364,11 @@ def test_torn_mark_is_told_and_overwritten_by_the_next(recovery: Recovery, size:
     recovery.log.put(4, "acks", acks(4, done(4)) + acks(4, done(5))[HEADER_BYTES:][:size])
     found = recovery.run()
     assert (ready(found), recovery.told) == ([1, 2, 3, 5, 6], ["bad marks in ack file"])
-    assert found.segments[1].marks_written == HEADER_BYTES + 16
+    assert found.segments[1].marks_written == HEADER_BYTES + MARK_BYTES
 
 
 def test_zeros_in_an_ack_file_never_ack_anything(recovery: Recovery) -> None:
-    recovery.log.put(4, "acks", acks(4, done(4)) + bytes(160) + acks(4, done(6))[HEADER_BYTES:])
+    recovery.log.put(4, "acks", acks(4, done(4)) + bytes(10 * MARK_BYTES) + acks(4, done(6))[HEADER_BYTES:])
     assert ready(recovery.run()) == [1, 2, 3, 5]
     assert recovery.told == ["bad marks in ack file"]
 

@@ -183,7 +183,7 @@ def test_a_queue_that_is_deleted_meanwhile_leaves_nothing(
     log.delete()
     machine.run()
     machine.run()
-    assert not Path(log.path).exists()
+    assert not Path(log.chain.directory.path).exists()
     assert not machine.told
 
 

@@ -17,8 +17,9 @@ from tests.unit.storage.log_files import LogDirectory, acks, done, index, record
 from warren.storage import queues_recovery
 from warren.storage.files import names_in
 from warren.storage.format import HEADER_BYTES, SEGMENT_MAGIC, encode_header
+from warren.storage.problems import Problems
 from warren.storage.queues_recovery import QueuesRecovery
-from warren.storage.recovery import Problems, Recovered, recover, recover_short
+from warren.storage.recovery import Recovered, recover, recover_short
 from warren.storage.segment import Segment
 from warren.storage.short_logs import ShortLogs
 
@@ -63,7 +64,7 @@ def everything_about(found: Recovered, log: LogDirectory) -> object:
         (
             (part.path.removeprefix(str(log.path)), part.base, part.last, part.count, part.end, part.written),
             (part.alive, part.unread, part.unread_bytes, part.marks_written, part.entries, part.dues),
-            (part.closed, part.indexed, part.created, part.damaged, part.dirty, part.marked, part.named),
+            (part.life, part.on_disk, part.damaged, part.dirty, part.marked),
             [part.fate_of(position) for position in range(part.base, part.last + 1)],
         )
         for part in found.segments

@@ -24,7 +24,8 @@ def segments_on_disk(machine: Machine, name: str) -> list[str]:
     log = classic(machine.queues[name]).lane.log
     assert isinstance(log, QueueLog)
     return sorted(
-        path.name for path in (machine.data / "queues").glob(f"{log.path.rpartition('/')[2]}/*.*s*")
+        path.name
+        for path in (machine.data / "queues").glob(f"{log.chain.directory.path.rpartition('/')[2]}/*.*s*")
     )
 
 

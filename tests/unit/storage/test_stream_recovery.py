@@ -8,7 +8,8 @@ import pytest
 
 from tests.unit.storage.log_files import LogDirectory, chunks, damaged, segment
 from warren.storage.format import SEGMENT_MAGIC, encode_header
-from warren.storage.recovery import Problems, last_possible
+from warren.storage.problems import Problems
+from warren.storage.recovery import last_possible
 from warren.storage.stream_recovery import RecoveredStream, recover_stream
 
 FIRST = segment(1, [b"one", b"two", b"three"])
@@ -42,7 +43,7 @@ def directory(tmp_path: Path) -> Directory:
 
 
 def found(recovered: RecoveredStream) -> list[tuple[int, int, bool]]:
-    return [(each.base, each.last, each.closed) for each in recovered.segments]
+    return [(each.base, each.last, each.is_closed()) for each in recovered.segments]
 
 
 def test_tail_is_scanned_and_synced_and_others_are_not(directory: Directory) -> None:

@@ -27,7 +27,7 @@ from tests.unit.storage.log_files import (
 from warren.broker.commands import DeclareQueue
 from warren.storage import data_files
 from warren.storage.data_files import DataFiles, Kind, Problem
-from warren.storage.format import HEADER_BYTES, SEGMENT_MAGIC, encode_header
+from warren.storage.format import HEADER_BYTES, MARK_BYTES, SEGMENT_MAGIC, encode_header
 from warren.storage.verify import Checked, verify
 
 LATER = (3).to_bytes(4, "little")  # a version that is not known here
@@ -228,11 +228,11 @@ MARKS = acks(4, done(4), done(5), (6, 1, 1))
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (damaged(MARKS, HEADER_BYTES + 20), Told(Kind.DAMAGE, "4.acks", HEADER_BYTES + 16)),
-        (MARKS + bytes(32) + MARKS[HEADER_BYTES:], Told(Kind.DAMAGE, "4.acks", len(MARKS))),
+        (damaged(MARKS, HEADER_BYTES + 20), Told(Kind.DAMAGE, "4.acks", HEADER_BYTES + MARK_BYTES)),
+        (MARKS + bytes(2 * MARK_BYTES) + MARKS[HEADER_BYTES:], Told(Kind.DAMAGE, "4.acks", len(MARKS))),
         (damaged(MARKS, 20), Told(Kind.DAMAGE, "4.acks", 0)),
         (MARKS[:8] + LATER + MARKS[12:], Told(Kind.DAMAGE, "4.acks", 0)),
-        (MARKS[:-1], Told(Kind.HARMLESS, "4.acks", HEADER_BYTES + 32)),
+        (MARKS[:-1], Told(Kind.HARMLESS, "4.acks", HEADER_BYTES + 2 * MARK_BYTES)),
         (MARKS + bytes(100), Told(Kind.HARMLESS, "4.acks", len(MARKS))),
         (MARKS[:10], Told(Kind.HARMLESS, "4.acks", 0)),
         (acks(4, done(5, 9)), Told(Kind.HARMLESS, "4.acks", None)),

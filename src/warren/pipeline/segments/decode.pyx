@@ -26,7 +26,7 @@ from warren.pipeline.segments.tables cimport (
     Deaths, Headers, append_deaths, append_headers, append_no_deaths, append_no_headers, drop_deaths, drop_headers,
     start_deaths, start_headers, take_deaths, take_headers,
 )
-from warren.storage.format cimport RECORD_HEAD_BYTES, RecordHead, find_record, record_length
+from warren.storage.format cimport RECORD_ALIGNMENT, RECORD_HEAD_BYTES, RecordHead, find_record, record_length
 
 cdef enum:
     BIT_HEADERS = 13          # of the properties' flags; the highest, 15, is that of the first
@@ -324,5 +324,5 @@ def find_sound(const uint8_t[::1] data, Py_ssize_t at, uint64_t above, uint64_t 
     cdef Py_ssize_t found = -1
     if at < data.shape[0]:
         with nogil:
-            found = find_record(&data[0], at + 8, data.shape[0], above, below)
+            found = find_record(&data[0], at + RECORD_ALIGNMENT, data.shape[0], above, below)
     return found

@@ -29,13 +29,18 @@ from warren.storage.data_files import DataFiles, InspectError, QueueFiles
 from warren.storage.definition_keys import QueueKey
 from warren.storage.definitions import parse_definition
 from warren.storage.directory import stream_identity
-from warren.storage.format import HEADER_BYTES, UnknownVersion
-from warren.storage.index import ENTRY_FIELDS, decode_index
+from warren.storage.format import (
+    HEADER_BYTES,
+    INDEX_ENTRY_FIELDS,
+    POSITIONS_MAX,
+    UnknownVersion,
+    base_of,
+    segment_name,
+)
+from warren.storage.index import decode_index
 from warren.storage.log_directory import MANIFEST, parts_in
 
 CHUNK_BYTES = 1 << 20
-NAME_DIGITS = 20
-POSITIONS_MAX = 1 << 22  # of one segment
 RESTS = 49  # seconds for each that was computed, as far as the caller waits that long
 SEEN = "seen"  # the part with what deduplication remembers, which are no messages
 
@@ -171,7 +176,7 @@ def _kind(data: DataFiles, files: QueueFiles) -> str:
 
 
 def _path(directory: Path, base: int) -> str:
-    return f"{directory}/{base:0{NAME_DIGITS}}.seg"
+    return f"{directory}/{segment_name(base)}.seg"
 
 
 def _segment_sizes(directory: Path) -> Iterator[tuple[int, int]]:
@@ -179,8 +184,9 @@ def _segment_sizes(directory: Path) -> Iterator[tuple[int, int]]:
         with os.scandir(directory) as entries:
             for entry in entries:
                 stem, _, suffix = entry.name.partition(".")
-                if suffix == "seg" and stem.isdecimal() and len(stem) == NAME_DIGITS:
-                    yield int(stem), entry.stat().st_size
+                base = base_of(stem)
+                if suffix == "seg" and base is not None:
+                    yield base, entry.stat().st_size
     except FileNotFoundError:  # a queue that has no directory yet, or a segment that was just deleted
         return
 
@@ -246,11 +252,11 @@ class _OpenFile:
         except (OSError, ValueError, UnknownVersion):
             return wanted.at, wanted.above
         entries = memoryview(index.entries).cast("I")
-        relatives = entries[::ENTRY_FIELDS]
+        relatives = entries[::INDEX_ENTRY_FIELDS]
         found = bisect_left(range(index.count), position - base, key=relatives.__getitem__)
         if found == index.count:
             return wanted.at, wanted.above
-        return entries[found * ENTRY_FIELDS + 1], position - 1
+        return entries[found * INDEX_ENTRY_FIELDS + 1], position - 1
 
     def walk(self, at: int, above: int, size: int) -> tuple[int, int]:
         """Where the last sound record before byte `size` ends, and its position."""

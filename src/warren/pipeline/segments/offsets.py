@@ -13,12 +13,10 @@ from warren.pipeline.segments.decode import OPEN_END, walk
 from warren.pipeline.segments.errors import BadOption, SegmentGone
 from warren.pipeline.segments.log import Contents, Extent, Log, Segment
 from warren.pipeline.segments.reading import Loss
-from warren.storage.format import HEADER_BYTES
+from warren.storage.format import HEADER_BYTES, RECORD_HEAD_BYTES, TIME_AT, uint64_at
 
 EARLIEST, LATEST = -2, -1
 WORDS = {"earliest": EARLIEST, "latest": LATEST}
-TIME_OFFSET, TIME_BYTES = 16, 8  # of a record's time
-RECORD_HEAD_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -151,7 +149,7 @@ def _first_time(log: Log, contents: Contents, segment: Segment) -> int | None:
             head = opened.read(HEADER_BYTES, RECORD_HEAD_BYTES)
     except SegmentGone:
         return None
-    return int.from_bytes(head[TIME_OFFSET : TIME_OFFSET + TIME_BYTES], "little")
+    return uint64_at(head, TIME_AT)
 
 
 def _offset_in(log: Log, contents: Contents, segment: Segment, time_ms: int) -> int:

@@ -17,12 +17,19 @@ from warren.pipeline.segments.decode import END, FULL, MORE, OPEN_END, Decoder, 
 from warren.pipeline.segments.errors import DataLoss, SegmentGone, Unreadable
 from warren.pipeline.segments.log import Log, OpenSegment, Queue, Slice
 from warren.pipeline.segments.plan import Partition, Portion
-from warren.storage.format import HEADER_BYTES, SEGMENT_MAGIC, UnknownVersion, check_header
+from warren.storage.format import (
+    HEADER_BYTES,
+    POSITION_AT,
+    POSITIONS_MAX,
+    RECORD_HEAD_BYTES,
+    SEGMENT_MAGIC,
+    UnknownVersion,
+    check_header,
+    uint64_at,
+)
 
 ROWS_MAX = 16_384
 BATCH_BYTES_MAX = 4 << 20
-POSITIONS_MAX = 1 << 22  # of one segment
-RECORD_HEAD_BYTES, POSITION_OFFSET = 32, 8
 
 log = logging.getLogger("warren.pipeline")
 
@@ -202,7 +209,7 @@ class _SliceReader:
         stream that was deleted and made anew.
         """
         head = self.opened.read(self.at, RECORD_HEAD_BYTES)
-        position = int.from_bytes(head[POSITION_OFFSET : POSITION_OFFSET + 8], "little")
+        position = uint64_at(head, POSITION_AT)
         return above < position and (not self.loss.queue.is_stream or position <= self.part.first_offset + 1)
 
     def _next(self) -> bytes:

@@ -1,0 +1,84 @@
+"""The store on an event loop: read back when the broker starts, told by the disk's thread how its work went,
+and closed when all is written.
+
+When a round of the group commit is over, whoever waited for it has been called, and what that gave clients to
+read is still in buffers. So the node ends its turn then, which flushes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from warren.broker.commands import Command
+from warren.broker.node import Node
+from warren.server.resources import Resources
+from warren.server.world import LoopWorld
+from warren.storage.disk import Disk
+from warren.storage.problems import Logger
+from warren.storage.store import DiskStore, StorageSettings
+
+CLOSE_SECONDS_MAX = 5.0
+
+
+class StoreRunner:
+    """Runs one store, with the thread that writes and syncs for it."""
+
+    def __init__(self, settings: StorageSettings, world: LoopWorld, log: Logger) -> None:
+        self.loop = world.loop
+        self.world = world
+        self.disk = Disk()
+        self.store = DiskStore(
+            settings,
+            world,
+            self.disk,
+            log,
+            on_trouble=self._disk_fails,
+            on_round=self._round_is_over,
+            on_error=world.report,
+        )
+        self.recovering: asyncio.Future[list[Command]] | None = None  # the reading back, in a thread
+        self.is_writing = False  # the disk's thread runs, and the loop listens to it
+
+    def attach(self, node: Node, resources: Resources) -> None:
+        """Tell these from now on how the disk does. To be called before anything is written."""
+        self.node = node
+        self.resources = resources
+
+    async def recover(self) -> list[Command]:
+        """Read all that is there: the commands that make the definitions again."""
+        self.recovering = self.loop.run_in_executor(None, self.store.recover)
+        return await asyncio.shield(self.recovering)
+
+    def start(self) -> None:
+        """Begin to write, once the definitions are made again."""
+        self.disk.start()
+        self.loop.add_reader(self.disk.done, self.world.watchdog.run, self.store.commit.completed)
+        self.is_writing = True
+
+    async def close(self) -> None:
+        """Wait until all is written, but not for ever: a disk may be full."""
+        if self.recovering is not None:
+            await asyncio.wait({self.recovering})  # a start that is cancelled leaves it under way
+        if self.is_writing:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._all_written(), CLOSE_SECONDS_MAX)
+            self.loop.remove_reader(self.disk.done)
+            self.is_writing = False
+        await self.loop.run_in_executor(None, self.disk.stop)
+        await self.loop.run_in_executor(None, self.store.close)
+
+    async def _all_written(self) -> None:
+        while not self.store.commit.is_idle:
+            written: asyncio.Future[int] = self.loop.create_future()
+            self.store.safety.when_safe(written.set_result)
+            await written
+
+    # --- told by the store ---
+
+    def _disk_fails(self) -> None:
+        self.resources.raise_disk_alarm()
+
+    def _round_is_over(self) -> None:
+        self.resources.check_disk_space(self.store.commit.written_bytes)
+        self.node.end_turn()
