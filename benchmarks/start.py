@@ -81,7 +81,7 @@ async def _make(directory: Path, definitions: Definitions) -> None:
 
 async def _safe(broker: warren.Broker) -> None:
     safe = asyncio.get_running_loop().create_future()
-    broker.store.when_safe(safe.set_result)
+    broker.store.safety.when_safe(safe.set_result)
     await safe
 
 

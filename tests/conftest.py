@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.support.compiled import REBUILD, SOURCE, sources, stale
 from tests.support.process import Address, BrokerProcess
+
+settings.register_profile("warren", deadline=None)  # a busy machine is slow, not wrong
+settings.load_profile("warren")
 
 
 def pytest_configure() -> None:

@@ -105,6 +105,6 @@ class Api:
 
     async def end_turn(self) -> None:
         safe: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self.broker.store.when_safe(safe.set_result)
+        self.broker.store.safety.when_safe(safe.set_result)
         self.broker.node.end_turn()
         await safe

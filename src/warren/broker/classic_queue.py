@@ -327,11 +327,12 @@ class ClassicQueue(Queue):
         if self.book is not None and self.book.seen is not None:
             opened = store.open_log(self.vhost, self.name, SEEN_PART)
             if opened is not None:
-                self.book.seen.restore(*opened, store.when_safe, self.lanes)
+                self.book.seen.restore(*opened, self.lanes)
 
     def restore(self, log: MessageLog, position: int, level: int = 0) -> None:
         """Take over the messages of a lane that are on disk; positions go on behind this one."""
         self.lanes[level].restore(log, position)
+        self.safety = log.safety
         if self.book is not None or self.lanes[level].expires_any:
             self.rulebook().restored()
 

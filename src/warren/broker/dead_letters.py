@@ -6,7 +6,8 @@ disk in the new ones. If the broker ends in between, it is in both.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Collection, Iterable
+from functools import lru_cache, partial
 
 from warren.amqp.table import encode_name
 from warren.broker.clock import Clock
@@ -15,9 +16,8 @@ from warren.broker.entry import Entry
 from warren.broker.events import Events, MessageDeadLettered
 from warren.broker.exchange.exchange import Exchange
 from warren.broker.message import Message
-from warren.broker.outcome import AFTER_NEXT, ON_ITS_WAY
-from warren.broker.queue import Queue
-from warren.broker.store import Store
+from warren.broker.queue import Queue, publish_to
+from warren.broker.safety import Safety
 from warren.broker.surroundings import Deathbed
 from warren.broker.vhost import Vhost
 
@@ -26,23 +26,29 @@ LETTER_WORK = 25
 
 
 class Handover:
-    """Entries that leave their queue for good once what was written after them is safe."""
+    """Entries that leave their queue for good once their message is safe elsewhere."""
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.gathered: dict[int, list[tuple[Deathbed, Entry]]] = {}
+    def __init__(self) -> None:
+        self.gathered: dict[tuple[Safety, int], list[tuple[Deathbed, Entry, list[Safety]]]] = {}
 
-    def forget_when_safe(self, queue: Deathbed, entry: Entry) -> None:
-        number = self.store.gathering
-        if number not in self.gathered:
-            self.gathered[number] = []
-            self.store.when_safe(self._safe)
-        self.gathered[number].append((queue, entry))
+    def forget_when_safe(self, queue: Deathbed, entry: Entry, places: Iterable[Safety]) -> None:
+        """The queue forgets the entry when all that was written until now is safe in these places."""
+        left = list(places)
+        if not left:
+            queue.forget(entry)
+            return
+        safety = left.pop()
+        point = (safety, safety.gathering)
+        if point not in self.gathered:
+            self.gathered[point] = []
+            safety.when_safe(partial(self._is_safe, safety))
+        self.gathered[point].append((queue, entry, left))
 
-    def _safe(self, number: int) -> None:
-        for earlier in [known for known in self.gathered if known <= number]:
-            for queue, entry in self.gathered.pop(earlier):
-                queue.forget(entry)
+    def _is_safe(self, safety: Safety, number: int) -> None:
+        points = [known for known in self.gathered if known[0] is safety and known[1] <= number]
+        for point in points:
+            for queue, entry, left in self.gathered.pop(point):
+                self.forget_when_safe(queue, entry, left)
 
 
 class DeadLetters:
@@ -56,25 +62,21 @@ class DeadLetters:
         self.last_route: tuple[int, Exchange, bytes] | None = None
         self.last_targets: list[Queue] = []
 
-    def forget_when_safe(self, queue: Deathbed, entry: Entry) -> None:
-        """The queue forgets the entry once all that was written until now is safe."""
-        self.handover.forget_when_safe(queue, entry)
+    def forget_when_safe(self, queue: Deathbed, entry: Entry, places: Iterable[Safety]) -> None:
+        self.handover.forget_when_safe(queue, entry, places)
 
     def bury(self, queue: Deathbed, entry: Entry, reason: Reason) -> None:
         """An entry, which nobody holds any more, leaves its queue."""
-        if self.send(queue, entry.message, reason):
-            self.handover.forget_when_safe(queue, entry)
-        else:
-            queue.forget(entry)
+        self.handover.forget_when_safe(queue, entry, self.send(queue, entry.message, reason))
 
-    def send(self, queue: Deathbed, message: Message, reason: Reason) -> bool:
-        """Whether it is on its way to disk, and not safe before it is there."""
+    def send(self, queue: Deathbed, message: Message, reason: Reason) -> Collection[Safety]:
+        """Send a message on. The places where it is on its way to disk, and not safe yet."""
         name = queue.rules.dead_letter_exchange
         exchange = None if name is None else self.vhost.exchanges.get(name)
         if self.events.died:
             self.events.emit(MessageDeadLettered(self.vhost.name, queue.name, message, str(reason), name))
         if exchange is None:
-            return False
+            return ()
         new_key = queue.rules.dead_letter_routing_key
         death = Death(queue.name, reason, self.clock.time_ms)
         letter = write_letter(message, death, drop_copies=new_key is not None)
@@ -89,7 +91,7 @@ class DeadLetters:
             True,
         )
         if exchange.seen is not None and exchange.seen.drops(letter_message, self.clock.time_ms):
-            return False
+            return ()
         return self._publish(letter_message, self._targets(exchange, letter_message, keys, letter, reason))
 
     def _targets(
@@ -110,10 +112,9 @@ class DeadLetters:
             self.last_route, self.last_targets = known, self.vhost.route(exchange, routing_key)
         return self.last_targets
 
-    def _publish(self, message: Message, targets: list[Queue]) -> bool:
+    def _publish(self, message: Message, targets: list[Queue]) -> Collection[Safety]:
         self.vhost.surroundings.turns.budget.left -= LETTER_WORK + len(targets)
-        results = [target.publish(message) for target in targets]
-        return ON_ITS_WAY in results or AFTER_NEXT in results
+        return publish_to(targets, message)
 
 
 @lru_cache(NAMES_CACHED_MAX)

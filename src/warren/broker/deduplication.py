@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from warren.amqp.table import decode_value, encode_name
 from warren.amqp.traits import header_of
@@ -51,7 +51,6 @@ class Seen:
         self.unwritten: list[Sighting] = []
         self.log: MessageLog | None = None
         self.position = 0
-        self.when_safe: Callable[[Callable[[int], None]], None] | None = None
 
     @property
     def count(self) -> int:
@@ -80,9 +79,9 @@ class Seen:
             return
         sighting = Sighting(value, self._until(message, now_ms), place)
         self._remember(sighting)
-        if self.when_safe is not None:
+        if self.log is not None:
             if not self.unwritten:
-                self.when_safe(self._write)
+                self.log.safety.when_safe(self._write)
             self.unwritten.append(sighting)
         self._forget(now_ms)
 
@@ -128,17 +127,10 @@ class Seen:
 
     # --- over a restart ---
 
-    def restore(
-        self,
-        log: MessageLog,
-        position: int,
-        when_safe: Callable[[Callable[[int], None]], None],
-        lanes: Iterable[Lane] = (),
-    ) -> None:
+    def restore(self, log: MessageLog, position: int, lanes: Iterable[Lane] = ()) -> None:
         """Read the notes, and see what else is in the lanes of the queue."""
         self.log = log
         self.position = position
-        self.when_safe = when_safe
         noted: dict[int, int] = {}
         while log.peek() != NOTHING_TO_READ:
             notes = EntryList()
@@ -175,4 +167,4 @@ class Seen:
     def delete(self) -> None:
         if self.log is not None:
             self.log.delete()
-            self.log = self.when_safe = None
+            self.log = None

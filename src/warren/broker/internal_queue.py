@@ -21,8 +21,8 @@ from warren.broker.exchange.delayed import DELAY, due_ms, negative
 from warren.broker.exchange.exchange import Exchange
 from warren.broker.lane import Lane
 from warren.broker.message import Message
-from warren.broker.outcome import AFTER_NEXT, ON_ITS_WAY, STORED
-from warren.broker.queue import Queue
+from warren.broker.outcome import ON_ITS_WAY, STORED
+from warren.broker.queue import Queue, publish_to
 from warren.broker.store import MessageLog, Store, StreamLog
 from warren.broker.timetable import Appointment
 from warren.broker.vhost import Vhost
@@ -116,14 +116,8 @@ class DelayQueue(InternalQueue):
             self.clock.time_ms,
             message.died,
         )
-        results = [
-            queue.publish(released)
-            for queue in self.home.walk(self.exchange, [message.key, *more_keys], properties)
-        ]
-        if ON_ITS_WAY in results or AFTER_NEXT in results:
-            self.surroundings.dead_letters.forget_when_safe(self, entry)
-        else:
-            self.forget(entry)
+        targets = self.home.walk(self.exchange, [message.key, *more_keys], properties)
+        self.surroundings.dead_letters.forget_when_safe(self, entry, publish_to(targets, released))
 
     def forget(self, entry: Entry) -> None:
         if not self.deleted:
@@ -153,6 +147,7 @@ class DelayQueue(InternalQueue):
             return
         opened = store.open_log(self.vhost, self.name)
         if opened is not None:
+            self.safety = opened[0].safety
             for due, position, location in self.lane.take_over(*opened):
                 self.heap.push(due, position, location)
             self._come_back()
@@ -192,7 +187,7 @@ class SeenQueue(InternalQueue):
             return
         opened = store.open_log(self.vhost, self.name)
         if opened is not None:
-            self.seen.restore(*opened, store.when_safe)
+            self.seen.restore(*opened)
 
     def end(self) -> None:
         self.seen.delete()

@@ -82,7 +82,7 @@ class Node:
         self.turns = Turns(world, Budget(), self.end_turn, world.report)
         self.memory = Memory(limits.memory_budget_bytes, limits.ready_budget_bytes, self.turns.later)
         self.timetable = Timetable(world, self.clock, self.turns, world.report)
-        self.handover = Handover(self.store)
+        self.handover = Handover()
         self.events = Events(world.report)
         self.vhosts: dict[str, Vhost] = {}
         self.users: dict[str, User] = {}
@@ -100,7 +100,7 @@ class Node:
 
     def change(self, command: Command, then: Callable[[Applied], None] | None = None) -> None:
         """Check and carry out a change of the definitions, and call `then` with what came of it: at once in a
-        node that is alone. A durable change is safe on disk when `store.when_safe` says so.
+        node that is alone. A durable change is safe on disk when `store.safety` says so.
 
         A change that is asked for while another one is carried out comes behind it.
         """
@@ -223,7 +223,6 @@ class Node:
             timetable=self.timetable,
             dead_letters=DeadLetters(vhost, self.clock, self.events, self.handover),
             open_overflow=self.store.open_overflow,
-            when_safe=self.store.when_safe,
             expire=vhost.expire_queue,
             trace_delivered=vhost.trace_delivered,
         )

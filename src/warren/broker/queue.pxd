@@ -24,6 +24,7 @@ cdef class Queue:
     cdef public bint deleted
     cdef public bint had_consumer
     cdef public Consumer exclusive_consumer
+    cdef public object safety
     cdef public Py_ssize_t unacked
     cdef public uint64_t delivered
     cdef public uint64_t delivered_bytes

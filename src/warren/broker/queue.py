@@ -10,6 +10,8 @@ leave together.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from warren.amqp.errors import AccessRefused
 from warren.amqp.table import Table
 from warren.broker.binding import Incoming
@@ -19,7 +21,9 @@ from warren.broker.entry import Entry
 from warren.broker.events import MessageDelivered
 from warren.broker.flow import QueueFlow
 from warren.broker.message import Message
+from warren.broker.outcome import AFTER_NEXT, ON_ITS_WAY
 from warren.broker.rules import Rules, rules_of
+from warren.broker.safety import Safety
 from warren.broker.store import MessageLog, Store, StreamLog
 from warren.broker.surroundings import Surroundings
 
@@ -60,6 +64,7 @@ class Queue:
         self.deleted = False
         self.had_consumer = False
         self.exclusive_consumer: Consumer | None = None
+        self.safety: Safety | None = None  # says when messages are safe that are on their way to disk
         self.unacked = 0
         self.delivered = 0
         self.delivered_bytes = 0
@@ -208,3 +213,12 @@ class Queue:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} in {self.vhost!r}: {self.length()} ready>"
+
+
+def publish_to(queues: Iterable[Queue], message: Message) -> set[Safety]:
+    """Publish a message that nobody confirms. Where the message is not safe yet."""
+    unsafe: set[Safety] = set()
+    for queue in queues:
+        if queue.publish(message) in {ON_ITS_WAY, AFTER_NEXT} and queue.safety is not None:
+            unsafe.add(queue.safety)
+    return unsafe

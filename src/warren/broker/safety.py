@@ -7,7 +7,8 @@ log that was written to: logs may become safe in different ways, and at differen
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol
 
 
@@ -24,3 +25,37 @@ class Safety(Protocol):
 
     def when_safe(self, callback: Callable[[int], None]) -> None:
         """Call back with its number when the round that gathers now is over."""
+
+
+class NeverAsked:
+    """The safety of a broker that has no disk: nothing is written, so that nobody has to wait."""
+
+    gathering = 1
+    behind = False
+
+    def when_safe(self, callback: Callable[[int], None]) -> None:
+        raise AssertionError("nothing is on its way to disk")
+
+
+def when_all_safe(points: Iterable[tuple[Safety, int]], callback: Callable[[], None]) -> None:
+    """Call back once, when the round of this number is over at each of these safeties."""
+    waiting = _Waiting(callback)
+    for safety, number in points:
+        waiting.wait_for(safety, number)
+
+
+class _Waiting:
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback = callback
+        self.left = 0  # safeties that have not come so far
+
+    def wait_for(self, safety: Safety, number: int) -> None:
+        self.left += 1
+        safety.when_safe(partial(self._is_over, safety, number))
+
+    def _is_over(self, safety: Safety, number: int, over: int) -> None:
+        self.left -= 1
+        if over < number:
+            self.wait_for(safety, number)
+        elif not self.left:
+            self.callback()

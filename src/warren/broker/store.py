@@ -6,15 +6,16 @@ when it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from warren.broker.commands import Command
 from warren.broker.entry_list import EntryList
 from warren.broker.message import Message
-from warren.broker.safety import Safety
+from warren.broker.safety import NeverAsked, Safety
 from warren.broker.stream_filter import StreamFilter
 
 NOTHING_TO_READ = 2**64 - 1
+NO_DISK = NeverAsked()
 
 
 class LogBrowser:
@@ -182,18 +183,12 @@ class StreamLog:
 class Store:
     """A disk; here, none. No log can be opened then, and a definition is safe as soon as it is recorded."""
 
-    gathering = 1
-    behind = False
     keeps_streams = False
 
     @property
     def safety(self) -> Safety:
         """Says when a definition that was recorded is safe."""
-        return self
-
-    def when_safe(self, callback: Callable[[int], None]) -> None:
-        """Call back with the round's number when the round that gathers now is over."""
-        raise NotImplementedError
+        return NO_DISK
 
     def begin_round(self) -> None:
         """Send off what has gathered, if the disk has nothing to do, and not only in the next turn."""

@@ -94,6 +94,7 @@ class Stream(Queue):
     def open(self, store: Store) -> None:
         if self.log is None:
             self.log, self.position = store.open_stream(self.vhost, self.name)
+            self.safety = self.log.safety
             self.newest_ms = self.log.newest_ms()
             self.set_rules(self.rules)
 
@@ -113,7 +114,7 @@ class Stream(Queue):
 
     def _await(self) -> None:
         self.awaiting = True
-        self.surroundings.when_safe(self._is_safe)
+        self.opened_log().safety.when_safe(self._is_safe)
 
     def _is_safe(self, _round: int) -> None:
         """What was published is there for consumers, but for what came since the round began."""

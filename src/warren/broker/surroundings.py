@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from warren.broker.memory import Memory
 from warren.broker.message import Message
 from warren.broker.rota import Drainable
 from warren.broker.rules import Rules
+from warren.broker.safety import Safety
 from warren.broker.store import MessageLog
 from warren.broker.timers import Timers
 from warren.broker.timetable import Timetable
@@ -34,8 +35,8 @@ class Undertaker(Protocol):
     """Sends messages that die on to their dead-letter exchanges."""
 
     def bury(self, queue: Deathbed, entry: Entry, reason: Reason) -> None: ...
-    def send(self, queue: Deathbed, message: Message, reason: Reason) -> bool: ...
-    def forget_when_safe(self, queue: Deathbed, entry: Entry) -> None: ...
+    def send(self, queue: Deathbed, message: Message, reason: Reason) -> Collection[Safety]: ...
+    def forget_when_safe(self, queue: Deathbed, entry: Entry, places: Iterable[Safety]) -> None: ...
 
 
 class Tracer(Protocol):
@@ -55,6 +56,5 @@ class Surroundings:
     timetable: Timetable
     dead_letters: Undertaker
     open_overflow: Callable[[], MessageLog | None]  # a log for messages that memory has no room for
-    when_safe: Callable[[Callable[[int], None]], None]
     expire: Callable[[str], None]  # delete the queue of this name, which nobody has used for too long
     trace_delivered: Tracer

@@ -47,7 +47,7 @@ class Context:
         saved: asyncio.Future[int] | None = None
         if self.store.is_saving():
             saved = asyncio.get_running_loop().create_future()
-            self.store.when_safe(lambda number: None if saved.done() else saved.set_result(number))
+            self.store.safety.when_safe(lambda number: None if saved.done() else saved.set_result(number))
         self.node.end_turn()
         if saved is not None:
             await saved

@@ -94,7 +94,7 @@ class EventStream:
         waiting, self.waiting = self.waiting, []
         vhost = self.node.vhosts.get(VHOST)
         queue = None if vhost is None else vhost.queues.get(NAME)
-        if queue is None or self.node.store.behind:  # somebody deleted it; or the disk has enough to do
+        if queue is None or self.node.store.safety.behind:  # somebody deleted it, or the disk is busy
             self.lost += len(waiting)
             return
         if self.lost:

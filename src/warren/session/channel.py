@@ -27,6 +27,7 @@ from warren.broker.message import Message, publish_message
 from warren.broker.outcome import AFTER_NEXT
 from warren.broker.queue import Queue
 from warren.broker.rules import TIME_MS_MAX
+from warren.broker.safety import when_all_safe
 from warren.session import chores
 from warren.session.asking import Asking
 from warren.session.confirms import Confirms
@@ -75,7 +76,7 @@ class Channel(ContentReader):
         self.special = False
         self.extra_keys: list[str] = []
         self.extra_keys_checked = False
-        self.confirms = Confirms(connection.output, number, connection.node.store)
+        self.confirms = Confirms(connection.output, number)
         self.has_published = False
         self.reached: list[Queue] | None = None
         self.routes: list[list[Queue]] = []
@@ -175,7 +176,7 @@ class Channel(ContentReader):
             self.enqueue(message, queues, mandatory)
             return
         if seen.log is not None:
-            self.confirms.note(AFTER_NEXT)
+            self.confirms.note(AFTER_NEXT, seen.log.safety)
         if not seen.has(message, self.clock.time_ms):
             refused = self.confirms.refusals
             self.enqueue(message, queues, mandatory)
@@ -201,7 +202,7 @@ class Channel(ContentReader):
         for queue in queues:
             outcome = queue.publish(message)
             if outcome:
-                self.confirms.note(outcome)
+                self.confirms.note(outcome, queue.safety)
         self.has_enqueued(message, queues, mandatory)
 
     def spread_out(self, message: Message, queues: list[Queue], mandatory: bool, work: int) -> None:
@@ -212,11 +213,11 @@ class Channel(ContentReader):
         def steps() -> Iterator[int]:
             step = QUEUES_A_STEP if len(queues) > QUEUES_A_STEP else 1
             for begun in range(0, len(queues), step):
-                while store.behind:
+                while store.safety.behind or self.confirms.is_behind():
                     yield WORK_AT_ONCE_MAX  # it is the disk's turn
                 for queue in queues[begun : begun + step]:
                     if not queue.deleted:
-                        self.confirms.note(queue.publish(message))
+                        self.confirms.note(queue.publish(message), queue.safety)
                 yield work * step
 
         def end() -> None:
@@ -271,24 +272,22 @@ class Channel(ContentReader):
         self.output.content(self.number, message.properties, message.body)
 
     def answer(self, *methods: Method) -> None:
-        """Reply when all that was changed is on disk, by others too: what this one did not have to change may
-        be on its way there. What else comes on this channel waits for that.
+        """Reply when all that was changed is on disk, by others too: a definition that this client did not
+        have to change may be on its way there. Until then the channel waits.
         """
-        node = self.connection.node
-        if not self.confirms.unsafe and not node.store.is_saving():
+        store = self.connection.node.store
+        unsafe = self.confirms.take_unsafe()
+        if store.is_saving():
+            unsafe.setdefault(store.safety, False)
+        if not unsafe:
             self.reply(*methods)
             return
         self.wait()
-        longer = self.confirms.unsafe_longer
-        node.store.when_safe(lambda _number: self.answer_now(methods, longer))
+        points = [(safety, safety.gathering + longer) for safety, longer in unsafe.items()]
+        when_all_safe(points, lambda: self._answer_now(methods))
 
-    def answer_now(self, methods: tuple[Method, ...], longer: bool) -> None:
-        """Reply, unless what the channel has published takes a round `longer` to be safe: then after that."""
-        if not self.waiting or self.discarding:
-            return
-        if longer:
-            self.connection.node.store.when_safe(lambda _number: self.answer_now(methods, False))
-        else:
+    def _answer_now(self, methods: tuple[Method, ...]) -> None:
+        if self.waiting and not self.discarding:
             self.reply(*methods)
             self.go_on()
 

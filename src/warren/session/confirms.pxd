@@ -12,7 +12,6 @@ cdef int REFUSED
 cdef class Confirms:
     cdef Output output
     cdef uint16_t channel
-    cdef object store
     cdef public bint on
     cdef public uint64_t published
     cdef uint64_t confirmed
@@ -20,10 +19,13 @@ cdef class Confirms:
     cdef object refused
     cdef public bint unsafe
     cdef public bint unsafe_longer
-    cdef uint64_t asked_for
+    cdef readonly object safety
+    cdef dict elsewhere
     cdef object awaited
+    cdef dict asked_for
+    cdef dict over
 
-    cpdef note(self, int outcome)
+    cpdef note(self, int outcome, safety)
     cpdef end_batch(self)
     @cython.locals(confirmed=uint64_t)
     cpdef _ack_up_to(self, uint64_t count)

@@ -265,8 +265,8 @@ class Connection(FrameReader):
         for channel in channels:
             self._yield_to_consumers(channel.take_reached())
         self.node.turns.end_share()
-        if channels and self.node.store.behind and self.state is State.OPEN:
-            self._yield_to_disk()
+        if channels and self.state is State.OPEN:
+            self._yield_to_disk(channels)
         if channels and self.meter is not None:
             self.meter.charge_published()
         return 0
@@ -395,10 +395,16 @@ class Connection(FrameReader):
                 self.stop_reading("flow")
                 queue.flow.hold_back(self, queue)
 
-    def _yield_to_disk(self) -> None:
-        """More was published than the disk has taken: read on when it has."""
-        self.stop_reading("disk")
-        self.node.store.when_safe(lambda _number: self.start_reading("disk"))
+    def _yield_to_disk(self, channels: list[Channel]) -> None:
+        """If more was published than a disk has taken, read on when it has."""
+        safety = self.node.store.safety
+        for channel in channels:
+            if safety.behind:
+                break
+            safety = channel.confirms.safety or safety
+        if safety.behind:
+            self.stop_reading("disk")
+            safety.when_safe(lambda _number: self.start_reading("disk"))
 
     def let_go(self) -> None:
         self.held_by = None

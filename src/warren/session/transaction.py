@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator
 from warren.amqp.errors import PreconditionFailed
 from warren.broker.deduplication import Seen
 from warren.broker.message import Message
+from warren.broker.outcome import AFTER_NEXT, ON_ITS_WAY
 from warren.broker.queue import Queue
+from warren.broker.safety import Safety
 from warren.session.roles import Worker
 
 PUBLISH_WORK = SETTLE_WORK = 2
@@ -48,12 +50,12 @@ class Transaction:
         publishes, settled = self.publishes, self.settled
         self.rollback()
         now_ms = channel.connection.node.clock.refresh()
-        unsafe = unsafe_longer = False
+        unsafe: dict[Safety, bool] = {}
         for message, queues, seen, mandatory in publishes:
             alive = [queue for queue in queues if not queue.deleted]
             channel.enqueue_once(message.came_at(now_ms), alive, seen, mandatory)
-            unsafe |= channel.confirms.unsafe
-            unsafe_longer |= channel.confirms.unsafe_longer
+            for safety, longer in channel.confirms.take_unsafe().items():  # or the end of a batch forgets it
+                unsafe[safety] = longer or unsafe.get(safety, False)
             yield PUBLISH_WORK
         for tag, fate in settled.items():
             entry = channel.deliveries.take(tag)
@@ -63,8 +65,8 @@ class Transaction:
             else:
                 channel.give_back(entry, requeue=fate)
             yield SETTLE_WORK
-        channel.confirms.unsafe |= unsafe  # a batch that ended meanwhile has forgotten it
-        channel.confirms.unsafe_longer |= unsafe_longer
+        for safety, longer in unsafe.items():
+            channel.confirms.note(AFTER_NEXT if longer else ON_ITS_WAY, safety)
         channel.wake_consumers()
 
     def rollback(self) -> None:

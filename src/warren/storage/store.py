@@ -102,17 +102,6 @@ class DiskStore(Store):
         """The group commit: definitions are synced in its rounds, behind the messages."""
         return self.commit
 
-    @property
-    def gathering(self) -> int:  # type: ignore[override]
-        return self.commit.gathering
-
-    @property
-    def behind(self) -> bool:  # type: ignore[override]
-        return self.commit.behind
-
-    def when_safe(self, callback: Callable[[int], None]) -> None:
-        self.commit.when_safe(callback)
-
     def begin_round(self) -> None:
         if self.commit.dirty and self.commit.flight is None:
             self.commit.begin()

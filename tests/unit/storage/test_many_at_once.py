@@ -34,12 +34,12 @@ def test_who_waited_for_a_round_is_told_in_order_and_in_several_turns(
     monkeypatch.setattr(commit, "TOLD_A_TURN_MAX", 10)
     told: list[int] = []
     for number in range(25):
-        machine.store.when_safe(lambda _round, number=number: told.append(number))  # type: ignore[misc]
+        machine.store.safety.when_safe(lambda _round, number=number: told.append(number))  # type: ignore[misc]
     machine.world.turn()
     machine.disk.work()
     machine.store.commit.completed()
     counts = [len(told)]
-    machine.store.when_safe(lambda _round: told.append(25))
+    machine.store.safety.when_safe(lambda _round: told.append(25))
     while machine.store.commit.to_tell:
         machine.world.turn()
         counts.append(len(told))
@@ -55,8 +55,8 @@ def test_one_who_fails_keeps_nobody_waiting(machine: Machine, monkeypatch: pytes
     def fail(_round: int) -> None:
         raise RuntimeError("no")
 
-    machine.store.when_safe(fail)
-    machine.store.when_safe(lambda _round: told.append("next"))
+    machine.store.safety.when_safe(fail)
+    machine.store.safety.when_safe(lambda _round: told.append("next"))
     machine.run()
     assert told == ["next"]
     assert [str(error) for error in machine.world.errors] == ["no"]
