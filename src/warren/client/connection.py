@@ -8,28 +8,22 @@ for.
 from __future__ import annotations
 
 import select
-import socket
 from collections.abc import Callable, Sequence
 from typing import Self, TypeVar
 
-from warren.amqp.errors import AmqpError
 from warren.amqp.methods import (
     ChannelClose,
-    ChannelCloseOk,
     ConnectionBlocked,
     ConnectionClose,
-    ConnectionCloseOk,
     ConnectionUnblocked,
     Method,
-    decode_method,
 )
+from warren.client.dial import closing, dial, read_method, unexpected
 from warren.client.dialogue import Dialogue, Request, log_in, log_out
-from warren.client.errors import ClientError, ClosedByBrokerError
-from warren.client.frames import method_frame
+from warren.client.errors import ClientError
 from warren.client.inbox import Frame, Inbox, Kind
 from warren.client.uri import Uri
 
-CONNECT_SECONDS_MAX = 10
 ANSWER_SECONDS_MAX = 60
 RECEIVE_BYTES = 64 * 1024
 T = TypeVar("T")
@@ -45,7 +39,7 @@ class Connection:
         self._answers: list[Method] = []
         self._reply: type[Method] | None = None
         self._inbox = Inbox()
-        self._socket = _dial(uri)
+        self._socket = dial(uri)
         self._poll = select.poll()
         self._poll.register(self._socket)
         try:
@@ -144,31 +138,28 @@ class Connection:
     def _dispatch(self, frame: Frame) -> None:
         if frame.kind == Kind.HEARTBEAT:
             return
-        method = (
-            read_method(frame.payload) if frame.kind == Kind.METHOD and self._concerns_us(frame) else None
-        )
-        match method:
-            case None:
-                self._on_frame(frame)
-            case ConnectionClose():
-                self._last_word(0, ConnectionCloseOk())
-                raise ClosedByBrokerError("connection", method.reply_code, method.reply_text)
-            case ChannelClose():
-                self._last_word(frame.channel, ChannelCloseOk())
-                raise ClosedByBrokerError("channel", method.reply_code, method.reply_text)
-            case ConnectionBlocked() | ConnectionUnblocked():
-                self.blocked = isinstance(method, ConnectionBlocked)
-            case _:
-                self._answers.append(method)
+        if frame.kind != Kind.METHOD or not self._concerns_us(frame):
+            self._on_frame(frame)
+            return
+        method = read_method(frame.payload)
+        closed = closing(frame.channel, method)
+        if closed is not None:
+            answer, error = closed
+            self._last_word(answer)
+            raise error
+        if isinstance(method, ConnectionBlocked | ConnectionUnblocked):
+            self.blocked = isinstance(method, ConnectionBlocked)
+        else:
+            self._answers.append(method)
 
     def _concerns_us(self, frame: Frame) -> bool:
         """The rest is its owner's, who knows best how to read it fast."""
         kind = (int.from_bytes(frame.payload[:2]), int.from_bytes(frame.payload[2:4]))
         return kind in OWN or (self._reply is not None and kind == self._reply.id)
 
-    def _last_word(self, channel: int, method: Method) -> None:
+    def _last_word(self, answer: bytes) -> None:
         try:
-            self._socket.send(method_frame(channel, method))
+            self._socket.send(answer)
         except OSError:
             return  # what the broker said matters more than whether it heard that we heard
 
@@ -177,23 +168,6 @@ OWN = {kind.id for kind in (ConnectionClose, ChannelClose, ConnectionBlocked, Co
 
 
 def _nothing_expected(frame: Frame) -> None:
-    what = read_method(frame.payload).name if frame.kind == Kind.METHOD else "content"
-    raise ClientError(f"the broker sent {what} when nothing like it was due")
-
-
-def read_method(payload: bytes) -> Method:
-    try:
-        return decode_method(payload)
-    except AmqpError as error:
-        raise ClientError(f"the broker sent a method nobody can read: {error.text}") from error
-
-
-def _dial(uri: Uri) -> socket.socket:
-    try:
-        made = socket.create_connection((uri.host, uri.port), timeout=CONNECT_SECONDS_MAX)
-    except OSError as error:
-        raise ClientError(f"cannot connect to {uri.address}: {error.strerror or error}") from error
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    made.setblocking(False)
-    return made
+    if frame.kind == Kind.METHOD:
+        raise unexpected(read_method(frame.payload))
+    raise ClientError("the broker sent content when nothing like it was due")

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable, Sequence
 
-from warren.amqp.errors import AmqpError
 from warren.amqp.methods import (
     BasicCancel,
-    ChannelClose,
-    ChannelCloseOk,
     ChannelFlow,
     ChannelFlowOk,
     ConnectionBlocked,
-    ConnectionClose,
     ConnectionCloseOk,
     ConnectionUnblocked,
     Method,
-    decode_method,
 )
+from warren.client.dial import closing, dial, read_method, unexpected
 from warren.client.dialogue import Dialogue, log_out
-from warren.client.errors import ClientError, ClosedByBrokerError
+from warren.client.errors import ClientError
 from warren.client.frames import method_frame
 from warren.client.uri import Uri
 from warren.perf.interrupt import Interrupt
 from warren.perf.loop import TURN_SECONDS_MAX, Loop
 from warren.perf.scanner import Scanner
 
-CONNECT_SECONDS_MAX = 10
 ANSWER_SECONDS_MAX = 30
 FAREWELL_SECONDS_MAX = 30
 SEND_BUFFER_BYTES = 128 * 1024
@@ -60,7 +54,7 @@ class Link:
         self._on_read = on_read
         self._dialogue: Dialogue[None] | None = None
         self._reply: type[Method] | None = None
-        self._socket = _dial(uri)
+        self._socket = dial(uri, send_buffer_bytes=SEND_BUFFER_BYTES)
         loop.add(self)
 
     def fileno(self) -> int:
@@ -140,20 +134,15 @@ class Link:
 
     def _take_methods(self) -> None:
         for channel, payload in self.scanner.take_methods():
-            try:
-                method = decode_method(payload)
-            except AmqpError as error:
-                raise ClientError(f"the broker sent a method nobody can read: {error.text}") from error
-            self._on_method(channel, method)
+            self._on_method(channel, read_method(payload))
 
     def _on_method(self, channel: int, method: Method) -> None:
+        closed = closing(channel, method)
+        if closed is not None:
+            answer, error = closed
+            self.send(answer)
+            raise error
         match method:
-            case ConnectionClose():
-                self.send(method_frame(0, ConnectionCloseOk()))
-                raise ClosedByBrokerError("connection", method.reply_code, method.reply_text)
-            case ChannelClose():
-                self.send(method_frame(channel, ChannelCloseOk()))
-                raise ClosedByBrokerError("channel", method.reply_code, method.reply_text)
             case BasicCancel():
                 self._on_cancel()
             case ConnectionBlocked() | ConnectionUnblocked():
@@ -163,7 +152,7 @@ class Link:
                 self._hold(not method.active)
             case _:
                 if self._reply is None or not isinstance(method, self._reply):
-                    raise ClientError(f"the broker sent {method.name} when nothing like it was due")
+                    raise unexpected(method)
                 self._advance(method)
         if isinstance(method, ConnectionCloseOk):
             self.close()
@@ -188,17 +177,6 @@ class Link:
         if self._socket.fileno() >= 0:
             self._loop.remove(self)
             self._socket.close()
-
-
-def _dial(uri: Uri) -> socket.socket:
-    try:
-        made = socket.create_connection((uri.host, uri.port), timeout=CONNECT_SECONDS_MAX)
-    except OSError as error:
-        raise ClientError(f"cannot connect to {uri.address}: {error.strerror or error}") from error
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-    made.setblocking(False)
-    return made
 
 
 def finish(loop: Loop, links: Sequence[Link]) -> None:

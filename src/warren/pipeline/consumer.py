@@ -27,7 +27,8 @@ from warren.amqp.methods import (
     QueueDeclareOk,
 )
 from warren.broker.message import Message
-from warren.client.connection import Connection, read_method
+from warren.client.connection import Connection
+from warren.client.dial import read_method
 from warren.client.dialogue import ask, log_out
 from warren.client.errors import ClientError
 from warren.client.frames import CHANNEL, method_frame

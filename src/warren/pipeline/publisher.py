@@ -21,7 +21,8 @@ from warren.amqp.methods import (
 )
 from warren.amqp.properties import decode_properties
 from warren.amqp.writer import Output
-from warren.client.connection import Connection, read_method
+from warren.client.connection import Connection
+from warren.client.dial import read_method
 from warren.client.dialogue import ask
 from warren.client.errors import ClientError
 from warren.client.frames import CHANNEL

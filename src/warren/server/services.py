@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from warren.server.config_error import ConfigError
-
-if TYPE_CHECKING:
-    from warren.server.app import Broker
 
 GROUP = "warren.services"
 
@@ -28,7 +25,8 @@ class Service(Protocol):
     async def stop(self) -> None: ...
 
 
-ServiceFactory: TypeAlias = "Callable[[Broker], Service]"
+ServiceFactory: TypeAlias = Callable[[Any], Service]
+"""Called with the `Broker`, which is above this module and starts its services."""
 
 
 def load_service(name: str) -> ServiceFactory:

@@ -496,6 +496,16 @@ class Channel(ContentReader):
             yield 1
 
 
+def answering(channel: Channel, answer: Method, *, no_wait: bool) -> Callable[[Applied], None]:
+    """Sends the answer when a change is made, unless the client does not want to hear of it."""
+
+    def reply(_applied: Applied) -> None:
+        if not no_wait:
+            channel.answer(answer)
+
+    return reply
+
+
 def unknown_delivery_tag(delivery_tag: int) -> PreconditionFailed:
     error = PreconditionFailed(f"unknown delivery tag {delivery_tag}")
     error.method_id = BasicAck.id

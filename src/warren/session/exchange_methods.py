@@ -18,9 +18,9 @@ from warren.amqp.methods import (
 )
 from warren.broker import commands
 from warren.broker.access import Permission
-from warren.broker.changes import Applied
 from warren.broker.declarations import ALTERNATE, check_exchange_type, check_not_default
-from warren.session.channel import Channel
+from warren.session.bindings import BindingNames, change_binding, check_may_bind_to
+from warren.session.channel import Channel, answering
 from warren.session.names import without_line_ends
 
 
@@ -53,19 +53,7 @@ def declare_exchange(channel: Channel, method: ExchangeDeclare, name: str) -> No
         internal=method.internal,
         arguments=method.arguments,
     )
-    channel.change(command, answering(channel, method, ExchangeDeclareOk()))
-
-
-def answering(
-    channel: Channel, method: ExchangeDeclare | ExchangeDelete | ExchangeBind | ExchangeUnbind, answer: Method
-) -> Callable[[Applied], None]:
-    """Answers when the change is made, unless the client does not want to hear of it."""
-
-    def reply(_applied: Applied) -> None:
-        if not method.no_wait:
-            channel.answer(answer)
-
-    return reply
+    channel.change(command, answering(channel, ExchangeDeclareOk(), no_wait=method.no_wait))
 
 
 def delete(channel: Channel, method: ExchangeDelete) -> None:
@@ -73,47 +61,28 @@ def delete(channel: Channel, method: ExchangeDelete) -> None:
     check_not_default(name)
     channel.connection.access.check(Permission.CONFIGURE, "exchange", name)
     command = commands.DeleteExchange(vhost=channel.vhost.name, name=name, if_unused=method.if_unused)
-    channel.change(command, answering(channel, method, ExchangeDeleteOk()))
+    channel.change(command, answering(channel, ExchangeDeleteOk(), no_wait=method.no_wait))
 
 
-def wanted_binding(channel: Channel, method: ExchangeBind | ExchangeUnbind) -> tuple[str, str]:
-    """The names of source and destination, if the client may bind them."""
-    source_name, destination = without_line_ends(method.source), without_line_ends(method.destination)
-    access = channel.connection.access
-    access.check(Permission.WRITE, "exchange", destination)
+def checked_binding(channel: Channel, method: ExchangeBind | ExchangeUnbind) -> BindingNames:
+    """The binding that the client names, if it may bind the two exchanges."""
+    source, destination = without_line_ends(method.source), without_line_ends(method.destination)
+    channel.connection.access.check(Permission.WRITE, "exchange", destination)
     check_not_default(destination)
-    check_not_default(source_name)
-    access.check(Permission.READ, "exchange", source_name)
-    source = channel.vhost.exchanges.get(source_name)
-    if source is not None:
-        access.check_topic(Permission.READ, source, method.routing_key)
-    return source_name, destination
-
-
-def change_binding(
-    channel: Channel,
-    change: type[commands.Bind | commands.Unbind],
-    method: ExchangeBind | ExchangeUnbind,
-    answer: Method,
-) -> None:
-    source, destination = wanted_binding(channel, method)
-    command = change(
-        vhost=channel.vhost.name,
-        source=source,
-        destination=destination,
-        to_queue=False,
-        routing_key=method.routing_key,
-        arguments=method.arguments,
-    )
-    channel.change(command, answering(channel, method, answer))
+    check_may_bind_to(channel, source, method.routing_key)
+    return BindingNames(source, destination, method.routing_key, to_queue=False)
 
 
 def bind(channel: Channel, method: ExchangeBind) -> None:
-    change_binding(channel, commands.Bind, method, ExchangeBindOk())
+    names = checked_binding(channel, method)
+    change_binding(channel, commands.Bind, names, method.arguments, ExchangeBindOk(), no_wait=method.no_wait)
 
 
 def unbind(channel: Channel, method: ExchangeUnbind) -> None:
-    change_binding(channel, commands.Unbind, method, ExchangeUnbindOk())
+    names = checked_binding(channel, method)
+    change_binding(
+        channel, commands.Unbind, names, method.arguments, ExchangeUnbindOk(), no_wait=method.no_wait
+    )
 
 
 HANDLERS: dict[type[Method], Callable[[Channel, Any], None]] = {

@@ -22,10 +22,11 @@ from warren.amqp.methods import (
 from warren.broker import commands
 from warren.broker.access import Permission
 from warren.broker.changes import Applied
-from warren.broker.declarations import DEAD_LETTER_EXCHANGE, check_not_default
+from warren.broker.declarations import DEAD_LETTER_EXCHANGE
 from warren.broker.events import QueuePurged
 from warren.broker.queue import Queue
 from warren.broker.rules import CLASSIC, queue_type
+from warren.session.bindings import BindingNames, change_binding, check_may_bind_to
 from warren.session.channel import Channel
 from warren.session.names import clients_queue, queue_name, random_name, usable_queue, without_line_ends
 from warren.session.reply_to import PSEUDO_QUEUE
@@ -107,63 +108,30 @@ def told_count(queue: Queue) -> int:
     return min(queue.message_count, COUNT_TOLD_MAX)
 
 
-def binding_key(channel: Channel, method: QueueBind | QueueUnbind) -> str:
-    """With neither queue nor key, the key is the name of the queue as well."""
-    if not method.queue and not method.routing_key:
-        return queue_name(channel, "")
-    return method.routing_key
-
-
-def wanted_binding(channel: Channel, method: QueueBind | QueueUnbind) -> tuple[str, str]:
-    """The names of the exchange and the queue, if the client may bind them."""
-    name = without_line_ends(queue_name(channel, method.queue))
-    exchange_name = without_line_ends(method.exchange)
-    access = channel.connection.access
-    access.check(Permission.WRITE, "queue", name)
-    check_not_default(exchange_name)
-    access.check(Permission.READ, "exchange", exchange_name)
-    exchange = channel.vhost.exchanges.get(exchange_name)
-    if exchange is not None:
-        access.check_topic(Permission.READ, exchange, binding_key(channel, method))
-    return exchange_name, name
-
-
-def change_binding(
-    channel: Channel,
-    change: type[commands.Bind | commands.Unbind],
-    method: QueueBind | QueueUnbind,
-    names: tuple[str, str],
-    answer: Callable[[Applied], None],
-) -> None:
-    exchange, queue = names
-    command = change(
-        vhost=channel.vhost.name,
-        source=exchange,
-        destination=queue,
-        to_queue=True,
-        routing_key=binding_key(channel, method),
-        arguments=method.arguments,
-    )
-    channel.change(command, answer)
+def checked_binding(channel: Channel, method: QueueBind | QueueUnbind) -> BindingNames:
+    """The binding that the client names, if it may bind the two. With neither queue nor key, the key is the
+    name of the queue as well.
+    """
+    queue = queue_name(channel, method.queue)
+    routing_key = queue if not method.queue and not method.routing_key else method.routing_key
+    name, exchange = without_line_ends(queue), without_line_ends(method.exchange)
+    channel.connection.access.check(Permission.WRITE, "queue", name)
+    check_may_bind_to(channel, exchange, routing_key)
+    return BindingNames(exchange, name, routing_key, to_queue=True)
 
 
 def bind(channel: Channel, method: QueueBind) -> None:
-    exchange, queue = names = wanted_binding(channel, method)
-    channel.vhost.find_exchange(exchange)
-    clients_queue(channel, queue)
-
-    def answer(_applied: Applied) -> None:
-        if not method.no_wait:
-            channel.answer(QueueBindOk())
-
-    change_binding(channel, commands.Bind, method, names, answer)
+    names = checked_binding(channel, method)
+    channel.vhost.find_exchange(names.source)
+    clients_queue(channel, names.destination)
+    change_binding(channel, commands.Bind, names, method.arguments, QueueBindOk(), no_wait=method.no_wait)
 
 
 def unbind(channel: Channel, method: QueueUnbind) -> None:
-    _exchange, queue = names = wanted_binding(channel, method)
-    if queue in channel.vhost.queues or queue in channel.vhost.internal_queues:
-        clients_queue(channel, queue)
-    change_binding(channel, commands.Unbind, method, names, lambda _applied: channel.answer(QueueUnbindOk()))
+    names = checked_binding(channel, method)
+    if names.destination in channel.vhost.queues or names.destination in channel.vhost.internal_queues:
+        clients_queue(channel, names.destination)
+    change_binding(channel, commands.Unbind, names, method.arguments, QueueUnbindOk(), no_wait=False)
 
 
 def purge(channel: Channel, method: QueuePurge) -> None:

@@ -1,0 +1,56 @@
+"""A socket to a broker, and what every client does with a method that it did not ask for."""
+
+from __future__ import annotations
+
+import socket
+
+from warren.amqp.errors import AmqpError
+from warren.amqp.methods import (
+    ChannelClose,
+    ChannelCloseOk,
+    ConnectionClose,
+    ConnectionCloseOk,
+    Method,
+    decode_method,
+)
+from warren.client.errors import ClientError, ClosedByBrokerError
+from warren.client.frames import method_frame
+from warren.client.uri import Uri
+
+CONNECT_SECONDS_MAX = 10
+
+
+def dial(uri: Uri, *, send_buffer_bytes: int | None = None) -> socket.socket:
+    """Connect; the socket never blocks from then on. The kernel may hold so many bytes to be sent."""
+    try:
+        made = socket.create_connection((uri.host, uri.port), timeout=CONNECT_SECONDS_MAX)
+    except OSError as error:
+        raise ClientError(f"cannot connect to {uri.address}: {error.strerror or error}") from error
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if send_buffer_bytes is not None:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+    made.setblocking(False)
+    return made
+
+
+def read_method(payload: bytes) -> Method:
+    try:
+        return decode_method(payload)
+    except AmqpError as error:
+        raise ClientError(f"the broker sent a method nobody can read: {error.text}") from error
+
+
+def unexpected(method: Method) -> ClientError:
+    return ClientError(f"the broker sent {method.name} when nothing like it was due")
+
+
+def closing(channel: int, method: Method) -> tuple[bytes, ClosedByBrokerError] | None:
+    """If the broker closes the connection, or the channel: the answer to that, and the error that it is."""
+    if isinstance(method, ConnectionClose):
+        error = ClosedByBrokerError("connection", method.reply_code, method.reply_text)
+        return method_frame(0, ConnectionCloseOk()), error
+    if isinstance(method, ChannelClose):
+        error = ClosedByBrokerError("channel", method.reply_code, method.reply_text)
+        return method_frame(channel, ChannelCloseOk()), error
+    return None
