@@ -34,7 +34,7 @@ import pika
 from warren.amqp.methods import BasicConsume, BasicPublish
 from warren.amqp.properties import PERSISTENT, BasicProperties
 from warren.amqp.writer import Output
-from warren.client.connection import Connection
+from warren.client.connection import ClientConnection
 from warren.client.frames import CHANNEL, method_frame
 from warren.client.inbox import Frame
 from warren.client.uri import Uri, parse_uri
@@ -73,8 +73,8 @@ class Broker:
     def connect(self) -> pika.BlockingConnection:
         return pika.BlockingConnection(pika.ConnectionParameters(self.uri.host, self.uri.port, heartbeat=0))
 
-    def dial(self) -> Connection:
-        return Connection(self.uri, product="benchmark", on_frame=ignore)
+    def dial(self) -> ClientConnection:
+        return ClientConnection(self.uri, product="benchmark", on_frame=ignore)
 
 
 def ignore(_frame: Frame) -> None:

@@ -25,7 +25,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from warren.amqp.methods import QueueDeclare, QueueDeclareOk, QueuePurge, QueuePurgeOk
-from warren.client.connection import Connection
+from warren.client.connection import ClientConnection
 from warren.client.dialogue import ask
 from warren.client.uri import Uri
 from warren.pipeline.demo.broker import DemoBroker
@@ -54,7 +54,7 @@ class Target:
         return f"amqp://{self.uri.address}"
 
     def emptied(self) -> None:
-        with Connection(self.uri, product="benchmark") as connection:
+        with ClientConnection(self.uri, product="benchmark") as connection:
             connection.talk(ask(QueueDeclare(queue=QUEUE, durable=True, arguments={}), QueueDeclareOk))
             connection.talk(ask(QueuePurge(queue=QUEUE), QueuePurgeOk))
 

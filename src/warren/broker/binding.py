@@ -20,7 +20,7 @@ class Destination(Protocol):
     incoming: Incoming
 
 
-class Source(Protocol):
+class BindingSource(Protocol):
     """An exchange, as bindings know it."""
 
     name: str
@@ -37,7 +37,9 @@ class Source(Protocol):
 class Binding:
     """Two bindings are the same if destination, key and arguments are. A binding never changes."""
 
-    def __init__(self, source: Source, destination: Destination, routing_key: str, arguments: Table) -> None:
+    def __init__(
+        self, source: BindingSource, destination: Destination, routing_key: str, arguments: Table
+    ) -> None:
         self.source = source
         self.destination = destination
         self.routing_key = routing_key
@@ -53,10 +55,10 @@ class Incoming:
     """The bindings that lead to a queue or an exchange, by the exchange that they come from."""
 
     def __init__(self) -> None:
-        self.by_source: dict[Source, dict[Binding, None]] = {}
+        self.by_source: dict[BindingSource, dict[Binding, None]] = {}
 
     @property
-    def sources(self) -> KeysView[Source]:
+    def sources(self) -> KeysView[BindingSource]:
         return self.by_source.keys()
 
     def __iter__(self) -> Iterator[Binding]:

@@ -7,7 +7,7 @@ from typing import cast
 
 from warren.amqp.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from warren.amqp.properties import BasicProperties
-from warren.broker.binding import Binding, Destination, Source
+from warren.broker.binding import Binding, BindingSource, Destination
 from warren.broker.client import ClientId, Origin
 from warren.broker.commands import COMMAND_WORK, Command, DeleteExchange, DeleteQueue
 from warren.broker.consumer import Consumer
@@ -282,7 +282,7 @@ class Vhost:
 
     # --- routes ---
 
-    def _routes_changed(self, *exchanges: Source) -> None:
+    def _routes_changed(self, *exchanges: BindingSource) -> None:
         """Routes that lead through these are forgotten at once: a queue in one of them may be gone, and would
         be kept by it.
         """

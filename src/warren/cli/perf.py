@@ -12,7 +12,7 @@ from warren.client.uri import Uri, parse_uri
 from warren.perf.churn import PAIRS, run_churn
 from warren.perf.connections import run_connections
 from warren.perf.frames import STAMP_BYTES
-from warren.perf.results import ConnectionsResult, Result
+from warren.perf.results import ConnectionsResult, LoadResult
 from warren.perf.screen import Screen, Show
 from warren.perf.stream import StreamPlan, run_stream
 from warren.perf.throughput import Plan, run_throughput
@@ -26,7 +26,7 @@ SECONDS_MAX = 366 * 24 * 3600
 ACK_EVERY_DEFAULT = 100
 EXIT_FAILURE, EXIT_INTERRUPTED = 1, 130
 
-Work: TypeAlias = Callable[[argparse.Namespace, Show], Result]
+Work: TypeAlias = Callable[[argparse.Namespace, Show], LoadResult]
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
@@ -194,17 +194,17 @@ def _fail(screen: Screen, reason: str) -> int:
     return EXIT_FAILURE
 
 
-def _throughput(arguments: argparse.Namespace, show: Show) -> Result:
+def _throughput(arguments: argparse.Namespace, show: Show) -> LoadResult:
     return run_throughput(arguments.uri, plan_of(arguments), show)
 
 
-def _latency(arguments: argparse.Namespace, show: Show) -> Result:
+def _latency(arguments: argparse.Namespace, show: Show) -> LoadResult:
     if arguments.size < STAMP_BYTES:
         raise argparse.ArgumentTypeError(f"--size must be {STAMP_BYTES} or more: the time is in the body")
     return run_throughput(arguments.uri, plan_of(arguments), show)
 
 
-def _stream(arguments: argparse.Namespace, show: Show) -> Result:
+def _stream(arguments: argparse.Namespace, show: Show) -> LoadResult:
     plan = StreamPlan(
         messages=arguments.messages,
         readers=arguments.readers,
@@ -216,13 +216,13 @@ def _stream(arguments: argparse.Namespace, show: Show) -> Result:
     return run_stream(arguments.uri, plan, show)
 
 
-def _connections(arguments: argparse.Namespace, show: Show) -> Result:
+def _connections(arguments: argparse.Namespace, show: Show) -> LoadResult:
     return run_connections(
         arguments.uri, arguments.count, parallel=arguments.parallel, hold_s=arguments.hold, show=show
     )
 
 
-def _churn(arguments: argparse.Namespace, show: Show) -> Result:
+def _churn(arguments: argparse.Namespace, show: Show) -> LoadResult:
     return run_churn(
         arguments.uri,
         arguments.of,

@@ -40,7 +40,7 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 @dataclass(frozen=True)
-class Entry:
+class PipelineCommand:
     """A job as the command knows it before it is imported."""
 
     module: str
@@ -48,15 +48,21 @@ class Entry:
 
 
 JOBS = {
-    "archive": Entry("warren.pipeline.jobs.archive", "keep streams as Parquet files, each message once"),
-    "compact": Entry("warren.pipeline.jobs.compact", "make an archive's small files into few"),
-    "dead-letters": Entry("warren.pipeline.jobs.dead_letters", "what died where, of what, and how soon"),
-    "flow": Entry("warren.pipeline.jobs.flow", "rates, sizes and latencies in windows of time"),
-    "replay": Entry("warren.pipeline.jobs.replay", "publish recorded messages again, each once"),
-    "what-if": Entry("warren.pipeline.jobs.what_if", "who would have got what by another topology"),
-    "audit": Entry("warren.pipeline.jobs.audit", "gaps, duplicates, and an archive against what is live"),
-    "run": Entry("warren.pipeline.jobs.run", "run a pipeline that a TOML file describes"),
-    "demo": Entry("warren.pipeline.demo", "see it all in a minute, on a broker of its own"),
+    "archive": PipelineCommand(
+        "warren.pipeline.jobs.archive", "keep streams as Parquet files, each message once"
+    ),
+    "compact": PipelineCommand("warren.pipeline.jobs.compact", "make an archive's small files into few"),
+    "dead-letters": PipelineCommand(
+        "warren.pipeline.jobs.dead_letters", "what died where, of what, and how soon"
+    ),
+    "flow": PipelineCommand("warren.pipeline.jobs.flow", "rates, sizes and latencies in windows of time"),
+    "replay": PipelineCommand("warren.pipeline.jobs.replay", "publish recorded messages again, each once"),
+    "what-if": PipelineCommand("warren.pipeline.jobs.what_if", "who would have got what by another topology"),
+    "audit": PipelineCommand(
+        "warren.pipeline.jobs.audit", "gaps, duplicates, and an archive against what is live"
+    ),
+    "run": PipelineCommand("warren.pipeline.jobs.run", "run a pipeline that a TOML file describes"),
+    "demo": PipelineCommand("warren.pipeline.demo", "see it all in a minute, on a broker of its own"),
 }
 
 

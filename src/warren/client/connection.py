@@ -21,7 +21,7 @@ from warren.amqp.methods import (
 from warren.client.dial import closing, dial, read_method, unexpected
 from warren.client.dialogue import Dialogue, Request, log_in, log_out
 from warren.client.errors import ClientError
-from warren.client.inbox import Frame, Inbox, Kind
+from warren.client.inbox import Frame, FrameKind, Inbox
 from warren.client.uri import Uri
 
 ANSWER_SECONDS_MAX = 60
@@ -29,7 +29,7 @@ RECEIVE_BYTES = 64 * 1024
 T = TypeVar("T")
 
 
-class Connection:
+class ClientConnection:
     """Logged in, with one channel open. While `blocked` the broker wants no publishes."""
 
     def __init__(self, uri: Uri, *, product: str, on_frame: Callable[[Frame], None] | None = None) -> None:
@@ -136,9 +136,9 @@ class Connection:
         return ClientError(f"the connection to {self._address} broke: {error.strerror}")
 
     def _dispatch(self, frame: Frame) -> None:
-        if frame.kind == Kind.HEARTBEAT:
+        if frame.kind == FrameKind.HEARTBEAT:
             return
-        if frame.kind != Kind.METHOD or not self._concerns_us(frame):
+        if frame.kind != FrameKind.METHOD or not self._concerns_us(frame):
             self._on_frame(frame)
             return
         method = read_method(frame.payload)
@@ -168,6 +168,6 @@ OWN = {kind.id for kind in (ConnectionClose, ChannelClose, ConnectionBlocked, Co
 
 
 def _nothing_expected(frame: Frame) -> None:
-    if frame.kind == Kind.METHOD:
+    if frame.kind == FrameKind.METHOD:
         raise unexpected(read_method(frame.payload))
     raise ClientError("the broker sent content when nothing like it was due")

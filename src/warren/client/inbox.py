@@ -16,14 +16,14 @@ HEAD = struct.Struct(">BHI")
 END = 0xCE
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     METHOD = 1
     HEADER = 2
     BODY = 3
     HEARTBEAT = 8
 
 
-KINDS = frozenset(Kind)
+KINDS = frozenset(FrameKind)
 
 
 class Frame(NamedTuple):

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from warren.management.auth import authenticate
 from warren.management.context import Context
-from warren.management.definitions import Definitions
+from warren.management.definitions import DefinitionsExport
 from warren.management.errors import answer_errors
 from warren.management.metrics import MetricsText
 from warren.management.nodes import Nodes
@@ -18,7 +18,7 @@ from warren.management.streams import Streams
 from warren.management.vhosts import Vhosts
 from warren.server.app import Broker
 
-RESOURCES = (MetricsText, Nodes, Overview, Vhosts, Definitions, Queues, Segments, Streams, StreamEnds)
+RESOURCES = (MetricsText, Nodes, Overview, Vhosts, DefinitionsExport, Queues, Segments, Streams, StreamEnds)
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
 STOP_SECONDS_MAX = 1.0
 IDLE_SECONDS_MAX = 75.0

@@ -20,7 +20,7 @@ from warren.management.paths import VHOST
 BUILT_IN = "amq."
 
 
-class Definitions:
+class DefinitionsExport:
     def __init__(self, context: Context) -> None:
         self.node = context.node
 

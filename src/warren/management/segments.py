@@ -34,7 +34,7 @@ BASE_DIGITS_MAX = 20
 
 
 @dataclass
-class Extent:
+class OffsetRange:
     """Of the offsets that were listed."""
 
     first: int | None = None
@@ -89,7 +89,7 @@ class Segments:
 
     async def _pieces(self, queue: Queue) -> AsyncIterator[bytes]:
         """A queue may have thousands of segments: some in a turn. What comes last is known last."""
-        extent = Extent()
+        extent = OffsetRange()
         before = to_json(head(self.context, queue))[:-1] + b',"segments":['
         for part, batch in _batches_of(queue):
             rows = await self._describe(batch)
@@ -202,7 +202,7 @@ def _to_json(part: str, segments: list[ListedSegment]) -> bytes:
     )
 
 
-def _tail(queue: Queue, extent: Extent) -> bytes:
+def _tail(queue: Queue, extent: OffsetRange) -> bytes:
     if extent.first is not None:
         first, beyond = extent.first, extent.next
     else:

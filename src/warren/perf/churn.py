@@ -26,7 +26,7 @@ from warren.client.dialogue import Dialogue, ask, log_in, log_out
 from warren.client.uri import Uri
 from warren.perf.files import allow_connections
 from warren.perf.interrupt import Interrupt
-from warren.perf.link import Link, finish, part
+from warren.perf.link import LoadLink, finish, part
 from warren.perf.loop import TURN_SECONDS_MAX, Loop
 from warren.perf.results import ChurnResult
 from warren.perf.screen import LIVE_SECONDS, Show
@@ -96,11 +96,11 @@ class Churn:
         self._of = of
         self._durable = durable
         self._name = f"warren-perf-{secrets.token_hex(4)}"
-        self._links: list[Link] = []
+        self._links: list[LoadLink] = []
         self._operations = 0
 
     def open(self, parallel: int) -> None:
-        self._links = [Link(self._loop, self._uri) for _ in range(parallel)]
+        self._links = [LoadLink(self._loop, self._uri) for _ in range(parallel)]
         if PAIRS[self._of] is not connections:
             for i, link in enumerate(self._links):
                 link.start(self._prepare(self._subject(i)))
@@ -138,7 +138,7 @@ class Churn:
 
     def _start_next(self, i: int) -> None:
         if PAIRS[self._of] is connections:
-            self._links[i] = Link(self._loop, self._uri)
+            self._links[i] = LoadLink(self._loop, self._uri)
         self._links[i].start(PAIRS[self._of](self._subject(i)))
 
     def close(self) -> None:

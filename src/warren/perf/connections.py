@@ -9,7 +9,7 @@ from warren.client.errors import ClientError
 from warren.client.uri import Uri
 from warren.perf.files import allow_connections
 from warren.perf.interrupt import Interrupt
-from warren.perf.link import ANSWER_SECONDS_MAX, Link, part
+from warren.perf.link import ANSWER_SECONDS_MAX, LoadLink, part
 from warren.perf.loop import TURN_SECONDS_MAX, Loop
 from warren.perf.results import ConnectionsResult
 from warren.perf.screen import LIVE_SECONDS, Show
@@ -31,11 +31,11 @@ class Crowd:
     """The connections: being opened, open, or failed."""
 
     def __init__(self, loop: Loop, uri: Uri, wanted: int) -> None:
-        self.opened: list[Link] = []
+        self.opened: list[LoadLink] = []
         self._loop = loop
         self._uri = uri
         self._wanted = wanted
-        self._opening: list[Link] = []
+        self._opening: list[LoadLink] = []
         self._errors: list[ClientError] = []
         self._seconds = 0.0
         self._shown_s = 0.0
@@ -61,7 +61,7 @@ class Crowd:
     def _dial(self, parallel: int) -> None:
         while len(self._opening) < parallel and self._done + len(self._opening) < self._wanted:
             try:
-                link = Link(self._loop, self._uri)
+                link = LoadLink(self._loop, self._uri)
             except ClientError as error:
                 self._errors.append(error)
                 return

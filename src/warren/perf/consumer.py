@@ -6,7 +6,7 @@ from warren.amqp.methods import BasicConsume, BasicConsumeOk, BasicQos, BasicQos
 from warren.amqp.table import Table
 from warren.client.dialogue import Dialogue, ask, log_in
 from warren.client.uri import Uri
-from warren.perf.link import Link
+from warren.perf.link import LoadLink
 from warren.perf.loop import Loop
 from warren.perf.scanner import Histogram, Scanner
 
@@ -14,7 +14,7 @@ CONSUMER_TAG = "c"
 """Short, because it is in every delivery."""
 
 
-class Consumer:
+class LoadConsumer:
     """Consumes from one queue; `ack_every` 0 means that the broker expects no acks."""
 
     def __init__(
@@ -29,7 +29,7 @@ class Consumer:
         arguments: Table | None = None,
     ) -> None:
         scanner = Scanner(ack_every=ack_every, latencies=latencies)
-        self.link = Link(loop, uri, scanner, on_read=self._acknowledge)
+        self.link = LoadLink(loop, uri, scanner, on_read=self._acknowledge)
         consume = BasicConsume(
             queue=queue, consumer_tag=CONSUMER_TAG, no_ack=not ack_every, arguments=arguments or {}
         )

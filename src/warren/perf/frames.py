@@ -14,14 +14,16 @@ FRAME_HEAD_BYTES, FRAME_END_BYTES = 7, 1
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class MessageTemplate:
     """A whole publish, and where in it the body's stamp goes; None if the body is too short for one."""
 
     data: bytes
     stamp_at: int | None
 
 
-def publish_frames(publish: BasicPublish, *, body_bytes: int, persistent: bool, frame_max: int) -> Message:
+def publish_frames(
+    publish: BasicPublish, *, body_bytes: int, persistent: bool, frame_max: int
+) -> MessageTemplate:
     properties = BasicProperties(delivery_mode=PERSISTENT if persistent else None)
     output = Output([], None)
     output.frame_max = frame_max
@@ -30,7 +32,7 @@ def publish_frames(publish: BasicPublish, *, body_bytes: int, persistent: bool, 
     stamp_at = None
     if body_bytes >= STAMP_BYTES:
         stamp_at = len(method) + _frame_bytes(content) + FRAME_HEAD_BYTES
-    return Message(method + content, stamp_at)
+    return MessageTemplate(method + content, stamp_at)
 
 
 def _frame_bytes(data: bytes) -> int:

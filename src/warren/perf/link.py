@@ -35,7 +35,7 @@ READS_MAX = 16
 NOTHING = memoryview(b"")
 
 
-class Link:
+class LoadLink:
     """One connection. When it fails, `error` says why, and it is closed.
 
     `pending` is what the socket did not take yet; it is not copied, so who sent it must leave it as it
@@ -179,7 +179,7 @@ class Link:
             self._socket.close()
 
 
-def finish(loop: Loop, links: Sequence[Link]) -> None:
+def finish(loop: Loop, links: Sequence[LoadLink]) -> None:
     """Wait for the dialogues of all these links; raises what the first one failed of."""
     deadline = time.monotonic() + ANSWER_SECONDS_MAX
     while any(link.talking for link in links):
@@ -191,7 +191,7 @@ def finish(loop: Loop, links: Sequence[Link]) -> None:
             raise link.error
 
 
-def part(loop: Loop, links: Sequence[Link], interrupt: Interrupt | None = None) -> None:
+def part(loop: Loop, links: Sequence[LoadLink], interrupt: Interrupt | None = None) -> None:
     """Say farewell on all these links.
 
     A broker answers once it has digested all that was sent before, which is why this waits: what one run

@@ -11,7 +11,7 @@ from warren.amqp.methods import BasicPublish, ConfirmSelect, ConfirmSelectOk
 from warren.client.dialogue import Dialogue, ask, log_in
 from warren.client.uri import Uri
 from warren.perf.frames import publish_frames
-from warren.perf.link import Link
+from warren.perf.link import LoadLink
 from warren.perf.loop import Loop
 from warren.perf.scanner import stamp
 
@@ -31,13 +31,13 @@ class Pace:
     total: int = 0
 
 
-class Publisher:
+class LoadPublisher:
     """Sends one message over and over, from a chunk that holds it many times already encoded."""
 
     def __init__(
         self, loop: Loop, uri: Uri, publish: BasicPublish, pace: Pace, *, body_bytes: int, persistent: bool
     ) -> None:
-        self.link = Link(loop, uri)
+        self.link = LoadLink(loop, uri)
         self.sent = 0
         self.started_s = 0.0
         self._pace = pace

@@ -11,7 +11,7 @@ Json: TypeAlias = dict[str, object]
 Rows: TypeAlias = list[tuple[str, str]]
 
 
-class Result(Protocol):
+class LoadResult(Protocol):
     def as_json(self) -> Json: ...
     def rows(self) -> Rows: ...
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import TextIO, TypeAlias
 
-from warren.perf.results import Result
+from warren.perf.results import LoadResult
 
 LIVE_SECONDS = 1.0
 Show: TypeAlias = Callable[[str], None]
@@ -28,7 +28,7 @@ class Screen:
             self._out.write(f"{ERASE_LINE}{line}")
             self._out.flush()
 
-    def result(self, result: Result) -> None:
+    def result(self, result: LoadResult) -> None:
         self.clear()
         if self._as_json:
             self._out.write(json.dumps(result.as_json()) + "\n")

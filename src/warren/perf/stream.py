@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from warren.amqp.methods import BasicPublish
 from warren.client.errors import ClientError
 from warren.client.uri import Uri
-from warren.perf.consumer import Consumer
+from warren.perf.consumer import LoadConsumer
 from warren.perf.interrupt import Interrupt
-from warren.perf.link import Link, finish, part
+from warren.perf.link import LoadLink, finish, part
 from warren.perf.loop import TURN_SECONDS_MAX, Loop
-from warren.perf.publisher import Pace, Publisher
+from warren.perf.publisher import LoadPublisher, Pace
 from warren.perf.results import StreamResult
 from warren.perf.scanner import Histogram
 from warren.perf.screen import LIVE_SECONDS, Show
@@ -50,7 +50,7 @@ class StreamRun:
     def __init__(
         self, loop: Loop, uri: Uri, plan: StreamPlan, queue: str, interrupt: Interrupt, show: Show
     ) -> None:
-        self.links: list[Link] = []
+        self.links: list[LoadLink] = []
         self._loop = loop
         self._uri = uri
         self._plan = plan
@@ -62,7 +62,7 @@ class StreamRun:
         plan = self._plan
         publish = BasicPublish(exchange="", routing_key=self._queue)
         pace = Pace(window=plan.window, rate=0, chunk_bytes=TURN_PUBLISH_BYTES, total=plan.messages)
-        publisher = Publisher(
+        publisher = LoadPublisher(
             self._loop, self._uri, publish, pace, body_bytes=plan.body_bytes, persistent=True
         )
         self._open([publisher.link])
@@ -79,7 +79,7 @@ class StreamRun:
         plan, latencies = self._plan, Histogram()
         begun_s = time.monotonic()
         consumers = [
-            Consumer(
+            LoadConsumer(
                 self._loop,
                 self._uri,
                 self._queue,
@@ -95,7 +95,7 @@ class StreamRun:
         self._until("read", lambda: sum(c.link.scanner.deliveries for c in consumers), wanted)
         return time.monotonic() - begun_s
 
-    def _open(self, links: list[Link]) -> None:
+    def _open(self, links: list[LoadLink]) -> None:
         self.links += links
         finish(self._loop, links)
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from warren.amqp.methods import BasicPublish
 from warren.client.uri import Uri
-from warren.perf.consumer import Consumer
+from warren.perf.consumer import LoadConsumer
 from warren.perf.files import allow_connections
 from warren.perf.interrupt import Interrupt
-from warren.perf.link import Link, finish, part
+from warren.perf.link import LoadLink, finish, part
 from warren.perf.loop import TURN_SECONDS_MAX, Loop
-from warren.perf.publisher import Pace, Publisher
+from warren.perf.publisher import LoadPublisher, Pace
 from warren.perf.results import Counts, Latency, ThroughputResult
 from warren.perf.scanner import Histogram
 from warren.perf.screen import LIVE_SECONDS, Show
@@ -68,12 +68,12 @@ class Load:
     """The connections of a run and what they have done so far."""
 
     def __init__(self, loop: Loop, uri: Uri, plan: Plan) -> None:
-        self.links: list[Link] = []
+        self.links: list[LoadLink] = []
         self._loop = loop
         self._uri = uri
         self._plan = plan
-        self._publishers: list[Publisher] = []
-        self._consumers: list[Consumer] = []
+        self._publishers: list[LoadPublisher] = []
+        self._consumers: list[LoadConsumer] = []
         self._latencies = Histogram()
 
     def open(self, queues: list[str]) -> None:
@@ -83,12 +83,12 @@ class Load:
                 finish(self._loop, self.links)
         finish(self._loop, self.links)
 
-    def _ends(self, queues: list[str]) -> Iterator[Link]:
+    def _ends(self, queues: list[str]) -> Iterator[LoadLink]:
         """Consumers first: what is published before they are there would count as waiting."""
         plan = self._plan
         for i in range(plan.consumers):
             queue = queues[i % len(queues)]
-            consumer = Consumer(
+            consumer = LoadConsumer(
                 self._loop,
                 self._uri,
                 queue,
@@ -100,7 +100,7 @@ class Load:
             yield consumer.link
         for i in range(plan.publishers):
             publish = BasicPublish(exchange=plan.layout.exchange, routing_key=queues[i % len(queues)])
-            publisher = Publisher(
+            publisher = LoadPublisher(
                 self._loop,
                 self._uri,
                 publish,

@@ -20,7 +20,7 @@ from warren.amqp.table import Table
 from warren.client.dialogue import Dialogue, ask, log_in
 from warren.client.errors import ClientError, ClosedByBrokerError
 from warren.client.uri import Uri
-from warren.perf.link import Link, finish, part
+from warren.perf.link import LoadLink, finish, part
 from warren.perf.loop import Loop
 
 
@@ -76,7 +76,7 @@ class Topology:
     def _talk(self, dialogue: Dialogue[None]) -> None:
         """On a connection of its own, which does not depend on how the load's connections are."""
         with Loop() as loop:
-            link = Link(loop, self._uri)
+            link = LoadLink(loop, self._uri)
             link.start(dialogue)
             finish(loop, [link])
             part(loop, [link])

@@ -27,12 +27,12 @@ from warren.amqp.methods import (
     QueueDeclareOk,
 )
 from warren.broker.message import Message
-from warren.client.connection import Connection
+from warren.client.connection import ClientConnection
 from warren.client.dial import read_method
 from warren.client.dialogue import ask, log_out
 from warren.client.errors import ClientError
 from warren.client.frames import CHANNEL, method_frame
-from warren.client.inbox import Frame, Kind
+from warren.client.inbox import Frame, FrameKind
 from warren.client.uri import Uri
 from warren.pipeline.publisher import CONTENT_HEAD_BYTES, PRODUCT
 from warren.storage.format import encode_record
@@ -83,7 +83,7 @@ class Consumer:
         self._properties = b""
         self._body: list[bytes] = []
         self._missing_bytes = 0
-        self._connection = Connection(uri, product=PRODUCT, on_frame=self._on_frame)
+        self._connection = ClientConnection(uri, product=PRODUCT, on_frame=self._on_frame)
         try:
             self.waiting = self.ready()
             self._consume()
@@ -144,12 +144,12 @@ class Consumer:
 
     def _on_frame(self, frame: Frame) -> None:
         self._frames += 1
-        if frame.kind == Kind.METHOD:
+        if frame.kind == FrameKind.METHOD:
             self._on_method(frame.payload)
             return
         if self._delivered is None:
             raise ClientError("the broker sent content when nothing like it was due")
-        if frame.kind == Kind.HEADER:
+        if frame.kind == FrameKind.HEADER:
             self._missing_bytes = int.from_bytes(frame.payload[4:CONTENT_HEAD_BYTES])
             self._properties = frame.payload[CONTENT_HEAD_BYTES:]
             self._body = []

@@ -21,12 +21,12 @@ from warren.amqp.methods import (
 )
 from warren.amqp.properties import decode_properties
 from warren.amqp.writer import Output
-from warren.client.connection import Connection
+from warren.client.connection import ClientConnection
 from warren.client.dial import read_method
 from warren.client.dialogue import ask
 from warren.client.errors import ClientError
 from warren.client.frames import CHANNEL
-from warren.client.inbox import Frame, Kind
+from warren.client.inbox import Frame, FrameKind
 from warren.client.uri import Uri
 from warren.pipeline.errors import PipelineError
 
@@ -100,7 +100,7 @@ class Publisher:
         self._returned: BasicReturn | None = None
         self._output = Output([], None)
         try:
-            self._connection = Connection(uri, product=PRODUCT, on_frame=self._on_frame)
+            self._connection = ClientConnection(uri, product=PRODUCT, on_frame=self._on_frame)
             self._connection.talk(ask(ConfirmSelect(), ConfirmSelectOk))
         except ClientError as error:
             raise PublishError(str(error), confirmed=0, sent=0) from error
@@ -183,9 +183,9 @@ class Publisher:
 
     def _on_frame(self, frame: Frame) -> None:
         """Acks, nacks, and returned messages, of whose content only that is read which tells whose it is."""
-        if frame.kind == Kind.METHOD:
+        if frame.kind == FrameKind.METHOD:
             self._on_method(frame.payload)
-        elif frame.kind == Kind.HEADER and self._returned is not None:
+        elif frame.kind == FrameKind.HEADER and self._returned is not None:
             self._on_returned(self._returned, frame.payload)
             self._returned = None
 

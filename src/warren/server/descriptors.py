@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable
-from typing import Any, Protocol
 
 from warren.storage.files import OpenFiles
+from warren.storage.problems import Logger
 
 # For listeners (`ACCEPTED_A_TURN`), as many clients that are let in and sent away, threads, the definitions,
 # and files that are opened for a moment.
@@ -23,11 +23,6 @@ FILES_MIN = 16
 REFUSED_MAX = 16  # connections that are told why they are refused, at a time
 TELL_SECONDS_MIN = 60.0
 WHAT_TO_RAISE = "the limit of open files: ulimit -n, or LimitNOFILE= of a systemd unit"
-
-
-class Log(Protocol):
-    def warning(self, event: str, **fields: Any) -> Any: ...
-    def error(self, event: str, **fields: Any) -> Any: ...
 
 
 def descriptors_max() -> int:
@@ -39,7 +34,7 @@ def descriptors_max() -> int:
 class Descriptors:
     """`others` says how many are taken by what is neither an AMQP connection nor a file of a queue."""
 
-    def __init__(self, limit: int, files_max: int, log: Log, now: Callable[[], float]) -> None:
+    def __init__(self, limit: int, files_max: int, log: Logger, now: Callable[[], float]) -> None:
         self.limit = limit
         self.files_max = files_max
         self.log = log

@@ -11,9 +11,10 @@ import gc
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from warren.server.metrics import Metric, Metrics
+from warren.storage.problems import Logger
 
 SLOW_SECONDS = 0.1
 BEAT_SECONDS = 0.25
@@ -21,14 +22,10 @@ SILENCE_SECONDS = 1.0  # between two lines in the log
 UNKNOWN = "unknown: an HTTP request, another task of the loop, or a machine that had no time for us"
 
 
-class Log(Protocol):
-    def warning(self, event: str, **fields: Any) -> Any: ...
-
-
 class Watchdog:
     """Counts all `slow_turns`; a line in the log, once in `SILENCE_SECONDS`, tells of the longest since."""
 
-    def __init__(self, log: Log, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, log: Logger, now: Callable[[], float] = time.monotonic) -> None:
         self.log = log
         self.now = now
         self.slow_turns = 0

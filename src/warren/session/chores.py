@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from warren.broker.entry import Entry
 from warren.broker.queue import Queue
-from warren.session.roles import Worker
+from warren.session.roles import WorkingChannel
 
 Chore: TypeAlias = tuple[Iterator[int], Callable[[], None] | None]
 
@@ -30,7 +30,7 @@ class Chores:
         self.waits = False
 
 
-def do(channel: Worker, steps: Iterator[int], then: Callable[[], None] | None = None) -> None:
+def do(channel: WorkingChannel, steps: Iterator[int], then: Callable[[], None] | None = None) -> None:
     """Now as far as the turn allows, behind what the channel has to do already; `then` comes at the end."""
     if channel.chores is not None:
         channel.chores.pending.append((steps, then))
@@ -42,7 +42,7 @@ def do(channel: Worker, steps: Iterator[int], then: Callable[[], None] | None = 
         channel.wait()
 
 
-def _steps(channel: Worker, chores: Chores) -> Iterator[int]:
+def _steps(channel: WorkingChannel, chores: Chores) -> Iterator[int]:
     while chores.pending:
         steps, then = chores.pending.popleft()
         try:
@@ -55,13 +55,13 @@ def _steps(channel: Worker, chores: Chores) -> Iterator[int]:
             channel.connection.node.world.report(error)
 
 
-def _done(channel: Worker, chores: Chores) -> None:
+def _done(channel: WorkingChannel, chores: Chores) -> None:
     channel.chores = None
     if chores.waits:
         channel.listen_again()
 
 
-def ack(channel: Worker, last_tag: int) -> Iterator[int]:
+def ack(channel: WorkingChannel, last_tag: int) -> Iterator[int]:
     """All that is outstanding up to this tag."""
     while entries := channel.deliveries.take_up_to(last_tag, ACKED_AT_A_TIME_MAX):
         for entry in entries:
@@ -85,7 +85,9 @@ class Hold:
         self.queues.clear()
 
 
-def give_back(channel: Worker, last_tag: int, *, requeue: bool, settled: bool = True) -> Iterator[int]:
+def give_back(
+    channel: WorkingChannel, last_tag: int, *, requeue: bool, settled: bool = True
+) -> Iterator[int]:
     """All that is outstanding up to this tag returns to its queues, or, if not `requeue`, leaves them. The
     queues are held from now on, whenever it begins.
     """
@@ -93,13 +95,13 @@ def give_back(channel: Worker, last_tag: int, *, requeue: bool, settled: bool = 
     return returning(channel, _taken(channel, last_tag), hold, requeue=requeue, settled=settled)
 
 
-def _taken(channel: Worker, last_tag: int) -> Iterator[Entry]:
+def _taken(channel: WorkingChannel, last_tag: int) -> Iterator[Entry]:
     while entries := channel.deliveries.take_up_to(last_tag, ACKED_AT_A_TIME_MAX):
         yield from entries
 
 
 def returning(
-    channel: Worker, entries: Iterator[Entry], hold: Hold, *, requeue: bool, settled: bool
+    channel: WorkingChannel, entries: Iterator[Entry], hold: Hold, *, requeue: bool, settled: bool
 ) -> Iterator[int]:
     """Entries that are taken from the outstanding ones, each in its turn."""
     try:
@@ -111,7 +113,7 @@ def returning(
     channel.room_changed()
 
 
-def recover(channel: Worker, *, requeue: bool) -> Iterator[int]:
+def recover(channel: WorkingChannel, *, requeue: bool) -> Iterator[int]:
     """Everything outstanding goes back to its queue, or once more to whom it was delivered."""
     settled = channel.transaction.settled if channel.transaction is not None else {}
     tags = (tag for tag in channel.deliveries.span() if tag not in settled)
@@ -119,7 +121,7 @@ def recover(channel: Worker, *, requeue: bool) -> Iterator[int]:
     return returning(channel, _recovered(channel, tags, requeue=requeue), hold, requeue=True, settled=False)
 
 
-def _recovered(channel: Worker, tags: Iterator[int], *, requeue: bool) -> Iterator[Entry]:
+def _recovered(channel: WorkingChannel, tags: Iterator[int], *, requeue: bool) -> Iterator[Entry]:
     """Those that do not go to their consumers again."""
     for tag in tags:
         entry = channel.deliveries.take(tag)

@@ -77,7 +77,7 @@ class Host(Protocol):
     def give_up(self, reason: str) -> None: ...
 
 
-class Worker(Protocol):
+class WorkingChannel(Protocol):
     """A channel, as its transaction and its chores know it."""
 
     connection: Host

@@ -10,7 +10,7 @@ from warren.broker.message import Message
 from warren.broker.outcome import AFTER_NEXT, ON_ITS_WAY
 from warren.broker.queue import Queue
 from warren.broker.safety import Safety
-from warren.session.roles import Worker
+from warren.session.roles import WorkingChannel
 
 PUBLISH_WORK = SETTLE_WORK = 2
 
@@ -45,7 +45,7 @@ class Transaction:
         for tag in tags:
             self.settled.setdefault(tag, fate)
 
-    def commit(self, channel: Worker) -> Iterator[int]:
+    def commit(self, channel: WorkingChannel) -> Iterator[int]:
         """Step by step: whoever looks meanwhile may see a part of it, as of any transaction over queues."""
         publishes, settled = self.publishes, self.settled
         self.rollback()

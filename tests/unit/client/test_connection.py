@@ -15,7 +15,7 @@ from warren.amqp.methods import (
     QueueDelete,
     QueueDeleteOk,
 )
-from warren.client.connection import Connection
+from warren.client.connection import ClientConnection
 from warren.client.dialogue import Dialogue, ask
 from warren.client.errors import ClientError, ClosedByBrokerError
 from warren.client.uri import parse_uri
@@ -29,14 +29,14 @@ def test_dialogue_is_carried_on_to_its_end_and_gives_what_it_gives(broker: Addre
         yield from ask(QueueDelete(queue=name), QueueDeleteOk)
         return declared.queue
 
-    with Connection(parse_uri(broker.url()), product="test") as connection:
+    with ClientConnection(parse_uri(broker.url()), product="test") as connection:
         assert connection.talk(talk()) == name
 
 
 def test_channel_that_the_broker_closes_is_an_error_that_says_why(broker: Address) -> None:
     with (
         pytest.raises(ClosedByBrokerError, match="closed the channel: 404 NOT_FOUND") as caught,
-        Connection(parse_uri(broker.url()), product="test") as connection,
+        ClientConnection(parse_uri(broker.url()), product="test") as connection,
     ):
         connection.talk(ask(BasicGet(queue="missing"), BasicGetEmpty))
     assert caught.value.code == 404
@@ -47,6 +47,6 @@ def test_answer_that_nobody_asked_for_is_an_error(broker: Address) -> None:
     declare = QueueDeclare(queue=name, exclusive=True, arguments={})
     with (
         pytest.raises(ClientError, match=r"sent queue\.declare-ok when nothing like it was due"),
-        Connection(parse_uri(broker.url()), product="test") as connection,
+        ClientConnection(parse_uri(broker.url()), product="test") as connection,
     ):
         connection.talk(ask(declare, QueueDeleteOk))

@@ -4,13 +4,13 @@ from tests.support.frames import method_frame
 from tests.unit.perf.peer import Peer
 from tests.unit.perf.wire import delivery
 from warren.amqp.methods import BasicAck, BasicConsume, BasicConsumeOk, BasicQos, BasicQosOk
-from warren.perf.consumer import Consumer
+from warren.perf.consumer import LoadConsumer
 from warren.perf.loop import Loop
 from warren.perf.scanner import Histogram
 
 
 def test_deliveries_are_acked_every_so_many(loop: Loop, peer: Peer) -> None:
-    consumer = Consumer(loop, peer.uri, "q", Histogram(), ack_every=2, prefetch=7)
+    consumer = LoadConsumer(loop, peer.uri, "q", Histogram(), ack_every=2, prefetch=7)
     peer.log_in()
     assert peer.expect(BasicQos).prefetch_count == 7
     peer.send(method_frame(1, BasicQosOk()))
@@ -27,6 +27,6 @@ def test_deliveries_are_acked_every_so_many(loop: Loop, peer: Peer) -> None:
 
 
 def test_auto_ack_asks_for_no_prefetch_and_says_no_ack(loop: Loop, peer: Peer) -> None:
-    Consumer(loop, peer.uri, "q", Histogram(), ack_every=0, prefetch=0)
+    LoadConsumer(loop, peer.uri, "q", Histogram(), ack_every=0, prefetch=0)
     peer.log_in()
     assert peer.expect(BasicConsume).no_ack

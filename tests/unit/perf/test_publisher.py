@@ -16,16 +16,18 @@ from warren.amqp.methods import (
 )
 from warren.perf.frames import publish_frames
 from warren.perf.loop import Loop
-from warren.perf.publisher import Pace, Publisher
+from warren.perf.publisher import LoadPublisher, Pace
 
 PUBLISH = BasicPublish(routing_key="q")
 MESSAGE = publish_frames(PUBLISH, body_bytes=4, persistent=False, frame_max=131072).data
 
 
-def publisher(loop: Loop, peer: Peer, *, window: int = 0, rate: float = 0, messages: int = 10) -> Publisher:
+def publisher(
+    loop: Loop, peer: Peer, *, window: int = 0, rate: float = 0, messages: int = 10
+) -> LoadPublisher:
     """One that is ready to publish, and sends at most so many messages at once."""
     pace = Pace(window=window, rate=rate, chunk_bytes=messages * len(MESSAGE))
-    made = Publisher(loop, peer.uri, PUBLISH, pace, body_bytes=4, persistent=False)
+    made = LoadPublisher(loop, peer.uri, PUBLISH, pace, body_bytes=4, persistent=False)
     peer.log_in()
     if window:
         peer.expect(ConfirmSelect)

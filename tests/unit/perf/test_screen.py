@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from warren.perf.results import ChurnResult, ConnectionsResult, Counts, Latency, Result, ThroughputResult
+from warren.perf.results import ChurnResult, ConnectionsResult, Counts, Latency, LoadResult, ThroughputResult
 from warren.perf.scanner import Histogram
 from warren.perf.screen import Screen
 
@@ -13,7 +13,7 @@ COUNTS = Counts(published=4000, confirmed=1000, nacked=2, consumed=3000)
 THROUGHPUT = ThroughputResult(
     seconds=2.0, total=COUNTS, latency=Latency(p50=1, p95=2, p99=3, max=4), blocked=1
 )
-RESULTS: list[Result] = [
+RESULTS: list[LoadResult] = [
     THROUGHPUT,
     ConnectionsResult(seconds=2.0, wanted=10, opened=8, failed=2, lost=0, error="refused"),
     ChurnResult(of="queues", seconds=2.0, operations=8),
@@ -26,7 +26,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize("result", RESULTS)
-def test_json_is_one_object_and_nothing_else_even_on_a_terminal(result: Result) -> None:
+def test_json_is_one_object_and_nothing_else_even_on_a_terminal(result: LoadResult) -> None:
     out = Terminal()
     screen = Screen(out, as_json=True)
     screen.show("live")

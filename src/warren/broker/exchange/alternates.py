@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from warren.broker.binding import Source
+from warren.broker.binding import BindingSource
 from warren.broker.exchange.exchange import Exchange
 
 
@@ -24,6 +24,6 @@ class Alternates:
             self.names[exchange] = name
             self.followers.setdefault(name, {})[exchange] = None
 
-    def of(self, exchange: Source) -> Collection[Exchange]:
+    def of(self, exchange: BindingSource) -> Collection[Exchange]:
         """Those whose alternate it is."""
         return self.followers.get(exchange.name, ())

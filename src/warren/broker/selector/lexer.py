@@ -47,7 +47,7 @@ class SelectorError(ValueError):
     """What is wrong with the text of a selector, and where."""
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     KEYWORD = "keyword"
     SYMBOL = "symbol"
     NAME = "name"
@@ -60,13 +60,13 @@ class Kind(Enum):
 class Token:
     """`text` is what was written, a keyword in capitals; `value` what it means, for names and literals."""
 
-    kind: Kind
+    kind: TokenKind
     text: str
     at: int
     value: str | int | float | None = None
 
     def __str__(self) -> str:
-        return "end" if self.kind is Kind.END else shown(self.text)
+        return "end" if self.kind is TokenKind.END else shown(self.text)
 
 
 def shown(text: str) -> str:
@@ -89,7 +89,7 @@ def tokenize(text: str) -> list[Token]:
         if len(tokens) > TOKENS_MAX:
             raise SelectorError(f"the selector is too long at {at}: it has more than {TOKENS_MAX} tokens")
         at = found.end()
-    return [*tokens, Token(Kind.END, "", at)]
+    return [*tokens, Token(TokenKind.END, "", at)]
 
 
 def _unreadable(text: str, at: int) -> SelectorError:
@@ -106,20 +106,20 @@ def _token(found: re.Match[str]) -> Token:
         case "name":
             return _word(text, at)
         case "quoted":
-            return Token(Kind.NAME, text, at, _unquoted(text))
+            return Token(TokenKind.NAME, text, at, _unquoted(text))
         case "string":
-            return Token(Kind.STRING, text, at, _unquoted(text))
+            return Token(TokenKind.STRING, text, at, _unquoted(text))
         case "symbol":
-            return Token(Kind.SYMBOL, text, at)
+            return Token(TokenKind.SYMBOL, text, at)
         case _:
-            return Token(Kind.NUMBER, text, at, _number(found))
+            return Token(TokenKind.NUMBER, text, at, _number(found))
 
 
 def _word(text: str, at: int) -> Token:
     keyword = text.upper()
     if keyword in KEYWORDS and text.isascii():
-        return Token(Kind.KEYWORD, keyword, at)
-    return Token(Kind.NAME, text, at, text)
+        return Token(TokenKind.KEYWORD, keyword, at)
+    return Token(TokenKind.NAME, text, at, text)
 
 
 def _unquoted(text: str) -> str:

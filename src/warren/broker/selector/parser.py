@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from warren.broker.selector.lexer import Kind, SelectorError, Token, shown, tokenize
+from warren.broker.selector.lexer import SelectorError, Token, TokenKind, shown, tokenize
 from warren.broker.selector.like import Pattern
 from warren.broker.selector.names import is_known
 from warren.broker.selector.tree import (
@@ -53,7 +53,7 @@ def parse(text: str) -> Node:
     parser = _Parser(tokenize(text))
     start = parser.token
     tree = parser.expression()
-    if parser.token.kind is not Kind.END:
+    if parser.token.kind is not TokenKind.END:
         raise parser.unexpected("an operator or the end")
     return _condition(tree, start)
 
@@ -89,7 +89,7 @@ class _Parser:
 
     def at(self, *words: str) -> bool:
         """Whether one of these keywords or symbols is next."""
-        return self.token.kind in {Kind.KEYWORD, Kind.SYMBOL} and self.token.text in words
+        return self.token.kind in {TokenKind.KEYWORD, TokenKind.SYMBOL} and self.token.text in words
 
     def skip(self, word: str) -> bool:
         found = self.at(word)
@@ -201,7 +201,7 @@ class _Parser:
         return escape
 
     def string(self) -> str:
-        if self.token.kind is not Kind.STRING:
+        if self.token.kind is not TokenKind.STRING:
             raise self.unexpected("a string")
         return str(self.take().value)
 
@@ -238,7 +238,7 @@ class _Parser:
         return negative
 
     def primary(self) -> Node:
-        if self.token.kind is Kind.NAME:
+        if self.token.kind is TokenKind.NAME:
             return self.name()
         if self.at("("):
             return self.parentheses()
@@ -268,7 +268,7 @@ class _Parser:
         if self.at("NULL"):
             raise self.unexpected(f"{expected}; NULL is only for IS NULL")
         value = self.token.value
-        if value is None or self.token.kind is Kind.NAME:
+        if value is None or self.token.kind is TokenKind.NAME:
             raise self.unexpected(expected)
         self.next += 1
         return value

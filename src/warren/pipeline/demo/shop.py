@@ -32,7 +32,7 @@ from warren.amqp.methods import (
 )
 from warren.amqp.properties import PERSISTENT, BasicProperties
 from warren.amqp.table import Table
-from warren.client.connection import Connection
+from warren.client.connection import ClientConnection
 from warren.client.dialogue import Dialogue, ask
 from warren.client.uri import Uri
 from warren.pipeline.errors import PipelineError
@@ -84,7 +84,7 @@ class Sales:
 
 def set_up(uri: Uri) -> None:
     """Declare it all."""
-    with Connection(uri, product=PRODUCT) as connection:
+    with ClientConnection(uri, product=PRODUCT) as connection:
         connection.talk(_declare())
 
 

@@ -19,11 +19,11 @@ from warren.amqp.methods import (
     BasicReject,
     decode_method,
 )
-from warren.client.connection import Connection
+from warren.client.connection import ClientConnection
 from warren.client.dialogue import ask
 from warren.client.errors import ClientError
 from warren.client.frames import CHANNEL, method_frame
-from warren.client.inbox import Frame, Kind
+from warren.client.inbox import Frame, FrameKind
 from warren.client.uri import Uri
 from warren.pipeline.errors import PipelineError
 from warren.pipeline.publisher import PRODUCT
@@ -63,14 +63,14 @@ class Worker:
 
     def _run(self) -> None:
         try:
-            with Connection(self._uri, product=PRODUCT, on_frame=self._on_frame) as connection:
+            with ClientConnection(self._uri, product=PRODUCT, on_frame=self._on_frame) as connection:
                 connection.talk(ask(BasicQos(prefetch_count=PREFETCH), BasicQosOk))
                 connection.talk(ask(BasicConsume(queue=self._queue, arguments={}), BasicConsumeOk))
                 self._work(connection)
         except ClientError as error:
             self._error = error
 
-    def _work(self, connection: Connection) -> None:
+    def _work(self, connection: ClientConnection) -> None:
         """What it could have done while there was nothing to do is lost."""
         allowance, before_s = 0.0, time.monotonic()
         while not self._over.is_set():
@@ -83,7 +83,7 @@ class Worker:
             connection.send([self._settle(self._waiting.popleft()) for _ in range(count)])
 
     def _on_frame(self, frame: Frame) -> None:
-        if frame.kind != Kind.METHOD:
+        if frame.kind != FrameKind.METHOD:
             return  # what is in it does not matter
         try:
             method = decode_method(frame.payload)
