@@ -12,7 +12,7 @@ from tests.support.frames import HEARTBEAT_FRAME, handshake, method_frame, publi
 from warren.amqp import methods as m
 from warren.amqp.properties import BasicProperties
 
-EXAMPLES = settings(database=None, deadline=None, max_examples=200)
+EXAMPLES = settings(max_examples=200)
 BIG = bytes(range(256)) * 40
 
 

@@ -356,6 +356,5 @@ TestStreamLog = StreamLogTest.TestCase
 TestStreamLog.settings = settings(
     max_examples=int(os.environ.get("LOG_EXAMPLES", "50")),
     stateful_step_count=40,
-    deadline=None,
     report_multiple_bugs=False,
 )
