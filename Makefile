@@ -21,7 +21,7 @@ test: lint $(NODE_MODULES)/.ready
 
 # What needs no Spark, no Node, and no long load
 quick: equip
-	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2 tests/unit tests/semantics tests/property
+	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2 --dist worksteal tests/unit tests/semantics tests/property
 
 lint: equip
 	$(BIN)/ruff check .
