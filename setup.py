@@ -7,11 +7,12 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 SOURCE = Path("src")
+DEBUG = "DEBUG" in os.environ  # gdb then knows the lines of the Python source
 
 
 def extension(path: Path) -> Extension:
     name = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
-    return Extension(name, [str(path)], extra_compile_args=["-O2", "-g0"])
+    return Extension(name, [str(path)], extra_compile_args=["-O0", "-g"] if DEBUG else ["-O2", "-g0"])
 
 
 def extensions() -> list[Extension]:
@@ -23,6 +24,7 @@ def extensions() -> list[Extension]:
         [extension(path) for path in sorted(sources) if path.exists()],
         nthreads=os.cpu_count() or 1,
         include_path=[str(SOURCE)],
+        emit_linenums=DEBUG,
         compiler_directives={"language_level": 3, "annotation_typing": False},
     )
 
