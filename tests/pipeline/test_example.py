@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.examples import path_of, run_example, told
 from tests.support.process import BrokerProcess
 
 
+@pytest.mark.timeout(600)  # it starts a Java of its own
 def test_spark_job_prints_what_its_docstring_says(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
