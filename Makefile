@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 NODE_MODULES := tests/clients/node/node_modules
 SOURCES := $(shell find src -name '*.py' -o -name '*.pyx' -o -name '*.pxd')
 
+# Tests are compiled once and not in every run, whatever the caller's environment says.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup equip run test quick lint bench clean
 
 setup: $(VENV)/built equip
@@ -16,9 +19,9 @@ run: $(VENV)/built
 test: lint $(NODE_MODULES)/.ready
 	@./scripts/test $(BIN)/python
 
-# What needs no Spark, no Node, and no long load: about a minute on two cores
+# What needs no Spark, no Node, and no long load
 quick: equip
-	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2 tests/unit tests/semantics tests/property
+	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2 --dist worksteal tests/unit tests/semantics tests/property
 
 lint: equip
 	$(BIN)/ruff check .

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support.compiled import REBUILD, SOURCE, sources, stale
 from tests.support.process import Address, BrokerProcess
 
-settings.register_profile("warren", deadline=None)  # a busy machine is slow, not wrong
-settings.load_profile("warren")
+# A busy machine may be slow. No file of examples is left behind: a failure prints what repeats it.
+settings.register_profile(
+    "tests", deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None, print_blob=True
+)
+settings.load_profile("tests")
 
 
 def pytest_configure() -> None:

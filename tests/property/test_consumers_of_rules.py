@@ -469,9 +469,7 @@ CHOICES = [step.__name__ for step, weight in STEPS.items() for _ in range(weight
 )
 @settings(
     max_examples=int(os.environ.get("CONSUMERS_EXAMPLES", "60")),
-    deadline=None,
     report_multiple_bugs=False,
-    print_blob=True,
 )
 def test_whatever_consumers_do_nothing_is_lost_or_delivered_twice(
     declared: Declared, memory_bytes: int, steps: list[tuple[str, int]]

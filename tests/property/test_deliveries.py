@@ -89,4 +89,4 @@ class DeliveriesMachine(RuleBasedStateMachine):
 
 
 TestDeliveries = DeliveriesMachine.TestCase
-TestDeliveries.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+TestDeliveries.settings = settings(max_examples=30, stateful_step_count=25)

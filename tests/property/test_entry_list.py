@@ -96,7 +96,7 @@ class EntryListMachine(RuleBasedStateMachine):
 
 
 TestEntryList = EntryListMachine.TestCase
-TestEntryList.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+TestEntryList.settings = settings(max_examples=50, stateful_step_count=30)
 
 
 def test_putting_back_what_several_had_in_turns_passes_few_others() -> None:

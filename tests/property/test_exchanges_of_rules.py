@@ -29,9 +29,7 @@ from warren.broker.internal_queue import DelayQueue
 pytestmark = pytest.mark.slow
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - nothing here needs a disk of its own
-EXAMPLES = settings(
-    max_examples=int(os.environ.get("EXCHANGES_EXAMPLES", "25")), deadline=None, report_multiple_bugs=False
-)
+EXAMPLES = settings(max_examples=int(os.environ.get("EXCHANGES_EXAMPLES", "25")), report_multiple_bugs=False)
 LONG_MS = 100_000
 
 

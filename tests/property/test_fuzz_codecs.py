@@ -6,7 +6,7 @@ from contextlib import suppress
 from decimal import Decimal
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.fakes import FakeBroker
@@ -21,9 +21,6 @@ from warren.amqp import methods as m
 from warren.amqp import table as t
 from warren.amqp.errors import CommandInvalid, SyntaxFault
 from warren.amqp.properties import BasicProperties, decode_properties
-
-# No file of examples is left behind; a shared machine may be slow.
-EXAMPLES = settings(database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def sized(kind: type[t.Sized]) -> st.SearchStrategy[t.Sized]:
@@ -101,7 +98,6 @@ def same(one: t.Value, other: t.Value) -> bool:
     return one == other
 
 
-@EXAMPLES
 @given(tables, st.binary(max_size=10))
 def test_table_comes_back_with_its_types_and_says_where_it_ends(table: t.Table, behind: bytes) -> None:
     encoded = t.encode_table(table)
@@ -111,7 +107,6 @@ def test_table_comes_back_with_its_types_and_says_where_it_ends(table: t.Table, 
     assert t.encode_table(decoded) == encoded
 
 
-@EXAMPLES
 @given(methods())
 def test_method_comes_back(method: m.Method) -> None:
     encoded = method.encode()
@@ -120,7 +115,6 @@ def test_method_comes_back(method: m.Method) -> None:
     assert decoded.encode() == encoded
 
 
-@EXAMPLES
 @given(properties)
 def test_properties_come_back(given_properties: BasicProperties) -> None:
     encoded = given_properties.encode()
@@ -129,7 +123,6 @@ def test_properties_come_back(given_properties: BasicProperties) -> None:
     assert decoded.encode() == encoded
 
 
-@EXAMPLES
 @given(methods(), st.data())
 def test_method_cut_anywhere_is_a_syntax_fault(method: m.Method, data: st.DataObject) -> None:
     encoded = method.encode()
@@ -148,7 +141,6 @@ def mutations(draw: st.DrawFn, sound: st.SearchStrategy[bytes]) -> bytes:
     return bytes(raw)
 
 
-@EXAMPLES
 @given(st.binary(max_size=200) | mutations(tables.map(t.encode_table)))
 def test_any_bytes_are_a_table_or_a_syntax_fault(raw: bytes) -> None:
     with suppress(SyntaxFault):
@@ -165,7 +157,6 @@ def has_nan(value: t.Value) -> bool:
     return value != value  # noqa: PLR0124 - what not-a-number is known by
 
 
-@EXAMPLES
 @given(
     st.builds(
         bytes.__add__, st.sampled_from([m.METHOD_ID.pack(*ids) for ids in m.METHODS]), st.binary(max_size=100)
@@ -178,7 +169,6 @@ def test_any_bytes_are_a_method_or_a_fault(raw: bytes) -> None:
         m.decode_method(raw)
 
 
-@EXAMPLES
 @given(st.binary(max_size=100) | mutations(properties.map(lambda some: some.encode())))
 def test_broker_takes_exactly_those_properties_that_can_be_decoded(raw: bytes) -> None:
     """A publish is only scanned, for speed; what passes must not fail when somebody decodes it later."""

@@ -13,7 +13,7 @@ from warren.amqp import methods as m
 from warren.amqp.properties import BasicProperties
 from warren.session.connection import connections_of
 
-EXAMPLES = settings(database=None, deadline=None, max_examples=200)
+EXAMPLES = settings(max_examples=200)
 BIG = bytes(range(256)) * 40
 
 

@@ -130,4 +130,4 @@ class GivingBackMachine(RuleBasedStateMachine):
 
 
 TestGivingBack = GivingBackMachine.TestCase
-TestGivingBack.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestGivingBack.settings = settings(max_examples=60, stateful_step_count=40)

@@ -319,6 +319,5 @@ TestLog = LogTest.TestCase
 TestLog.settings = settings(
     max_examples=int(os.environ.get("LOG_EXAMPLES", "150")),
     stateful_step_count=60,
-    deadline=None,
     report_multiple_bugs=False,
 )

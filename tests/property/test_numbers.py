@@ -106,7 +106,7 @@ SELECTORS = (
 )  # fmt: skip
 
 EXTREME = settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 
 

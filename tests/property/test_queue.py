@@ -275,4 +275,4 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueue = QueueMachine.TestCase
-TestQueue.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestQueue.settings = settings(max_examples=100, stateful_step_count=40)

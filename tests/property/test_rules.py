@@ -360,9 +360,7 @@ CHOICES = [step.__name__ for step, weight in STEPS.items() for _ in range(weight
 )
 @settings(
     max_examples=int(os.environ.get("RULES_EXAMPLES", "100")),
-    deadline=None,
     report_multiple_bugs=False,
-    print_blob=True,
 )
 def test_queue_does_what_its_model_does(
     declared: ModelRules, memory_bytes: int, steps: list[tuple[str, int]]

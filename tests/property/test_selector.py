@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from warren.amqp.properties import BasicProperties
@@ -23,8 +23,6 @@ from warren.broker.selector import SelectorError, compile_selector
 from warren.broker.selector.lexer import KEYWORDS, TEXT_LENGTH_MAX
 from warren.broker.selector.like import Pattern
 
-# No file of examples is left behind; a shared machine may be slow.
-EXAMPLES = settings(database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SECONDS_MAX = 20
 
 NAMES = ["a", "b", "x-c", "_d"]
@@ -219,7 +217,6 @@ def conditions(depth: int) -> st.SearchStrategy[Term]:
     )
 
 
-@EXAMPLES
 @given(conditions(DEPTH), st.lists(headers, min_size=1, max_size=5))
 def test_selector_says_what_the_definitions_say(term: Term, messages: list[Table]) -> None:
     selector, inverse = compile_selector(term.text), compile_selector(inverted(term).text)
@@ -244,14 +241,12 @@ def is_like(text: str, pattern: str, escape: str | None = None) -> bool:
     return matches(0, 0)
 
 
-@EXAMPLES
 @given(st.text("ab_%", max_size=12), st.text("ab", max_size=16))
 @example("a_%_%b", "aab")
 def test_like_matches_what_trying_everything_matches(pattern: str, text: str) -> None:
     assert Pattern(pattern).matches(text) is is_like(text, pattern)
 
 
-@EXAMPLES
 @given(st.text("a_%!", max_size=8), st.text("a_%!", max_size=8), st.sampled_from("!_%a"))
 def test_like_with_an_escape_matches_what_trying_everything_matches(
     pattern: str, text: str, escape: str
@@ -300,7 +295,6 @@ def error_of(text: str) -> str | None:
 
 
 @pytest.mark.timeout(SECONDS_MAX)
-@EXAMPLES
 @given(nonsense, headers)
 @example("NOT " * 1000 + "a", {})
 @example("(" * TEXT_LENGTH_MAX, {})

@@ -523,6 +523,5 @@ TestStore = StoreMachine.TestCase
 TestStore.settings = settings(
     max_examples=int(os.environ.get("STORE_EXAMPLES", "60")),
     stateful_step_count=40,
-    deadline=None,
     report_multiple_bugs=False,
 )

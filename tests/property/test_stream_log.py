@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -29,6 +30,8 @@ from warren.broker.store import StreamReader
 from warren.broker.stream_filter import StreamFilter, filter_values
 from warren.storage.format import records
 from warren.storage.stream_segment import StreamSegment, decode_chunks
+
+pytestmark = pytest.mark.slow
 
 SIZES = st.sampled_from([0, 10, 200, 700, 20_000, 70_000])
 VALUES = st.sampled_from([None, None, "", "a", "b", "a,b", "c", "d,a"])
@@ -357,6 +360,5 @@ TestStreamLog = StreamLogTest.TestCase
 TestStreamLog.settings = settings(
     max_examples=int(os.environ.get("LOG_EXAMPLES", "50")),
     stateful_step_count=40,
-    deadline=None,
     report_multiple_bugs=False,
 )

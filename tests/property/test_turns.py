@@ -83,4 +83,4 @@ class ChannelMachine(RuleBasedStateMachine):
 
 
 TestChannel = ChannelMachine.TestCase
-TestChannel.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestChannel.settings = settings(max_examples=150, stateful_step_count=40)

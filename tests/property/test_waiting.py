@@ -30,7 +30,7 @@ from warren.session.channel import Channel
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = settings(database=None, deadline=None, max_examples=300)
+EXAMPLES = settings(max_examples=300)
 NUMBERS = (1, 2)
 
 numbers = st.sampled_from(NUMBERS)

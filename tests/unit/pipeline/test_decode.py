@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.segments import START_MS, message
@@ -165,7 +165,7 @@ def one_row(given: BasicProperties, **options: Any) -> dict[str, Any]:
     return row
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(st.lists(st.tuples(properties, name, name, st.binary(max_size=50)), min_size=1, max_size=5))
 def test_rows_are_what_the_broker_decodes(given: list[tuple[BasicProperties, str, str, bytes]]) -> None:
     records = [
@@ -218,7 +218,7 @@ def test_last_of_headers_with_one_name_holds_among_voids_and_other_rows() -> Non
     ]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.dictionaries(short_text, value, max_size=5))
 def test_header_that_is_read_and_written_back_is_the_same_type_and_value(headers: Table) -> None:
     """As bytes: the type of every value in it is the same, too."""
@@ -367,7 +367,6 @@ def test_record_that_is_damaged_in_any_byte_is_bad() -> None:
         assert decoder.take() is None
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_properties_that_are_not_sound_are_bad(raw: bytes) -> None:
     decoder = Decoder("/", "q")

@@ -171,6 +171,7 @@ def crash_at(step: int) -> Iterator[None]:
             patch.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["again", "alone", "archive"])
 def test_merge_that_is_cut_off_anywhere_leaves_each_message_once(tmp_path: Path, how: str) -> None:
     crashes = 0
