@@ -13,8 +13,8 @@ PIECE_BYTES = 1024 * 1024
 
 
 def read_fates(path: str | Path, base: int) -> tuple[Fates, int, int]:
-    """What the marks of a file come to, how many of them are not sound, and the size of the file as far as it
-    consists of whole ones. Raise ValueError or UnknownVersion if it is no ack file.
+    """What the marks of a file come to, how many of them are not sound, and the size of the file without a
+    mark that is only partly there. Raise ValueError or UnknownVersion if it is no ack file.
     """
     fates, bad, size = Fates(base), 0, HEADER_BYTES
     with open(path, "rb") as file:  # noqa: PTH123 - paths are text where this is called most
@@ -38,7 +38,7 @@ def pieces(file: int, start: int, end: int | None = None) -> Iterator[bytes]:
 
 
 def _read(file: int, size: int, at: int) -> bytes:
-    """So many bytes, unless the file ends before."""
+    """Read so many bytes, or fewer if the file ends before."""
     data = os.pread(file, size, at)
     while 0 < len(data) < size:
         more = os.pread(file, size - len(data), at + len(data))

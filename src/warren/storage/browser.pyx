@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""A second pointer into a queue's log, which takes nothing: for whoever chooses among the unread messages.
+"""A second pointer into a queue's log, for choosing among the unread messages. It takes nothing.
 
-What is unread becomes read, so what it has passed it need not look at again, unless it is asked for something
-before, or the queue has given something back.
+Unread messages become read, and hardly ever the other way. So a browser does not look again at what it has passed,
+unless it is asked for a position before that, or the queue has given a message back.
 """
 
 from libc.stdint cimport uint64_t
@@ -14,9 +14,7 @@ from warren.storage.segment cimport Segment, index_beyond
 
 
 cdef class QueueBrowser(LogBrowser):
-    """`reading` is where the queue is in reading on: nothing up to there is unread. Between `since` and the
-    place of our own cursor nothing is either.
-    """
+    """What each attribute is for is in browser.pxd."""
 
     def __init__(self, MessageLog log, list segments, Cursor reading, Cursor cursor):
         super().__init__()
@@ -44,7 +42,7 @@ cdef class QueueBrowser(LogBrowser):
             cursor.move(self.segments[index], 0)
 
     cdef begin(self, uint64_t above):
-        """Be somewhere from which all that is unread above this position follows, and near it."""
+        """Move the cursor to a place near this position that has all unread messages above it behind it."""
         cdef Cursor cursor = self.cursor, reading = self.reading
         cdef Segment segment = cursor.segment
         cdef bint again = above < self.since or self.given_back != self.log.given_back

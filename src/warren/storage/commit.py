@@ -9,8 +9,10 @@
 
 While a round is in flight the next one gathers, so that the slower the disk, the more each sync covers. There
 is no timer. A round that fails is tried again as it is until it succeeds: nothing that was not synced is ever
-called safe, and nothing is given up. What was delivered and acked is written, but not waited for, at the end
-of each turn of the event loop.
+called safe, and nothing is given up. Marks of what was delivered and acked are written at the end of each
+turn of the event loop, and nobody waits for them.
+
+The group commit is the `Safety` of all logs of a node, and of its definitions.
 """
 
 from __future__ import annotations
@@ -79,7 +81,7 @@ class Housekeeping(Protocol):
 
 
 class Watcher(Protocol):
-    """Who wants to know how the disk does."""
+    """Is told how the disk does."""
 
     def disk_failed(self, error: OSError) -> None: ...
     def disk_works(self) -> None: ...
@@ -88,28 +90,23 @@ class Watcher(Protocol):
 
 
 class Flight:
-    """A round under way, in as many parts as the limit of open files makes of it: `part` is with the disk,
-    or its `writes` are being prepared for that, and `waiting` comes after it. `names` are the directories to
-    be synced; `directories`, open ones.
-    """
+    """A round under way. It goes to the disk in several parts if it has more files than may be open."""
 
     def __init__(self, number: int, waiters: list[Callable[[int], None]], segments: list[Segment]) -> None:
         self.number = number
-        self.waiters = waiters
-        self.segments = segments
-        self.waiting = segments
-        self.part: list[Segment] = []
-        self.writes: list[Operation] = []
-        self.is_journaled = False
-        self.lines: list[Operation] | None = None
-        self.names: set[str] = set()
-        self.directories: list[int] = []
+        self.waiters = waiters  # called when the round is over
+        self.segments = segments  # all that have records in it
+        self.waiting = segments  # those of later parts
+        self.part: list[Segment] = []  # those of the part that is with the disk, or about to be
+        self.writes: list[Operation] = []  # the writes of that part, as far as they are prepared
+        self.is_journaled = False  # a record in the journal makes it safe
+        self.lines: list[Operation] | None = None  # how definitions are written with it; None: not asked yet
+        self.names: set[str] = set()  # directories to be synced, for the names of new files
+        self.directories: list[int] = []  # those of them that are open
 
 
 class GroupCommit:
-    """`failure` is why the round in flight, or the writing of marks, has not succeeded yet. Through `window`,
-    all logs read single records.
-    """
+    """Makes the rounds, one after the other."""
 
     def __init__(
         self,
@@ -130,28 +127,33 @@ class GroupCommit:
         self.definitions = definitions
         self.journal = journal
         self.watcher = watcher
-        self.window = Window(files)
+        self.window = Window(files)  # through which all logs read single records
         self.rewritings = Rewritings(files, housekeeping, sync=sync)
-        self.sync = sync
-        self.unsafe_bytes = 0
-        self.written_bytes = 0
-        self.gathering = 1
-        self.scheduled = False
-        self.dirty: list[Segment] = []
-        self.marked: list[Segment] = []
-        self.dropped: list[Segment] = []
-        self.offsets: list[Offsets] = []
-        self.dead_tails: set[DeadTail] = set()
-        self.waiters: list[Callable[[int], None]] = []
-        self.to_tell: deque[tuple[Callable[[int], None], int]] = deque()
-        self.condemned: dict[str, Sequence[Segment]] = {}
-        self.leaving: dict[int, list[str]] = {}
-        self.buffers: list[Buffer] = []
-        self.buffered_bytes = 0
-        self.marks_wait = False
-        self.stopped = False
+        self.sync = sync  # whether what is called safe survives a power cut
+        # the round that gathers
+        self.gathering = 1  # its number
+        self.scheduled = False  # it begins with the next turn
+        self.dirty: list[Segment] = []  # segments with records in it
+        self.waiters: list[Callable[[int], None]] = []  # to be called when it is over
+        # the round in flight
         self.flight: Flight | None = None
-        self.failure: OSError | None = None
+        self.failure: OSError | None = None  # why it, or the writing of marks, has not succeeded yet
+        # of both rounds, and those before
+        self.unsafe_bytes = 0  # in records that are not safe yet
+        self.written_bytes = 0  # that were ever written
+        self.to_tell: deque[tuple[Callable[[int], None], int]] = deque()  # waiters of rounds that are over
+        self.buffers: list[Buffer] = []  # that are empty, for the next round
+        self.buffered_bytes = 0  # the size of these
+        # what the end of a turn writes
+        self.marked: list[Segment] = []  # segments with marks
+        self.offsets: list[Offsets] = []  # streams whose named offsets have changed
+        self.marks_wait = False  # for the disk to work again
+        # what is to be deleted
+        self.dropped: list[Segment] = []  # segments of which all messages are done with
+        self.dead_tails: set[DeadTail] = set()  # logs whose open segment may be dropped, by `tidy`
+        self.condemned: dict[str, Sequence[Segment]] = {}  # by the directories of queues that are deleted
+        self.leaving: dict[int, list[str]] = {}  # these directories, by the round that makes it safe
+        self.stopped = False
 
     # --- gathering ---
 
@@ -171,13 +173,14 @@ class GroupCommit:
         return buffer
 
     def _keep(self, buffer: Buffer) -> None:
-        """For the next round: memory that is new costs more than the copying."""
+        """Use it again for the next round: new memory costs more than the copying into it."""
         if self.buffered_bytes + buffer.allocated <= BUFFERS_BYTES_MAX:
             buffer.clear()
             self.buffers.append(buffer)
             self.buffered_bytes += buffer.allocated
 
     def when_safe(self, callback: Callable[[int], None]) -> None:
+        """Call back with its number when the round that gathers now is over."""
         self.waiters.append(callback)
         self.schedule()
 
@@ -188,6 +191,7 @@ class GroupCommit:
 
     @property
     def behind(self) -> bool:
+        """Whether so much has gathered that publishers should wait."""
         return self.unsafe_bytes > UNSAFE_BYTES_MAX
 
     @property
@@ -224,7 +228,7 @@ class GroupCommit:
         self._prepare(flight)
 
     def _prepare(self, flight: Flight) -> None:
-        """Have the files of a part ready, which may have to be made: some in each turn. Then submit it."""
+        """Open the files of a part, or make them, some in each turn. When all are ready, submit the part."""
         begun = len(flight.writes)
         made = 0
         try:
@@ -246,7 +250,9 @@ class GroupCommit:
             self.disk.submit(operations)
 
     def send_again(self) -> None:
-        """From the beginning: a failed sync may have lost all that was written since the one before."""
+        """Send the round again from its beginning: a sync that failed may have lost all writes since the sync
+        before.
+        """
         flight = self.flight
         assert flight is not None, "there is a round under way"
         self._unpin(flight)
@@ -264,7 +270,9 @@ class GroupCommit:
         return Operation(WRITE, file=file, data=segment.flying, offset=segment.written)
 
     def _name(self, flight: Flight, segment: Segment) -> None:
-        """The names of its file and directories are new, or nobody knows if they were ever synced."""
+        """Have the directory of a segment, and note which names have to be synced with the round: they are
+        new, or nobody knows if they were ever synced.
+        """
         directory = segment.directory
         assert directory is not None, "what is appended to belongs to a log"
         directory.make()
@@ -272,7 +280,7 @@ class GroupCommit:
             flight.names |= directory.unsynced()
 
     def _syncs(self, flight: Flight, writes: list[Operation]) -> list[Operation]:
-        """What makes the whole round safe, once its last part is written."""
+        """The operations that make the whole round safe, once its last part is written."""
         to_sync = [segment for segment in flight.segments if not segment.volatile]
         if not self.sync or not to_sync:
             return []
@@ -293,7 +301,7 @@ class GroupCommit:
         ]
 
     def _are_many(self, flight: Flight, segments: list[Segment]) -> bool:
-        """Too many files to be synced one by one, or some of them are not open any more."""
+        """Whether these are too many files to be synced one by one, or some of them are not open any more."""
         in_parts = len(flight.part) < len(flight.segments)
         return bool(segments) and (in_parts or len(segments) + len(flight.names) > SYNCED_ONE_BY_ONE_MAX)
 
@@ -307,13 +315,15 @@ class GroupCommit:
             os.close(flight.directories.pop())
 
     def _lines(self, flight: Flight) -> list[Operation]:
-        """They follow the messages, so that no queue is there without what was published to it."""
+        """The operations that write definitions. They come after those of the messages, so that no queue is
+        on disk without what was published to it.
+        """
         if flight.lines is None:
             flight.lines = self.definitions.operations() if self.definitions.has_news() else []
         return flight.lines
 
     def completed(self) -> None:
-        """The disk has something to tell."""
+        """The disk has carried out what was submitted, or failed."""
         error = self.disk.result()
         flight = self.flight
         assert flight is not None, "something was submitted"
@@ -383,14 +393,14 @@ class GroupCommit:
         self.watcher.round_is_over()
 
     def _tell(self) -> None:
-        """Call those who waited, in their order; what is too much for a turn, in the next."""
+        """Call the waiters of rounds that are over, in order: some in this turn, the rest in the next."""
         for _ in range(min(TOLD_A_TURN_MAX, len(self.to_tell))):
             waiter, number = self.to_tell[0]
             try:
                 waiter(number)
-            except Exception as error:  # noqa: BLE001 - one who fails must not keep the others waiting
+            except Exception as error:  # noqa: BLE001 - a waiter that fails must not keep the others waiting
                 self.watcher.report(error)
-            self.to_tell.popleft()  # only now: who comes meanwhile is told behind it
+            self.to_tell.popleft()  # only now: a waiter that comes meanwhile is told after it
         if self.to_tell:
             self.timers.call_soon(self._tell_more)
 
@@ -406,7 +416,7 @@ class GroupCommit:
         self.marked.append(segment)
 
     def write_marks(self) -> None:
-        """What cannot be written now is kept, and tried again before long."""
+        """Write marks and offsets, and delete dropped segments. What cannot be written now is tried again."""
         if self.marked and not self.marks_wait:
             segments, self.marked = self.marked, []
             for segment in segments:
@@ -425,12 +435,12 @@ class GroupCommit:
                     self._remove(segment)
 
     def note_offsets(self, offsets: Offsets) -> None:
-        """Some of a stream have changed."""
+        """Some offsets of a stream have changed."""
         if offsets not in self.offsets:
             self.offsets.append(offsets)
 
     def _write_offsets(self) -> None:
-        """What cannot be written is kept for the next time."""
+        """Write the offsets that have changed. Those that cannot be written are kept for the next time."""
         changed, self.offsets = self.offsets, []
         for offsets in changed:
             try:
@@ -440,7 +450,9 @@ class GroupCommit:
                 self._wait_with_marks(error)
 
     def _marks_failed(self, segment: Segment, error: OSError) -> None:
-        """On a full disk, one thing is possible that makes room and says the same: to delete."""
+        """Marks of this segment could not be written. If it is dropped, deleting it says the same, and makes
+        room on a full disk.
+        """
         if segment.is_dropped() and segment.flying is None:
             self._remove(segment, at_once=True)
             return
@@ -484,7 +496,7 @@ class GroupCommit:
             self.housekeeping.write_index(segment)
 
     def drop(self, segment: Segment) -> None:
-        """All its messages are done with; once that is written, its files go."""
+        """All messages of a segment are done with. Once that is written, its files are deleted."""
         segment.enter(Life.DROPPED)
         segment.gathered = None
         self.dropped.append(segment)
@@ -502,7 +514,7 @@ class GroupCommit:
             self.housekeeping.remove(segment)
 
     def forget(self, segments: Sequence[Segment], directory: str) -> None:
-        """A queue is deleted; once that is safe, its directory goes."""
+        """A queue is deleted. Once that is safe, its directory goes, too."""
         for segment in segments:
             segment.enter(Life.DROPPED)
             segment.gathered = None
@@ -515,7 +527,7 @@ class GroupCommit:
             leaving.append(directory)
 
     def _remove_directories(self, number: int) -> None:
-        """Those of queues whose deletion is safe with this round: some in each turn."""
+        """Delete the directories of queues whose deletion is safe with this round: some in each turn."""
         leaving = self.leaving[number]
         some = leaving[-DIRECTORIES_A_TURN_MAX:]
         del leaving[-DIRECTORIES_A_TURN_MAX:]
@@ -534,8 +546,9 @@ class GroupCommit:
         self.housekeeping.remove_directories(directories)
 
     def tidy(self) -> None:
-        """Give back the space of tails in which nothing is alive. On a disk that fails, because it is full as
-        a rule, what is to be deleted goes at once: no round would be over before there is room.
+        """Give back the space of open segments in which nothing is alive. If the disk fails, it is most
+        likely full: then directories of deleted queues go at once, since no round would be over before there
+        is room.
         """
         if self.failure is not None:
             self._remove_all(list(self.condemned))

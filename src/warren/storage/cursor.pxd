@@ -12,18 +12,18 @@ cdef extern from *:
 
 
 cdef class Cursor:
-    cdef readonly Segment segment
-    cdef readonly Py_ssize_t offset
-    cdef readonly uint64_t above
-    cdef readonly uint32_t deliveries
-    cdef object files
-    cdef object problems
-    cdef Message like
-    cdef Window window
-    cdef Py_ssize_t sound_at
-    cdef Py_ssize_t sound_length
-    cdef Py_ssize_t step
-    cdef bint skipped
+    cdef readonly Segment segment      # the one that is read; None if there is nothing to read
+    cdef readonly Py_ssize_t offset    # where the next record begins
+    cdef readonly uint64_t above       # the position of the record before
+    cdef readonly uint32_t deliveries  # of the record whose position was just asked for
+    cdef object files                  # opens the segment's file
+    cdef object problems               # told of bad records
+    cdef Message like                  # the message before, with which the next may share strings
+    cdef Window window                 # on the file, while it is needed
+    cdef Py_ssize_t sound_at           # the record at this offset was checked,
+    cdef Py_ssize_t sound_length       # and has this size
+    cdef Py_ssize_t step               # how many bytes are read from the file at a time
+    cdef bint skipped                  # something that is no record, since the record before
 
     cpdef move(self, Segment segment, Py_ssize_t offset)
     cpdef seek(self, Segment segment, Py_ssize_t offset, uint64_t above)

@@ -1,8 +1,9 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Where somebody is in reading a log: one segment at a time, in chunks, past all that is done with or taken out.
+"""A place in a log from which records are read, one segment at a time. Records that are done with or were taken out
+are skipped.
 
-What is read from a file is checked. A bad record is reported, set aside and skipped; the next one is found by
-its checksum.
+Each record that is read from a file is checked. A bad one is reported, set aside and skipped; the next one is found
+by its checksum.
 """
 
 from cpython.bytes cimport PyBytes_GET_SIZE
@@ -23,10 +24,7 @@ cdef enum:
 
 
 cdef class Cursor:
-    """`above` is the position of the record before; `deliveries` are those of the one whose position was asked
-    for. A `window` on the file is there while it is needed; in it, the record at `sound_at` is known to be sound. It
-    is read in steps of so many bytes as `step`. What is no record was `skipped` since the record before.
-    """
+    """What each attribute is for is in cursor.pxd."""
 
     def __init__(self, files, problems):
         self.files = files
@@ -47,24 +45,24 @@ cdef class Cursor:
         self.skipped = False
 
     cpdef skip_to_end(self, Segment segment):
-        """All that is there has been taken."""
+        """Go behind the last record of a segment: all of them are read."""
         self.window = None
         self.seek(segment, segment.end, segment.last)
 
     cpdef set_step(self, Py_ssize_t size):
-        """Somebody is about to read so many bytes."""
+        """About so many bytes will be read: ask the file for no more at a time."""
         self.step = max(<Py_ssize_t>FEW_BYTES, min(size, <Py_ssize_t>CHUNK_BYTES))
 
     cpdef rest(self):
-        """Nobody is about to read on."""
+        """Nobody is about to read on: hold no memory."""
         self.window = None
         self.like = None
         self.sound_at = NOWHERE
         self.step = FEW_BYTES
 
     cpdef Py_ssize_t step_back(self, Message message) except -1:
-        """Before the record of the message, which is the last one passed: the offset there. 0 if it is not the last
-        thing passed.
+        """Go back before the record of this message, which is the last one that was taken. The offset there; 0 if
+        something that is no record was skipped since.
         """
         cdef Py_ssize_t left = 0
         if self.skipped:
@@ -78,14 +76,14 @@ cdef class Cursor:
         return self.offset
 
     cdef let_go_of_large(self):
-        """Of what a large record needed, once it is taken."""
+        """Free what a large record needed, once it is taken."""
         if self.window is not None and self.window.let_go_of_large():
             self.sound_at = NOWHERE
         if self.like is not None and PyBytes_GET_SIZE(self.like.body) > LIKE_BYTES_MAX:
             self.like = None
 
     cpdef bint step_over_large(self):
-        """Go on behind the record just looked at if it is large; whether it is."""
+        """Go on behind the record that was just looked at, if it is large. Whether it was."""
         cdef Py_ssize_t length = 0
         cdef const uint8_t* p
         if self.window is None or not self.window.is_large():
@@ -97,7 +95,7 @@ cdef class Cursor:
         return True
 
     cpdef uint64_t position(self, uint64_t beyond=0) except? 0:
-        """Of the next unread record in this segment, beyond some position."""
+        """The position of the next unread record in this segment that is beyond some position, or NOTHING."""
         cdef Py_ssize_t length = 0
         cdef const uint8_t* p
         cdef uint64_t position
@@ -122,7 +120,7 @@ cdef class Cursor:
         return message
 
     cpdef Message take(self):
-        """The same, and go on."""
+        """The message whose position was just asked for; the cursor goes on behind it."""
         cdef Py_ssize_t length = 0
         cdef const uint8_t* p = self.record(&length)
         cdef Message message
@@ -157,7 +155,7 @@ cdef class Cursor:
         return NULL
 
     cdef const uint8_t* record_in_file(self, Py_ssize_t* length) except? NULL:
-        """NULL if there is none at this offset; then the offset has moved on."""
+        """The record at this offset; NULL if there is none. Then the offset has moved on."""
         cdef const uint8_t* p
         if self.window is None:
             self.window = Window(self.files)

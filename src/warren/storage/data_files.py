@@ -62,18 +62,15 @@ Tell: TypeAlias = Callable[[Problem], None]
 
 @dataclass(frozen=True)
 class SegmentFiles:
-    """`path` is without a suffix; `sizes` are those of the files that there were, by suffix. The `newest` is
-    the last one of its queue that has any bytes, or comes after it; `before_all` is what comes before the
-    first one of which there are records. In a `live` one files come and go.
-    """
+    """The files of one segment."""
 
-    path: str
+    path: str  # without a suffix
     base: int
-    sizes: dict[str, int]
-    newest: bool
-    live: bool
+    sizes: dict[str, int]  # of the files that there were, by suffix
+    newest: bool  # it is the last segment of its queue that has any bytes, or comes after that
+    live: bool  # a broker runs: files come and go
     is_of_stream: bool = False
-    before_all: bool = False
+    before_all: bool = False  # it comes before the first segment that has records
 
     @property
     def closed(self) -> bool:
@@ -84,7 +81,7 @@ class SegmentFiles:
         return f"{self.path}.{suffix}"
 
     def read(self, suffix: str, tell: Tell) -> bytes | None:
-        """None if it is not there, or not any more, or cannot be read."""
+        """The bytes of a file; None if it is not there, is gone by now, or cannot be read."""
         if suffix not in self.sizes:
             return None
         try:
@@ -101,17 +98,15 @@ class SegmentFiles:
 
 @dataclass(frozen=True)
 class QueueFiles:
-    """Of a queue that is not `defined` the directory says what it is; if it does not, there is no `queue`.
-    One that is defined may have no directory yet. `part` is empty for its own log; a stream has no others.
-    """
+    """The directory of one log of a queue."""
 
     vhost: str
-    queue: str | None
-    number: int
-    path: Path
-    defined: bool
-    live: bool
-    part: str = ""
+    queue: str | None  # the queue's name; None if neither the definitions nor the directory say it
+    number: int  # the queue's, after which its directory is named
+    path: Path  # the directory, which may not be there yet
+    defined: bool  # the definitions have the queue
+    live: bool  # a broker runs: files come and go
+    part: str = ""  # which part of the queue this is the log of; a stream has no parts
     is_stream: bool = False
 
     def parts(self) -> list[QueueFiles]:

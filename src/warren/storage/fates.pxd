@@ -4,11 +4,11 @@ from warren.storage.format cimport Mark
 
 
 cdef class Fates:
-    cdef readonly uint64_t base
-    cdef readonly uint64_t places
-    cdef void* table
-    cdef uint64_t room      # of positions
-    cdef bint wide          # whether each has 32 bits of the table, or 16
+    cdef readonly uint64_t base    # the position of the segment's first record
+    cdef readonly uint64_t places  # how many positions from there on have marks, even if no segment can have as many
+    cdef void* table               # a number for each position
+    cdef uint64_t room             # how many positions the table has room for
+    cdef bint wide                 # whether each number has 32 bits, or 16
 
     cdef uint32_t at(self, uint64_t relative) noexcept nogil
     cdef int fold(self, const uint8_t* data, Py_ssize_t size, Py_ssize_t* bad) noexcept nogil

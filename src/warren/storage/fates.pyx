@@ -1,9 +1,9 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""What the marks of a segment come to: of each position how often it was delivered, or that it is done with.
+"""What the marks of a segment come to: how often each position was delivered, or that it is done with.
 
-However many marks there are, this takes two bytes a position, or four where a message was delivered more than
-65,534 times. The order of the marks makes no difference. They are taken in without the interpreter's lock,
-since the event loop would wait for it.
+However many marks there are, this takes two bytes a position, or four if a message was delivered more than 65,534
+times. The order of the marks makes no difference. They are read without the interpreter's lock, since the event loop
+would wait for it.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -19,9 +19,7 @@ cdef enum:
 
 
 cdef class Fates:
-    """`places` is how many positions from the base on the marks are about. Those beyond what a segment can have
-    are only counted.
-    """
+    """What each attribute is for is in fates.pxd."""
 
     def __init__(self, uint64_t base):
         self.base = base
@@ -32,7 +30,7 @@ cdef class Fates:
     # --- taking in ---
 
     def add(self, const uint8_t[::1] marks):
-        """Take in marks as they are in an ack file, behind its header; how many of them are not sound."""
+        """Take in marks as an ack file has them behind its header. How many of them are not sound."""
         cdef Py_ssize_t size = marks.shape[0], bad = 0
         cdef int failed
         if size == 0:
@@ -44,12 +42,12 @@ cdef class Fates:
         return bad
 
     def assume_delivered(self, uint64_t places):
-        """Whatever is not done with was delivered once at least."""
+        """All positions that are not done with were delivered at least once."""
         if self.raise_to(0, places, 1):
             raise MemoryError
 
     cdef int fold(self, const uint8_t* data, Py_ssize_t size, Py_ssize_t* bad) noexcept nogil:
-        """0, or -1 if there is no memory."""
+        """Take in marks, and count those that are not sound in `bad`. 0, or -1 if there is no memory."""
         cdef Py_ssize_t at = 0
         cdef const Mark* mark
         while at + MARK_BYTES <= size:

@@ -7,7 +7,7 @@ A log is a directory of segments. Each is named by the position of its first rec
     00000000000000000001.acks    what became of them, in a queue
     00000000000000000001.idx     where each record begins, once the segment is closed
     00000000000000000001.due     which of them have a time of their own, if any, beside the index
-    00000000000000000001.chunks  instead of those three, in a stream: where to look for a time, and for what filters want
+    00000000000000000001.chunks  of a stream, instead of those three: where to look for a time and for filter values
     00000000000000000001.torn    bytes that were no record, set aside by recovery
     00000000000000000001.acks.new  an ack file that is being written anew, with fewer marks that say the same
 
@@ -82,7 +82,8 @@ INDEX_MAGIC = b"WARREN\0I"
 ACKS_MAGIC = b"WARREN\0A"
 DUES_MAGIC = b"WARREN\0D"
 CHUNKS_MAGIC = b"WARREN\0C"
-VERSIONS = {SEGMENT_MAGIC: (1,), INDEX_MAGIC: (1, 2), ACKS_MAGIC: (1,), DUES_MAGIC: (1,), CHUNKS_MAGIC: (1,)}  # the highest is written
+# the highest version of each kind of file is written, the others are read
+VERSIONS = {SEGMENT_MAGIC: (1,), INDEX_MAGIC: (1, 2), ACKS_MAGIC: (1,), DUES_MAGIC: (1,), CHUNKS_MAGIC: (1,)}
 WITH_ENTRIES = (INDEX_MAGIC, DUES_MAGIC, CHUNKS_MAGIC)  # the checksum in the header is over the whole file
 
 
@@ -130,7 +131,7 @@ def encode_header(bytes magic, uint64_t base, uint32_t count=0, uint32_t end=0, 
 
 
 def check_header(bytes magic, data, uint64_t base):
-    """The version of a file; raise ValueError if it does not begin as one of this kind and base does."""
+    """The version of a file; raise ValueError if its header is not that of a file of this kind with this base."""
     head = bytes(data[:HEADER_BYTES])
     if len(head) < HEADER_BYTES:
         raise ValueError("the file is shorter than its header")
@@ -174,7 +175,7 @@ def checksum(const uint8_t[::1] data):
 
 
 def checksum_by_table(const uint8_t[::1] data):
-    """The same, as on a processor without an instruction for it."""
+    """The same checksum, computed as on a processor without an instruction for it."""
     return ~crc32c_by_table(0xFFFFFFFF, &data[0], data.shape[0]) & 0xFFFFFFFF if data.shape[0] else 0
 
 
@@ -227,8 +228,8 @@ cdef uint8_t* put_head(uint8_t* p, uint64_t position, uint64_t time_ms, Message 
 
 
 cdef Py_ssize_t record_length(const uint8_t* p, Py_ssize_t left, uint64_t above) noexcept nogil:
-    """The padded size of the sound record at `p` with a position above this; 0 if it is none, or if it
-    does not lie within the `left` bytes that are there: then minus what it would need.
+    """The padded size of the sound record at `p`, whose position must be above this. 0 if there is none. If `left`,
+    the number of bytes that are there, is too little to tell: minus the number that is needed.
     """
     cdef const RecordHead* head = <const RecordHead*>p
     cdef Py_ssize_t names
@@ -252,8 +253,8 @@ cdef Py_ssize_t record_length(const uint8_t* p, Py_ssize_t left, uint64_t above)
 cdef Py_ssize_t find_record(
     const uint8_t* data, Py_ssize_t at, Py_ssize_t size, uint64_t above, uint64_t below
 ) noexcept nogil:
-    """Where the next sound record begins behind something that is none; -1 if there is none. One whose position
-    is not below that was no record of this segment, but in the body of one.
+    """Where the next sound record begins behind something that is none; -1 if there is none. A record whose position
+    is not below `below` is none of this segment: it is in the body of one.
     """
     while at + RECORD_BYTES_MIN <= size:
         if (<const RecordHead*>(data + at)).position < below:
@@ -270,7 +271,7 @@ cdef bytes same_or_new(bytes known, const uint8_t* p, Py_ssize_t size):
 
 
 cdef Py_ssize_t bytes_before_body(const uint8_t* p, Py_ssize_t left) noexcept:
-    """Of a record; 0 if so many bytes do not say it, or it makes no sense."""
+    """How many bytes of a record come before its body; 0 if so many bytes do not say it, or it makes no sense."""
     cdef const RecordHead* head = <const RecordHead*>p
     cdef Py_ssize_t before = RECORD_HEAD_BYTES
     cdef int name
@@ -283,8 +284,8 @@ cdef Py_ssize_t bytes_before_body(const uint8_t* p, Py_ssize_t left) noexcept:
 
 
 cdef Message take_message(const uint8_t* p, Message like, bytes body=None):
-    """The message of a sound record. What it has in common with the one before is shared, not copied. Its body
-    follows the properties, or is given.
+    """The message of a sound record. Strings that are the same in the message before, `like`, are shared. The body
+    follows the properties, unless it is given.
     """
     cdef const RecordHead* head = <const RecordHead*>p
     cdef const uint8_t* at = p + RECORD_HEAD_BYTES
@@ -343,23 +344,21 @@ def records(const uint8_t[::1] data):
 
 
 class Scan:
-    """What a segment holds: how many sound records up to `end`, and the `bad` stretches (offset, size) between
-    them. What is behind `end` is no record. `entries` are those of its index, `dues` those of its due file.
-    """
+    """What a walk through a whole segment has found."""
 
     __slots__ = ("bad", "count", "dues", "end", "entries", "last")
 
     def __init__(self, count, last, end, bad, entries, dues=b""):
-        self.count = count
-        self.last = last
-        self.end = end
-        self.bad = bad
-        self.entries = entries
-        self.dues = dues
+        self.count = count      # how many sound records there are
+        self.last = last        # the position of the last one; None if there is none
+        self.end = end          # where it ends: behind that is no record
+        self.bad = bad          # stretches (offset, size) between records that are none
+        self.entries = entries  # as the index has them
+        self.dues = dues        # as the due file has them
 
 
 cdef Py_ssize_t walk(const uint8_t* data, Py_ssize_t at, Py_ssize_t size, Notes* notes) noexcept nogil:
-    """Go from record to record, noting each; where the first one begins that is none."""
+    """Go from record to record, and note each. Where the first thing begins that is no record."""
     cdef Py_ssize_t length
     while True:
         length = record_length(data + at, size - at, notes.above)
@@ -415,7 +414,7 @@ def scan(const uint8_t[::1] data, uint64_t base):
 
 
 cdef Py_ssize_t walk_on(const uint8_t[::1] data, Notes* notes, list bad) except -1:
-    """From one stretch of sound records to the next; where the last one ends."""
+    """Go from one stretch of sound records to the next. Where the last record ends."""
     cdef Py_ssize_t at = HEADER_BYTES, size = data.shape[0], found
     while at + RECORD_BYTES_MIN <= size:
         with nogil:

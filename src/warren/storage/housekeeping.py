@@ -1,7 +1,9 @@
-"""What is done in the background, in order, and that nobody waits for: indexes, ack files anew, deletions.
+"""Work in the background that nobody waits for, one job after the other: indexes are written, ack files are
+written anew, and files are deleted.
 
-What fails because of the disk is tried again later, ever more rarely: an index that is missing makes the next
-start slow, and what could not be deleted takes space. A mistake of ours is reported, and not tried again.
+A job that fails because of the disk is tried again later, ever more rarely: without an index the next start
+is slow, and files that could not be deleted take space. A job that fails because of a mistake of ours is
+reported, and not tried again.
 """
 
 from __future__ import annotations
@@ -24,16 +26,14 @@ FAILED_MAX = 100_000
 
 @dataclass
 class Job:
-    """`trouble` is what to say if it fails, `path` the file that it is about. It is due again at a `tick`,
-    unless there is a `failed` to be called, whose owner sees to it.
-    """
+    """Something to do."""
 
-    trouble: str
-    path: str
+    trouble: str  # what the log says if it fails
+    path: str  # the file that it is about
     work: Callable[[], None]
-    failed: Callable[[], None] | None = None
-    attempts: int = 0
-    tick: int = 0
+    failed: Callable[[], None] | None = None  # called if it fails; then it is not tried again
+    attempts: int = 0  # how often it has failed
+    tick: int = 0  # when it is tried again
 
 
 class Housekeeping:
@@ -55,19 +55,20 @@ class Housekeeping:
         )
 
     def remove(self, segment: Segment) -> None:
-        """Delete its files, but not what could not all be read."""
+        """Delete the files of a segment, unless not all of it could be read."""
         path = segment.path
         if not segment.damaged:
             self.do("cannot delete segment", path, lambda: remove_segment(path))
 
     def remove_now(self, segment: Segment) -> None:
-        """The same, but not in the background."""
+        """The same, but at once."""
         if not segment.damaged:
             self._run(Job("cannot delete segment", segment.path, lambda: remove_segment(segment.path)))
 
     def remove_directories(self, paths: Sequence[str]) -> None:
-        """Those of queues. A new name says that one is to go, should this not come to an end. They are handed
-        over together: one by one, very many would cost the event loop more than the thread.
+        """Delete the directories of queues. Each is renamed first, so that the next start goes on with it if
+        the broker ends before it is gone. They are handed to the thread together: one by one, very many would
+        cost the event loop more than the thread.
         """
         self._submit(*(Job("cannot delete directory", path, partial(remove_queue, path)) for path in paths))
 
@@ -76,14 +77,14 @@ class Housekeeping:
         self._submit(Job("cannot write ack file anew", path, work, failed))
 
     def let_go(self, path: str, work: Callable[[], None], failed: Callable[[], None]) -> None:
-        """Be done with an ack file, the old one or one that was written in vain."""
+        """Close an ack file that is not needed: the old one, or a new one that was written in vain."""
         self._submit(Job("cannot let go of ack file", path, work, failed))
 
     def do(self, trouble: str, path: str, work: Callable[[], None]) -> None:
         self._submit(Job(trouble, path, work))
 
     def try_again(self) -> None:
-        """From time to time: what has failed and is due."""
+        """From time to time: try failed jobs again that are due."""
         self.tick += 1
         for _ in range(len(self.failed)):
             job = self.failed.popleft()
@@ -124,7 +125,7 @@ class Housekeeping:
             self.failed.append(job)
 
     def stop(self) -> None:
-        """When all is done."""
+        """Wait until all jobs are done, and end the thread."""
         self.thread.shutdown(wait=True)
 
 

@@ -1,4 +1,4 @@
-"""What is written beside a segment once it is closed: the index, and what is due when.
+"""The files beside a closed segment: the index, and the due file, which says what is due when.
 
 See format.pyx for the bytes.
 """
@@ -28,7 +28,9 @@ from warren.storage.format import (
 
 @dataclass(frozen=True)
 class Index:
-    """`dues` is how many the due file has. One `without_bodies` is of version 1: for each, it has 0."""
+    """What an index says. `dues` is how many entries the due file has. An index of version 1 is
+    `without_bodies`: then the size of each body is 0 here.
+    """
 
     count: int
     end: int
@@ -37,7 +39,7 @@ class Index:
     without_bodies: bool
 
     def scan(self, base: int, dues: bytes = b"") -> Scan:
-        """As reading the whole segment would tell."""
+        """The same as a Scan of the whole segment would say."""
         return Scan(self.count, last_of(self.entries, base), self.end, [], self.entries, dues)
 
 
@@ -66,7 +68,7 @@ def _widened(old: bytes) -> bytes:
 
 
 def without_bodies(entries: bytes) -> bytes:
-    """As an index of version 1 has them."""
+    """The entries with 0 for the size of each body, as they are read from an index of version 1."""
     wide = array("I", entries)
     wide[2::INDEX_ENTRY_FIELDS] = array("I", bytes(len(wide) // INDEX_ENTRY_FIELDS * 4))
     return wide.tobytes()
@@ -91,7 +93,7 @@ def encode_dues(found: Scan, base: int) -> bytes:
 
 
 def write_index(path: str, base: int, found: Scan) -> None:
-    """At once or not at all: what is due comes first, and does not count without its index."""
+    """Write both files. The due file is written first, since it does not count without its index."""
     if found.dues:
         write_file(path + ".due", encode_dues(found, base))
     else:

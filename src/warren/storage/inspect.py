@@ -1,4 +1,4 @@
-"""What is in the files of a data directory, for whoever looks at it from outside: counts, and messages."""
+"""Counts and messages from the files of a data directory, for looking at it without a broker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from warren.storage.segment import Segment
 
 
 def read_segment(files: SegmentFiles, tell: Tell) -> Segment | None:
-    """Its records, by the index if there is one, and what became of each. None if there is nothing."""
+    """A segment's records, by the index if there is one, and what became of each. None if it has none."""
     if "seg" not in files.sizes:
         return None
     index = read_index(files, tell)
@@ -104,7 +104,7 @@ def read_sound(files: SegmentFiles, tell: Tell) -> bytes | None:
 
 
 def read_marks(files: SegmentFiles, tell: Tell) -> tuple[Fates, int]:
-    """What the sound marks come to, and how many are not sound: at worst something is delivered again."""
+    """What the sound marks come to, and how many are not sound: their messages may be delivered again."""
     nothing = Fates(files.base), 0
     if "acks" not in files.sizes:
         return nothing
@@ -143,16 +143,14 @@ class Place:
 
 @dataclass
 class QueueSummary:
-    """`oldest` and `newest` are of the messages that are ready; `bytes` are those on disk. `offsets` are
-    those of a stream that have a name.
-    """
+    """What is known of a queue by its files."""
 
     files: QueueFiles
     segments: list[SegmentSummary] = field(default_factory=list)
-    oldest: Place | None = None
-    newest: Place | None = None
+    oldest: Place | None = None  # the first message that is ready
+    newest: Place | None = None  # the last message that is ready
     problems: list[Problem] = field(default_factory=list)
-    offsets: dict[str, int] = field(default_factory=dict)
+    offsets: dict[str, int] = field(default_factory=dict)  # the named offsets of a stream
 
     @property
     def messages(self) -> int:
@@ -207,23 +205,21 @@ def _place(segment: Segment, position: int, offset: int, tell: Tell) -> Place | 
 
 @dataclass(frozen=True)
 class StoredMessage:
-    """`deliveries` is how often it was given to a consumer; `acked`, that it is done with; `part`, in which
-    of the queue's logs it is; `is_of_stream`, that it has an offset.
-    """
+    """A message in a segment, and what is known of it."""
 
     position: int
-    time_ms: int
-    deliveries: int
-    acked: bool
+    time_ms: int  # when it came, or if it is scheduled, when it is due
+    deliveries: int  # how often it was given to a consumer
+    acked: bool  # it is done with
     message: Message
-    part: str = ""
-    is_of_stream: bool = False
+    part: str = ""  # in which of the queue's logs it is
+    is_of_stream: bool = False  # its position is an offset
 
 
 def read_messages(
     files: QueueFiles, tell: Tell, *, first: int = 0, with_acked: bool = False
 ) -> Iterator[StoredMessage]:
-    """Those from a position on, in order. One segment is in memory at a time."""
+    """The messages from a position on, in order. One segment is in memory at a time."""
     segments = files.segments(tell)
     later_bases = [following.base for following in segments[1:]]
     for files_of_one, later_base in zip_longest(segments, later_bases):

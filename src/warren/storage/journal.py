@@ -49,35 +49,35 @@ class Housekeeping(Protocol):
 
 
 class Journal:
-    """`is_made`: its files are there. `end` is where the next record goes in the file in use, and `writing`
-    the size of the one in flight. What is in a file that is not `free` has to be synced where it belongs
-    before the file is used again; if it is `suspect`, it has to be written there once more before that.
-    """
+    """The two files of the journal, of which one is in use."""
 
     def __init__(
         self, root: Path, files: OpenFiles, housekeeping: Housekeeping, file_bytes: int, *, sync: bool
     ) -> None:
-        self.root = str(root)
+        self.root = str(root)  # the data directory
         self.path = str(root / DIRECTORY)
         self.files = files
         self.housekeeping = housekeeping
-        self.file_bytes = file_bytes
-        self.is_wanted = sync
-        self.is_asked_for = self.is_made = False
-        self.handles: list[int] = []
-        self.root_handle = -1
-        self.free = [True, True]
-        self.suspect = [False, False]
-        self.used = 0
-        self.end = self.writing = 0
-        self.salt = secrets.randbits(SALT_BITS)
-        self.head = Buffer()
+        self.file_bytes = file_bytes  # the size of each file
+        self.is_wanted = sync  # without syncs there is no use for it
+        self.is_asked_for = False  # housekeeping was told to make the files
+        self.is_made = False  # they are there
+        self.handles: list[int] = []  # of both files
+        self.root_handle = -1  # of the data directory, for the sync of its file system
+        self.free = [True, True]  # of each file: all it has is safe in the segments, so it can be used again
+        self.suspect = [False, False]  # of each file: what it has must be written to the segments once more
+        self.used = 0  # the file in use
+        self.end = 0  # where the next record goes in it
+        self.writing = 0  # the size of the record in flight
+        self.salt = secrets.randbits(SALT_BITS)  # of all records in the file in use
+        self.head = Buffer()  # of the record in flight
 
     # --- a round ---
 
     def record(self, segments: list[Segment]) -> Operation | None:
-        """What makes a round safe that has written to these segments, whose names are safe. None if it has to
-        be done in another way: the round is large, or the background sync is not through.
+        """The operation that makes a round safe which writes to these segments; their names must be safe
+        already. None if the round has to be made safe in another way: it is large, or the background sync is
+        not over.
         """
         if not segments:
             return None
@@ -138,8 +138,8 @@ class Journal:
         self.handles.append(os.open(path, os.O_RDWR | os.O_CLOEXEC))
 
     def _sync_segments(self, number: int) -> None:
-        """Have what is in a file safe where it belongs, so that the file is free. If a round fails meanwhile,
-        this sync does not count: some of what it was about may be lost.
+        """Sync the segments that a file is about, so that the file is free. If a round fails meanwhile, this
+        sync does not count: some of the bytes may be lost.
         """
         while True:
             again, self.suspect[number] = self.suspect[number], False
@@ -161,8 +161,8 @@ class Journal:
     # --- after a crash, and at the end ---
 
     def recover(self, warn: Callable[..., Any]) -> int:
-        """Write into the segments what is there. The number of rounds. Without that, messages that were
-        confirmed might be lost for good, so a broker whose disk has no room for it does not start.
+        """Write into the segments what the journal has, and return the number of rounds. Without this,
+        confirmed messages might be lost for good, so a broker whose disk has no room for it does not start.
         """
         if not Path(self.path).exists():
             return 0
@@ -213,7 +213,7 @@ class Journal:
 
 
 def records_in(data: bytes) -> Iterator[tuple[int, list[tuple[str, int, bytes]] | None]]:
-    """Where each begins, and its parts; None for those of a damaged one."""
+    """Where each record begins, and its parts; None in place of the parts of a damaged record."""
     at, salt = 0, None
     while (found := read_record(data, at, salt)) is not None:
         salt, size, parts = found
@@ -222,7 +222,7 @@ def records_in(data: bytes) -> Iterator[tuple[int, list[tuple[str, int, bytes]] 
 
 
 def bad_records_in(data: bytes) -> list[int]:
-    """Where those begin that are damaged. The last one does not count: its writing did not finish, and nobody
+    """Where damaged records begin. Damage at the end does not count: that write did not finish, and nobody
     was told that it had.
     """
     found = list(records_in(data))

@@ -49,6 +49,7 @@ def read_record(bytes data, Py_ssize_t at, salt=None):
     parts as (path, offset, bytes), which is None if it is damaged.
     """
     cdef JournalHead head
+    cdef const uint8_t* checked
     if at + <Py_ssize_t>sizeof(JournalHead) > len(data):
         return None
     memcpy(&head, PyBytes_AS_STRING(data) + at, sizeof(JournalHead))
@@ -56,7 +57,8 @@ def read_record(bytes data, Py_ssize_t at, salt=None):
         return None
     if head.size < sizeof(JournalHead) or at + <Py_ssize_t>head.size > len(data):
         return None
-    if crc32c(<const uint8_t*>PyBytes_AS_STRING(data) + at + JOURNAL_CHECKED_FROM, head.size - JOURNAL_CHECKED_FROM) != head.crc:
+    checked = <const uint8_t*>PyBytes_AS_STRING(data) + at + JOURNAL_CHECKED_FROM
+    if crc32c(checked, head.size - JOURNAL_CHECKED_FROM) != head.crc:
         return head.salt, head.size, None
     return head.salt, head.size, parts_of(data, at, head.count)
 

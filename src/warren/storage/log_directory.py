@@ -1,11 +1,12 @@
-"""Where the logs of a queue lie: one in the queue's own directory, others, its parts, in directories there.
+"""Where the logs of a queue are: one in the queue's own directory, and others, its parts, in directories
+there.
 
-queues/17/                what is in no part, and queue.json, which says of which queue all this is
-queues/17/priority-3/     messages of priority 3
-queues/17/seen/           what is to be remembered of other messages
-queues/17/offsets         of a stream, those that have a name
-queues/16.deleted/        of a queue that is deleted: it goes, now or at the next start
-queues/15.unknown/        of a queue of which nothing is known: set aside, for whoever can make use of it
+queues/17/                the log of a queue, and queue.json, which says which queue that is
+queues/17/priority-3/     a part: messages of priority 3
+queues/17/seen/           a part: what deduplication remembers of messages
+queues/17/offsets         the named offsets of a stream
+queues/16.deleted/        the queue was deleted: this goes, now or at the next start
+queues/15.unknown/        nobody knows which queue this was: set aside for the operator
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def is_part(name: str) -> bool:
 
 
 def parts_in(directory: str, names: Iterable[str] | None = None) -> list[str]:
-    """In a queue's directory, of which these are all names that are in it."""
+    """The parts in a queue's directory, in order. `names` are all names in it, if they are known already."""
     if names is None:
         names = names_in(directory)
     return sorted(
@@ -76,7 +77,7 @@ class LogDirectory:
         self.deleted = False  # its queue is gone, and so will it be
 
     def make(self) -> None:
-        """See to it that it is there. It says itself which queue it is of, if that is not deleted by now."""
+        """Make the directory if it is not there, with the file that says which queue it is of."""
         if self.made:
             return
         if self.parent is not None:

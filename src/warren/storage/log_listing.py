@@ -1,8 +1,9 @@
-"""The segments of a log as others may read them: which records are safe, where they end, what is done with.
+"""The segments of a log as other programs may read them: which records are safe, and which are done with.
 
 It takes two steps, since a log changes all the time and files take long to read. On the event loop a
-`Snapshot` of each segment is taken, which is cheap; in a thread `describe` makes of it what is told, from the
-files. A segment only ever grows, so what a snapshot calls safe can be read for as long as the file is there.
+`Snapshot` of each segment is taken, which is cheap. In a thread, `describe` reads the files and makes a
+`ListedSegment` of it. A segment only ever grows, so what a snapshot calls safe can be read as long as the
+file is there.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ Log: TypeAlias = QueueLog | SegmentedStream
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Of the records in the first `size` bytes of a segment: the last position, and the first and last time,
-    None if it cannot be read.
+    """The last position in the first `size` bytes of a segment, and the times of the first and last record
+    there; None if a time cannot be read.
     """
 
     size: int
@@ -50,18 +51,16 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A segment at one moment. `last` is the last position that is safe, if that is known without reading;
-    `ends` is what was known before, of as many bytes or of fewer. `marks` are not in the ack file yet.
-    """
+    """A segment at one moment."""
 
     path: str
     base: int
-    size: int
-    last: int | None
-    closed: bool
-    marks_written: int
-    marks: bytes
-    ends: Ends | None
+    size: int  # how many bytes are safe
+    last: int | None  # the last position that is safe, if that is known without reading
+    closed: bool  # it gets no more records
+    marks_written: int  # the size of the ack file
+    marks: bytes  # those that are not in the ack file yet
+    ends: Ends | None  # what was known before, of as many bytes or of fewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ class LogListing:
         self.known: OrderedDict[str, Ends] = OrderedDict()
 
     def take(self, segments: Iterable[Segment]) -> list[Snapshot]:
-        """Of those in which something is safe. All marks should have been written, if possible."""
+        """Snapshots of the segments that have safe records. Marks should have been written just before."""
         return [
             self._snapshot(segment)
             for segment in segments
@@ -130,7 +129,7 @@ class LogListing:
 
 
 def describe(snapshots: Sequence[Snapshot]) -> list[ListedSegment]:
-    """What is deleted by now is left out: all of it is done with, or too old."""
+    """A segment that is deleted by now is left out: all its messages are done with, or too old."""
     listed = []
     for snapshot in snapshots:
         try:
@@ -166,7 +165,7 @@ def _fates(snapshot: Snapshot) -> Fates:
 
 
 def _read_ends(snapshot: Snapshot) -> Ends:
-    """From the heads of the first and the last record; where that is, an index or what was known may say."""
+    """Read the heads of the first and the last record. An index says where the last one is."""
     file = os.open(snapshot.path + ".seg", os.O_RDONLY | os.O_CLOEXEC)
     try:
         known = snapshot.ends
@@ -201,7 +200,7 @@ def _last_offset(path: str, base: int, last: int) -> int | None:
 
 
 def _scan_rest(file: int, snapshot: Snapshot, first_ms: int | None) -> Ends:
-    """Walk through what has come since the last time."""
+    """Walk through the records that have come since the last time."""
     known = snapshot.ends
     start = HEADER_BYTES if known is None else known.size
     data = os.pread(file, snapshot.size - start + HEADER_BYTES, start - HEADER_BYTES)

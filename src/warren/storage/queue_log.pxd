@@ -11,6 +11,7 @@ from warren.storage.segment_chain cimport SegmentChain
 
 
 cdef class QueueLog(MessageLog):
+    # what each is for is at the attribute in queue_log.py
     cdef readonly list segments
     cdef readonly bint volatile
     cdef readonly SegmentChain chain

@@ -1,10 +1,11 @@
 """The messages of one queue, in segments: appended at the tail, read on by a cursor, deleted when done with.
 
     segments   [ 1 ] [ 2 ] [ 3 ] [ 4 = tail ]
-                        ^cursor: what is before it the queue holds, or has sent out
+                        ^cursor
 
-What is behind the cursor is unread, but for what was taken out of the middle, which the cursor will skip. A
-segment goes when none of its messages is alive, wherever in the list it is. Positions only ever go up.
+Messages before the cursor are held by the queue, or with a consumer. Messages behind it are unread, except
+those that were taken out of the middle: the cursor will skip them. A segment is dropped when none of its
+messages is alive, wherever in the list it is. Positions only ever go up.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class QueueLog(MessageLog):
                 self.settle(segment, 1)
 
     def give_back(self, message: Message, position: int, deliveries: int) -> int:
-        """The cursor steps back over its record, which must be the one right before it."""
+        """Let the cursor step back over the message's record, which must be the one right before it."""
         segment = self.cursor.segment
         if segment is None or self.cursor.above != position:
             return 0
@@ -127,7 +128,7 @@ class QueueLog(MessageLog):
         self.cursor.rest()
 
     def leaves(self, segment: Segment, body_bytes: int) -> None:
-        """One less is unread."""
+        """One message less is unread."""
         segment.unread -= 1
         segment.unread_bytes -= body_bytes
         self.unread -= 1
@@ -151,7 +152,7 @@ class QueueLog(MessageLog):
             self.drop_if_dead(segment)
 
     def find(self, position: int) -> Segment:
-        """The segment that has a message which is alive."""
+        """The segment of a message that is alive."""
         recent = self.recent
         if recent is None or position < recent.base or position > recent.last:
             recent = self.segments[index_beyond(self.segments, position) - 1]
@@ -177,7 +178,7 @@ class QueueLog(MessageLog):
         return message
 
     def waiting_in(self, position: int) -> Segment | None:
-        """The segment that has an unread message; None if it is not unread any more."""
+        """The segment of an unread message; None if the message is not unread any more."""
         segment = self.recent
         if segment is None or position < segment.base or position > segment.last:
             index = index_beyond(self.segments, position)
@@ -190,7 +191,7 @@ class QueueLog(MessageLog):
         return segment if position > self.cursor.above and segment.waits(position) else None
 
     def _tell_bad(self, segment: Segment, position: int, offset: int) -> None:
-        """The same that whoever reads on would tell."""
+        """Report a bad record as the cursor would if it came by."""
         finder = Cursor(self.commit.files, self.problems)
         finder.seek(segment, offset, position - 1)
         finder.find_next()
@@ -226,7 +227,9 @@ class QueueLog(MessageLog):
         return tail
 
     def next_segment(self) -> None:
-        """The cursor's segment is read to its end. What should have been there and was not is lost."""
+        """Go on to the next segment: this one is read to its end. Unread messages that were not there are
+        lost.
+        """
         segment = self.cursor.segment
         assert segment is not None, "there is something unread, so there is a segment"
         lost, segment.unread = segment.unread, 0
@@ -239,7 +242,7 @@ class QueueLog(MessageLog):
         self.settle(segment, lost)
 
     def all_is_read(self, segment: Segment) -> None:
-        """Or lost: the bodies of such messages are only then known to be gone."""
+        """All messages of a segment are read, or lost. Of lost ones the sizes were not known before."""
         self.unread_bytes -= segment.unread_bytes
         segment.unread_bytes = 0
         tail = self.chain.tail
@@ -250,10 +253,12 @@ class QueueLog(MessageLog):
             segment.forget_gone()
 
     def settle(self, segment: Segment, count: int) -> None:
+        """So many messages of a segment are done with."""
         segment.alive -= count
         self.drop_if_dead(segment)
 
     def drop_if_dead(self, segment: Segment) -> None:
+        """Drop a segment in which nothing is alive. The tail stays for now: more may come."""
         if segment.alive > 0:
             return
         if segment is self.chain.tail:
@@ -270,7 +275,7 @@ class QueueLog(MessageLog):
         self.chain.drop(segment)
 
     def drop_dead_tail(self) -> None:
-        """Nothing has come for a while: give the space back."""
+        """Drop the tail if nothing in it is alive: no message has come for a while."""
         tail = self.chain.tail
         if tail is not None and tail.alive == 0:
             self.drop(tail)

@@ -1,9 +1,9 @@
 """Reading the directories of all queues back, each as `recovery.py` and `stream_recovery.py` say.
 
-There may be very many, most of them with a single small segment. Those are read in batches by some threads
-that do without the interpreter's lock (`short_logs.pyx`). What these leave is read by this one: several that
-wait for the lock after every call of the system take four times as long. Only queues with much to read are
-left to threads again, since most of that is done without the lock.
+There may be very many queues, most of them with a single small segment. Those are read in batches by threads
+that do without the interpreter's lock (`short_logs.pyx`). Directories that these leave alone are read by the
+thread that calls `run`: several threads would wait for the lock after every system call, and take four times
+as long. Only queues with much to read are left to threads again, since most of that is done without the lock.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ PROGRESS_SECONDS = 1.0
 
 
 class QueuesRecovery:
-    """`logs` and `streams` are what was found, by the queue's vhost and name, and its part."""
+    """One reading back of all queues."""
 
     def __init__(
         self, queues: str, problems: Problems, sync: Sync, log: Logger, *, marks_may_be_lost: bool
     ) -> None:
-        self.queues = queues
+        self.queues = queues  # the directory of all queues
         self.problems = problems
         self.sync = sync
         self.log = log
-        self.marks_may_be_lost = marks_may_be_lost
-        self.logs: dict[tuple[str, str, str], Recovered] = {}
-        self.streams: dict[tuple[str, str], RecoveredStream] = {}
+        self.marks_may_be_lost = marks_may_be_lost  # the machine went down
+        self.logs: dict[tuple[str, str, str], Recovered] = {}  # by vhost, name and part of a queue
+        self.streams: dict[tuple[str, str], RecoveredStream] = {}  # by vhost and name
 
     def run(self, numbers: Mapping[int, tuple[str, str]], streams: AbstractSet[tuple[str, str]]) -> None:
-        """Of queues by the number of their directory, those that have one; `streams` are among them."""
+        """Read back the queues that have a directory. `numbers` names them by that; some are `streams`."""
         present = [number for number in self._directories_there() if number in numbers]
         progress = Progress(len(present), self.log)
         queues = [number for number in present if numbers[number] not in streams]
@@ -77,7 +77,7 @@ class QueuesRecovery:
     def _short_logs(
         self, threads: ThreadPoolExecutor, queues: list[int]
     ) -> Iterator[tuple[int, list[Segment] | None]]:
-        """The segments of queues that have little; None of one that has not, or where anything is wrong."""
+        """The segments of queues that are short; None for a queue that is not, or where anything is wrong."""
         batches = [queues[at : at + BATCH] for at in range(0, len(queues), BATCH)]
         parent = os.open(self.queues, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -105,7 +105,7 @@ class QueuesRecovery:
         self.logs[(*queue, "")] = recover_short(segments, self.problems, marks_may_be_lost=lost)
 
     def _recover_queue(self, number: int, names: list[str], queue: tuple[str, str]) -> None:
-        """All logs of one."""
+        """Read all logs of one queue."""
         path, lost = self._path(number), self.marks_may_be_lost
         self.logs[(*queue, "")] = recover(path, self.problems, names, marks_may_be_lost=lost)
         for part in parts_in(path, names):
@@ -120,9 +120,7 @@ class QueuesRecovery:
 
 
 def _read_ahead(threads: ThreadPoolExecutor, parent: int, batches: list[list[int]]) -> Iterator[ShortLogs]:
-    """Batches that are read, in their order. Some are read while one is looked at, but not all of them: that
-    might be much to remember.
-    """
+    """The batches in their order. Some are read ahead, but not all of them: that might take much memory."""
     reading: deque[Future[ShortLogs]] = deque()
     for batch in batches:
         reading.append(threads.submit(ShortLogs(parent, batch).read))
@@ -133,14 +131,14 @@ def _read_ahead(threads: ThreadPoolExecutor, parent: int, batches: list[list[int
 
 
 class Progress:
-    """Says how far it is, every now and then, when it takes long."""
+    """Logs every second how far the reading back is."""
 
     def __init__(self, total: int, log: Logger) -> None:
-        self.total = total
+        self.total = total  # how many queues there are
         self.log = log
-        self.done = 0
+        self.done = 0  # how many are read
         self.lock = threading.Lock()
-        self.told = False
+        self.told = False  # something was logged, so the end is, too
         self.timer = self._start()
 
     def _start(self) -> threading.Timer:

@@ -1,7 +1,8 @@
 """Reading a log's directory back after whatever has happened to it.
 
-Nothing is refused, and nothing that could not be read is deleted: a torn tail and bad records are set aside
-in a `.torn` file, what cannot be understood stays where it is, and each of it is a line in the log.
+No directory is refused, and nothing that could not be read is deleted: a torn tail and bad records are set
+aside in a `.torn` file, files that cannot be understood stay where they are, and the broker's log has a line
+for each.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from warren.storage.segment_life import Life
 
 @dataclass
 class Recovered:
-    """What a directory holds: segments in order, and the highest position that it knows of."""
+    """What a directory holds: its segments in order, and the highest position that was ever used there."""
 
     segments: list[Segment]
     position: int
@@ -42,9 +43,9 @@ class Recovered:
 def recover(
     directory: str, problems: Problems, names: list[str], *, marks_may_be_lost: bool, is_of_part: bool = False
 ) -> Recovered:
-    """`names` are those of all that is in the directory. `marks_may_be_lost`: the machine went down, so that
-    what was written and not synced may be gone. In a queue's own directory, those of its parts are left to
-    whoever recovers these.
+    """Read one directory back. `names` are all names in it. If `marks_may_be_lost`, the machine went down,
+    and what was not synced may be gone. A queue's directory has those of its parts in it, which are recovered
+    by calls of their own, with `is_of_part`.
     """
     recovered = Recovered([], 0)
     for base, suffixes in bases_in(directory, problems, names, is_of_part=is_of_part).items():
@@ -64,7 +65,7 @@ def recover(
 
 
 def recover_short(segments: list[Segment], problems: Problems, *, marks_may_be_lost: bool) -> Recovered:
-    """The same of a directory with one sound segment at most, which was read already: `short_logs.pyx`."""
+    """The same for a directory with at most one segment, which `short_logs.pyx` has read already."""
     recovered = Recovered([], 0)
     for segment in segments:
         recovered.position = segment.last
@@ -81,15 +82,17 @@ def _add(recovered: Recovered, segment: Segment, problems: Problems, *, marks_ma
 
 
 def last_possible(base: int) -> int:
-    """No position that may be in a segment is used again: it may be readable the next time."""
+    """The last position that a segment which cannot be read may have: none up to it is used again, since the
+    segment may be readable at the next start.
+    """
     return base + RELATIVE_MAX
 
 
 def bases_in(
     directory: str, problems: Problems, names: list[str], *, is_of_part: bool
 ) -> dict[int, set[str]]:
-    """Of all segments, in order, also of those of which nothing but the acks is left; with the suffixes of
-    their files, so that nobody has to look for a file that is not there.
+    """The bases of all segments, in order, and the suffixes of the files that each has. A segment may have
+    nothing left but its acks.
     """
     bases: dict[int, set[str]] = {}
     for name in sorted(names):
@@ -103,7 +106,7 @@ def bases_in(
 
 
 def _read(path: str, base: int, suffixes: set[str], problems: Problems) -> tuple[Segment | None, int]:
-    """A segment, if there is anything to be had of it, and the last position that may have been in use."""
+    """A segment, or None if nothing in it can be read, and the last position that it may have used."""
     size = os.stat(path + ".seg").st_size if "seg" in suffixes else 0  # noqa: PTH116 - there are very many
     if size == 0:
         return None, _without_records(path, base, problems)
@@ -115,8 +118,9 @@ def _read(path: str, base: int, suffixes: set[str], problems: Problems) -> tuple
 
 
 def _without_records(path: str, base: int, problems: Problems) -> int:
-    """A broker that is killed leaves files of which nothing was written yet, and marks alone: of records that
-    were not written yet either, or that are deleted, since marks go last. With an index, there was more.
+    """The last position that may have been in use, of a segment without a byte. A broker that is killed
+    leaves empty files. It also leaves marks without records: those that were not written yet, and those that
+    are deleted, since marks are deleted last. If there is an index, though, there were records.
     """
     fates, _ = _read_marks(path, base, problems)
     is_there = Path(path + ".seg").exists()
@@ -133,7 +137,7 @@ def _without_records(path: str, base: int, problems: Problems) -> int:
 
 
 def _segment(path: str, base: int, size: int, suffixes: set[str], problems: Problems) -> Segment | None:
-    """None if there is nothing in it that can be understood."""
+    """A segment by its index, or else by its records; None if there is nothing that can be understood."""
     found = _index(path, base, size, problems) if "idx" in suffixes else None
     if found is not None:
         return _indexed(path, base, found)
@@ -144,7 +148,7 @@ def _segment(path: str, base: int, size: int, suffixes: set[str], problems: Prob
 
 
 def _index(path: str, base: int, size: int, problems: Problems) -> Scan | None:
-    """What a sound index that fits the segment says, if that is all there is to know."""
+    """What the index says, if it is sound, fits the segment, and has the sizes of bodies."""
     file = Path(path + ".idx")
     try:
         index = decode_index(file.read_bytes(), base)
@@ -183,7 +187,7 @@ def _scanned(path: str, base: int, problems: Problems) -> Segment | None:
 
 
 def scanned(segment: Segment, problems: Problems) -> bool:
-    """Fill it from its file, and set aside what is no record; whether there is anything in it."""
+    """Fill a segment from its file, and set aside what is no record. False if the file cannot be used."""
     path, base = segment.path, segment.base
     data = read_whole(path + ".seg")
     try:
@@ -210,13 +214,13 @@ def scanned(segment: Segment, problems: Problems) -> bool:
 
 
 def close(segment: Segment) -> None:
-    """Nothing is appended to a segment that was found, if that was not known already."""
+    """Nothing is appended to this segment, which may have been known already."""
     if not segment.is_closed():
         segment.enter(Life.CLOSED)
 
 
 def _marks(path: str, base: int, segment: Segment | None, problems: Problems) -> int:
-    """Apply the ack file. The highest position it knows of."""
+    """Apply the ack file to its segment, if there is one. The highest position in the file."""
     fates, size = _read_marks(path, base, problems)
     highest = base + fates.places - 1
     if segment is not None:
@@ -228,7 +232,7 @@ def _marks(path: str, base: int, segment: Segment | None, problems: Problems) ->
 
 
 def _read_marks(path: str, base: int, problems: Problems) -> tuple[Fates, int]:
-    """What the sound marks come to, and the size of the file as far as it consists of whole ones."""
+    """What the sound marks come to, and the size of the file without a mark that is only partly there."""
     Path(path + ".acks.new").unlink(missing_ok=True)  # its writing did not finish
     file = Path(path + ".acks")
     if not file.exists():
@@ -250,16 +254,16 @@ def _assume_delivered(segment: Segment, problems: Problems) -> None:
     path = segment.path + ".acks"
     try:
         if segment.marks_written:
-            os.truncate(path, segment.marks_written)  # whole marks: what is torn was told of
+            os.truncate(path, segment.marks_written)  # to whole marks: that there were others was reported
         write_file(path, segment.marks_to_write(), append=bool(segment.marks_written))
-    except OSError as error:  # then it is written with the next marks
+    except OSError as error:  # then these marks are written with the next ones
         problems.warn("cannot write marks", file=path, error=str(error))
     else:
         segment.marks_are_written()
 
 
 def _close_last(recovered: Recovered, problems: Problems) -> None:
-    """Nothing is appended to the last one so far any more; its index may be missing."""
+    """Close the last segment so far, and write its index if that is missing."""
     if not recovered.segments:
         return
     segment = recovered.segments[-1]

@@ -1,12 +1,12 @@
-"""Ack files that are written anew, because most of what is in them has been overtaken by later marks.
+"""Ack files that are written anew, because most of their marks have been overtaken by later ones.
 
     housekeeping    .acks.new  = as few marks as say what .acks has said up to here, synced
     the event loop  .acks.new += the marks that have been added to .acks since; renamed to .acks
     housekeeping    the directory is synced, and the old file is let go of
 
-So at every moment the file of that name has all marks that were ever written, as far as the page cache is
-concerned, and after a power cut what was synced. A message that is returned and delivered again for
-days makes a file of a megabyte, and not of gigabytes.
+So `.acks` has all marks that were ever written, at every moment; after a power cut it has those that were
+synced. A message that is returned and delivered again for days makes a file of a megabyte, and not of
+gigabytes.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ class Background(Protocol):
 
 
 class Rewriting:
-    """One ack file. `upto` is how much of the old one is in the new one, whose size is `size`."""
+    """One ack file."""
 
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
         self.old_path = segment.path + ".acks"
         self.new_path = segment.path + ".acks.new"
-        self.fates = Fates(segment.base)
-        self.upto = HEADER_BYTES
-        self.size = 0
-        self.old_file = -1
+        self.fates = Fates(segment.base)  # what the marks come to that were read from the old file
+        self.upto = HEADER_BYTES  # how many bytes of the old file are in the new one
+        self.size = 0  # the size of the new file
+        self.old_file = -1  # the old file, while it is open
 
     @property
     def is_pointless(self) -> bool:
         return self.segment.is_dropped()
 
     def write(self, files: OpenFiles, end: int, *, sync: bool) -> None:
-        """Write the new file from the old one as far as `end`. The old one stays open, so that the event loop
-        is not the one that waits while it is deleted.
+        """Write the new file from the old one, as far as `end`. The old file stays open: when the rename
+        takes its name away, the thread that closes it waits for the deletion, and not the event loop.
         """
         if self.old_file < 0:
             self.old_file = os.open(self.old_path, os.O_RDONLY | os.O_CLOEXEC)
@@ -68,7 +68,7 @@ class Rewriting:
         self.size = len(data)
 
     def switch(self, files: OpenFiles) -> None:
-        """Add the marks that have come since, and let the new file take the place of the old one."""
+        """Add the marks that have come since, and rename the new file to the old one."""
         added = files.read(self.old_path, self.segment.marks_written - self.upto, self.upto)
         files.write(self.new_path, added, self.size)
         files.rename(self.new_path, self.old_path)
@@ -86,16 +86,16 @@ class Rewriting:
 
 
 class Rewritings:
-    """All that are under way. Those in `written` wait for the event loop, which asks for them each turn."""
+    """All ack files that are being written anew."""
 
     def __init__(self, files: OpenFiles, background: Background, *, sync: bool) -> None:
         self.files = files
         self.background = background
         self.sync = sync
-        self.bytes_min = ACKS_BYTES_MIN
+        self.bytes_min = ACKS_BYTES_MIN  # a file that is no larger stays as it is
         self.stopped = False
-        self.written: deque[Rewriting] = deque()
-        self.failed: deque[Rewriting] = deque()
+        self.written: deque[Rewriting] = deque()  # done in the background: the event loop goes on with them
+        self.failed: deque[Rewriting] = deque()  # the same, of those that could not be written
 
     def consider(self, segment: Segment) -> None:
         """An ack file is larger than `acks_bytes_max`: if it really is large, begin to write it anew."""
@@ -124,7 +124,7 @@ class Rewritings:
         self.background.rewrite(rewriting.old_path, write, fail)
 
     def go_on(self) -> None:
-        """On the event loop, at the end of a turn."""
+        """At the end of a turn: take over what the background has done."""
         while self.failed:
             self._try_later(self.failed.popleft().segment)
         for _ in range(min(len(self.written), SWITCHED_A_TURN_MAX)):
@@ -158,7 +158,7 @@ class Rewritings:
             self.files.sync(os.path.dirname(rewriting.old_path))  # noqa: PTH120 - paths are text here
 
     def _try_later(self, segment: Segment) -> None:
-        """When the file is twice as large as now."""
+        """Try again when the file is twice as large as now."""
         segment.rewriting = False
         segment.acks_bytes_max = 2 * segment.marks_written
 

@@ -39,6 +39,11 @@ cdef object OPEN = Life.OPEN, DROPPED = Life.DROPPED, REMOVED = Life.REMOVED
 cdef object ABSENT = OnDisk.ABSENT, NAMED = OnDisk.NAMED
 
 
+cdef inline bint is_large_at(Buffer buffer, const uint8_t* p) noexcept:
+    """Whether the large record of a buffer, if there is one, begins here."""
+    return buffer is not None and buffer.large is not None and p == buffer.data + buffer.large_at
+
+
 cdef class Segment:
     """A segment that has just begun: nothing of it is on disk."""
 
@@ -89,11 +94,11 @@ cdef class Segment:
     # --- appending ---
 
     cpdef bint is_full(self, Py_ssize_t segment_bytes, uint64_t position):
-        """Whether the next one, with this position, goes to another segment."""
+        """Whether a record with this position goes to another segment."""
         return self.ended or self.end >= segment_bytes or position - self.base >= POSITIONS_MAX
 
     cdef Py_ssize_t append(self, Message message, uint64_t position, uint64_t time_ms) except -1:
-        """How many bytes it takes; `gathered` must be there."""
+        """Add a record to `gathered`, which must be there. How many bytes it takes."""
         cdef Py_ssize_t size = record_bytes(message)
         if self.end == 0:
             self.begin()
@@ -108,7 +113,7 @@ cdef class Segment:
         return size
 
     cdef int put_large(self, Py_ssize_t size, uint64_t position, uint64_t time_ms, Message message) except -1:
-        """Its body stays where it is, so that no time goes by with copying it. It is the last one here."""
+        """Add a record without copying its body, which would take long. It is the last one of this segment."""
         cdef Py_ssize_t body = PyBytes_GET_SIZE(message.body), at = self.gathered.size
         cdef Py_ssize_t before = (
             RECORD_HEAD_BYTES + PyBytes_GET_SIZE(message.exchange) + PyBytes_GET_SIZE(message.routing_key)
@@ -120,12 +125,13 @@ cdef class Segment:
         return 0
 
     def begin(self):
+        """Put the header before the first record."""
         cdef bytes header = encode_header(SEGMENT_MAGIC, self.base)
         memcpy(self.gathered.room(HEADER_BYTES), <const char*>header, HEADER_BYTES)
         self.end = HEADER_BYTES
 
     cdef const uint8_t* in_memory(self, Py_ssize_t offset, Py_ssize_t* left):
-        """The record at an offset that is not in the file yet, and how many bytes lie there."""
+        """The record at an offset beyond what is in the file; `left` becomes the number of bytes from there on."""
         cdef Py_ssize_t at = offset - self.written
         if self.flying is not None:
             if at < self.flying.total():
@@ -136,15 +142,15 @@ cdef class Segment:
         return self.gathered.data + at
 
     cdef Message message_of(self, const uint8_t* p, Message like):
-        """That of a record in the file or in memory, where it is there already if it is a large one."""
-        if self.gathered is not None and self.gathered.large is not None and p == self.gathered.data + self.gathered.large_at:
+        """The message of a record in the file or in memory. That of a large record in memory still exists."""
+        if is_large_at(self.gathered, p):
             return self.gathered.large
-        if self.flying is not None and self.flying.large is not None and p == self.flying.data + self.flying.large_at:
+        if is_large_at(self.flying, p):
             return self.flying.large
         return take_message(p, like)
 
     def write_index(self):
-        """The file beside it that says where each record is."""
+        """Write the file that says where each record is."""
         write_index(self.path, self.base, scan(Path(self.path + ".seg").read_bytes(), self.base))
 
     # --- taken out ---
@@ -160,7 +166,7 @@ cdef class Segment:
         return 0
 
     cpdef int give_back(self, uint64_t position, uint32_t deliveries) except -1:
-        """A record that was read is to be read again, and was delivered so often meanwhile."""
+        """A record that was read is unread again, and has been delivered so many times."""
         cdef uint64_t relative = position - self.base
         if self.is_gone(position):
             (<uint8_t*>PyByteArray_AS_STRING(self.gone))[relative >> 3] &= ~(1 << (relative & 7))
@@ -178,15 +184,15 @@ cdef class Segment:
         return ((<uint8_t*>PyByteArray_AS_STRING(self.gone))[relative >> 3] >> (relative & 7)) & 1
 
     cdef bint waits(self, uint64_t position) noexcept:
-        """Whether a record is unread, if the queue has not come by in reading on."""
+        """Whether a record behind the queue's cursor is unread."""
         return self.unread > 0 and not self.is_gone(position) and self.fate(position) != MARK_ACKED
 
     def forget_gone(self):
-        """Nothing is unread, nor will be."""
+        """No record here is unread, nor will be: what was taken out need not be remembered."""
         self.gone = None
 
     cpdef int note_rest_done(self, uint64_t first) except -1:
-        """All from this position on that was not taken out is done with."""
+        """All records from this position on are done with, except those that were taken out."""
         cdef uint64_t position
         if self.gone is None:
             return self.note_done(first, <uint32_t>(self.last - first + 1))
@@ -230,7 +236,7 @@ cdef class Segment:
         return 0
 
     cdef int fold_marks(self) except -1:
-        """Keep as few of the marks that wait as say the same: a disk that fails may let them wait for long."""
+        """Replace the waiting marks by as few as say the same: if the disk fails, they may wait for long."""
         cdef Py_ssize_t start = HEADER_BYTES if self.marks_written == 0 else 0, bad = 0
         cdef Fates fates = Fates(self.base)
         cdef bytes few
@@ -268,15 +274,15 @@ cdef class Segment:
         self.count_waiting()
 
     def recover_fates(self, Fates fates):
-        """Take over what an ack file says; `entries` must be there."""
+        """Take over what an ack file says. The entries must be there already."""
         if fates.places:
             fates.shrink()
             self.fates = fates
         self.count_waiting()
 
     def assume_delivered(self):
-        """After a power cut marks may be lost: all that is there may have been delivered once, and that is
-        to be marked, lest the next start knows less.
+        """After a power cut marks may be lost, so each record counts as delivered once. That is marked, too: else
+        the next start would not know it.
         """
         cdef uint64_t places = self.last - self.base + 1
         if self.fates is None:
@@ -285,7 +291,7 @@ cdef class Segment:
         self.mark(&self.out, self.base, <uint32_t>places, 1)
 
     def count_waiting(self):
-        """What is alive is unread, as far as the entries and marks tell."""
+        """Count the records that are alive, by the entries and the marks. All of them are unread."""
         cdef const IndexEntry* entry = <const IndexEntry*><const char*>self.entries
         cdef Py_ssize_t i
         self.alive = self.unread_bytes = 0
@@ -296,16 +302,16 @@ cdef class Segment:
         self.unread = self.alive
 
     cdef uint32_t fate(self, uint64_t position) noexcept:
-        """How often it was delivered in the time before, or MARK_ACKED."""
+        """How often a record had been delivered when the log was opened, or MARK_ACKED."""
         return 0 if self.fates is None else self.fates.at(position - self.base)
 
     def fate_of(self, uint64_t position):
-        """The same for whoever looks at the log from outside."""
+        """The same, for Python."""
         return self.fate(position)
 
 
 cpdef Py_ssize_t index_beyond(list segments, uint64_t position) except -1:
-    """Of the first segment that begins beyond a position."""
+    """The index of the first segment that begins beyond a position."""
     cdef Py_ssize_t low = 0, high = len(segments), middle
     while low < high:
         middle = (low + high) >> 1

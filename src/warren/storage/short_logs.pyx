@@ -1,17 +1,16 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Reading the directories of very many queues that hold little, without the interpreter's lock.
 
-Most queues have a single small segment, and perhaps its acks. Half of the time that it takes to read one goes
-by in the kernel, so several threads do it at once, each a batch of directories. What they find is taken over
-only if it is all there is to know:
+Most queues have a single small segment, and perhaps its acks. Reading one takes half of its time in the kernel, so
+several threads read at once, each a batch of directories. A directory is taken over only if there is nothing in it
+but these:
 
     queue.json                   is not looked into
     00000000000000000001.seg     small, and sound from its header to its last byte, with a record at least
     00000000000000000001.acks    or none; small, sound, and of no record that is not there
 
-Or nothing but `queue.json`. A directory of which anything else is true, or that cannot be read, is left as it
-is to whoever reads any log (`recovery.py`), so that all damage is dealt with there and nowhere else. Nothing
-is written here.
+Or nothing but `queue.json`. Any other directory, and one that cannot be read, is left to `recovery.py`, so that all
+damage is dealt with there and nowhere else. Nothing is written here.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize

@@ -36,23 +36,19 @@ from warren.storage.unknown_queues import UnknownQueues
 
 @dataclass(frozen=True, kw_only=True)
 class StorageSettings:
-    """`sync`: whether what is called safe survives a power cut, or only the end of the process. `boot_id` is
-    a file that says something else each time the machine starts.
-    """
+    """What the operator can choose, and tests besides."""
 
-    path: Path
-    sync: bool = True
-    segment_bytes: int = 8 * 1024 * 1024
-    stream_segment_bytes: int = 32 * 1024 * 1024
-    journal_file_bytes: int = 32 * 1024 * 1024
+    path: Path  # the data directory
+    sync: bool = True  # whether what is called safe survives a power cut, or only the end of the process
+    segment_bytes: int = 8 * 1024 * 1024  # at which a segment is full
+    stream_segment_bytes: int = 32 * 1024 * 1024  # the same, of a stream
+    journal_file_bytes: int = 32 * 1024 * 1024  # the size of each of the journal's two files
     open_files_max: int = 1_000
-    boot_id: Path = BOOT_ID
+    boot_id: Path = BOOT_ID  # a file that says something else each time the machine starts
 
 
 class DiskStore(Store):
-    """`on_trouble` is called when the disk fails, and `on_round` when a round is over and all who waited
-    for it have been told.
-    """
+    """A node's data directory."""
 
     def __init__(
         self,
@@ -69,9 +65,9 @@ class DiskStore(Store):
     ) -> None:
         self.settings = settings
         self.log = log
-        self.on_trouble = on_trouble
-        self.round_is_over = on_round
-        self.report = on_error
+        self.on_trouble = on_trouble  # called when the disk fails
+        self.round_is_over = on_round  # called when a round is over, and its waiters have been called
+        self.report = on_error  # called with an exception that nobody else handles
         self.problems = Problems(log.warning)
         self.files = files or OpenFiles(settings.open_files_max)
         self.directory = DataDirectory(
@@ -86,12 +82,15 @@ class DiskStore(Store):
         self.commit = GroupCommit(
             timers, disk, self.files, self.housekeeping, self.file, self.journal, self, sync=settings.sync
         )
+        # logs that were read back, until they are opened: by vhost and name, and of queues by their part
         self.recovered: dict[tuple[str, str, str], Recovered] = {}
         self.recovered_streams: dict[tuple[str, str], RecoveredStream] = {}
-        self.directories: WeakValueDictionary[int, LogDirectory] = WeakValueDictionary()  # of queues
-        self.overflows = count(1)
-        self.listing = LogListing()
-        self.is_recovered = False
+        self.directories: WeakValueDictionary[int, LogDirectory] = (
+            WeakValueDictionary()
+        )  # by a queue's number
+        self.overflows = count(1)  # numbers the directories of volatile logs
+        self.listing = LogListing()  # what the HTTP API knows of segments
+        self.is_recovered = False  # all was read back
 
     keeps_streams = True
 
@@ -149,11 +148,11 @@ class DiskStore(Store):
         return log, found.position
 
     def stream_id(self, vhost: str, name: str) -> str:
-        """Empty if there is none."""
+        """The id of a stream, which is never used for another; empty if there is no such stream."""
         return stream_identity(self.directory.identity, self.file.definitions.queue_number(vhost, name))
 
     def _log_directory(self, vhost: str, queue: str) -> LogDirectory:
-        """All logs of a queue share one."""
+        """The directory of a queue, which all its logs share."""
         number = self.file.definitions.queue_number(vhost, queue)
         directory = self.directories.get(number)
         if directory is None:
@@ -163,7 +162,7 @@ class DiskStore(Store):
         return directory
 
     def _describe(self, vhost: str, queue: str) -> str:
-        """What a queue's directory says of it."""
+        """What the file in a queue's directory says: the command that declares the queue."""
         return json.dumps(command_to_json(self.file.definitions.queue(vhost, queue))) + "\n"
 
     def open_overflow(self) -> MessageLog:
@@ -186,7 +185,7 @@ class DiskStore(Store):
     # --- start and end ---
 
     def recover(self) -> list[Command]:
-        """Read all that is there; the commands that make the definitions again. Takes as long as it takes."""
+        """Read all that is there, however long it takes. The commands that make the definitions again."""
         self.directory.open()
         problems = self.file.load()
         for problem in problems:
@@ -238,13 +237,14 @@ class DiskStore(Store):
             self.files.sync(path)
 
     def tidy(self) -> None:
-        """From time to time: give space back."""
+        """From time to time: give space back, and try again what housekeeping could not do."""
         self.commit.tidy()
         self.housekeeping.try_again()
 
     def close(self) -> None:
-        """All that is to be written is written, or cannot be. If not all was read, it did not end well: the
-        next start has to know how the run before this one ended.
+        """Close all files. What was not written by now is not written any more. This run did not end well if
+        something is unwritten, or if not all was read back: then the next start must know how the run before
+        this one ended.
         """
         all_is_written = self.commit.is_idle and not self.is_failing and not self.commit.marked
         self.commit.stopped = True

@@ -116,8 +116,8 @@ class SegmentedStream(StreamLog):
         return tail
 
     def _nothing_before_is_newer(self, index: int, time_ms: int) -> None:
-        """The segment at this index begins at this time. Those before it that are newer came by a clock that
-        was ahead, and would be kept until the time is as late as that clock said.
+        """The segment at this index begins at this time. If the ones before it seem newer, the clock was
+        ahead when they were written; they count as older now, or retention would keep them too long.
         """
         index -= 1
         while index >= 0 and self.segments[index].newest_ms() > time_ms:

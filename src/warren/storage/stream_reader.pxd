@@ -8,19 +8,21 @@ from warren.storage.window cimport Window
 
 
 cdef class LogReader(StreamReader):
-    cdef list segments
+    cdef list segments            # those of the log
     cdef Cursor cursor
-    cdef Window shared
-    cdef uint64_t wanted
-    cdef object filter
-    cdef list bits
-    cdef bint match_unfiltered
-    cdef Chunks chunks
-    cdef bytes known
-    cdef bint known_matches
-    cdef bytes plain
-    cdef bytes template
-    cdef Py_ssize_t template_at
+    cdef Window shared            # the window of all readers near the end
+    cdef uint64_t wanted          # the position of the next record, or less if positions were skipped
+    # the filter
+    cdef object filter            # None: all messages are wanted
+    cdef list bits                # of each alternative, as chunks have them
+    cdef bint match_unfiltered    # messages without a value are wanted, too
+    cdef Chunks chunks            # those of the cursor's segment
+    cdef bytes known              # the properties that were last compared with the filter,
+    cdef bint known_matches       # and what came of it
+    # the header with the offset
+    cdef bytes plain              # the properties of the message before,
+    cdef bytes template           # the same with the header,
+    cdef Py_ssize_t template_at   # and where the offset stands in them
 
     cpdef Py_ssize_t ready(self) except? -3
     cpdef Message take(self)

@@ -1,9 +1,9 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Where a consumer is in a stream. Only what is written and synced is read: an offset that a client has seen must not
-stand for another message after a power cut.
+"""A consumer's place in a stream. Only records that are written and synced are read: an offset that a client has seen
+must not stand for another message after a power cut.
 
-Readers near the end read through one window that they share, so that a thousand of them read what is new once, and
-hold no memory while they wait; one that is far behind has its own.
+Readers near the end share one window, so that a thousand of them read new records once, and hold no memory while they
+wait. A reader that is far behind has a window of its own.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -38,9 +38,7 @@ cdef bytes OFFSET_FIELD = STREAM_OFFSET + b"l" + bytes(8)
 
 
 cdef class LogReader(StreamReader):
-    """`wanted` is the position of the next record, or below it if there are gaps. `known` are properties for which
-    is known if they match; `plain` properties, with `template` as they are delivered.
-    """
+    """What each attribute is for is in stream_reader.pxd."""
 
     def __init__(self, list segments, Window shared, Cursor cursor, uint64_t position, wanted):
         self.segments = segments

@@ -1,8 +1,8 @@
 """Reading the directory of a stream back: closed segments from their chunks files, the last one by a scan.
 
-The same holds as for queues (recovery.py): nothing is refused, and nothing that could not be read is deleted.
-No offset is used again that somebody may have seen: what is found in a segment without chunks may not have
-been synced when the broker was killed, so that is done before anybody gets it.
+As for queues (recovery.py), no directory is refused, and nothing that could not be read is deleted. No offset
+that a client may have seen is used again: records in a segment without chunks may not have been synced when
+the broker was killed, so they are synced before any client gets them.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Sync: TypeAlias = Callable[[str], None]
 
 @dataclass
 class RecoveredStream:
-    """What a directory holds: segments in order, the highest position it knows of, the offsets that have a
-    name and the size of their file.
+    """What a stream's directory holds: its segments in order, the highest position that was ever used, the
+    named offsets, and the size of their file.
     """
 
     segments: list[StreamSegment]
@@ -81,7 +81,7 @@ def _offsets(directory: Path, problems: Problems) -> tuple[dict[str, int], int]:
 
 
 def _read(path: str, base: int, problems: Problems, sync: Sync) -> tuple[StreamSegment | None, int]:
-    """A segment, if there is anything in it, and the last position that may have been in use."""
+    """A segment, or None if nothing in it can be read, and the last position that it may have used."""
     file = Path(path + ".seg")
     if not file.exists():
         return None, _without_records(path, base, problems)
@@ -102,7 +102,7 @@ def _read(path: str, base: int, problems: Problems, sync: Sync) -> tuple[StreamS
 
 
 def _make_safe(file: Path, problems: Problems, sync: Sync) -> None:
-    """The bytes, and the names that lead to them."""
+    """Sync a file's bytes, and the directories that lead to it."""
     try:
         for path in (file, file.parent, file.parent.parent):
             sync(str(path))
@@ -111,9 +111,9 @@ def _make_safe(file: Path, problems: Problems, sync: Sync) -> None:
 
 
 def _without_records(path: str, base: int, problems: Problems) -> int:
-    """The last position of which is known that it was in use. A broker that is killed leaves segments of
-    which nothing is written yet, and maybe not all of the one before either: nobody has seen any of it. With
-    chunks, there was more.
+    """The last position that is known to have been in use, of a segment without records. A broker that is
+    killed leaves segments that are empty, and perhaps not all of the one before: nobody has seen those
+    records. If there are chunks, though, there were records that somebody may have seen.
     """
     Path(path + ".chunks.new").unlink(missing_ok=True)
     file = Path(path + ".chunks")
@@ -128,7 +128,7 @@ def _without_records(path: str, base: int, problems: Problems) -> int:
 
 
 def _closed(path: str, base: int, size: int, problems: Problems) -> StreamSegment | None:
-    """What a sound chunks file that fits the segment says."""
+    """A segment as its chunks file says, if that is sound and fits the segment."""
     file = Path(path + ".chunks")
     if not file.exists():
         return None
@@ -152,7 +152,7 @@ def _closed(path: str, base: int, size: int, problems: Problems) -> StreamSegmen
 
 
 def _close_last(recovered: RecoveredStream, problems: Problems) -> None:
-    """Nothing is appended to the last one so far any more; its chunks file may be missing."""
+    """Close the last segment so far, and write its chunks file if that is missing."""
     if not recovered.segments:
         return
     segment = recovered.segments[-1]

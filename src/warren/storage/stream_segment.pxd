@@ -7,8 +7,8 @@ from warren.storage.segment cimport Segment
 
 
 cdef class Chunks:
-    cdef Buffer buffer
-    cdef bytes noted
+    cdef Buffer buffer  # the entries, as they are written
+    cdef bytes noted    # the bits that the last chunk was last given
 
     cdef Py_ssize_t count(self) noexcept
     cdef ChunkEntry* at(self, Py_ssize_t index) noexcept
@@ -19,10 +19,10 @@ cdef class Chunks:
 
 
 cdef class StreamSegment(Segment):
-    cdef public uint64_t first_ms
-    cdef public uint64_t last_ms
-    cdef public uint64_t until_ms
-    cdef public Chunks chunks
+    cdef public uint64_t first_ms  # the time of the first record
+    cdef public uint64_t last_ms   # the time of the last record, by the clock of that time
+    cdef public uint64_t until_ms  # no record is newer: later segments begin then, since the clock was set back
+    cdef public Chunks chunks      # until they are written; then they are read when they are needed
 
     cdef Py_ssize_t add(self, Message message, uint64_t position, uint64_t time_ms, bytes values) except -1
     cpdef uint64_t safe_last(self)

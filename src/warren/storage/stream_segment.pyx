@@ -1,8 +1,9 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""A segment of a stream: beside the records, where to look for a position, a time, or what a filter wants.
+"""A segment of a stream. Beside its records it knows where to look for a position, a time, or what a filter wants.
 
-Records are noted by chunks of 64 KiB or a little more, so that whoever seeks walks through no more than one, and
-a filter passes by all in which nothing can match. See format.pyx for the file that this becomes.
+Records are noted by chunks of 64 KiB or a little more. A reader that looks for a position or a time walks through
+one chunk at most, and a filter skips the chunks in which nothing can match. See format.pyx for the file that this
+becomes.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -76,7 +77,7 @@ cdef bint may_have(const ChunkEntry* chunk, bytes values) noexcept:
 
 
 cdef class Chunks:
-    """Of one segment, in order. `noted` are the bits that the last chunk was last given."""
+    """The chunks of one segment, in order."""
 
     def __init__(self, bytes data=b""):
         self.buffer = Buffer()
@@ -122,7 +123,7 @@ cdef class Chunks:
         return max(low - 1, 0)
 
     cdef Py_ssize_t before_time(self, uint64_t time_ms) noexcept:
-        """The last chunk that begins before a time: nothing that is older than it is of that time or later."""
+        """The last chunk that begins before a time: no record before it is of that time or later."""
         cdef Py_ssize_t low = 0, high = self.count(), middle
         while low < high:
             middle = (low + high) >> 1
@@ -153,11 +154,7 @@ cdef class Chunks:
 
 
 cdef class StreamSegment(Segment):
-    """`chunks` are there while records are added, and until they are written; then they are read when needed.
-
-    `first_ms` and `last_ms` are the times of the first and last record. If the clock was ahead when these came,
-    and was set back, later segments begin before that: nothing in this one is newer than `until_ms`, then.
-    """
+    """One of the segments of a stream. What each attribute is for is in stream_segment.pxd."""
 
     def __init__(self, str path, uint64_t base, object directory=None):
         super().__init__(path, base, directory)
@@ -165,11 +162,11 @@ cdef class StreamSegment(Segment):
         self.until_ms = <uint64_t>-1
 
     cpdef uint64_t newest_ms(self):
-        """When its last record came, by what is known now."""
+        """When its last record came, as far as is known now."""
         return min(self.last_ms, self.until_ms)
 
     cdef Py_ssize_t add(self, Message message, uint64_t position, uint64_t time_ms, bytes values) except -1:
-        """How many bytes it takes."""
+        """Append a record, and note it. How many bytes it takes."""
         cdef Py_ssize_t size = self.append(message, position, time_ms)
         self.note(<uint32_t>(position - self.base), self.end - size, time_ms, values)
         return size
@@ -190,12 +187,12 @@ cdef class StreamSegment(Segment):
         return head.position - 1
 
     def read_chunks(self):
-        """Those in memory, or else in the file; ValueError or OSError if they cannot be read."""
+        """The chunks in memory, or else those in the file; ValueError or OSError if they cannot be read."""
         cdef Chunks chunks = self.chunks
         return chunks if chunks is not None else decode_chunks(Path(self.path + ".chunks").read_bytes(), self.base)[3]
 
     def write_index(self):
-        """The file that says where to look, at once or not at all."""
+        """Write the chunks to their file, which is replaced at once, and forget them."""
         cdef Chunks chunks = self.chunks
         if chunks is None:
             return
@@ -227,7 +224,7 @@ cdef class StreamSegment(Segment):
 
 
 cdef bytes properties_at(const uint8_t* p):
-    """Of a sound record."""
+    """The properties of a sound record."""
     cdef const RecordHead* head = <const RecordHead*>p
     p += RECORD_HEAD_BYTES
     p += 1 + p[0]

@@ -30,7 +30,7 @@ Names: TypeAlias = dict[int, tuple[str, str]]
 
 
 class UnknownQueues:
-    """`directory` holds those of all queues; `remove` deletes one of them, `sync` makes its names safe."""
+    """Goes through the directories of all queues, and deals with those that the definitions do not name."""
 
     def __init__(
         self,
@@ -41,15 +41,17 @@ class UnknownQueues:
         remove: Callable[[str], None],
         sync: Callable[[str], None],
     ) -> None:
-        self.directory = directory
+        self.directory = directory  # that of all queues
         self.file = file
         self.definitions = file.definitions
         self.log = log
-        self.remove = remove
-        self.sync = sync
+        self.remove = remove  # deletes a directory
+        self.sync = sync  # makes the names in a directory safe
 
     def settle(self, known: Names) -> Names:
-        """See to all that are not known; those that are from now on."""
+        """Delete, declare again or set aside each directory that is not known. Returns the queues declared
+        again.
+        """
         issued = self.definitions.next_queue_number
         numbers = sorted(self._numbers())
         self.definitions.reserve_queue_numbers(max(numbers, default=0))
@@ -81,14 +83,14 @@ class UnknownQueues:
                 self.log.warning("foreign file", file=path)
 
     def _has_ended(self, number: int) -> bool:
-        """Whether the queue is gone that this log has issued the number to. If a line of the log is damaged,
-        it may be the one that declared it.
+        """Whether the queue with this number, which was issued by the definitions, was deleted. If one of
+        their lines is damaged, that may be the one which declared the queue.
         """
         return not self.file.is_damaged or number in self.file.deleted
 
     def _adopt(self, path: Path) -> tuple[str, str]:
-        """Declare the queue again that the directory says it is of. ValueError, with a reason, or OSError if
-        that cannot be.
+        """Declare the queue again that the directory names. ValueError with a reason, or OSError, if that is
+        not possible.
         """
         command = command_from_json(json.loads((path / MANIFEST).read_text()))
         if not isinstance(command, DeclareQueue):

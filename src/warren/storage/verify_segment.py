@@ -40,15 +40,15 @@ NOT_OF_STREAMS = ("idx", "due", "acks")
 
 
 class SegmentCheck:
-    """What `run` found, which may be in a thread of its own. `last` is the position of the last record."""
+    """The check of one segment. `run` may be called in any thread."""
 
     def __init__(self, files: SegmentFiles) -> None:
         self.files = files
-        self.problems: list[Problem] = []
+        self.problems: list[Problem] = []  # what was found
         self.exists = "seg" in files.sizes
-        self.bytes = sum(files.sizes.get(suffix, 0) for suffix in CHECKED_SUFFIXES)
-        self.records = 0
-        self.last: int | None = None
+        self.bytes = sum(files.sizes.get(suffix, 0) for suffix in CHECKED_SUFFIXES)  # how many were checked
+        self.records = 0  # how many sound records there are
+        self.last: int | None = None  # the position of the last one
 
     def run(self) -> Self:
         self._check_left()

@@ -9,13 +9,13 @@ cdef enum:
 
 
 cdef class Window:
-    cdef object files
-    cdef Segment segment
-    cdef Buffer chunk
-    cdef Py_ssize_t at
-    cdef Py_ssize_t step
-    cdef Message like
-    cdef bytes body
+    cdef object files     # opens the segment's file
+    cdef Segment segment  # the one whose bytes are in the chunk
+    cdef Buffer chunk     # the bytes
+    cdef Py_ssize_t at    # the offset at which the chunk begins
+    cdef Py_ssize_t step  # how many bytes are read with a single record
+    cdef Message like     # the message before, with which the next may share strings
+    cdef bytes body       # of the large record at `at`, of which the chunk has only what is before the body
 
     cdef int load(self, Segment segment, Py_ssize_t offset, Py_ssize_t size, object problems) except -1
     cdef Py_ssize_t length(self, Segment segment, Py_ssize_t offset, uint64_t above) noexcept

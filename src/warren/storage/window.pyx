@@ -1,10 +1,9 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""A stretch of a segment's file in memory. What is in a segment's file never changes, so neither does a window
-on it.
+"""A stretch of a segment's file in memory. Bytes in a segment's file never change, so a window stays right.
 
-Whoever reads on asks for large steps. Single records are read with what surrounds them: the nearer the next
-one is, the more of it, so that a few far apart cost no more than a page each, and many side by side hardly
-more than when read on.
+A cursor that reads on asks for large steps. A single record is read with what surrounds it: the nearer it is to the
+one before, the more. So a few records that are far apart cost a page each, and many side by side cost hardly more
+than reading on.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -32,16 +31,14 @@ cdef enum:
 
 
 cdef class Window:
-    """`at` is the offset at which the `chunk` begins. `body` is that of the record there, if it is a large one, of which
-    the chunk has only what is before the body.
-    """
+    """What each attribute is for is in window.pxd."""
 
     def __init__(self, files):
         self.files = files
         self.step = STEP_BYTES_MIN
 
     cdef Py_ssize_t length(self, Segment segment, Py_ssize_t offset, uint64_t above) noexcept:
-        """Of the record there as far as can be seen; 0 if it is none, below 0 if more is needed."""
+        """The size of the record at an offset; 0 if it is none, below 0 if more bytes are needed to tell."""
         cdef Py_ssize_t at = offset - self.at
         if segment is not self.segment or at < 0 or at >= self.chunk.size:
             return -RECORD_BYTES_MIN
@@ -63,8 +60,8 @@ cdef class Window:
         return self.chunk.data + (offset - self.at) if known > 0 else NULL
 
     cdef Py_ssize_t load_large(self, Segment segment, Py_ssize_t offset, Py_ssize_t size, object problems) except -1:
-        """Have a large record of which the head was seen: its body in an object of its own, so that whoever takes it
-        need not copy it. The padded size; 0 if it is not sound.
+        """Read a large record whose head was seen, with its body in an object of its own: the message gets that
+        object, and nothing is copied. The padded size; 0 if the record is not sound.
         """
         cdef Py_ssize_t before
         cdef const RecordHead* head
@@ -85,14 +82,15 @@ cdef class Window:
             return 0
         content = <const uint8_t*>PyBytes_AS_STRING(body)
         with nogil:
-            crc = crc32c_on(crc32c(self.chunk.data + RECORD_CHECKED_FROM, before - RECORD_CHECKED_FROM), content, head.length - before)
+            crc = crc32c(self.chunk.data + RECORD_CHECKED_FROM, before - RECORD_CHECKED_FROM)
+            crc = crc32c_on(crc, content, head.length - before)
         if crc != head.crc:
             return 0
         self.body = body
         return size
 
     cdef bint read_body(self, Segment segment, Py_ssize_t offset, bytes body, object problems) except -1:
-        """Fill it from the file; whether all of it was there."""
+        """Fill a body from the file. Whether all of it was there."""
         cdef Py_ssize_t size = PyBytes_GET_SIZE(body)
         try:
             return read_file(
@@ -104,17 +102,17 @@ cdef class Window:
             return False
 
     cdef bytes body_at(self, const uint8_t* p):
-        """That of the record at `p`, if it is the large one; None if the body lies behind its head."""
+        """The body of the record at `p` if it is the large one; None if the body is in the chunk, behind the head."""
         return self.body if self.body is not None and p == self.chunk.data else None
 
     cdef Message message_of(self, Segment segment, const uint8_t* p, Message like):
-        """That of the record at `p`, which is in this window or in memory."""
+        """The message of the record at `p`, which is in this window or not in the file yet."""
         if self.body_at(p) is not None:
             return take_message(p, like, self.body)
         return segment.message_of(p, like)
 
     cdef int load(self, Segment segment, Py_ssize_t offset, Py_ssize_t size, object problems) except -1:
-        """Have so many of the file's bytes from an offset on, or as many as there are."""
+        """Read so many bytes of the file from an offset on, or as many as there are."""
         cdef Py_ssize_t wanted = max(0, min(size, segment.written - offset)), got = 0
         if self.chunk is None or self.is_large():
             self.chunk = Buffer()
@@ -149,11 +147,11 @@ cdef class Window:
         return message
 
     cdef bint is_large(self):
-        """Whether it holds more than what is kept, for the sake of one record."""
+        """Whether it holds so much for the sake of one record that it should not be kept."""
         return self.body is not None or (self.chunk is not None and self.chunk.capacity > KEPT_BYTES_MAX)
 
     cdef bint let_go_of_large(self):
-        """That record is taken now; whether it was large."""
+        """Free the memory for a large record, which was taken. Whether there was one."""
         if not self.is_large():
             return False
         self.chunk = None
@@ -162,7 +160,7 @@ cdef class Window:
         return True
 
     cdef adapt(self, Segment segment, Py_ssize_t offset):
-        """Choose how much to read."""
+        """Choose how much is read with the next record."""
         if segment is self.segment and self.at <= offset < self.at + self.chunk.size + STEP_BYTES_MAX:
             self.step = min(2 * self.step, <Py_ssize_t>STEP_BYTES_MAX)
         else:
