@@ -121,14 +121,14 @@ class GroupCommit:
         sync: bool,
     ) -> None:
         self.timers = timers
-        self.disk = disk
+        self.disk = disk  # carries out a round
         self.files = files
-        self.housekeeping = housekeeping
-        self.definitions = definitions
-        self.journal = journal
-        self.watcher = watcher
+        self.housekeeping = housekeeping  # writes indexes, and deletes
+        self.definitions = definitions  # says what to write of them
+        self.journal = journal  # makes most rounds safe
+        self.watcher = watcher  # is told how the disk does
         self.window = Window(files)  # through which all logs read single records
-        self.rewritings = Rewritings(files, housekeeping, sync=sync)
+        self.rewritings = Rewritings(files, housekeeping, sync=sync)  # of ack files
         self.sync = sync  # whether what is called safe survives a power cut
         # the round that gathers
         self.gathering = 1  # its number

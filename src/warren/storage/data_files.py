@@ -163,7 +163,7 @@ def _size(entry: os.DirEntry[str]) -> int | None:
 
 
 class DataFiles:
-    """A data directory. `holder` is the process of the broker that runs on it, if there is one."""
+    """A data directory."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -171,7 +171,7 @@ class DataFiles:
         self.definitions_path = path / "definitions.log"
         self._check_version()
         self.identity = read_identity(path)
-        self.holder = _holder(path / "lock")
+        self.holder = _holder(path / "lock")  # the process of the broker that runs on it, if there is one
         self.definitions_data = self.definitions_path.read_bytes() if self.definitions_path.exists() else b""
         recovered = recover_definitions(self.definitions_data)
         self.definitions: Definitions = recovered.definitions

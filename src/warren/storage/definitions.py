@@ -49,19 +49,15 @@ NEXT_QUEUE_NUMBER = "next_queue_number"
 
 
 class Definitions:
-    """`live` holds the line that made each definition, `numbers` those of the queues, and `hanging` what
-    goes when something goes. `lines` is how many the file has once `pending` is written.
-
-    A command is recorded once it was carried out; then `live` is what the model has that is durable.
-    """
+    """All durable definitions. A command is recorded once it was carried out."""
 
     def __init__(self) -> None:
-        self.live: dict[Key, bytes] = {}
-        self.numbers: dict[QueueKey, int] = {}
-        self.hanging: dict[Key, set[Key]] = {}
+        self.live: dict[Key, bytes] = {}  # the line that made each definition
+        self.numbers: dict[QueueKey, int] = {}  # those of queues
+        self.hanging: dict[Key, set[Key]] = {}  # of each definition, those that go when it goes
         self.next_queue_number = 1
-        self.pending = [header_line()]
-        self.lines = 1
+        self.pending = [header_line()]  # lines that are to be written
+        self.lines = 1  # how many lines the file has, once these are written
 
     # --- changing them ---
 

@@ -18,21 +18,21 @@ class DefinitionsFile:
     def __init__(self, path: Path, files: OpenFiles, *, sync: bool) -> None:
         self.path = path
         self.files = files
-        self.made = path.with_suffix(".new")
+        self.made = path.with_suffix(".new")  # where the file is written anew
         self.sync = sync
         self.definitions = Definitions()
         self.deleted: frozenset[int] = frozenset()  # queues of the time before, by their numbers
         self.read: dict[bytes, Command] = {}  # by the line that says it; until all are taken
         self.is_damaged = False  # whether lines are lost that were once safe
-        self.size = 0
-        self.writing = 0
+        self.size = 0  # how much of the file is safe
+        self.writing = 0  # how many bytes the round in flight adds
         self.named = False  # whether the file's name is known to be on disk
-        self.file = -1
-        self.next_file = -1
-        self.directory = -1
+        self.file = -1  # the open file
+        self.next_file = -1  # the one that takes its place with the round in flight
+        self.directory = -1  # the open data directory
 
     def load(self) -> list[Problem]:
-        """Read it, and keep beside what could not be read."""
+        """Read the file, and keep a copy of lines that could not be read."""
         self.directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self.file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         data = self.path.read_bytes()
@@ -55,9 +55,9 @@ class DefinitionsFile:
             write_file(str(self.path.with_suffix(".torn")), data[recovered.intact_bytes :], append=True)
 
     def save(self) -> None:
-        """At start: write all of it again, since some of it may be readable only because a failed sync has
-        left it in memory, and what was found elsewhere; and only then cut a torn tail off, which may be all
-        that tells that there is something to be found.
+        """At start: write the whole file again, with the queues that were found by their directories. Some
+        lines may be readable only because a sync that failed has left them in memory. A torn tail is cut off
+        last: it may be all that tells that there are queues to be found.
         """
         path = str(self.path)
         data = self.path.read_bytes()[: self.size] + b"".join(self.definitions.pending)
@@ -71,7 +71,7 @@ class DefinitionsFile:
         self.size += len(self.definitions.take_pending())
 
     def take_commands(self) -> list[Command]:
-        """Those that make the definitions again."""
+        """The commands that make the definitions again."""
         commands = self.definitions.commands(self.read)
         self.read = {}
         return commands

@@ -50,15 +50,15 @@ def recover_definitions(data: bytes) -> Recovered:
 
 
 class _Recovery:
-    """`damaged` are the lines since the last intact one: they are the torn tail if there is no other."""
+    """One reading back."""
 
     def __init__(self) -> None:
         self.definitions = Definitions()
         self.definitions.lines = 0
-        self.problems: list[Problem] = []
-        self.declared: set[int] = set()
-        self.damaged: list[Line] = []
-        self.commands: dict[bytes, Command] = {}
+        self.problems: list[Problem] = []  # what was found
+        self.declared: set[int] = set()  # the numbers of all queues that were ever declared
+        self.damaged: list[Line] = []  # since the last intact line: if none follows, they are the torn tail
+        self.commands: dict[bytes, Command] = {}  # by the line that says it
 
     def run(self, data: bytes) -> Recovered:
         for line in scan_lines(data):

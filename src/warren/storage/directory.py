@@ -52,9 +52,7 @@ class DirectoryError(OSError):
 
 
 class DataDirectory:
-    """`marks_may_be_lost`: the last run did not end well, and the machine has been started anew since.
-    `identity` is empty if none could be written.
-    """
+    """A data directory, which one broker has for itself."""
 
     def __init__(
         self, path: Path, files: OpenFiles, warn: Callable[..., Any], *, sync: bool, boot_id: Path = BOOT_ID
@@ -63,17 +61,17 @@ class DataDirectory:
         self.files = files
         self.warn = warn
         self.sync = sync
-        self.boot_id = boot_id
+        self.boot_id = boot_id  # a file that says something else each time the machine starts
         self.queues = path / "queues"
         self.transient = path / "transient"
         self.journal = path / "journal"
         self.definitions = path / "definitions.log"
-        self.marks_may_be_lost = False
-        self.identity = ""
-        self.lock = -1
+        self.marks_may_be_lost = False  # the last run did not end well, and the machine was restarted
+        self.identity = ""  # of this directory, made once; empty if it could not be written
+        self.lock = -1  # the open file that is locked
 
     def open(self) -> None:
-        """Take it. That it is in use is noted when all is read: `note_run`."""
+        """Lock the directory, and make what is missing in it. `note_run` notes that it is in use, later."""
         make_directory(str(self.path))
         self._lock()
         try:

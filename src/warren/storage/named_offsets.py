@@ -1,11 +1,11 @@
-"""The offsets of a stream that have a name: where a consumer, or a query, goes on. They are lines in the
-stream's directory; the last one for a name holds, and null stands for none.
+"""Named offsets of a stream: where a consumer, or a query, goes on. They are lines of a file in the stream's
+directory; the last line for a name holds, and null stands for no offset.
 
     queues/17/offsets    a3c1f0b2 {"name": "billing", "offset": 1041}
 
 They are written when a turn ends, without a sync, as acks are: after a power cut some may be older than they
-were, and something is read twice. But none is lost that was there before: a file that replaces another is
-synced first, in the background, where that keeps nobody waiting.
+were, and some messages are read twice. But no name is lost: when the file is written anew, the new one is
+synced before it replaces the old one, in the background.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ SIZE_BYTES_MAX = 64 * 1024
 
 @dataclass
 class Rewrite:
-    """The file anew: `data` is written and synced in the background, and `since` is what was added to the old
-    one meanwhile. `is_ready`: it can take the old one's place; `is_over` without that: it failed.
-    """
+    """The writing anew of a file."""
 
-    data: bytes
-    since: bytearray = field(default_factory=bytearray)
-    is_ready: bool = False
-    is_over: bool = False
+    data: bytes  # what the new file begins with: written and synced in the background
+    since: bytearray = field(default_factory=bytearray)  # what was added to the old file meanwhile
+    is_ready: bool = False  # the new file can take the old one's place
+    is_over: bool = False  # the background is done with it; if it is not ready, it failed
 
 
 class NamedOffsets:
+    """The named offsets of one stream."""
+
     def __init__(
         self,
         directory: LogDirectory,
@@ -48,12 +48,12 @@ class NamedOffsets:
         self.directory = directory
         self.files = files
         self.housekeeping = housekeeping
-        self.offsets = offsets
-        self.size = size
+        self.offsets = offsets  # by name
+        self.size = size  # of the file
         self.sync = sync
-        self.size_max = SIZE_BYTES_MAX
-        self.changed: set[str] = set()
-        self.rewrite: Rewrite | None = None
+        self.size_max = SIZE_BYTES_MAX  # a larger file is written anew
+        self.changed: set[str] = set()  # names whose lines are to be written
+        self.rewrite: Rewrite | None = None  # while the file is written anew
 
     @property
     def path(self) -> str:
@@ -67,7 +67,7 @@ class NamedOffsets:
         self.changed.add(name)
 
     def write(self) -> None:
-        """Add what has changed. When most of the file is old, all of it is written anew in the background."""
+        """Add a line for each name that has changed. When most lines are old, write the file anew."""
         if self.directory.deleted or not self.changed:
             return
         self.directory.make()
@@ -88,7 +88,7 @@ class NamedOffsets:
         return rewrite
 
     def _prepare(self, rewrite: Rewrite) -> None:
-        """In the background. If it fails it may be tried again, but by then nobody waits for it."""
+        """In the background: write the new file. If that fails it is tried again, but then to no purpose."""
         if self.directory.deleted or rewrite.is_over:
             return
         try:
@@ -98,7 +98,7 @@ class NamedOffsets:
             rewrite.is_over = True
 
     def _end_rewrite(self, rewrite: Rewrite) -> None:
-        """The new file gets what was added meanwhile, and the old one's name."""
+        """Add what was added to the old file meanwhile, and rename the new file to the old one."""
         if rewrite.is_ready:
             self.files.write(self.path + NEW, bytes(rewrite.since), len(rewrite.data))
             self.files.put_in_place(self.path)
@@ -119,12 +119,12 @@ class NamedOffsets:
 
 
 def read_offsets(file: Path) -> tuple[dict[str, int], int]:
-    """What the file says, and how much of it is sound to write on behind."""
+    """The offsets in a file, and its size up to the last sound line, behind which it is written on."""
     return offsets_in(scan_lines(file.read_bytes())) if file.exists() else ({}, 0)
 
 
 def offsets_in(lines: Iterable[Line]) -> tuple[dict[str, int], int]:
-    """Those that hold, and where the last sound line ends."""
+    """The offsets that hold, and where the last sound line ends."""
     offsets: dict[str, int] = {}
     size = 0
     for line in lines:

@@ -68,12 +68,12 @@ class DiskStore(Store):
         self.on_trouble = on_trouble  # called when the disk fails
         self.round_is_over = on_round  # called when a round is over, and its waiters have been called
         self.report = on_error  # called with an exception that nobody else handles
-        self.problems = Problems(log.warning)
+        self.problems = Problems(log.warning)  # is told what is wrong with files
         self.files = files or OpenFiles(settings.open_files_max)
         self.directory = DataDirectory(
             settings.path, self.files, log.warning, sync=settings.sync, boot_id=settings.boot_id
         )
-        self.queues = str(self.directory.queues)
+        self.queues = str(self.directory.queues)  # the directory of all queues
         self.file = DefinitionsFile(self.directory.definitions, self.files, sync=settings.sync)
         self.housekeeping = housekeeping or Housekeeping(log.warning, on_error)
         self.journal = Journal(
