@@ -7,7 +7,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 SOURCE = Path("src")
-DEBUG = "DEBUG" in os.environ  # gdb then knows the lines of the Python source
+DEBUG = "WITH_DEBUG_INFO" in os.environ  # gdb then knows the lines of the Python source
 
 
 def extension(path: Path) -> Extension:
