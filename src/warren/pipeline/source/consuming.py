@@ -142,7 +142,9 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         spare_collector()
         columns = self.options.columns
-        wanted = Wanted(columns=columns.names, headers=columns.headers, body=columns.body)
+        wanted = Wanted(
+            columns=columns.names, not_null=columns.not_null, headers=columns.headers, body=columns.body
+        )
         for name, records in partition.value:
             yield from read_records(Queue(self.options.uri.vhost, name, "classic"), records, wanted)
 
