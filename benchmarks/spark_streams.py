@@ -1,11 +1,14 @@
-"""What many small streams cost, on local[2], over the HTTP API of a broker:
+"""What queries cost on local[2]: on many small streams, over the HTTP API of a broker, and on a queue.
 
     idle      the CPU that the broker takes, in percent of a core, while a query on 1 and on all of the
               streams waits for messages
     read      seconds for `count()` over all streams, each with few messages, over HTTP and from files
     latency   milliseconds from a publish to the row in `foreachBatch`, one message at a time
+    consume   messages a second that a query takes from a durable queue with the option `consume`, counts in
+              `foreachBatch`, and acks; without its first batch, in which Java and the workers warm up
 
-Each read is the best of the rounds, after one to warm up; a latency is the median.
+Each read and each rate of consuming is the best of the rounds, reads after one to warm up; a latency is the
+median.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pika
@@ -28,6 +32,10 @@ from tests.support.process import BrokerProcess
 from warren.pipeline.session import open_session
 
 PATTERN = r"small\.\d+"
+CONSUMED, BODY_BYTES = "consumed", 200
+BATCH_SIZES = (10_000, 50_000)
+"""Of consuming: the default of `maxOffsetsPerTrigger`, and about what a channel may have unacked at most."""
+
 SETTLE_SECONDS = 3.0
 WAIT_SECONDS_MAX = 60.0
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
@@ -100,25 +108,103 @@ def latencies_ms(
     return found
 
 
-def run(streams: int, messages: int, seconds: float, rounds: int, count: int, home: Path) -> None:
+# --- consuming ---
+
+
+def consumed_a_second(
+    spark: SparkSession, process: BrokerProcess, channel: BlockingChannel, *, messages: int, batch_size: int
+) -> float:
+    channel.queue_declare(CONSUMED, durable=True)
+    body = f"cast(rpad(cast(id as string), {BODY_BYTES}, '.') as binary) as body"
+    rows = spark.range(messages).selectExpr(body, f"'{CONSUMED}' as routing_key")
+    amqp = process.address.url()
+    rows.write.format("warren").options(amqp=amqp, exchange="").mode("append").save()
+    done: list[tuple[float, int]] = []
+
+    def see(batch: DataFrame) -> None:
+        found = batch.count()
+        done.append((time.perf_counter(), found))
+
+    source = spark.readStream.format("warren").options(
+        consume="true", amqp=amqp, subscribe=CONSUMED, maxOffsetsPerTrigger=batch_size
+    )
+    query = (
+        source.load().writeStream.trigger(availableNow=True).foreachBatch(lambda batch, _: see(batch)).start()
+    )
+    query.awaitTermination()
+    (began, first), (ended, _) = done[0], done[-1]
+    assert sum(found for _, found in done) == messages, done
+    assert channel.queue_delete(CONSUMED).method.message_count == 0
+    return (messages - first) / (ended - began)
+
+
+# --- the four parts ---
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all of them use: the streams are `small.0`, `small.1`…"""
+
+    spark: SparkSession
+    process: BrokerProcess
+    channel: BlockingChannel
+    given: argparse.Namespace
+
+    @property
+    def http(self) -> dict[str, str]:
+        return {"url": self.process.http_url}
+
+
+def read(bench: Bench) -> None:
+    expected = bench.given.streams * bench.given.messages
+    for name, options in (("HTTP", bench.http), ("files", {"path": str(bench.process.data_dir)})):
+        rows = bench.spark.read.format("warren").options(**options, subscribePattern=PATTERN).load()
+        print(f"read, {name}: {read_seconds(rows, expected, bench.given.rounds):.2f} s", flush=True)
+
+
+def idle(bench: Bench) -> None:
+    names = [f"small.{i}" for i in range(bench.given.streams)]
+    cases = {
+        "1 stream": {"subscribe": names[0]},
+        f"{len(names)} streams": {"subscribe": ",".join(names)},
+        "a pattern": {"subscribePattern": PATTERN},
+    }
+    for name, options in cases.items():
+        share = idle_share(bench.spark, bench.process, bench.http | options, bench.given.seconds)
+        print(f"idle, {name}: {share:.1f} % of a core", flush=True)
+
+
+def latency(bench: Bench) -> None:
+    options = bench.http | {"subscribe": "small.0"}
+    found = latencies_ms(bench.spark, bench.channel, options, bench.given.latencies)
+    print(f"latency: median {statistics.median(found):.0f} ms, worst {max(found):.0f} ms", flush=True)
+
+
+def consume(bench: Bench) -> None:
+    for size in BATCH_SIZES:
+        rates = [
+            consumed_a_second(
+                bench.spark, bench.process, bench.channel, messages=bench.given.consumed, batch_size=size
+            )
+            for _ in range(bench.given.rounds)
+        ]
+        print(f"consume, {size:,} a batch: {max(rates):,.0f} a second", flush=True)
+
+
+PARTS = {part.__name__: part for part in (read, idle, latency, consume)}
+
+
+def run(given: argparse.Namespace, home: Path) -> None:
     spark = open_session(app_name="benchmark", master="local[2]")
     with BrokerProcess(home / "data") as process:
-        connection = pika.BlockingConnection(pika.URLParameters(process.address.url()))
+        address = pika.URLParameters(process.address.url())
+        address.heartbeat = 0  # nobody looks at this connection while a query runs
+        connection = pika.BlockingConnection(address)
         channel = connection.channel()
         channel.confirm_delivery()
-        fill(channel, streams, messages)
-        pattern = {"subscribePattern": PATTERN}
-        http, files = {"url": process.http_url}, {"path": str(process.data_dir)}
-        for name, options in (("HTTP", http), ("files", files)):
-            rows = spark.read.format("warren").options(**options, **pattern).load()
-            print(f"read, {name}: {read_seconds(rows, streams * messages, rounds):.2f} s", flush=True)
-        every = {"subscribe": ",".join(f"small.{i}" for i in range(streams))}
-        for name, options in (("1 stream", {"subscribe": "small.0"}), (f"{streams} streams", every),
-                              ("a pattern", pattern)):  # fmt: skip
-            share = idle_share(spark, process, http | options, seconds)
-            print(f"idle, {name}: {share:.1f} % of a core", flush=True)
-        found = latencies_ms(spark, channel, http | {"subscribe": "small.0"}, count)
-        print(f"latency: median {statistics.median(found):.0f} ms, worst {max(found):.0f} ms", flush=True)
+        fill(channel, given.streams, given.messages)
+        for name in given.only:
+            PARTS[name](Bench(spark, process, channel, given))
         connection.close()
     spark.stop()
     print(f"load {os.getloadavg()[0]:.1f}")
@@ -126,14 +212,16 @@ def run(streams: int, messages: int, seconds: float, rounds: int, count: int, ho
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--streams", type=int, default=100)
     parser.add_argument("--messages", type=int, default=20, help="in each stream")
     parser.add_argument("--seconds", type=float, default=10.0, help="of idling that are measured")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--latencies", type=int, default=20)
+    parser.add_argument("--consumed", type=int, default=500_000, help="messages that are consumed")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
-        run(given.streams, given.messages, given.seconds, given.rounds, given.latencies, Path(home))
+        run(given, Path(home))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ import random
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -105,6 +106,19 @@ def kill_at_random(command: Sequence[str], place: Path, chance: random.Random, l
     finally:
         kill_session(driver)
     return f"{seconds:.2f} s after {writes} writes"
+
+
+def kill_when(command: Sequence[str], has_come: Callable[[], bool], log: Path) -> None:
+    """Start a driver, and kill it with all that it has started as soon as this moment has come."""
+    with log.open("w") as output:
+        driver = subprocess.Popen(command, start_new_session=True, stdout=output, stderr=output)
+    try:
+        until = time.monotonic() + START_SECONDS_MAX
+        while not has_come():  # without a pause: some moments are short
+            assert driver.poll() is None, log.read_text()
+            assert time.monotonic() < until, log.read_text()
+    finally:
+        kill_session(driver)
 
 
 def _wait_for_writes(driver: subprocess.Popen[bytes], place: Path, count: int, log: Path) -> None:

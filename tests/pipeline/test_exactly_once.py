@@ -10,6 +10,7 @@ import argparse
 import os
 import random
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -21,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from tests.pipeline import endless_query
 from tests.pipeline.conftest import CONF
-from tests.pipeline.killing import Publishing, Reading, kill_at_random
+from tests.pipeline.killing import START_SECONDS_MAX, Publishing, Reading, kill_at_random, kill_when
 from tests.support.process import BrokerProcess
 from tests.support.segments import DataDirectory
 from warren.pipeline.errors import PipelineError
@@ -38,7 +39,8 @@ SEED = os.environ.get("WARREN_DRIVER_SEED") or str(random.SystemRandom().randran
 SEGMENT_BYTES = 16_384  # some 250 of these messages
 BATCH = "500"
 CONF_WORDS = [word for name, value in CONF.items() for word in ("--conf", f"{name}={value}")]
-MERGING = ["--roll-every", "1", "--conf", "spark.sql.streaming.fileSink.log.compactInterval=2"]
+LIST_EVERY = "spark.sql.streaming.fileSink.log.compactInterval"
+MERGING = ["--roll-every", "1", "--conf", f"{LIST_EVERY}=2"]
 """Files are merged every second, since there is a list of all with every second batch."""
 
 STREAM = {"x-queue-type": "stream", "x-stream-max-segment-size-bytes": SEGMENT_BYTES}
@@ -93,6 +95,52 @@ def test_archive_that_is_killed_again_and_again_while_files_are_merged_has_each_
     check_each_once([(row.offset, bytes(row.body)) for row in rows], published.confirmed)
     listed = places_in(current_lists(place))
     assert {file.relative_to(place).as_posix() for file in place.glob(FILES)} == listed
+
+
+@pytest.mark.timeout(600)
+def test_compact_in_place_that_is_killed_at_each_stage_leaves_each_message_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = tmp_path / "archive"
+    stream = DataDirectory(tmp_path / "data").queue("s")
+    stream.append(60)
+    wanted = list(range(60))
+    words = ["--path", str(tmp_path / "data"), "--queue", "s", "--to", str(place), "--once"]
+    spark.conf.set(LIST_EVERY, "3")
+    try:
+        archive.run(spark, parsed(*words, "--batch", "5", "--roll-every", "0"), Progress(None))
+    finally:
+        spark.conf.unset(LIST_EVERY)
+    small = set(place.glob(FILES))
+    two_files = 2 * max(file.stat().st_size for file in small) + 1
+    command = [sys.executable, "-m", "warren", "pipeline", "compact", "--archive", str(place), "--in-place"]
+    command += ["--file-size", str(two_files), "--quiet", "--master", "local[2]", *CONF_WORDS]
+    noted: set[Path] = set()
+
+    def is_written() -> bool:
+        return any(place.glob("_merges/*/part-*.parquet"))
+
+    def is_noted() -> bool:
+        return bool(set(place.glob("_merges/*.json")) - noted)
+
+    def is_removed() -> bool:
+        return not all(file.exists() for file in small)
+
+    with Reading(place) as reading:
+        for stage in (is_written, is_noted, is_removed):
+            noted = set(place.glob("_merges/*.json"))
+            kill_when(command, stage, tmp_path / "driver.log")
+            rows = read_archive(spark, str(place)).select("offset").collect()
+            assert sorted(row.offset for row in rows) == wanted, stage
+    assert reading.rounds
+    assert not reading.wrong
+
+    subprocess.run(command, check=True, timeout=START_SECONDS_MAX)
+    rows = read_archive(spark, str(place)).select("offset").collect()
+    assert sorted(row.offset for row in rows) == wanted
+    files = {file.relative_to(place).as_posix() for file in place.glob(FILES)}
+    assert files == places_in(current_lists(place))
+    assert len(files) < len(small)
 
 
 @pytest.mark.timeout(100 + 100 * KILLS)

@@ -21,6 +21,10 @@ HEADERS = MapType(StringType(), StringType())
             StructType().add("body", BinaryType()).add("headers", HEADERS),
             Columns(names=("body", "headers")),
         ),
+        (
+            StructType().add("offset", LongType(), nullable=False).add("body", BinaryType()),
+            Columns(names=("offset", "body"), not_null=frozenset({"offset"}), headers=False),
+        ),
         (from_arrow_schema(SCHEMA), Columns()),
     ],
 )
@@ -40,6 +44,7 @@ def test_what_options_leave_out_stays_out() -> None:
     [
         (StructType().add("size", LongType()), "has a column 'size', which is none of vhost, queue"),
         (StructType().add("offset", IntegerType()), "column 'offset' is of type bigint, not int"),
+        (StructType().add("body", BinaryType(), nullable=False), "column 'body' may be null"),
     ],
 )
 def test_column_that_is_not_there_or_of_another_type_is_told(schema: StructType, told: str) -> None:

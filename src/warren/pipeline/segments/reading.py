@@ -17,6 +17,7 @@ from warren.pipeline.segments.decode import END, FULL, MORE, OPEN_END, Decoder, 
 from warren.pipeline.segments.errors import DataLoss, SegmentGone, Unreadable
 from warren.pipeline.segments.log import Log, OpenSegment, Queue, Slice
 from warren.pipeline.segments.plan import Partition, Portion
+from warren.pipeline.segments.schema import SCHEMA
 from warren.storage.format import (
     HEADER_BYTES,
     POSITION_AT,
@@ -37,10 +38,11 @@ log = logging.getLogger("warren.pipeline")
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
     """What a reader wants of each message, all `columns` if none are named, and which; times are from
-    `since_ms` to before `until_ms`.
+    `since_ms` to before `until_ms`. Columns in `not_null` are declared so in Arrow's schema.
     """
 
     columns: tuple[str, ...] = ()
+    not_null: frozenset[str] = frozenset()
     headers: bool = True
     body: bool = True
     since_ms: int = 0
@@ -59,7 +61,15 @@ def read_portion(source: Log, portion: Portion, wanted: Wanted) -> Iterator[pa.R
 
 
 def _chosen(batches: Iterator[pa.RecordBatch], wanted: Wanted) -> Iterator[pa.RecordBatch]:
-    return (batch.select(wanted.columns) for batch in batches) if wanted.columns else batches
+    if not wanted.columns:
+        return batches
+    schema = pa.schema(
+        SCHEMA.field(name).with_nullable(name not in wanted.not_null) for name in wanted.columns
+    )
+    return (
+        pa.RecordBatch.from_arrays([batch.column(name) for name in wanted.columns], schema=schema)
+        for batch in batches
+    )
 
 
 def _read_portion(source: Log, portion: Portion, wanted: Wanted) -> Iterator[pa.RecordBatch]:

@@ -48,3 +48,4 @@ SCHEMA = pa.schema(
         ("body", pa.binary()),
     ]
 )
+NEVER_NULL = frozenset({"vhost", "queue", "offset", "timestamp", "exchange", "routing_key"})

@@ -93,6 +93,7 @@ class BatchReader(DataSourceReader):
         start, end = place_in(options.start, queue), place_in(options.end, queue)
         return Wanted(
             columns=options.columns.names,
+            not_null=options.columns.not_null,
             headers=options.columns.headers,
             body=options.columns.body,
             since_ms=start.ms if isinstance(start, Timestamp) else 0,

@@ -13,29 +13,34 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructType
 
 from warren.pipeline.segments.errors import BadOption
-from warren.pipeline.segments.schema import SCHEMA
+from warren.pipeline.segments.schema import NEVER_NULL, SCHEMA
 
 FROM_HEADERS = frozenset({"headers", "x_death"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """`names` are empty if all are wanted. What is not wanted is not decoded: `headers` and `body`."""
+    """`names` are empty if all are wanted; `not_null` are those that the user's schema declares so. What is
+    not wanted is not decoded: `headers` and `body`.
+    """
 
     names: tuple[str, ...] = ()
+    not_null: frozenset[str] = frozenset()
     headers: bool = True
     body: bool = True
 
     def of(self, schema: StructType) -> Self:
         """Those of a schema, less what options leave out."""
         names = tuple(field.name for field in schema.fields)
+        not_null = frozenset(field.name for field in schema.fields if not field.nullable)
         _check(schema)
-        if list(names) == SCHEMA.names:
+        if list(names) == SCHEMA.names and not not_null:
             return self
         wanted: Collection[str] = set(names)
         return replace(
             self,
             names=names,
+            not_null=not_null,
             headers=self.headers and not FROM_HEADERS.isdisjoint(wanted),
             body=self.body and "body" in wanted,
         )
@@ -52,3 +57,5 @@ def _check(schema: StructType) -> None:
                 f"column '{field.name}' is of type {expected}, "
                 f"not {field.dataType.simpleString()}: change it in schema(), and cast later"
             )
+        if not field.nullable and field.name not in NEVER_NULL:
+            raise BadOption(f"column '{field.name}' may be null: leave out NOT NULL in schema()")

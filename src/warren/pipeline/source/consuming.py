@@ -109,9 +109,12 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The same for a query that is to end. What others take meanwhile it does not wait for."""
         assert self.left is not None
         until = time.monotonic() + DRAINED_SECONDS_MAX
-        while self.left and not consumer.held:
+        while self.left:
             consumer.gather(AFTER_ACK_SECONDS)
-            if not consumer.held and (time.monotonic() > until or not consumer.ready()):
+            if consumer.held:
+                break
+            ready = consumer.ready()  # deliveries may arrive before its answer
+            if not consumer.held and (not ready or time.monotonic() > until):
                 self.left = 0
         return min(len(consumer.held), self.options.count_max)
 
@@ -142,7 +145,9 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         spare_collector()
         columns = self.options.columns
-        wanted = Wanted(columns=columns.names, headers=columns.headers, body=columns.body)
+        wanted = Wanted(
+            columns=columns.names, not_null=columns.not_null, headers=columns.headers, body=columns.body
+        )
         for name, records in partition.value:
             yield from read_records(Queue(self.options.uri.vhost, name, "classic"), records, wanted)
 

@@ -219,6 +219,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         spare_collector()
         wanted = Wanted(
             columns=self.options.columns.names,
+            not_null=self.options.columns.not_null,
             headers=self.options.columns.headers,
             body=self.options.columns.body,
             fail_on_data_loss=self.options.fail_on_data_loss,
