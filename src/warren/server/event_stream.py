@@ -54,17 +54,21 @@ class EventStream:
     def start(self) -> None:
         if VHOST not in self.node.vhosts:
             raise ConfigError(f"events_stream: there is no vhost '{VHOST}' for the stream '{NAME}'")
+        if NAME not in self.node.vhosts[VHOST].queues:  # else it stays as its user has declared it
+            self._declare()
+        for kind in OF_OTHERS:
+            self._subscribe(kind)
+        if self.sample:
+            for kind in OF_MESSAGES:
+                self._subscribe(kind, self.sample)
+
+    def _declare(self) -> None:
         try:
             self.node.execute(
                 DeclareQueue(vhost=VHOST, name=NAME, durable=True, arguments=dict(STREAM_ARGUMENTS))
             )
         except AmqpError as error:
             raise ConfigError(f"events_stream: cannot declare '{NAME}': {error.text}") from error
-        for kind in OF_OTHERS:
-            self._subscribe(kind)
-        if self.sample:
-            for kind in OF_MESSAGES:
-                self._subscribe(kind, self.sample)
 
     def stop(self) -> None:
         for unsubscribe in self.unsubscribe:

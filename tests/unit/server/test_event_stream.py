@@ -14,6 +14,7 @@ import pytest
 import warren
 from tests.support.http_api import USERS
 from warren import commands, events
+from warren.amqp.table import Table
 from warren.broker.message import Message
 from warren.server import event_stream
 from warren.server.config_error import ConfigError
@@ -182,3 +183,11 @@ async def test_it_needs_the_vhost(start: Start) -> None:
     with pytest.raises(ConfigError, match="events_stream: there is no vhost '/'"):
         async with start(vhosts=("other",), users=()):
             pass
+
+
+async def test_stream_stays_as_its_user_has_declared_it(start: Start) -> None:
+    arguments: Table = {"x-queue-type": "stream", "x-max-age": "1D"}
+    async with start(events_stream=False) as broker:
+        broker.execute(commands.DeclareQueue(vhost="/", name=NAME, durable=True, arguments=arguments))
+    async with start() as broker:
+        assert broker.node.vhosts["/"].queues[NAME].arguments == arguments
