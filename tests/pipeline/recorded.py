@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.pipeline.messages import Message, table
 from warren.pipeline.jobs.archive import start
 from warren.pipeline.jobs.queries import follow
-from warren.pipeline.report.progress import Progress
+from warren.pipeline.report.progress import ProgressLine
 
-QUIET = Progress(None)
+QUIET = ProgressLine(None)
 
 
 class Recorded:

@@ -28,7 +28,7 @@ from warren.cli.pipeline import WIDTH_MAX, load
 from warren.client.uri import Uri
 from warren.pipeline.demo.broker import DemoBroker
 from warren.pipeline.demo.shop import DEAD_LETTERS, EXCHANGE, HISTORY, PAYMENTS, SHIPPING, open_shop, set_up
-from warren.pipeline.report.progress import Progress
+from warren.pipeline.report.progress import ProgressLine
 from warren.pipeline.report.text import as_text
 
 DRIVER = {
@@ -105,7 +105,7 @@ def run_here(spark: SparkSession, shop: Shop, place: Path, *names: str) -> list[
 def _run_here(spark: SparkSession, name: str, *words: str) -> str:
     job, parser = load(name), argparse.ArgumentParser()
     job.add_arguments(parser)
-    return as_text(job.run(spark, parser.parse_args(words), Progress(None)), width=WIDTH_MAX)
+    return as_text(job.run(spark, parser.parse_args(words), ProgressLine(None)), width=WIDTH_MAX)
 
 
 def _without(place: Path, text: str) -> str:

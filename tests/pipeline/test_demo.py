@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from warren.pipeline import demo
 from warren.pipeline.errors import UsageError
 from warren.pipeline.jobs.tables import read_archive
-from warren.pipeline.report.progress import Progress
+from warren.pipeline.report.progress import ProgressLine
 
 
 def parse(*words: str) -> argparse.Namespace:
@@ -27,7 +27,7 @@ def test_demo_leaves_an_archive_of_all_that_was_published_and_a_report_with_plot
     options = parse("--to", str(tmp_path / "shop"), "--seconds", "3")
     demo.check(options)
 
-    result = demo.run(spark, options, Progress(None))
+    result = demo.run(spark, options, ProgressLine(None))
 
     left = {path.name for path in (tmp_path / "shop").iterdir()}
     assert left == {"archive", "flow", "dead-letters", "report.html"}

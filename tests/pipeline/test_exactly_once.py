@@ -31,7 +31,7 @@ from warren.pipeline.jobs import archive
 from warren.pipeline.jobs.lists import FILES, current_lists, places_in
 from warren.pipeline.jobs.lock import only_one
 from warren.pipeline.jobs.tables import read_archive
-from warren.pipeline.report.progress import Progress
+from warren.pipeline.report.progress import ProgressLine
 from warren.pipeline.segments.http import HttpLog
 
 KILLS = int(os.environ.get("WARREN_DRIVER_KILLS", "2"))
@@ -86,7 +86,7 @@ def test_archive_that_is_killed_again_and_again_while_files_are_merged_has_each_
         with Publishing(broker.address, "s") as published, Reading(place) as reading:
             command += ["--batch", BATCH, "--master", "local[2]", *MERGING, *CONF_WORDS]
             kill_often(command, place, tmp_path)
-        result = archive.run(spark, parsed(*words, "--once"), Progress(None))
+        result = archive.run(spark, parsed(*words, "--once"), ProgressLine(None))
 
         assert not reading.wrong
         assert result.numbers["offsets without a message"] == 0
@@ -108,7 +108,7 @@ def test_compact_in_place_that_is_killed_at_each_stage_leaves_each_message_once(
     words = ["--path", str(tmp_path / "data"), "--queue", "s", "--to", str(place), "--once"]
     spark.conf.set(LIST_EVERY, "3")
     try:
-        archive.run(spark, parsed(*words, "--batch", "5", "--roll-every", "0"), Progress(None))
+        archive.run(spark, parsed(*words, "--batch", "5", "--roll-every", "0"), ProgressLine(None))
     finally:
         spark.conf.unset(LIST_EVERY)
     small = set(place.glob(FILES))
@@ -165,12 +165,12 @@ def test_batch_that_was_written_before_a_kill_is_neither_written_again_nor_taken
     place = tmp_path / "archive"
     options = parsed("--path", str(tmp_path / "data"), "--queue", "s", "--to", str(place), "--once")
     stream.append(5)
-    archive.run(spark, options, Progress(None))
+    archive.run(spark, options, ProgressLine(None))
     for name in ("0", ".0.crc"):  # as if it had been killed a moment before it was done
         (place / "_checkpoint" / "commits" / name).unlink()
     stream.append(3)
 
-    numbers = archive.run(spark, options, Progress(None)).numbers
+    numbers = archive.run(spark, options, ProgressLine(None)).numbers
     assert (numbers["messages read"], numbers["offsets without a message"]) == (3, 0)
     rows = read_archive(spark, str(place)).select("offset").collect()
     assert sorted(row.offset for row in rows) == list(range(8))
@@ -182,17 +182,17 @@ def test_archive_whose_lists_are_lost_is_told_and_keeps_every_file(
     DataDirectory(tmp_path / "data").queue("s").append(5)
     place = tmp_path / "archive"
     options = parsed("--path", str(tmp_path / "data"), "--queue", "s", "--to", str(place), "--once")
-    archive.run(spark, options, Progress(None))
+    archive.run(spark, options, ProgressLine(None))
     before = sorted(place.rglob("*.parquet"))
     assert before
     shutil.rmtree(place / "_spark_metadata")
 
     with pytest.raises(PipelineError, match="_spark_metadata"):
-        archive.run(spark, options, Progress(None))
+        archive.run(spark, options, ProgressLine(None))
     assert sorted(place.rglob("*.parquet")) == before
     shutil.rmtree(place / "_checkpoint")
     with pytest.raises(PipelineError, match="_spark_metadata"):
-        archive.run(spark, options, Progress(None))
+        archive.run(spark, options, ProgressLine(None))
     assert sorted(place.rglob("*.parquet")) == before
 
 
@@ -208,10 +208,10 @@ def test_batch_without_messages_is_no_list_that_was_lost(spark: SparkSession, tm
         str(tmp_path / "archive"),
         "--once",
     ]
-    archive.run(spark, parsed(*words), Progress(None))
+    archive.run(spark, parsed(*words), ProgressLine(None))
     data.queue("s1")  # met in a batch that has nothing else
     for _ in range(2):
-        assert archive.run(spark, parsed(*words), Progress(None)).numbers["messages read"] == 0
+        assert archive.run(spark, parsed(*words), ProgressLine(None)).numbers["messages read"] == 0
 
 
 def test_second_archive_at_once_is_refused(spark: SparkSession, tmp_path: Path) -> None:
@@ -219,8 +219,8 @@ def test_second_archive_at_once_is_refused(spark: SparkSession, tmp_path: Path) 
     place = str(tmp_path / "archive")
     options = parsed("--path", str(tmp_path / "data"), "--queue", "s", "--to", place, "--once")
     with only_one(place, elsewhere=False), pytest.raises(PipelineError, match="by another archive"):
-        archive.run(spark, options, Progress(None))
-    assert archive.run(spark, options, Progress(None)).numbers["messages written"] == 5
+        archive.run(spark, options, ProgressLine(None))
+    assert archive.run(spark, options, ProgressLine(None)).numbers["messages written"] == 5
 
 
 def test_retention_that_overtook_a_stopped_archive_is_an_error_unless_loss_is_allowed(
@@ -229,19 +229,19 @@ def test_retention_that_overtook_a_stopped_archive_is_an_error_unless_loss_is_al
     with broker_with_streams(tmp_path, s={"x-max-length-bytes": 2 * SEGMENT_BYTES}) as broker:
         words = ["--url", broker.http_url, "--queue", "s", "--to", str(tmp_path / "archive"), "--once"]
         archived = publish(broker, 0, 10)
-        archive.run(spark, parsed(*words), Progress(None))
+        archive.run(spark, parsed(*words), ProgressLine(None))
         end = publish(broker, archived, 2000)
         with closing(HttpLog(broker.http_url, "guest", "guest")) as log:
             first = log.contents("/", "s").first_offset
         assert first > archived
 
         with pytest.raises(Exception, match="retention overtook the reader") as failed:
-            archive.run(spark, parsed(*words), Progress(None))
+            archive.run(spark, parsed(*words), ProgressLine(None))
         assert for_the_command(failed.value) == (
             f"offsets {archived} to {first - 1} of stream 's' are gone: retention overtook the reader; "
             "give --allow-data-loss to go on without them"
         )
-        result = archive.run(spark, parsed(*words, "--allow-data-loss"), Progress(None))
+        result = archive.run(spark, parsed(*words, "--allow-data-loss"), ProgressLine(None))
 
     assert result.numbers["offsets without a message"] == first - archived
     rows = read_archive(spark, str(tmp_path / "archive")).select("offset").collect()

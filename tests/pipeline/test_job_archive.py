@@ -15,7 +15,7 @@ from tests.pipeline.recorded import QUIET, Recorded, places
 from warren.pipeline.errors import PipelineError
 from warren.pipeline.jobs import compact
 from warren.pipeline.jobs.archive import read_snapshot, start, write_snapshot
-from warren.pipeline.jobs.inputs import Slice, select
+from warren.pipeline.jobs.inputs import InputSlice, select
 from warren.pipeline.jobs.tables import read_archive
 
 
@@ -85,12 +85,12 @@ def test_snapshot_is_found_by_its_name_also_if_it_is_empty(
 
 def test_slice_of_an_archive_is_that_of_a_queue(spark: SparkSession) -> None:
     messages = table(spark, some_messages(7, 40))
-    chosen = Slice(queues=("orders", "7"), from_offset='{"orders": 30, "7": -2}', to_offset="35")
+    chosen = InputSlice(queues=("orders", "7"), from_offset='{"orders": 30, "7": -2}', to_offset="35")
     wanted = [("/", "7", n) for n in range(35)] + [("/", "orders", n) for n in range(30, 35)]
     assert places(select(messages, chosen)) == wanted
-    assert places(select(messages, Slice(pattern="order"))) == []
-    assert len(places(select(messages, Slice(pattern="order.")))) == 40
-    since = Slice(
+    assert places(select(messages, InputSlice(pattern="order"))) == []
+    assert len(places(select(messages, InputSlice(pattern="order.")))) == 40
+    since = InputSlice(
         queues=("orders",), since_ms=1772409000000 + 20 * 9_000, until_ms=1772409000000 + 30 * 9_000
     )
     assert places(select(messages, since)) == [("/", "orders", n) for n in range(20, 30)]

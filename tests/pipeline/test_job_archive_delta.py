@@ -22,20 +22,20 @@ from warren.pipeline import archive_files
 from warren.pipeline.errors import PipelineError, UsageError
 from warren.pipeline.jobs import archive, compact, delta
 from warren.pipeline.jobs.tables import read_archive
-from warren.pipeline.report.progress import Progress
-from warren.pipeline.report.result import Result
+from warren.pipeline.report.progress import ProgressLine
+from warren.pipeline.report.result import JobResult
 
 NAME = "a b/c=d:%*;"
 CONF_WORDS = [word for name, value in CONF.items() for word in ("--conf", f"{name}={value}")]
 
 
-def run(spark: SparkSession, job: ModuleType, *words: str) -> Result:
+def run(spark: SparkSession, job: ModuleType, *words: str) -> JobResult:
     parser = argparse.ArgumentParser()
     job.add_arguments(parser)
     options = parser.parse_args(words)
     job.check(options)
-    result = job.run(spark, options, Progress(None))
-    assert isinstance(result, Result)
+    result = job.run(spark, options, ProgressLine(None))
+    assert isinstance(result, JobResult)
     return result
 
 

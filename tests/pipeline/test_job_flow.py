@@ -16,9 +16,9 @@ from warren.pipeline.errors import PipelineError
 from warren.pipeline.jobs.flow import start
 from warren.pipeline.jobs.queries import follow
 from warren.pipeline.jobs.windows import current, measured, totals, windows
-from warren.pipeline.report.progress import Progress
+from warren.pipeline.report.progress import ProgressLine
 
-QUIET = Progress(None)
+QUIET = ProgressLine(None)
 
 
 def latency_ms(plain: Message) -> int | None:

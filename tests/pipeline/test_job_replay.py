@@ -20,7 +20,7 @@ from tests.support.process import Address
 from warren.pipeline.errors import UsageError
 from warren.pipeline.jobs import replay as job
 from warren.pipeline.jobs.replay import replay
-from warren.pipeline.report.progress import Progress
+from warren.pipeline.report.progress import ProgressLine
 from warren.pipeline.sink.options import WriteOptions, read_options
 
 FAST_START = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -140,7 +140,7 @@ def test_archive_of_an_earlier_version_is_replayed_as_it_was_written(
     words = ["--archive", archive, "--amqp", broker.url(), "--exchange", target]
 
     job.run(
-        spark, parse([*words, "--where", "headers['digits'] = '5' or headers['n'] = '7'"]), Progress(None)
+        spark, parse([*words, "--where", "headers['digits'] = '5' or headers['n'] = '7'"]), ProgressLine(None)
     )
 
     found = {p.message_id: p.headers for _, p, _ in take_all(channel, target)}
@@ -212,7 +212,7 @@ def test_command_replays_an_archive_with_another_key_and_without_the_headers_of_
     words = ["--archive", archive, "--queue", "orders", "--from-offset", "2", "--amqp", broker.url()]
     words += ["--exchange", target, "--routing-key", "again", "--drop-headers"]
 
-    result = job.run(spark, parse(words), Progress(None))
+    result = job.run(spark, parse(words), ProgressLine(None))
 
     assert result.ok
     assert result.numbers == {
@@ -275,7 +275,7 @@ def test_replay_that_is_killed_half_way_and_run_again_leaves_each_message_once(
         driver.kill()
         driver.wait()
 
-    result = job.run(spark, parse([*words, "--queue", "orders"]), Progress(None))
+    result = job.run(spark, parse([*words, "--queue", "orders"]), ProgressLine(None))
 
     assert result.numbers["messages confirmed"] == 400
     assert sorted(int(body) for _, _, body in take_all(channel, target)) == list(range(400))

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from tests.support.segments import DataDirectory, QueueDirectory, message
 from warren.pipeline.errors import PipelineError, UsageError
 from warren.pipeline.jobs import run
-from warren.pipeline.report.progress import Progress
-from warren.pipeline.report.result import Result
+from warren.pipeline.report.progress import ProgressLine
+from warren.pipeline.report.result import JobResult
 
 FUNCTION = """
 from pyspark.sql import functions as F
@@ -38,7 +38,7 @@ def stream(tmp_path: Path) -> QueueDirectory:
     return found
 
 
-def carry_out(spark: SparkSession, tmp_path: Path, text: str) -> Result:
+def carry_out(spark: SparkSession, tmp_path: Path, text: str) -> JobResult:
     (tmp_path / "functions.py").write_text(FUNCTION)
     file = tmp_path / "p.toml"
     source = f'[source]\npath = "{tmp_path / "data"}"\nsubscribe = "s"\nstartingOffsets = "earliest"\n'
@@ -49,7 +49,7 @@ def carry_out(spark: SparkSession, tmp_path: Path, text: str) -> Result:
     options = parser.parse_args([str(file)])
     options.master, options.remote, options.conf = "local[*]", None, []
     run.check(options)
-    return run.run(spark, options, Progress(None))
+    return run.run(spark, options, ProgressLine(None))
 
 
 def test_batch_with_sql(spark: SparkSession, stream: QueueDirectory, tmp_path: Path) -> None:

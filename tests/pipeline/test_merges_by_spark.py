@@ -18,8 +18,8 @@ from warren.pipeline.jobs import archive, compact
 from warren.pipeline.jobs.lists import FILES, current_lists, is_whole, number_of, places_in
 from warren.pipeline.jobs.lock import only_one
 from warren.pipeline.jobs.tables import read_archive
-from warren.pipeline.report.progress import Progress
-from warren.pipeline.report.result import Result
+from warren.pipeline.report.progress import ProgressLine
+from warren.pipeline.report.result import JobResult
 
 NAMES = ("s", "a b/c=d:%*;")
 LIST_EVERY = "spark.sql.streaming.fileSink.log.compactInterval"
@@ -45,20 +45,20 @@ class Archive:
         for stream in self.streams.values():
             stream.append([message(chance.randbytes(body_bytes)) for _ in range(each)])
 
-    def archive(self, *words: str) -> Result:
+    def archive(self, *words: str) -> JobResult:
         where = ["--path", str(self.data), "--queue", *NAMES, "--to", str(self.place), "--once"]
         return self._run(archive, *where, *words)
 
-    def compact(self, *words: str) -> Result:
+    def compact(self, *words: str) -> JobResult:
         return self._run(compact, "--archive", str(self.place), "--in-place", *words)
 
-    def _run(self, job: ModuleType, *words: str) -> Result:
+    def _run(self, job: ModuleType, *words: str) -> JobResult:
         parser = argparse.ArgumentParser()
         job.add_arguments(parser)
         options = parser.parse_args(words)
         job.check(options)
-        result = job.run(self.spark, options, Progress(None))
-        assert isinstance(result, Result)
+        result = job.run(self.spark, options, ProgressLine(None))
+        assert isinstance(result, JobResult)
         return result
 
     def files(self) -> set[str]:
@@ -89,7 +89,7 @@ def rows_of_files(files: str | list[str]) -> list[tuple[str, int]]:
         return sorted(connection.execute(sql, [files]).fetchall())
 
 
-def count(result: Result, name: str) -> int:
+def count(result: JobResult, name: str) -> int:
     found = result.numbers[name]
     assert isinstance(found, int)
     return found

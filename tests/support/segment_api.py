@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from warren.pipeline.segments.errors import ReadError
 from warren.pipeline.segments.files import FileLog
-from warren.pipeline.segments.log import Contents, Segment
+from warren.pipeline.segments.log import Contents, SourceSegment
 
 
 class SegmentApi:
@@ -90,7 +90,7 @@ class SegmentApi:
         version = hashlib.sha256(json.dumps(found).encode()).hexdigest()
         return 200, json.dumps({"version": version, "queues": found}).encode()
 
-    def _bytes(self, contents: Contents, segment: Segment, wanted: str) -> tuple[int, bytes]:
+    def _bytes(self, contents: Contents, segment: SourceSegment, wanted: str) -> tuple[int, bytes]:
         self.ranges.append(wanted)
         first, last = (int(part) for part in wanted.removeprefix("bytes=").split("-"))
         opened = self.log.open(contents.queue, segment)

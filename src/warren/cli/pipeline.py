@@ -26,8 +26,8 @@ from warren.version import __version__
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from warren.pipeline.report.progress import Progress
-    from warren.pipeline.report.result import Result
+    from warren.pipeline.report.progress import ProgressLine
+    from warren.pipeline.report.result import JobResult
 
 EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 NEEDED = ("pyspark", "pyarrow", "pandas")
@@ -70,7 +70,7 @@ class Job(Protocol):
     """What a job's module has. One that has no `check` needs none."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
-    def run(self, spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result: ...
+    def run(self, spark: SparkSession, options: argparse.Namespace, progress: ProgressLine) -> JobResult: ...
 
 
 def register(subparsers: Subparsers) -> None:
@@ -163,15 +163,15 @@ def _run(parser: argparse.ArgumentParser, job: Job, options: argparse.Namespace)
     return 0 if result.ok else EXIT_FAILURE
 
 
-def _result(job: Job, options: argparse.Namespace) -> Result:
+def _result(job: Job, options: argparse.Namespace) -> JobResult:
     from warren.pipeline.jobs.watch import watch  # noqa: PLC0415
-    from warren.pipeline.report.progress import Progress  # noqa: PLC0415
+    from warren.pipeline.report.progress import ProgressLine  # noqa: PLC0415
     from warren.pipeline.report.run import run_table  # noqa: PLC0415
     from warren.pipeline.session import open_session  # noqa: PLC0415
 
     _check(job, options)
     began, clock = datetime.now(UTC), time.monotonic()
-    progress = Progress(None if options.quiet else sys.stderr)
+    progress = ProgressLine(None if options.quiet else sys.stderr)
     with progress.step("starting Spark"):
         spark = open_session(
             app_name=f"warren {options.job}",
@@ -197,14 +197,14 @@ def _check(job: Job, options: argparse.Namespace) -> None:
         check(options)
 
 
-def _text(result: Result) -> str:
+def _text(result: JobResult) -> str:
     from warren.pipeline.report.text import as_text  # noqa: PLC0415
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_MAX
     return as_text(result, width=min(width, WIDTH_MAX))
 
 
-def _write_page(result: Result, options: argparse.Namespace) -> None:
+def _write_page(result: JobResult, options: argparse.Namespace) -> None:
     from warren.pipeline.report.html import as_html  # noqa: PLC0415
 
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")

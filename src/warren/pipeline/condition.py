@@ -30,7 +30,7 @@ NOT_JOINED_BY_AND = {"or", "case"}
 
 
 @dataclass(frozen=True)
-class Token:
+class Lexeme:
     """`kind` is that of TOKENS; words are in lower case. Texts that are `odd` are passed over."""
 
     kind: str
@@ -92,7 +92,7 @@ def options_for(condition: str) -> dict[str, str]:
     it is understood. Filter by the condition as well. A time without a zone is in UTC.
     """
     ranges = Ranges()
-    tokens = [Token(kind, value) for kind, value in _tokens(condition)]
+    tokens = [Lexeme(kind, value) for kind, value in _tokens(condition)]
     if all(token.kind != "comment" for token in tokens):
         _take(tokens, ranges)
     return ranges.options()
@@ -111,7 +111,7 @@ def _tokens(condition: str) -> Iterator[tuple[str, str]]:
             yield kind, match[kind].lower()
 
 
-def _take(tokens: Sequence[Token], ranges: Ranges) -> None:
+def _take(tokens: Sequence[Lexeme], ranges: Ranges) -> None:
     """All that is joined by AND must be true; of anything else nothing is known."""
     for term in _terms(tokens):
         if len(term) > 1 and _closes_at(term) == len(term) - 1:
@@ -120,9 +120,9 @@ def _take(tokens: Sequence[Token], ranges: Ranges) -> None:
             _take_comparison(term, ranges)
 
 
-def _terms(tokens: Sequence[Token]) -> list[list[Token]]:
+def _terms(tokens: Sequence[Lexeme]) -> list[list[Lexeme]]:
     """Split at each AND that is not in parentheses, nor of BETWEEN; none if something else joins them."""
-    terms: list[list[Token]] = [[]]
+    terms: list[list[Lexeme]] = [[]]
     depth, between = 0, False
     for token in tokens:
         is_word = token.kind == "word" and depth == 0
@@ -138,10 +138,10 @@ def _terms(tokens: Sequence[Token]) -> list[list[Token]]:
     return terms
 
 
-OPEN, CLOSE = Token("sign", "("), Token("sign", ")")
+OPEN, CLOSE = Lexeme("sign", "("), Lexeme("sign", ")")
 
 
-def _closes_at(term: Sequence[Token]) -> int:
+def _closes_at(term: Sequence[Lexeme]) -> int:
     """Where the parenthesis closes with which the term begins; -1 if it begins with none."""
     depth = 0
     for place, token in enumerate(term):
@@ -151,32 +151,44 @@ def _closes_at(term: Sequence[Token]) -> int:
     return -1
 
 
-def _take_comparison(term: Sequence[Token], ranges: Ranges) -> None:
+def _take_comparison(term: Sequence[Lexeme], ranges: Ranges) -> None:
     match _without_types(term):
-        case [Token("word", column), Token("sign", sign), literal] if sign in FLIPPED:
+        case [Lexeme("word", column), Lexeme("sign", sign), literal] if sign in FLIPPED:
             _compare(column, sign, literal, ranges)
-        case [literal, Token("sign", sign), Token("word", column)] if sign in FLIPPED:
+        case [literal, Lexeme("sign", sign), Lexeme("word", column)] if sign in FLIPPED:
             _compare(column, FLIPPED[sign], literal, ranges)
-        case [Token("word", column), Token("word", "between"), low, Token("word", "and"), high]:
+        case [
+            Lexeme("word", column),
+            Lexeme("word", "between"),
+            low,
+            Lexeme("word", "and"),
+            high,
+        ]:
             _compare(column, ">=", low, ranges)
             _compare(column, "<=", high, ranges)
-        case [Token("word", ("vhost" | "queue") as column), Token("word", "in"), opened, *names, closed] if (
+        case [
+            Lexeme("word", ("vhost" | "queue") as column),
+            Lexeme("word", "in"),
+            opened,
+            *names,
+            closed,
+        ] if (
             opened,
             closed,
         ) == (OPEN, CLOSE):
             _choose_among(column, names, ranges)
 
 
-def _without_types(term: Sequence[Token]) -> list[Token]:
+def _without_types(term: Sequence[Lexeme]) -> list[Lexeme]:
     """`timestamp '2026-03-01'` is a literal: the word in front of a text says its type."""
     return [
         token
         for token, following in zip_longest(term, term[1:])
-        if not (token == Token("word", "timestamp") and following is not None and following.kind == "text")
+        if not (token == Lexeme("word", "timestamp") and following is not None and following.kind == "text")
     ]
 
 
-def _compare(column: str, sign: str, literal: Token, ranges: Ranges) -> None:
+def _compare(column: str, sign: str, literal: Lexeme, ranges: Ranges) -> None:
     if column == "offset" and literal.kind == "number":
         ranges.narrow("offsets", sign, int(literal.value))
     elif column == "timestamp" and literal.kind == "text":
@@ -187,9 +199,9 @@ def _compare(column: str, sign: str, literal: Token, ranges: Ranges) -> None:
         ranges.choose(column, [literal.value])
 
 
-def _choose_among(column: str, listed: Sequence[Token], ranges: Ranges) -> None:
+def _choose_among(column: str, listed: Sequence[Lexeme], ranges: Ranges) -> None:
     names, commas = listed[::2], listed[1::2]
-    is_list = len(listed) % 2 and all(comma == Token("sign", ",") for comma in commas)
+    is_list = len(listed) % 2 and all(comma == Lexeme("sign", ",") for comma in commas)
     if not is_list or any(name.kind != "text" for name in names):
         return
     if column == "queue" or len(names) == 1:  # one read has one vhost

@@ -69,7 +69,7 @@ class Gone(ClientError):
     """A queue was deleted while it was consumed."""
 
 
-class Consumer:
+class ConsumingClient:
     """`waiting` is how many messages the queues had before it began."""
 
     def __init__(self, uri: Uri, queues: Sequence[str], *, count_max: int, bytes_max: int) -> None:

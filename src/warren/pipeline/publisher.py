@@ -49,7 +49,7 @@ CONTENT_HEAD_BYTES = 12
 REFUSED = "the broker refused it"
 
 
-class Message(NamedTuple):
+class OutgoingMessage(NamedTuple):
     """What to publish: the method's payload and the properties are encoded; the rest is to name it by."""
 
     method: bytes
@@ -60,10 +60,10 @@ class Message(NamedTuple):
     message_id: str
 
 
-class Failure(NamedTuple):
+class Unpublished(NamedTuple):
     """A message that is in no queue, and why."""
 
-    message: Message
+    message: OutgoingMessage
     reason: str
 
 
@@ -77,14 +77,14 @@ class PublishError(PipelineError):
         self.sent = sent
 
 
-class Publisher:
+class ConfirmingPublisher:
     """One connection that publishes. Leaving it waits for what is in flight."""
 
     def __init__(
         self,
         uri: Uri,
         *,
-        on_failure: Callable[[Failure], None],
+        on_failure: Callable[[Unpublished], None],
         window: int = WINDOW_DEFAULT,
         rate: float = 0.0,
     ) -> None:
@@ -93,7 +93,7 @@ class Publisher:
         self._on_failure = on_failure
         self._window = window
         self._rate = rate
-        self._in_flight: dict[int, Message] = {}
+        self._in_flight: dict[int, OutgoingMessage] = {}
         self._in_flight_bytes = 0
         self._settled = 0
         self._reasons: dict[int, str] = {}
@@ -121,7 +121,7 @@ class Publisher:
         """Drop the connection; `finish` first, unless there is no more to save."""
         self._connection.close()
 
-    def publish(self, message: Message) -> None:
+    def publish(self, message: OutgoingMessage) -> None:
         """Hot: benchmarks/spark_write.py watches it."""
         if self._rate:
             self._keep_pace()
@@ -229,4 +229,4 @@ class Publisher:
             if why is None:
                 self.confirmed += 1
             else:
-                self._on_failure(Failure(message, why))
+                self._on_failure(Unpublished(message, why))

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from warren.pipeline.segments.log import Log
+from warren.pipeline.segments.log import SegmentLog
 from warren.pipeline.segments.plan import Partition, Span, plan
 from warren.pipeline.segments.reading import Wanted, read_partition
 
 
 def whole(
-    log: Log, name: str, *, min_partitions: int = 0, first: int = 0, end: int | None = None
+    log: SegmentLog, name: str, *, min_partitions: int = 0, first: int = 0, end: int | None = None
 ) -> list[Partition]:
     contents = log.contents("/", name)
     span = Span(contents, max(first, contents.first_offset), contents.next_offset if end is None else end)
     return plan([span], min_partitions=min_partitions, can_locate=log.can_locate)
 
 
-def read(log: Log, partitions: Iterable[Partition], *, fail: bool = True) -> list[tuple[int, bytes]]:
+def read(log: SegmentLog, partitions: Iterable[Partition], *, fail: bool = True) -> list[tuple[int, bytes]]:
     """Offset and body of each message."""
     wanted = Wanted(fail_on_data_loss=fail)
     batches = [batch for partition in partitions for batch in read_partition(log, partition, wanted)]

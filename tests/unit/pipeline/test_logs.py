@@ -23,7 +23,7 @@ from warren.pipeline.segments.errors import (
 )
 from warren.pipeline.segments.files import FileLog, _segment_sizes
 from warren.pipeline.segments.http import HttpLog
-from warren.pipeline.segments.log import Log, Queue, Slice
+from warren.pipeline.segments.log import QueueRef, SegmentLog, Slice
 from warren.pipeline.segments.offsets import offset_at
 from warren.pipeline.segments.plan import Partition, Portion
 
@@ -40,8 +40,10 @@ def api(data: DataDirectory) -> Iterator[SegmentApi]:
 
 
 @pytest.fixture(params=["files", "http"])
-def log(request: pytest.FixtureRequest, data: DataDirectory, api: SegmentApi) -> Iterator[Log]:
-    made: Log = FileLog(str(data.path)) if request.param == "files" else HttpLog(api.url, "guest", "guest")
+def log(request: pytest.FixtureRequest, data: DataDirectory, api: SegmentApi) -> Iterator[SegmentLog]:
+    made: SegmentLog = (
+        FileLog(str(data.path)) if request.param == "files" else HttpLog(api.url, "guest", "guest")
+    )
     with closing(made):
         yield made
 
@@ -49,7 +51,7 @@ def log(request: pytest.FixtureRequest, data: DataDirectory, api: SegmentApi) ->
 # --- what is there ---
 
 
-def test_stream_is_read_from_all_its_segments(data: DataDirectory, log: Log) -> None:
+def test_stream_is_read_from_all_its_segments(data: DataDirectory, log: SegmentLog) -> None:
     stream = data.queue("s")
     for count in (3, 1, 5):
         stream.append(count)
@@ -58,7 +60,7 @@ def test_stream_is_read_from_all_its_segments(data: DataDirectory, log: Log) -> 
     assert read(log, whole(log, "s")) == numbered(range(9))
 
 
-def test_queue_is_read_less_what_is_acked_in_all_its_parts(data: DataDirectory, log: Log) -> None:
+def test_queue_is_read_less_what_is_acked_in_all_its_parts(data: DataDirectory, log: SegmentLog) -> None:
     queue = data.queue("q", kind="classic")
     queue.ack(queue.append(5), [1, 3])
     queue.append(2, part="priority-3")
@@ -66,19 +68,19 @@ def test_queue_is_read_less_what_is_acked_in_all_its_parts(data: DataDirectory, 
     assert read(log, whole(log, "q")) == numbered([0, 2, 4, 5, 6])
 
 
-def test_stream_without_a_message_is_empty(data: DataDirectory, log: Log) -> None:
+def test_stream_without_a_message_is_empty(data: DataDirectory, log: SegmentLog) -> None:
     data.queue("s").append(0)
     contents = log.contents("/", "s")
     assert contents.first_offset == contents.next_offset
     assert whole(log, "s") == []
 
 
-def test_queue_without_a_file_is_empty(data: DataDirectory, log: Log) -> None:
+def test_queue_without_a_file_is_empty(data: DataDirectory, log: SegmentLog) -> None:
     data.queue("q", kind="classic")
     assert log.contents("/", "q").segments == ()
 
 
-def test_stream_whose_first_segments_are_gone_begins_later(data: DataDirectory, log: Log) -> None:
+def test_stream_whose_first_segments_are_gone_begins_later(data: DataDirectory, log: SegmentLog) -> None:
     stream = data.queue("s")
     stream.append(3).unlink()
     stream.append(2)
@@ -86,27 +88,27 @@ def test_stream_whose_first_segments_are_gone_begins_later(data: DataDirectory, 
     assert read(log, whole(log, "s")) == numbered([3, 4])
 
 
-def test_queues_of_a_vhost_are_listed(data: DataDirectory, log: Log) -> None:
+def test_queues_of_a_vhost_are_listed(data: DataDirectory, log: SegmentLog) -> None:
     data.queue("a")
     data.queue("b", kind="quorum")
     data.queue("c", vhost="other")
     assert [(queue.name, queue.kind) for queue in log.queues("/")] == [("a", "stream"), ("b", "quorum")]
 
 
-def test_unknown_queue_is_named(data: DataDirectory, log: Log) -> None:
+def test_unknown_queue_is_named(data: DataDirectory, log: SegmentLog) -> None:
     with pytest.raises(UnknownQueue, match="no queue 'no' in vhost '/': change the option subscribe"):
         log.contents("/", "no")
 
 
-def test_log_can_be_sent_to_executors(data: DataDirectory, log: Log) -> None:
+def test_log_can_be_sent_to_executors(data: DataDirectory, log: SegmentLog) -> None:
     data.queue("s").append(2)
-    sent: Log = pickle.loads(pickle.dumps(log))  # noqa: S301 - what was just made
+    sent: SegmentLog = pickle.loads(pickle.dumps(log))  # noqa: S301 - what was just made
     assert read(sent, pickle.loads(pickle.dumps(whole(log, "s")))) == numbered(range(2))  # noqa: S301
 
 
 @pytest.mark.parametrize("after", range(-1, 12))
 def test_offset_of_a_time_is_that_of_the_first_message_then(
-    data: DataDirectory, log: Log, after: int
+    data: DataDirectory, log: SegmentLog, after: int
 ) -> None:
     stream = data.queue("s")
     for count in (3, 4, 3):
@@ -118,14 +120,16 @@ def test_offset_of_a_time_is_that_of_the_first_message_then(
 
 
 @pytest.mark.parametrize("indexed", [True, False])
-def test_slice_in_the_middle_of_a_segment_is_read(data: DataDirectory, log: Log, indexed: bool) -> None:
+def test_slice_in_the_middle_of_a_segment_is_read(
+    data: DataDirectory, log: SegmentLog, indexed: bool
+) -> None:
     segment = data.queue("s").append(50)
     if indexed:
         write_segment_index(segment)
     assert read(log, whole(log, "s", first=20, end=31)) == numbered(range(20, 31))
 
 
-def test_many_partitions_of_one_segment_have_each_message_once(data: DataDirectory, log: Log) -> None:
+def test_many_partitions_of_one_segment_have_each_message_once(data: DataDirectory, log: SegmentLog) -> None:
     write_segment_index(data.queue("s").append(50))
     partitions = whole(log, "s", min_partitions=7)
     assert len(partitions) >= 7
@@ -133,7 +137,7 @@ def test_many_partitions_of_one_segment_have_each_message_once(data: DataDirecto
 
 
 def test_record_larger_than_a_chunk_is_read(
-    data: DataDirectory, log: Log, monkeypatch: pytest.MonkeyPatch
+    data: DataDirectory, log: SegmentLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(type(log), "chunk_bytes", 64)
     monkeypatch.setattr("warren.pipeline.segments.files.CHUNK_BYTES", 64)
@@ -143,7 +147,7 @@ def test_record_larger_than_a_chunk_is_read(
 
 
 def test_slice_that_names_a_wrong_byte_is_read_from_the_start_of_its_segment(
-    data: DataDirectory, log: Log
+    data: DataDirectory, log: SegmentLog
 ) -> None:
     data.queue("s").append(50)
     segment = log.contents("/", "s").segments[0]
@@ -186,7 +190,9 @@ def damage(segment: Path, at: int) -> None:
 
 
 @pytest.mark.parametrize("newest", [True, False])
-def test_damaged_record_is_an_error_with_file_and_byte(data: DataDirectory, log: Log, newest: bool) -> None:
+def test_damaged_record_is_an_error_with_file_and_byte(
+    data: DataDirectory, log: SegmentLog, newest: bool
+) -> None:
     stream = data.queue("s")
     segment = stream.append(4)
     if not newest:
@@ -201,7 +207,7 @@ def test_damaged_record_is_an_error_with_file_and_byte(data: DataDirectory, log:
 
 
 def test_damaged_record_is_skipped_and_told_without_fail_on_data_loss(
-    data: DataDirectory, log: Log, caplog: pytest.LogCaptureFixture
+    data: DataDirectory, log: SegmentLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     segment = data.queue("s").append(4)
     damage(segment, 32 + (segment.stat().st_size - 32) // 4 + 40)
@@ -210,7 +216,7 @@ def test_damaged_record_is_skipped_and_told_without_fail_on_data_loss(
 
 
 def test_closed_segment_that_ends_early_lacks_offsets(
-    data: DataDirectory, log: Log, caplog: pytest.LogCaptureFixture
+    data: DataDirectory, log: SegmentLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     stream = data.queue("s")
     segment = stream.append(4)
@@ -224,7 +230,7 @@ def test_closed_segment_that_ends_early_lacks_offsets(
 
 
 def test_gap_behind_a_whole_record_is_what_a_power_cut_took_and_no_loss(
-    data: DataDirectory, log: Log, caplog: pytest.LogCaptureFixture
+    data: DataDirectory, log: SegmentLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     stream = data.queue("s")
     segment = stream.append(4)
@@ -269,7 +275,7 @@ def test_segment_that_grew_while_the_directory_was_read_is_read_to_its_end(
 
 
 def test_segment_that_vanished_since_it_was_planned_is_told(
-    data: DataDirectory, log: Log, caplog: pytest.LogCaptureFixture
+    data: DataDirectory, log: SegmentLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     stream = data.queue("s")
     segments = [stream.append(3), stream.append(2)]
@@ -281,7 +287,7 @@ def test_segment_that_vanished_since_it_was_planned_is_told(
     assert "are gone" in caplog.text
 
 
-def test_segment_of_a_queue_that_vanished_was_acked(data: DataDirectory, log: Log) -> None:
+def test_segment_of_a_queue_that_vanished_was_acked(data: DataDirectory, log: SegmentLog) -> None:
     queue = data.queue("q", kind="classic")
     segments = [queue.append(3), queue.append(2)]
     partitions = whole(log, "q")
@@ -297,7 +303,7 @@ def test_segment_of_a_later_version_is_refused(data: DataDirectory) -> None:
         read(log, whole(log, "s"))
 
 
-def test_ack_file_that_is_damaged_acks_nothing(data: DataDirectory, log: Log) -> None:
+def test_ack_file_that_is_damaged_acks_nothing(data: DataDirectory, log: SegmentLog) -> None:
     queue = data.queue("q", kind="classic")
     segment = queue.append(2)
     queue.ack(segment, [0])
@@ -459,5 +465,5 @@ def test_looking_again_at_many_streams_does_not_look_for_all_with_each(
 
 def test_progress_is_put_once_under_its_name(api: SegmentApi) -> None:
     with closing(HttpLog(api.url, "guest", "guest")) as log:
-        log.put_offset(Queue("/", "s", "stream"), "my query", 7)
+        log.put_offset(QueueRef("/", "s", "stream"), "my query", 7)
     assert api.offsets == {"/api/streams///s/offsets/my query": 7}

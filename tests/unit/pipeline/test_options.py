@@ -8,11 +8,11 @@ import pytest
 
 from warren.pipeline.errors import PipelineError
 from warren.pipeline.segments.errors import BadOption, DataLoss
-from warren.pipeline.segments.log import Contents, Queue
+from warren.pipeline.segments.log import Contents, QueueRef
 from warren.pipeline.segments.offsets import (
     EARLIEST,
     LATEST,
-    Timestamp,
+    OffsetAtTime,
     check_names,
     checked_start,
     parse_offsets,
@@ -131,11 +131,11 @@ def test_offsets_of_other_queues_than_those_read_are_refused() -> None:
     ["1700000000123", "2023-11-14T22:13:20.123Z", "2023-11-14 22:13:20.123", "2023-11-14T23:13:20.123+01:00"],
 )
 def test_times_are_milliseconds_or_iso_8601(text: str) -> None:
-    assert parse_time("startingTimestamp", text) == Timestamp(1_700_000_000_123)
+    assert parse_time("startingTimestamp", text) == OffsetAtTime(1_700_000_000_123)
 
 
 def stream(first: int, end: int) -> Contents:
-    return Contents(Queue("/", "s", "stream"), first, end, ())
+    return Contents(QueueRef("/", "s", "stream"), first, end, ())
 
 
 @pytest.mark.parametrize("offset", [5, 7, 9])
@@ -173,6 +173,6 @@ def test_plain_number_is_the_offset_of_the_one_queue() -> None:
 
 def test_times_are_given_for_each_queue() -> None:
     given = {**GOOD, "startingOffsetsByTimestamp": '{"a": 5, "b": "1970-01-01T00:00:01Z"}'}
-    assert parse_options(given, streaming=False).start == {"a": Timestamp(5), "b": Timestamp(1000)}
+    assert parse_options(given, streaming=False).start == {"a": OffsetAtTime(5), "b": OffsetAtTime(1000)}
     with pytest.raises(BadOption, match="startingOffsetsByTimestamp lacks b: give a time"):
-        check_names("startingOffsets", {"a": Timestamp(5)}, ["a", "b"])
+        check_names("startingOffsets", {"a": OffsetAtTime(5)}, ["a", "b"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warren.pipeline.segments.log import Contents, Queue, Segment, Slice
+from warren.pipeline.segments.log import Contents, QueueRef, Slice, SourceSegment
 from warren.pipeline.segments.plan import Marks, Partition, Span, limit, limit_bytes, plan
 
 MIB = 1 << 20
@@ -15,10 +15,12 @@ def contents(sizes: list[tuple[int, int]], *, first: int = 0) -> Contents:
     """A stream of segments, each with so many messages and bytes."""
     segments, offset = [], first
     for count, size in sizes:
-        segment = Segment(base=offset + 1, size_bytes=size, first_offset=offset, end_offset=offset + count)
+        segment = SourceSegment(
+            base=offset + 1, size_bytes=size, first_offset=offset, end_offset=offset + count
+        )
         segments.append(segment)
         offset += count
-    return Contents(Queue("/", "s", "stream"), first, offset, tuple(segments))
+    return Contents(QueueRef("/", "s", "stream"), first, offset, tuple(segments))
 
 
 def slices_of(partitions: list[Partition]) -> list[Slice]:

@@ -25,7 +25,7 @@ from warren.amqp.methods import (
 from warren.amqp.properties import BasicProperties
 from warren.client.uri import parse_uri
 from warren.pipeline import publisher as module
-from warren.pipeline.publisher import Failure, Message, Publisher, PublishError
+from warren.pipeline.publisher import ConfirmingPublisher, OutgoingMessage, PublishError, Unpublished
 
 NO_ROUTE = "312 NO_ROUTE"
 
@@ -40,21 +40,23 @@ def queue(broker: Address) -> Iterator[str]:
         channel.queue_delete(name)
 
 
-def message(number: int, key: str, body: bytes = b"") -> Message:
+def message(number: int, key: str, body: bytes = b"") -> OutgoingMessage:
     properties = BasicProperties(message_id=f"m{number}").encode()
     method = BasicPublish(routing_key=key, mandatory=True).encode()
-    return Message(method, properties, body or b"%d" % number, "", key, f"m{number}")
+    return OutgoingMessage(method, properties, body or b"%d" % number, "", key, f"m{number}")
 
 
-def publish(uri: str, messages: list[Message], *, window: int = 1000) -> tuple[Publisher, list[Failure]]:
-    failures: list[Failure] = []
-    with Publisher(parse_uri(uri), on_failure=failures.append, window=window) as publisher:
+def publish(
+    uri: str, messages: list[OutgoingMessage], *, window: int = 1000
+) -> tuple[ConfirmingPublisher, list[Unpublished]]:
+    failures: list[Unpublished] = []
+    with ConfirmingPublisher(parse_uri(uri), on_failure=failures.append, window=window) as publisher:
         for each in messages:
             publisher.publish(each)
     return publisher, failures
 
 
-def no_failure(failure: Failure) -> None:
+def no_failure(failure: Unpublished) -> None:
     pytest.fail(str(failure))
 
 
@@ -118,7 +120,7 @@ def test_broker_that_dies_is_an_error_that_says_what_was_confirmed(tmp_path: Pat
     with BrokerProcess(tmp_path / "data") as broker:
         with pika.BlockingConnection(pika.URLParameters(broker.address.url())) as connection:
             connection.channel().queue_declare("q")
-        publisher = Publisher(parse_uri(broker.address.url()), on_failure=no_failure, window=1)
+        publisher = ConfirmingPublisher(parse_uri(broker.address.url()), on_failure=no_failure, window=1)
         publisher.publish(message(1, "q"))
         publisher.publish(message(2, "q"))
         broker.kill()
@@ -151,7 +153,9 @@ def script() -> Iterator[ScriptedBroker]:
         yield made
 
 
-def publish_to(script: ScriptedBroker, count: int, *, window: int = 1000) -> tuple[Publisher, list[Failure]]:
+def publish_to(
+    script: ScriptedBroker, count: int, *, window: int = 1000
+) -> tuple[ConfirmingPublisher, list[Unpublished]]:
     uri = f"amqp://127.0.0.1:{script.uri.port}"
     return publish(uri, [message(i, "k") for i in range(1, count + 1)], window=window)
 
@@ -262,7 +266,7 @@ def test_at_a_limited_rate_no_message_goes_before_it_is_due(
 ) -> None:
     clock = Clock()
     monkeypatch.setattr(module, "time", clock)
-    with Publisher(parse_uri(broker.url()), on_failure=no_failure, rate=10) as publisher:
+    with ConfirmingPublisher(parse_uri(broker.url()), on_failure=no_failure, rate=10) as publisher:
         monkeypatch.setattr(publisher._connection, "poll", clock.wait)
         for i in range(31):
             publisher.publish(message(i, queue))

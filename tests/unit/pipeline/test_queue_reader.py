@@ -8,7 +8,7 @@ from typing import cast
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from warren.broker.message import Message
-from warren.pipeline.consumer import Consumer, Delivery
+from warren.pipeline.consumer import ConsumingClient, Delivery
 from warren.pipeline.source.consuming import QueueReader
 from warren.pipeline.source.options import parse_consume_options
 
@@ -40,7 +40,7 @@ class Deliveries:
 def taken(deliveries: Deliveries, *, left: int) -> int:
     options = {"consume": "true", "amqp": "amqp://127.0.0.1", "subscribe": "q"}
     reader = QueueReader(parse_consume_options(options))
-    reader.consumer = cast("Consumer", deliveries)
+    reader.consumer = cast("ConsumingClient", deliveries)
     reader.left = left
     return reader.latestOffset({"consumed": 0}, ReadAllAvailable())["consumed"]
 

@@ -13,7 +13,7 @@ from warren.amqp.methods import BasicPublish, decode_method
 from warren.amqp.properties import BasicProperties, decode_properties
 from warren.amqp.table import Float32, Int16, Int64, Timestamp, UInt8, Value
 from warren.pipeline.errors import PipelineError
-from warren.pipeline.publisher import Message
+from warren.pipeline.publisher import OutgoingMessage
 from warren.pipeline.segments.schema import SCHEMA
 from warren.pipeline.sink.headers import header_value
 from warren.pipeline.sink.options import read_options
@@ -24,13 +24,13 @@ HEADERS = pa.map_(pa.string(), pa.string())
 Columns = dict[str, Any]
 
 
-def encode(columns: Columns, *, times: int = 1, **options: str) -> list[Message]:
+def encode(columns: Columns, *, times: int = 1, **options: str) -> list[OutgoingMessage]:
     batch = pa.record_batch(columns)
     encoder = RowEncoder(batch.schema, read_options(AMQP | {"exchange": "shop"} | options), "job/3")
     return [message for _ in range(times) for message in encoder.encode(batch)]
 
 
-def properties_of(message: Message) -> BasicProperties:
+def properties_of(message: OutgoingMessage) -> BasicProperties:
     return decode_properties(message.properties)
 
 

@@ -13,15 +13,15 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from tests.support.segments import IDENTITY, DataDirectory
 from warren.pipeline.segments.errors import DataLoss, UnknownQueue
 from warren.pipeline.segments.files import FileLog
-from warren.pipeline.segments.log import Ends
+from warren.pipeline.segments.log import QueueEnds
 from warren.pipeline.source.options import parse_options
 from warren.pipeline.source.positions import SparkOffset, joined, split
-from warren.pipeline.source.streaming import StreamReader
+from warren.pipeline.source.streaming import QueryReader
 
 
-def reader_of(data: DataDirectory, subscribe: str, **options: str) -> StreamReader:
+def reader_of(data: DataDirectory, subscribe: str, **options: str) -> QueryReader:
     given = {"path": str(data.path), "subscribe": subscribe, **options}
-    return StreamReader(parse_options(given, streaming=True))
+    return QueryReader(parse_options(given, streaming=True))
 
 
 def at(offset: int) -> SparkOffset:
@@ -57,7 +57,7 @@ def test_stream_that_matched_the_pattern_and_is_gone_is_a_loss(tmp_path: Path) -
     data.queue("a1").append(5)
     options = {"path": str(data.path), "subscribePattern": "a."}
     with pytest.raises(UnknownQueue, match="no queue 'a2'"):
-        StreamReader(parse_options(options, streaming=True)).latestOffset({"a2": 3}, ReadAllAvailable())
+        QueryReader(parse_options(options, streaming=True)).latestOffset({"a2": 3}, ReadAllAvailable())
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_offset_of_spark_is_read_and_written_in_either_form(
     assert joined(offsets, {**ids, "gone": "x-9"}) == offset
 
 
-def rows_of(reader: StreamReader, start: SparkOffset, end: SparkOffset) -> list[int]:
+def rows_of(reader: QueryReader, start: SparkOffset, end: SparkOffset) -> list[int]:
     parts = reader.partitions(start, end)
     return [offset for part in parts for batch in reader.read(part) for offset in batch["offset"].to_pylist()]
 
@@ -119,7 +119,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     found: list[bool] = []
     look = FileLog.ends_of
 
-    def noted(log: FileLog, vhost: str, names: Sequence[str], *, wait_s: float = 0.0) -> dict[str, Ends]:
+    def noted(log: FileLog, vhost: str, names: Sequence[str], *, wait_s: float = 0.0) -> dict[str, QueueEnds]:
         found.append(wait_s > 0)
         return look(log, vhost, names)
 

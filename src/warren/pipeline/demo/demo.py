@@ -36,8 +36,8 @@ from warren.pipeline.errors import UsageError
 from warren.pipeline.jobs import archive, dead_letters, flow
 from warren.pipeline.jobs.numbers import positive
 from warren.pipeline.report.html import as_html
-from warren.pipeline.report.progress import Progress
-from warren.pipeline.report.result import Result, Table
+from warren.pipeline.report.progress import ProgressLine
+from warren.pipeline.report.result import JobResult, Table
 from warren.version import __version__
 
 ABOUT = "see it all in a minute: a shop on a broker of its own, and what the jobs make of it"
@@ -69,7 +69,7 @@ def check(options: argparse.Namespace) -> None:
         raise UsageError(f"--to {options.to} is there already: name another directory, or remove it")
 
 
-def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:
+def run(spark: SparkSession, options: argparse.Namespace, progress: ProgressLine) -> JobResult:
     to: Path = options.to.resolve()
     to.mkdir(parents=True, exist_ok=True)
     place = to / "broker"
@@ -103,7 +103,7 @@ def _card_is_good(routing_key: str, delivery_tag: int) -> bool:
     return not routing_key.endswith(TEST) and delivery_tag % REFUSED_EVERY != 0
 
 
-def _look(spark: SparkSession, broker: DemoBroker, to: Path, progress: Progress) -> list[Result]:
+def _look(spark: SparkSession, broker: DemoBroker, to: Path, progress: ProgressLine) -> list[JobResult]:
     """As with the commands of these names, which stand in the report."""
     where = ["--url", broker.url, "--queue"]
     commands: list[tuple[str, ModuleType, list[str]]] = [
@@ -118,17 +118,19 @@ def _look(spark: SparkSession, broker: DemoBroker, to: Path, progress: Progress)
     return [_run(spark, name, job, words, progress) for name, job, words in commands]
 
 
-def _run(spark: SparkSession, name: str, job: ModuleType, words: list[str], progress: Progress) -> Result:
+def _run(
+    spark: SparkSession, name: str, job: ModuleType, words: list[str], progress: ProgressLine
+) -> JobResult:
     parser = argparse.ArgumentParser(prog=name)
     job.add_arguments(parser)
     progress.say(f"warren pipeline {name} {' '.join(words)}")
-    result: Result = job.run(spark, parser.parse_args(words), progress)
+    result: JobResult = job.run(spark, parser.parse_args(words), progress)
     result.notes.insert(0, f"warren pipeline {name} {' '.join(words)}")
     return result
 
 
-def _told(sales: Sales, workers: Table, to: Path) -> Result:
-    result = Result(title="The shop")
+def _told(sales: Sales, workers: Table, to: Path) -> JobResult:
+    result = JobResult(title="The shop")
     result.numbers |= {
         "orders": sales.orders,
         "messages published": sales.events,

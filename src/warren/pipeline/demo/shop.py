@@ -36,7 +36,7 @@ from warren.client.connection import ClientConnection
 from warren.client.dialogue import Dialogue, ask
 from warren.client.uri import Uri
 from warren.pipeline.errors import PipelineError
-from warren.pipeline.publisher import PRODUCT, Failure, Message, Publisher
+from warren.pipeline.publisher import PRODUCT, ConfirmingPublisher, OutgoingMessage, Unpublished
 
 EXCHANGE, DEAD, AGAIN = "shop", "shop.dead", "shop.again"
 EXCHANGES = {EXCHANGE: "topic", DEAD: "topic", AGAIN: "fanout"}
@@ -103,7 +103,7 @@ def open_shop(uri: Uri, *, seconds: float, seed: int = 1) -> Sales:
     """Publish for so long, more in the middle than at both ends: a day in a few seconds."""
     sales, chance = Sales(), random.Random(seed)  # noqa: S311 - an imaginary shop
     started_s = time.monotonic()
-    with Publisher(uri, on_failure=_all_are_routed) as publisher:
+    with ConfirmingPublisher(uri, on_failure=_all_are_routed) as publisher:
         while (elapsed_s := time.monotonic() - started_s) < seconds:
             due = RATE * seconds * _share_of_day(elapsed_s / seconds)
             while sales.orders < due:
@@ -118,11 +118,11 @@ def _share_of_day(part: float) -> float:
     return part - 0.7 * math.sin(2 * math.pi * part) / (2 * math.pi)
 
 
-def _all_are_routed(failure: Failure) -> None:
+def _all_are_routed(failure: Unpublished) -> None:
     raise PipelineError(f"the demo's broker did not take message '{failure.message.message_id}'")
 
 
-def _events(sales: Sales, chance: random.Random) -> Iterator[Message]:
+def _events(sales: Sales, chance: random.Random) -> Iterator[OutgoingMessage]:
     """An order, and what became of it."""
     sales.orders += 1
     region = TEST if chance.random() < TEST_SHARE else chance.choices(REGIONS, weights=(4, 3, 2, 1))[0]
@@ -141,7 +141,7 @@ def _events(sales: Sales, chance: random.Random) -> Iterator[Message]:
         yield _message(f"order.{kind}.{region}", f"{sales.orders}-{kind}", order, chance)
 
 
-def _message(key: str, message_id: str, order: dict[str, object], chance: random.Random) -> Message:
+def _message(key: str, message_id: str, order: dict[str, object], chance: random.Random) -> OutgoingMessage:
     """Tills send what they have now and then, so it is a moment old when it comes."""
     age_ms = int(min(chance.expovariate(1 / 40), OUTBOX_MS_MAX))
     properties = BasicProperties(
@@ -153,4 +153,4 @@ def _message(key: str, message_id: str, order: dict[str, object], chance: random
     )
     method = BasicPublish(exchange=EXCHANGE, routing_key=key, mandatory=True)
     body = json.dumps(order).encode()
-    return Message(method.encode(), properties.encode(), body, EXCHANGE, key, message_id)
+    return OutgoingMessage(method.encode(), properties.encode(), body, EXCHANGE, key, message_id)

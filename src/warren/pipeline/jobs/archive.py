@@ -51,8 +51,8 @@ from warren.pipeline.jobs.tables import (
     overwrite_partitions,
     times_in_micros,
 )
-from warren.pipeline.report.progress import Progress
-from warren.pipeline.report.result import Result
+from warren.pipeline.report.progress import ProgressLine
+from warren.pipeline.report.result import JobResult
 
 ABOUT = "keep streams as Parquet files by vhost, queue and day, each message once"
 SNAPSHOT_PARTITIONS = ("snapshot", *ARCHIVE_PARTITIONS)
@@ -196,7 +196,7 @@ def _check_delta(options: argparse.Namespace) -> None:
         raise UsageError("--format delta needs --to on a path of this machine")
 
 
-def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:
+def run(spark: SparkSession, options: argparse.Namespace, progress: ProgressLine) -> JobResult:
     source = inputs.source_of(options)
     with only_one(options.to, elsewhere=getattr(options, "remote", None) is not None) as unlocked:
         if unlocked:
@@ -208,12 +208,12 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) ->
 
 def _streams(
     spark: SparkSession,
-    source: inputs.Source,
+    source: inputs.JobInput,
     options: argparse.Namespace,
-    progress: Progress,
+    progress: ProgressLine,
     *,
     alone: bool,
-) -> Result:
+) -> JobResult:
     messages = inputs.read_stream(
         spark,
         source,
@@ -244,8 +244,8 @@ def _streams(
     return result
 
 
-def _told(to: str, summary: Summary) -> Result:
-    result = Result(title=f"Archive in {to}")
+def _told(to: str, summary: Summary) -> JobResult:
+    result = JobResult(title=f"Archive in {to}")
     result.numbers |= {
         "messages read": summary.rows,
         "messages written": summary.rows,
@@ -259,7 +259,7 @@ def _told(to: str, summary: Summary) -> Result:
     return result
 
 
-def _rolling(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Rolling:
+def _rolling(spark: SparkSession, options: argparse.Namespace, progress: ProgressLine) -> Rolling:
     root = local_path(options.to)
     seconds = ROLL_SECONDS if options.roll_every is None else options.roll_every
     if root is None or not root.is_dir() or not seconds:  # it may be on a machine where Spark runs
@@ -283,13 +283,13 @@ def _start(messages: DataFrame, options: argparse.Namespace) -> StreamingQuery:
 
 
 def _snapshot(
-    spark: SparkSession, source: inputs.Source, options: argparse.Namespace, progress: Progress
-) -> Result:
+    spark: SparkSession, source: inputs.JobInput, options: argparse.Namespace, progress: ProgressLine
+) -> JobResult:
     name = options.snapshot or datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
     with progress.step("snapshot"):
         write_snapshot(inputs.read(spark, source), options.to, name)
     with progress.step("counting"):
         rows = collect(extents(read_snapshot(spark, options.to, name)))
-    result = Result(title=f"Snapshot {name} in {options.to}")
+    result = JobResult(title=f"Snapshot {name} in {options.to}")
     result.numbers["messages written"] = tell_extents(result, rows)
     return result

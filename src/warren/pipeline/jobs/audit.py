@@ -24,8 +24,8 @@ from warren.pipeline.jobs.extent import extents, tell_extents
 from warren.pipeline.jobs.numbers import positive
 from warren.pipeline.jobs.rows import collect, top, whole
 from warren.pipeline.jobs.tables import read_archive
-from warren.pipeline.report.progress import Progress
-from warren.pipeline.report.result import Bars, Result, Value
+from warren.pipeline.report.progress import ProgressLine
+from warren.pipeline.report.result import Bars, JobResult, Value
 
 ABOUT = "find gaps and duplicates, and compare an archive with what is live"
 RANGE = 100_000
@@ -174,8 +174,8 @@ def check(options: argparse.Namespace) -> None:
     inputs.check(options)
 
 
-def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:
-    result = Result(title="Audit")
+def run(spark: SparkSession, options: argparse.Namespace, progress: ProgressLine) -> JobResult:
+    result = JobResult(title="Audit")
     source = inputs.source_of(options)
     archived = None
     if (
@@ -202,7 +202,9 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) ->
                 frame.unpersist()
 
 
-def _tell_order(result: Result, counts: DataFrame, options: argparse.Namespace, progress: Progress) -> None:
+def _tell_order(
+    result: JobResult, counts: DataFrame, options: argparse.Namespace, progress: ProgressLine
+) -> None:
     with progress.step("gaps and duplicates"):
         holes, twice = collect(gaps(counts, options.range)), collect(duplicates(counts))
     result.numbers |= {
@@ -217,7 +219,11 @@ def _tell_order(result: Result, counts: DataFrame, options: argparse.Namespace, 
 
 
 def _tell_archive(
-    result: Result, counts: DataFrame, archived: DataFrame, options: argparse.Namespace, progress: Progress
+    result: JobResult,
+    counts: DataFrame,
+    archived: DataFrame,
+    options: argparse.Namespace,
+    progress: ProgressLine,
 ) -> None:
     verdicts = compared(counts, archived)
     harmful = [name for name in HARMFUL if not (options.allow_data_loss and name == "of_another_stream")]

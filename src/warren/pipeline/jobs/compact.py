@@ -31,8 +31,8 @@ from warren.pipeline.jobs.numbers import byte_count, positive
 from warren.pipeline.jobs.rolling import by_spark
 from warren.pipeline.jobs.rows import collect, top, whole
 from warren.pipeline.jobs.tables import ARCHIVE_PARTITIONS, overwrite_partitions, read_archive
-from warren.pipeline.report.progress import Progress
-from warren.pipeline.report.result import Bars, Result, Value
+from warren.pipeline.report.progress import ProgressLine
+from warren.pipeline.report.result import Bars, JobResult, Value
 from warren.pipeline.report.words import byte_size
 
 ABOUT = "make an archive's small files into few, in place or elsewhere, or keep the latest of each key"
@@ -165,7 +165,7 @@ def _check_whole_days(options: argparse.Namespace) -> None:
             raise UsageError(f"compact replaces whole days: give a day, such as 2026-03-01, for {name}")
 
 
-def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:
+def run(spark: SparkSession, options: argparse.Namespace, progress: ProgressLine) -> JobResult:
     if options.in_place:
         return _in_place(spark, options, progress)
     messages = inputs.select(read_archive(spark, options.archive), inputs.slice_of(options))
@@ -175,12 +175,12 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) ->
         compact(messages, options.to, latest=options.latest_per, rows_a_file=options.rows_a_file)
     with progress.step("looking at the result"):
         after = collect(files_of(_written(spark, options)))
-    result = Result(title=f"Compacted {options.archive} into {options.to}")
+    result = JobResult(title=f"Compacted {options.archive} into {options.to}")
     _tell(result, tell_extents(result, read), before, after)
     return result
 
 
-def _in_place(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:
+def _in_place(spark: SparkSession, options: argparse.Namespace, progress: ProgressLine) -> JobResult:
     root = (local_path(options.archive) or Path()).absolute()
     if is_delta(options.archive):
         return _delta_in_place(root, options, progress)
@@ -190,7 +190,7 @@ def _in_place(spark: SparkSession, options: argparse.Namespace, progress: Progre
         done = merge_round(root, by_spark(spark), size_max=options.file_size, eager=True)
         with if_nobody_archives(root) as alone:
             waiting = settle(root, alone=alone)
-    result = Result(title=f"Compacted {options.archive} in place")
+    result = JobResult(title=f"Compacted {options.archive} in place")
     result.numbers |= {"files merged": done.files_before, "into": done.files_after}
     if waiting:
         result.notes.append(
@@ -204,10 +204,10 @@ def _in_place(spark: SparkSession, options: argparse.Namespace, progress: Progre
     return result
 
 
-def _delta_in_place(root: Path, options: argparse.Namespace, progress: Progress) -> Result:
+def _delta_in_place(root: Path, options: argparse.Namespace, progress: ProgressLine) -> JobResult:
     with progress.step("merging"):
         done, removed = merge_table(root, options.file_size), vacuum(root)
-    result = Result(title=f"Compacted {options.archive} in place")
+    result = JobResult(title=f"Compacted {options.archive} in place")
     result.numbers |= {
         "files merged": done.files_before,
         "into": done.files_after,
@@ -221,7 +221,7 @@ def _written(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
     return inputs.select(read_archive(spark, options.to), inputs.slice_of(options))
 
 
-def _tell(result: Result, read: int, before: list[list[Value]], after: list[list[Value]]) -> None:
+def _tell(result: JobResult, read: int, before: list[list[Value]], after: list[list[Value]]) -> None:
     written = sum(whole(row[4]) for row in after)
     files = [sum(whole(row[2]) for row in rows) for rows in (before, after)]
     sizes = [sum(whole(row[3]) for row in rows) for rows in (before, after)]

@@ -24,8 +24,8 @@ from warren.pipeline.jobs.numbers import positive
 from warren.pipeline.jobs.rows import collect, top, whole
 from warren.pipeline.jobs.tables import overwrite_partitions
 from warren.pipeline.jobs.timeline import lines_by_time, window_for
-from warren.pipeline.report.progress import Progress
-from warren.pipeline.report.result import Bars, Result, Value
+from warren.pipeline.report.progress import ProgressLine
+from warren.pipeline.report.result import Bars, JobResult, Value
 
 ABOUT = "say what died where and of what, which messages go in circles, and how long they lived"
 LOOPS_FROM = 3
@@ -160,7 +160,7 @@ def check(options: argparse.Namespace) -> None:
     inputs.check(options)
 
 
-def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:
+def run(spark: SparkSession, options: argparse.Namespace, progress: ProgressLine) -> JobResult:
     messages = inputs.read(spark, inputs.source_of(options), body=False).drop("body").persist()
     try:  # read once: a queue that is read twice has changed in between
         return _result(messages, options, progress)
@@ -168,8 +168,8 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) ->
         messages.unpersist()
 
 
-def _result(messages: DataFrame, options: argparse.Namespace, progress: Progress) -> Result:
-    result = Result(title="Dead letters")
+def _result(messages: DataFrame, options: argparse.Namespace, progress: ProgressLine) -> JobResult:
+    result = JobResult(title="Dead letters")
     with progress.step("reading"):
         extent = collect(extents(messages))
         read = tell_extents(result, extent)
@@ -200,7 +200,7 @@ def _result(messages: DataFrame, options: argparse.Namespace, progress: Progress
     return result
 
 
-def _tell(result: Result, options: argparse.Namespace, found: Rows, circles: Rows, lives: Rows) -> None:
+def _tell(result: JobResult, options: argparse.Namespace, found: Rows, circles: Rows, lives: Rows) -> None:
     more = f"more than {options.loops} deaths in one queue"
     note = (
         f"From publishing (header {options.time_header}, the property timestamp in whole seconds, or the "

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from warren.pipeline.jobs.rows import whole
-from warren.pipeline.report.result import Result, Table, Value
+from warren.pipeline.report.result import JobResult, Table, Value
 
 COLUMNS = ("vhost", "queue", "messages", "first offset", "last offset", "first time", "last time")
 MESSAGES = 2
@@ -28,7 +28,7 @@ def extents(messages: DataFrame) -> DataFrame:
     )
 
 
-def tell_extents(result: Result, rows: Sequence[Sequence[Value]], name: str = "Read") -> int:
+def tell_extents(result: JobResult, rows: Sequence[Sequence[Value]], name: str = "Read") -> int:
     """As the table and the figure that every result begins with; how many messages it was."""
     count = sum(whole(row[MESSAGES]) for row in rows)
     result.numbers["messages read"] = count

@@ -30,8 +30,8 @@ from warren.pipeline.jobs.numbers import positive, span
 from warren.pipeline.jobs.queries import follow, stop_on_signals
 from warren.pipeline.jobs.tables import check_checkpoint, has_table, overwrite_partitions
 from warren.pipeline.jobs.windows import ARRIVED, PUBLISHED, WINDOW, current, measured, windows
-from warren.pipeline.report.progress import Progress
-from warren.pipeline.report.result import Result
+from warren.pipeline.report.progress import ProgressLine
+from warren.pipeline.report.result import JobResult
 
 ABOUT = "measure rates, bytes, sizes and latencies by queue and routing key, in windows of time"
 WATERMARK = "10 minutes"
@@ -105,7 +105,7 @@ def check(options: argparse.Namespace) -> None:
             raise UsageError("--follow and --once have no end: leave out --to-offset and --until")
 
 
-def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:
+def run(spark: SparkSession, options: argparse.Namespace, progress: ProgressLine) -> JobResult:
     source = inputs.source_of(options)
     if options.follow or options.once:
         return _run_stream(spark, source, options, progress)
@@ -133,8 +133,8 @@ def _refuse_stream_windows(spark: SparkSession, to: str) -> None:
 
 
 def _run_stream(
-    spark: SparkSession, source: inputs.Source, options: argparse.Namespace, progress: Progress
-) -> Result:
+    spark: SparkSession, source: inputs.JobInput, options: argparse.Namespace, progress: ProgressLine
+) -> JobResult:
     sizes = _measured(inputs.read_stream(spark, source), options)
     initial = inputs.initial_offsets(source)
     with stop_on_signals() as stop:

@@ -14,8 +14,8 @@ from warren.pipeline.jobs.rows import collect, top, whole
 from warren.pipeline.jobs.timeline import STEPS_MAX, lines_by_time, window_for
 from warren.pipeline.jobs.windows import totals
 from warren.pipeline.report.axis import round_step
-from warren.pipeline.report.progress import Progress
-from warren.pipeline.report.result import Histogram, Plot, Result, Table, Value
+from warren.pipeline.report.progress import ProgressLine
+from warren.pipeline.report.result import HistogramPlot, JobResult, Plot, Table, Value
 from warren.pipeline.report.words import byte_size
 
 SIZES = ("messages", "bytes", "size_p50", "size_p95", "size_p99", "size_max")
@@ -32,9 +32,9 @@ def report_slice(
     sizes: DataFrame,
     windows: DataFrame,
     options: argparse.Namespace,
-    progress: Progress,
-) -> Result:
-    result = Result(title="Flow")
+    progress: ProgressLine,
+) -> JobResult:
+    result = JobResult(title="Flow")
     with progress.step("reading"):
         extent = collect(extents(sizes))
         tell_extents(result, extent)
@@ -99,13 +99,13 @@ def _histogram(sizes: DataFrame, column: str, title: str, unit: str) -> list[Plo
     counts = {row[0]: row[1] for row in rows}
     edges = [(low + i) * step for i in range(bins + 1)]
     shown = [counts.get(i, 0) for i in range(bins)]
-    return [Histogram(f"{title}, up to the 99th percentile", edges, shown, unit)]
+    return [HistogramPlot(f"{title}, up to the 99th percentile", edges, shown, unit)]
 
 
 def report_stream(
-    current: DataFrame | None, summary: Summary, options: argparse.Namespace, progress: Progress
-) -> Result:
-    result = Result(title=f"Flow, kept in {options.to}")
+    current: DataFrame | None, summary: Summary, options: argparse.Namespace, progress: ProgressLine
+) -> JobResult:
+    result = JobResult(title=f"Flow, kept in {options.to}")
     result.numbers |= {
         "messages read": summary.rows,
         "messages too late for their window": summary.rows_late,

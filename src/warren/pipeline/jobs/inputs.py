@@ -23,10 +23,10 @@ from warren.pipeline.failures import for_the_command
 from warren.pipeline.jobs.tables import read_archive
 from warren.pipeline.segments.errors import BadOption, ReadError
 from warren.pipeline.segments.http import HttpLog
-from warren.pipeline.segments.log import Queue
+from warren.pipeline.segments.log import QueueRef
 from warren.pipeline.source.options import parse_options
 from warren.pipeline.source.positions import split
-from warren.pipeline.source.streaming import StreamReader
+from warren.pipeline.source.streaming import QueryReader
 
 FORMAT = "warren"
 EDGES = ("earliest", "latest")
@@ -34,7 +34,7 @@ PASSWORD_VARIABLE = "WARREN_PASSWORD"  # noqa: S105 - where to find one
 
 
 @dataclass(frozen=True, kw_only=True)
-class Slice:
+class InputSlice:
     """Which messages: of which queues, from which offset and time, up to and without which.
 
     Offsets are as on the command line: `earliest`, `latest`, a number, or JSON with a number for each queue.
@@ -51,14 +51,14 @@ class Slice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class JobInput:
     """`archive` is a directory that the archive job wrote; otherwise `access` are the options that lead to a
     broker or its files.
     """
 
     archive: str | None = None
     access: Mapping[str, str] = field(default_factory=dict)
-    slice: Slice = field(default_factory=Slice)
+    slice: InputSlice = field(default_factory=InputSlice)
 
 
 # --- from the command line ---
@@ -109,21 +109,21 @@ def moment_ms(text: str) -> int:
     return round(aware.timestamp() * 1000)
 
 
-def source_of(options: argparse.Namespace) -> Source:
+def source_of(options: argparse.Namespace) -> JobInput:
     archive = getattr(options, "archive", None)
     chosen = slice_of(options)
     if archive is None and not chosen.queues and chosen.pattern is None:
         raise UsageError("which queues? Name them with --queue, or give a --pattern")
-    return Source(archive=archive, access={} if archive else access_of(options), slice=chosen)
+    return JobInput(archive=archive, access={} if archive else access_of(options), slice=chosen)
 
 
-def slice_of(options: argparse.Namespace) -> Slice:
+def slice_of(options: argparse.Namespace) -> InputSlice:
     if options.queue and options.pattern is not None:
         raise UsageError("--queue and --pattern exclude each other")
     for offset, time in (("from_offset", "since"), ("to_offset", "until")):
         if getattr(options, offset, None) is not None and getattr(options, time, None) is not None:
             raise UsageError(f"--{offset.replace('_', '-')} and --{time} exclude each other")
-    return Slice(
+    return InputSlice(
         vhost=options.vhost,
         queues=tuple(options.queue),
         pattern=_checked_pattern(options.pattern),
@@ -166,7 +166,7 @@ def _checked_pattern(pattern: str | None) -> str | None:
 # --- to Spark ---
 
 
-def read(spark: SparkSession, source: Source, *, headers: bool = True, body: bool = True) -> DataFrame:
+def read(spark: SparkSession, source: JobInput, *, headers: bool = True, body: bool = True) -> DataFrame:
     """The messages as they are now."""
     if source.archive is not None:
         return select(read_archive(spark, source.archive), source.slice)
@@ -176,7 +176,7 @@ def read(spark: SparkSession, source: Source, *, headers: bool = True, body: boo
 
 def read_stream(
     spark: SparkSession,
-    source: Source,
+    source: JobInput,
     *,
     headers: bool = True,
     body: bool = True,
@@ -195,7 +195,7 @@ def read_stream(
     return spark.readStream.format(FORMAT).options(**options).load()
 
 
-def stream_options(source: Source, *, headers: bool, body: bool) -> dict[str, str]:
+def stream_options(source: JobInput, *, headers: bool, body: bool) -> dict[str, str]:
     """From the first message on, unless it is said where."""
     options = reader_options(source, headers=headers, body=body)
     if "startingTimestamp" not in options:
@@ -203,19 +203,19 @@ def stream_options(source: Source, *, headers: bool, body: bool) -> dict[str, st
     return options
 
 
-def initial_offsets(source: Source) -> dict[str, int]:
+def initial_offsets(source: JobInput) -> dict[str, int]:
     """Where a query begins that has no checkpoint yet, which Spark does not tell. Nothing, if this machine
     does not get at the streams though Spark does.
     """
     options = parse_options(stream_options(source, headers=False, body=False), streaming=True)
     with closing(options.log):
         try:
-            return split(StreamReader(options).initialOffset())[0]
+            return split(QueryReader(options).initialOffset())[0]
         except ReadError:
             return {}
 
 
-def report_offsets(source: Source, reference: str, offsets: Mapping[str, int]) -> None:
+def report_offsets(source: JobInput, reference: str, offsets: Mapping[str, int]) -> None:
     """Tell the broker how far a query got, at its end: Spark tells of a batch only when the next one begins.
     `offsets` are the next to read.
     """
@@ -225,10 +225,10 @@ def report_offsets(source: Source, reference: str, offsets: Mapping[str, int]) -
         with closing(log):
             for name, offset in offsets.items():
                 if offset > 0:
-                    log.put_offset(Queue(options.vhost, name, "stream"), reference, offset - 1)
+                    log.put_offset(QueueRef(options.vhost, name, "stream"), reference, offset - 1)
 
 
-def reader_options(source: Source, *, headers: bool, body: bool) -> dict[str, str]:
+def reader_options(source: JobInput, *, headers: bool, body: bool) -> dict[str, str]:
     chosen = source.slice
     options = {**source.access, "vhost": chosen.vhost, **_subscription(chosen)}
     options["includeHeaders"], options["includeBody"] = str(headers).lower(), str(body).lower()
@@ -242,7 +242,7 @@ def reader_options(source: Source, *, headers: bool, body: bool) -> dict[str, st
     return options | {name: str(value) for name, value in wanted.items() if value is not None}
 
 
-def _subscription(chosen: Slice) -> dict[str, str]:
+def _subscription(chosen: InputSlice) -> dict[str, str]:
     """A list of names is separated by commas, so names with one have to be a pattern."""
     if chosen.pattern is not None:
         return {"subscribePattern": chosen.pattern}
@@ -251,7 +251,7 @@ def _subscription(chosen: Slice) -> dict[str, str]:
     return {"subscribe": ",".join(chosen.queues)}
 
 
-def _offsets(option: str, text: str | None, chosen: Slice) -> str | None:
+def _offsets(option: str, text: str | None, chosen: InputSlice) -> str | None:
     if text is None or text in EDGES:
         return text
     if text.isdecimal():
@@ -277,7 +277,7 @@ def parse_offsets(option: str, text: str) -> dict[str, int]:
 # --- from an archive ---
 
 
-def select(messages: DataFrame, chosen: Slice) -> DataFrame:
+def select(messages: DataFrame, chosen: InputSlice) -> DataFrame:
     """What the data source does by its options, by filters."""
     found = messages.filter(sf.col("vhost") == chosen.vhost)
     if chosen.queues:

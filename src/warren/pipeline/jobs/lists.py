@@ -27,7 +27,7 @@ PLACE_PARTS = len(FILES.split("/"))
 
 
 @dataclass(frozen=True)
-class Entry:
+class ListedFile:
     """A file as a list names it. `place` is where it lies in the archive, by whatever way one gets there."""
 
     line: str
@@ -66,7 +66,7 @@ def current_lists(root: Path) -> list[Path]:
     return found[max((number for number, file in enumerate(found) if is_whole(file)), default=0) :]
 
 
-def entries_of(file: Path) -> list[Entry]:
+def entries_of(file: Path) -> list[ListedFile]:
     return [_entry(file, line) for line in file.read_text().splitlines()[1:] if line.strip()]
 
 
@@ -74,26 +74,26 @@ def places_in(files: Iterable[Path]) -> set[str]:
     return {entry.place for file in files for entry in entries_of(file)}
 
 
-def _entry(file: Path, line: str) -> Entry:
+def _entry(file: Path, line: str) -> ListedFile:
     try:
         found = json.loads(line)
         path, size = unquote(urlsplit(str(found["path"])).path), int(found["size"])
     except (ValueError, KeyError, TypeError):
         raise PipelineError(f"{file} is not a list of files that Spark has written: {line[:80]!r}") from None
-    return Entry(line, path, size)
+    return ListedFile(line, path, size)
 
 
-def entry_beside(entry: Entry, file: Path) -> Entry:
+def entry_beside(entry: ListedFile, file: Path) -> ListedFile:
     """The entry of a file in the same directory."""
     found = json.loads(entry.line)
     state = file.stat()
     found["path"] = f"{found['path'].rpartition('/')[0]}/{file.name}"
     found["size"], found["modificationTime"] = state.st_size, state.st_mtime_ns // 1_000_000
     path = f"{entry.path.rpartition('/')[0]}/{file.name}"
-    return Entry(json.dumps(found, separators=(",", ":")), path, state.st_size)
+    return ListedFile(json.dumps(found, separators=(",", ":")), path, state.st_size)
 
 
-def replace_list(file: Path, entries: Sequence[Entry]) -> None:
+def replace_list(file: Path, entries: Sequence[ListedFile]) -> None:
     """At once: who reads it gets the old list or the new one. The checksum goes first: Spark opens the list
     before the checksum, so it never holds a list against that of another.
     """

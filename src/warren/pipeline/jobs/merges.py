@@ -37,7 +37,7 @@ from typing import TypeAlias
 from warren.pipeline.errors import PipelineError
 from warren.pipeline.jobs.lists import (
     LISTS,
-    Entry,
+    ListedFile,
     current_lists,
     entries_of,
     entry_beside,
@@ -148,12 +148,12 @@ def places_in_merges(root: Path) -> set[str]:
 # --- what to merge ---
 
 
-def _groups(root: Path, busy: set[str], size_max: int, *, eager: bool) -> list[list[Entry]]:
+def _groups(root: Path, busy: set[str], size_max: int, *, eager: bool) -> list[list[ListedFile]]:
     """Of the list that has all but the last few batches, since it can be replaced at once."""
     lists = current_lists(root)
     if not lists or not is_whole(lists[0]):
         return []
-    by_directory: dict[str, list[Entry]] = defaultdict(list)
+    by_directory: dict[str, list[ListedFile]] = defaultdict(list)
     for entry in entries_of(lists[0]):
         if entry.size * SMALL_SHARE < size_max and entry.place not in busy:
             by_directory[entry.place.rpartition("/")[0]].append(entry)
@@ -163,7 +163,7 @@ def _groups(root: Path, busy: set[str], size_max: int, *, eager: bool) -> list[l
     return groups
 
 
-def _check_is_here(root: Path, entry: Entry) -> None:
+def _check_is_here(root: Path, entry: ListedFile) -> None:
     if not Path(entry.path).exists() or not Path(entry.path).samefile(root / entry.place):
         raise PipelineError(
             f"{root / LISTS} names {entry.path}, which is not of this directory: an archive that was moved "
@@ -171,13 +171,13 @@ def _check_is_here(root: Path, entry: Entry) -> None:
         )
 
 
-def choose(files: Sequence[Entry], size_max: int, *, eager: bool = False) -> list[list[Entry]]:
+def choose(files: Sequence[ListedFile], size_max: int, *, eager: bool = False) -> list[list[ListedFile]]:
     """Which files of one directory become one, in the order they have. Unless `eager`, a file is only taken
     along with others that have as much together: so a message is written again a few times and not in every
     round.
     """
-    found: list[list[Entry]] = []
-    group: list[Entry] = []
+    found: list[list[ListedFile]] = []
+    group: list[ListedFile] = []
     for entry in files:
         if sum(each.size for each in group) + entry.size > size_max:
             found.append(group)
@@ -188,7 +188,7 @@ def choose(files: Sequence[Entry], size_max: int, *, eager: bool = False) -> lis
     return [each for each in chosen if len(each) > 1]
 
 
-def _without_largest(group: list[Entry]) -> list[Entry]:
+def _without_largest(group: list[ListedFile]) -> list[ListedFile]:
     left = sorted(group, key=lambda entry: entry.size)
     while left and left[-1].size > sum(entry.size for entry in left[:-1]):
         left.pop()
@@ -199,7 +199,7 @@ def _without_largest(group: list[Entry]) -> list[Entry]:
 # --- the steps of a merge ---
 
 
-def _write(root: Path, group: Sequence[Entry], write_as_one: WriteAsOne) -> Merge:
+def _write(root: Path, group: Sequence[ListedFile], write_as_one: WriteAsOne) -> Merge:
     first = Path(group[0].place)
     merge_id = uuid.uuid4().hex
     suffixes = "".join(first.suffixes[-2:])  # with the compression: .snappy.parquet
@@ -224,7 +224,7 @@ def _swap(root: Path, made: Sequence[Merge]) -> list[Merge]:
     return swapped
 
 
-def _replaced(root: Path, entries: Mapping[str, Entry], merges: Sequence[Merge]) -> list[Entry]:
+def _replaced(root: Path, entries: Mapping[str, ListedFile], merges: Sequence[Merge]) -> list[ListedFile]:
     """New files stand where the first of theirs stood."""
     new_by_first = {merge.old[0]: entry_beside(entries[merge.old[0]], root / merge.new) for merge in merges}
     gone = {place for merge in merges for place in merge.old}

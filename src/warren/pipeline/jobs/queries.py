@@ -15,8 +15,8 @@ from types import FrameType
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from warren.pipeline.report.progress import Progress
-from warren.pipeline.report.result import Lines, Series, Table, Value
+from warren.pipeline.report.progress import ProgressLine
+from warren.pipeline.report.result import LinePlot, Series, Table, Value
 
 POLL_SECONDS = 1
 HISTORY_MAX = 500
@@ -100,11 +100,11 @@ class Summary:
             return None
         return max(0, sum(offset - self.first[queue] for queue, offset in self.next.items()) - self.rows)
 
-    def plot(self) -> Lines:
+    def plot(self) -> LinePlot:
         """How much each of the last batches had."""
         counts = [float(rows) for _, rows in self.history]
         times = [began for began, _ in self.history]
-        return Lines("Messages by batch", times, [Series("messages", counts)], "messages")
+        return LinePlot("Messages by batch", times, [Series("messages", counts)], "messages")
 
     def table(self) -> Table:
         rows = [self._row(queue, offset) for queue, offset in sorted(self.next.items())]
@@ -137,7 +137,7 @@ def offsets_of(text: str | None) -> dict[str, int]:
 
 def follow(
     query: StreamingQuery,
-    progress: Progress,
+    progress: ProgressLine,
     stop: threading.Event,
     initial: Mapping[str, int] | None = None,
 ) -> Summary:

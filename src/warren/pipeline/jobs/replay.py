@@ -28,8 +28,8 @@ from warren.pipeline.jobs.extent import COLUMNS
 from warren.pipeline.jobs.numbers import positive
 from warren.pipeline.jobs.replay_task import COUNTS, WANTED, publish_batches
 from warren.pipeline.jobs.rows import plain, whole
-from warren.pipeline.report.progress import Progress
-from warren.pipeline.report.result import Result, Table, Value
+from warren.pipeline.report.progress import ProgressLine
+from warren.pipeline.report.result import JobResult, Table, Value
 from warren.pipeline.sink.options import WriteOptions, read_options
 
 ABOUT = "publish recorded messages to an exchange again, confirmed, each once"
@@ -201,7 +201,7 @@ def target_of(options: argparse.Namespace) -> WriteOptions:
         raise UsageError(str(error).replace("option ", "--", 1)) from error
 
 
-def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:
+def run(spark: SparkSession, options: argparse.Namespace, progress: ProgressLine) -> JobResult:
     target = target_of(options)
     messages = inputs.read(spark, inputs.source_of(options))
     if options.routing_key is not None:
@@ -214,8 +214,8 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) ->
     return _told(done, options)
 
 
-def _told(done: ReplayResult, options: argparse.Namespace) -> Result:
-    result = Result(title=f"Replay to exchange '{options.exchange}'", ok=not done.failed)
+def _told(done: ReplayResult, options: argparse.Namespace) -> JobResult:
+    result = JobResult(title=f"Replay to exchange '{options.exchange}'", ok=not done.failed)
     result.numbers |= {
         "messages read": done.read,
         "messages skipped": done.skipped,

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from warren.amqp.properties import decode_properties
-from warren.pipeline.publisher import Failure
+from warren.pipeline.publisher import Unpublished
 from warren.pipeline.sink.headers import DEDUPLICATION_HEADER
 from warren.pipeline.sink.options import WriteOptions
 from warren.pipeline.sink.task import write_rows
@@ -86,7 +86,7 @@ class Tally:
             else:
                 count.skipped += row["offset_count"]
 
-    def on_failure(self, failure: Failure) -> None:
+    def on_failure(self, failure: Unpublished) -> None:
         headers = decode_properties(failure.message.properties).headers or {}
         source = SOURCE.fullmatch(str(headers[DEDUPLICATION_HEADER]))
         assert source is not None, "these are ours"

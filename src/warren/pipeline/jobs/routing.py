@@ -31,7 +31,7 @@ DELAYING = (DELAY, DELIVER_AT)
 KINDS = ("policies", "exchanges", "queues", "bindings")
 
 
-class Timer:
+class NeverTimer:
     """One that never ends."""
 
     def cancel(self) -> None:
@@ -50,8 +50,8 @@ class StillWorld:
     def call_soon(self, callback: Callable[[], None]) -> None:
         pass
 
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        return Timer()
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> NeverTimer:
+        return NeverTimer()
 
     def random_bytes(self, count: int) -> bytes:
         return bytes(count)

@@ -22,8 +22,8 @@ from warren.pipeline.errors import PipelineError, UsageError
 from warren.pipeline.failures import in_one_line
 from warren.pipeline.jobs.pipeline_file import Pipeline, read_pipeline
 from warren.pipeline.jobs.queries import follow, stop_on_signals
-from warren.pipeline.report.progress import Progress
-from warren.pipeline.report.result import Result
+from warren.pipeline.report.progress import ProgressLine
+from warren.pipeline.report.result import JobResult
 
 ABOUT = "run a pipeline that a TOML file describes: source, SQL or a Python function, sink, trigger"
 VIEW = "messages"
@@ -45,9 +45,9 @@ def check(options: argparse.Namespace) -> None:
     options.conf = [*pipeline.conf.items(), *options.conf]
 
 
-def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:
+def run(spark: SparkSession, options: argparse.Namespace, progress: ProgressLine) -> JobResult:
     pipeline = read_pipeline(options.file, os.environ)
-    result = Result(title=pipeline.name)
+    result = JobResult(title=pipeline.name)
     try:
         messages = _read(spark, pipeline)
         written = _transformed(spark, messages, pipeline, options.file)
@@ -112,7 +112,7 @@ def _load(path: Path) -> object:
     return module
 
 
-def _write(frame: DataFrame, pipeline: Pipeline, result: Result, progress: Progress) -> None:
+def _write(frame: DataFrame, pipeline: Pipeline, result: JobResult, progress: ProgressLine) -> None:
     counted = Observation("written")
     sink = pipeline.sink
     writer = frame.observe(counted, sf.count(sf.lit(1)).alias("rows")).write.format(sink.format)
@@ -124,7 +124,7 @@ def _write(frame: DataFrame, pipeline: Pipeline, result: Result, progress: Progr
     result.numbers["rows written"] = counted.get["rows"]
 
 
-def _follow(frame: DataFrame, pipeline: Pipeline, result: Result, progress: Progress) -> None:
+def _follow(frame: DataFrame, pipeline: Pipeline, result: JobResult, progress: ProgressLine) -> None:
     sink, trigger = pipeline.sink, pipeline.trigger
     assert trigger is not None
     writer = frame.writeStream.format(sink.format).queryName(pipeline.name).outputMode(sink.mode)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from warren.pipeline.report.result import Lines, Series, Value
+from warren.pipeline.report.result import LinePlot, Series, Value
 from warren.pipeline.report.svg import SERIES_MAX
 
 STEPS_MAX = 240
@@ -37,7 +37,7 @@ def lines_by_time(
     unit: str = "messages",
     *,
     absent: float | None = 0.0,
-) -> list[Lines]:
+) -> list[LinePlot]:
     """A line for each of the names with most; where one has no row it is `absent`. No plot of nothing."""
     values: dict[tuple[datetime, str], float] = {}
     totals: dict[str, float] = {}
@@ -50,7 +50,7 @@ def lines_by_time(
     times = _every(min(at for at, _ in values), max(at for at, _ in values), dict(WINDOWS)[window])
     names = sorted(totals, key=lambda name: (-totals[name], name))[:SERIES_MAX]
     series = [Series(name, [values.get((at, name), absent) for at in times]) for name in names]
-    return [Lines(f"{title}, by {window}", times, series, unit)]
+    return [LinePlot(f"{title}, by {window}", times, series, unit)]
 
 
 def _every(first: datetime, last: datetime, step: timedelta) -> list[datetime]:

@@ -28,8 +28,8 @@ from warren.pipeline.jobs import inputs
 from warren.pipeline.jobs.extent import extents, tell_extents
 from warren.pipeline.jobs.routing import Routes, in_vhost
 from warren.pipeline.jobs.rows import collect, top, whole
-from warren.pipeline.report.progress import Progress
-from warren.pipeline.report.result import Bars, Result, Value
+from warren.pipeline.report.progress import ProgressLine
+from warren.pipeline.report.result import Bars, JobResult, Value
 from warren.pipeline.report.run import without_secrets
 from warren.pipeline.segments.errors import ReadError
 from warren.pipeline.segments.http import HttpLog
@@ -187,9 +187,9 @@ def check(options: argparse.Namespace) -> None:
     _topologies(options)
 
 
-def run(spark: SparkSession, options: argparse.Namespace, progress: Progress) -> Result:
+def run(spark: SparkSession, options: argparse.Namespace, progress: ProgressLine) -> JobResult:
     topology, against = _topologies(options)
-    result = Result(title=f"What if: {without_secrets(options.topology)}")
+    result = JobResult(title=f"What if: {without_secrets(options.topology)}")
     messages = inputs.read(spark, inputs.source_of(options), body=False).select(*ROUTED_BY).persist()
     ways = per_message(routed(messages, topology, against)).persist()
     try:
@@ -253,7 +253,7 @@ def _fetch(url: str, option: str, vhost: str, user: tuple[str, str]) -> str:
         raise UsageError(f"{option}: {for_the_command(error)}") from error
 
 
-def _tell(result: Result, found: dict[str, Value], queues: Rows, changes: Rows) -> None:
+def _tell(result: JobResult, found: dict[str, Value], queues: Rows, changes: Rows) -> None:
     for outcome in ("as they did", "differently", "to no queue", "no such exchange"):
         result.numbers[f"messages that would go {outcome}".replace("go no such", "find no such")] = (
             found.get(outcome) or 0

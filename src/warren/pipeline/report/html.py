@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import date
 from html import escape
 
-from warren.pipeline.report.result import Lines, Plot, Result, Table, Value
+from warren.pipeline.report.result import JobResult, LinePlot, Plot, Table, Value
 from warren.pipeline.report.style import STYLE
 from warren.pipeline.report.svg import SERIES_MAX, as_svg, is_in_panels, is_lone
 from warren.pipeline.report.words import in_words, is_number, printable
@@ -17,7 +17,7 @@ from warren.pipeline.report.words import in_words, is_number, printable
 LONG_TEXT = 12
 
 
-def as_html(results: Sequence[Result], *, title: str, made: str) -> str:
+def as_html(results: Sequence[JobResult], *, title: str, made: str) -> str:
     """`made` says when and by what; it stands below the title."""
     alone = len(results) == 1 and results[0].title == title
     sections = "".join(_section(result, index, named=not alone) for index, result in enumerate(results))
@@ -39,7 +39,7 @@ def _text(text: str) -> str:
     return escape(printable(text))
 
 
-def _section(result: Result, index: int, *, named: bool) -> str:
+def _section(result: JobResult, index: int, *, named: bool) -> str:
     """Not named again if it is all that the page has."""
     heading = f'<h2 id="r{index}-title">{_text(result.title)}</h2>' if named else ""
     notes = "".join(f'<p class="note">{_text(note)}</p>' for note in result.notes)
@@ -51,7 +51,7 @@ def _section(result: Result, index: int, *, named: bool) -> str:
     )
 
 
-def _numbers(result: Result) -> str:
+def _numbers(result: JobResult) -> str:
     if not result.numbers:
         return ""
     pairs = "".join(
@@ -66,7 +66,7 @@ def _figure(plot: Plot) -> str:
 
 
 def _legend(plot: Plot) -> str:
-    if not isinstance(plot, Lines) or len(plot.series) < 2:  # noqa: PLR2004 - one line needs no legend
+    if not isinstance(plot, LinePlot) or len(plot.series) < 2:  # noqa: PLR2004 - one line needs no legend
         return ""
     if is_lone(plot) or is_in_panels(plot):  # each is named where it is drawn
         return ""

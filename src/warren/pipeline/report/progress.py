@@ -1,6 +1,6 @@
 """What a job says while it runs: one line that changes on a terminal, a line now and then elsewhere.
 
-`Progress` knows how to show, and asks a `Watch` what there is to show. It does so in a thread of its own,
+`ProgressLine` knows how to show, and asks a `Watch` what there is to show. It does so in a thread of its own,
 since a job that waits for Spark has no time for it. A step that is over leaves a line behind.
 """
 
@@ -25,7 +25,7 @@ def no_news() -> str:
     return ""
 
 
-class Progress:
+class ProgressLine:
     """Writes to `stream`, or nothing at all if that is None."""
 
     def __init__(self, stream: TextIO | None, *, seconds: float | None = None) -> None:

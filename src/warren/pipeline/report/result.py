@@ -1,6 +1,6 @@
 """What a job found out: figures, tables and plots, without a word about how they are shown.
 
-Every job ends with one `Result`. Its first table says what was read, queue by queue, from which offset to
+Every job ends with one `JobResult`. Its first table says what was read, queue by queue, from which offset to
 which; `text.py` prints it and `html.py` makes a page of it.
 """
 
@@ -34,7 +34,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Lines:
+class LinePlot:
     """Values over time."""
 
     title: str
@@ -54,7 +54,7 @@ class Bars:
 
 
 @dataclass(frozen=True)
-class Histogram:
+class HistogramPlot:
     """How many values lie between one edge and the next: one count fewer than edges."""
 
     title: str
@@ -63,11 +63,11 @@ class Histogram:
     unit: str = ""
 
 
-Plot: TypeAlias = Lines | Bars | Histogram
+Plot: TypeAlias = LinePlot | Bars | HistogramPlot
 
 
 @dataclass(kw_only=True)
-class Result:
+class JobResult:
     """`numbers` are shown in the order in which they were put in. A result that is not `ok` makes the command
     exit with 1: an audit that found something, say.
     """

@@ -14,7 +14,7 @@ from html import escape
 from itertools import combinations, pairwise
 
 from warren.pipeline.report.axis import short, ticks, time_label, time_ticks
-from warren.pipeline.report.result import Bars, Histogram, Lines, Plot, Series
+from warren.pipeline.report.result import Bars, HistogramPlot, LinePlot, Plot, Series
 from warren.pipeline.report.words import moment, number, printable
 
 WIDTH, HEIGHT = 720, 260
@@ -34,7 +34,7 @@ SAME_SHARE = 0.02
 
 
 def as_svg(plot: Plot) -> str:
-    if isinstance(plot, Lines):
+    if isinstance(plot, LinePlot):
         return _lines(plot)
     return _bars(plot) if isinstance(plot, Bars) else _histogram(plot)
 
@@ -85,12 +85,12 @@ def _value_axis(marks: Sequence[float], unit: str, box: Box = WHOLE) -> list[str
 # --- lines ---
 
 
-def is_lone(plot: Lines) -> bool:
+def is_lone(plot: LinePlot) -> bool:
     """Of one moment there is no line to draw: it is bars."""
     return len(plot.times) == 1
 
 
-def is_in_panels(plot: Lines) -> bool:
+def is_in_panels(plot: LinePlot) -> bool:
     """Whether its lines could not be told apart over each other, so that each has a panel and a scale."""
     shown = [line.values for line in plot.series[:SERIES_MAX]]
     highest = max((v for values in shown for v in values if v is not None), default=0.0)
@@ -108,7 +108,7 @@ def _apart(one: Sequence[float | None], other: Sequence[float | None]) -> float:
     return sum(gaps) / len(gaps) if gaps else math.inf
 
 
-def _lines(plot: Lines) -> str:
+def _lines(plot: LinePlot) -> str:
     if is_lone(plot):
         return _lone(plot)
     shown = plot.series[:SERIES_MAX]
@@ -125,14 +125,14 @@ def _lines(plot: Lines) -> str:
     return _svg(HEIGHT, label, parts)
 
 
-def _lone(plot: Lines) -> str:
+def _lone(plot: LinePlot) -> str:
     at = moment(plot.times[0])
     known = [(line.name, line.values[0]) for line in plot.series if line.values[0] is not None]
     labels, values = [f"{name}, {at}" for name, _ in known], [value for _, value in known]
     return _bars(Bars(plot.title, labels, [value or 0.0 for value in values], plot.unit))
 
 
-def _panels(plot: Lines, label: str) -> str:
+def _panels(plot: LinePlot, label: str) -> str:
     xs, parts = _times_across(plot), list[str]()
     shown = plot.series[:SERIES_MAX]
     for index, line in enumerate(shown):
@@ -146,7 +146,7 @@ def _panels(plot: Lines, label: str) -> str:
     return _svg(end + BOTTOM, label, [unit, *parts, *_time_axis(plot, end)])
 
 
-def _times_across(plot: Lines) -> list[float]:
+def _times_across(plot: LinePlot) -> list[float]:
     if not plot.times:
         return []
     first = plot.times[0]
@@ -154,7 +154,7 @@ def _times_across(plot: Lines) -> list[float]:
     return [LEFT + (at - first) / span * (WIDTH - RIGHT - LEFT) for at in plot.times]
 
 
-def _time_axis(plot: Lines, bottom: float) -> list[str]:
+def _time_axis(plot: LinePlot, bottom: float) -> list[str]:
     if not plot.times:
         return []
     first, last = plot.times[0], plot.times[-1]
@@ -169,7 +169,9 @@ def _time_axis(plot: Lines, bottom: float) -> list[str]:
     return parts
 
 
-def _line(plot: Lines, line: Series, xs: Sequence[float], highest: float, colour: str, box: Box) -> list[str]:
+def _line(
+    plot: LinePlot, line: Series, xs: Sequence[float], highest: float, colour: str, box: Box
+) -> list[str]:
     """In pieces, since no line is drawn across what is not known, and with dots if they are few."""
     parts, piece = [], list[str]()
     known = sum(value is not None for value in line.values)
@@ -223,7 +225,7 @@ def _cut(label: str) -> str:
 # --- histograms ---
 
 
-def _histogram(plot: Histogram) -> str:
+def _histogram(plot: HistogramPlot) -> str:
     marks = ticks(max(plot.counts, default=0.0))
     step = (WIDTH - RIGHT - LEFT) / max(len(plot.counts), 1)
     parts = _value_axis(marks, "messages")

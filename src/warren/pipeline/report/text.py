@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from warren.pipeline.report.result import Result, Table
+from warren.pipeline.report.result import JobResult, Table
 from warren.pipeline.report.words import in_words, is_number, printable
 
 WIDTH_DEFAULT = 120
@@ -14,7 +14,7 @@ GAP = "  "
 ELLIPSIS = "…"
 
 
-def as_text(result: Result, *, width: int = WIDTH_DEFAULT) -> str:
+def as_text(result: JobResult, *, width: int = WIDTH_DEFAULT) -> str:
     parts = chain(
         [f"{result.title}\n"],
         _numbers(result),
@@ -24,7 +24,7 @@ def as_text(result: Result, *, width: int = WIDTH_DEFAULT) -> str:
     return "".join(parts)
 
 
-def _numbers(result: Result) -> Iterator[str]:
+def _numbers(result: JobResult) -> Iterator[str]:
     label_width = max(map(len, result.numbers), default=0)
     for label, value in result.numbers.items():
         yield f"  {label:<{label_width}}  {in_words(value)}\n"

@@ -64,7 +64,7 @@ cdef Block take_spare(Py_ssize_t like) noexcept:
     return found
 
 
-cdef class Memory:
+cdef class ColumnMemory:
     """A block that Arrow uses."""
 
     cdef void* data
@@ -80,7 +80,7 @@ cdef class Memory:
 
 cdef object as_buffer(void* data, Py_ssize_t size, Py_ssize_t capacity):
     """Arrow's view of a block, which is theirs from now on."""
-    cdef Memory memory = Memory.__new__(Memory)
+    cdef ColumnMemory memory = ColumnMemory.__new__(ColumnMemory)
     memory.data, memory.size, memory.capacity = data, size, capacity
     return pa.py_buffer(memory)
 

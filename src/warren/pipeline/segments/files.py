@@ -21,7 +21,16 @@ from typing import Self
 from warren.broker.commands import DeclareQueue
 from warren.pipeline.segments.decode import OPEN_END, find_sound, walk
 from warren.pipeline.segments.errors import SegmentGone, UnknownQueue, Unreachable, Unreadable
-from warren.pipeline.segments.log import KINDS, STREAM, Contents, Ends, Queue, Segment, Slice, pack_acked
+from warren.pipeline.segments.log import (
+    KINDS,
+    STREAM,
+    Contents,
+    QueueEnds,
+    QueueRef,
+    Slice,
+    SourceSegment,
+    pack_acked,
+)
 from warren.storage.ack_file import read_fates
 from warren.storage.checked_lines import line_content
 from warren.storage.command_text import command_from_json
@@ -51,7 +60,7 @@ class FileLog:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._known: dict[tuple[str, str], Queue] = {}
+        self._known: dict[tuple[str, str], QueueRef] = {}
         self._ends: dict[str, tuple[int, int]] = {}  # how far the newest segments were sound: byte, position
         self._computed_s = 0.0  # by this process, when it last looked for news
 
@@ -63,13 +72,13 @@ class FileLog:
 
     # --- queues ---
 
-    def queues(self, vhost: str) -> list[Queue]:
+    def queues(self, vhost: str) -> list[QueueRef]:
         data = self._data_files()
         found = [_queue(data, files) for files in data.queues(vhost) if files.queue is not None]
         self._known.update(((queue.vhost, queue.name), queue) for queue in found)
         return found
 
-    def queue(self, vhost: str, name: str) -> Queue:
+    def queue(self, vhost: str, name: str) -> QueueRef:
         known = self._known.get((vhost, name))
         if known is not None and Path(self.path, known.place).is_dir():
             return known
@@ -109,7 +118,7 @@ class FileLog:
                 found[name] = self.contents(vhost, name)
         return found
 
-    def ends_of(self, vhost: str, names: Sequence[str], *, wait_s: float = 0.0) -> dict[str, Ends]:
+    def ends_of(self, vhost: str, names: Sequence[str], *, wait_s: float = 0.0) -> dict[str, QueueEnds]:
         """Nobody tells when a file grows, and Spark asks every 10 ms. A caller who may wait rests first, so
         long that looking takes a small share of the time.
         """
@@ -119,13 +128,13 @@ class FileLog:
         self._computed_s = time.process_time()
         return {name: contents.ends for name, contents in self.contents_of(vhost, names).items()}
 
-    def _parts(self, queue: Queue) -> list[str]:
+    def _parts(self, queue: QueueRef) -> list[str]:
         directory = Path(self.path, queue.place)
         if queue.is_stream or not directory.is_dir():
             return [""]
         return ["", *(part for part in parts_in(str(directory)) if part != SEEN)]
 
-    def _segments(self, queue: Queue, part: str) -> Iterator[Segment]:
+    def _segments(self, queue: QueueRef, part: str) -> Iterator[SourceSegment]:
         directory = Path(self.path, queue.place, part)
         sizes = dict(sorted(_segment_sizes(directory)))
         bases = _begun(sizes)
@@ -137,7 +146,9 @@ class FileLog:
                 )
             except SegmentGone:  # just now: all of it was done with
                 continue
-            segment = Segment(part=part, base=base, size_bytes=size, first_offset=base - 1, end_offset=end)
+            segment = SourceSegment(
+                part=part, base=base, size_bytes=size, first_offset=base - 1, end_offset=end
+            )
             yield segment if queue.is_stream else replace(segment, acked=_acked(path, base))
 
     def _sound_part(self, path: str, base: int, size: int) -> tuple[int, int]:
@@ -150,15 +161,15 @@ class FileLog:
         self._ends[path] = at, above
         return at, above
 
-    def open(self, queue: Queue, segment: Segment) -> _OpenFile:
+    def open(self, queue: QueueRef, segment: SourceSegment) -> _OpenFile:
         return _OpenFile(_path(Path(self.path, queue.place, segment.part), segment.base))
 
 
-def _queue(data: DataFiles, files: QueueFiles) -> Queue:
+def _queue(data: DataFiles, files: QueueFiles) -> QueueRef:
     assert files.queue is not None
     place, kind = str(files.path.relative_to(data.path)), _kind(data, files)
     stream_id = stream_identity(data.identity, files.number) if kind == STREAM else ""
-    return Queue(files.vhost, files.queue, kind, place, stream_id)
+    return QueueRef(files.vhost, files.queue, kind, place, stream_id)
 
 
 def _kind(data: DataFiles, files: QueueFiles) -> str:

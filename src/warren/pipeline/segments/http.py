@@ -33,7 +33,15 @@ from warren.pipeline.segments.errors import (
     UnknownQueue,
     Unreachable,
 )
-from warren.pipeline.segments.log import KINDS, Contents, Ends, Queue, Segment, Slice, pack_acked
+from warren.pipeline.segments.log import (
+    KINDS,
+    Contents,
+    QueueEnds,
+    QueueRef,
+    Slice,
+    SourceSegment,
+    pack_acked,
+)
 
 Json: TypeAlias = Any  # what the API tells; it leaves this module as the types of log.py
 
@@ -85,12 +93,12 @@ class HttpLog:
 
     # --- the log ---
 
-    def queues(self, vhost: str) -> list[Queue]:
+    def queues(self, vhost: str) -> list[QueueRef]:
         answer = self._get(f"/api/segments/{_path(vhost)}")
         if answer.status == http.HTTPStatus.NOT_FOUND:
             raise Unreachable(f"no vhost '{vhost}' at {self.url}: change the option vhost")
         return [
-            Queue(vhost, str(told["name"]), str(told.get("type", KINDS[0])))
+            QueueRef(vhost, str(told["name"]), str(told.get("type", KINDS[0])))
             for told in self._content(answer, f"vhost '{vhost}'")
         ]
 
@@ -108,7 +116,7 @@ class HttpLog:
                 found[told["queue"]] = _contents(told)
         return found
 
-    def ends_of(self, vhost: str, names: Sequence[str], *, wait_s: float = 0.0) -> dict[str, Ends]:
+    def ends_of(self, vhost: str, names: Sequence[str], *, wait_s: float = 0.0) -> dict[str, QueueEnds]:
         if len(names) > NAMES_MAX:
             return {
                 name: ends for some in _portions(names) for name, ends in self.ends_of(vhost, some).items()
@@ -129,13 +137,13 @@ class HttpLog:
         what = f"vhost '{vhost}'"
         return self._content(self._get(f"/api/definitions/{_path(vhost)}"), what)
 
-    def open(self, queue: Queue, segment: Segment) -> _OpenRange:
+    def open(self, queue: QueueRef, segment: SourceSegment) -> _OpenRange:
         return _OpenRange(self, queue, segment)
 
     def read(self, path: str, at: int, size: int) -> Answer:
         return self._get(path, {"Range": f"bytes={at}-{at + size - 1}"})
 
-    def put_offset(self, queue: Queue, reference: str, offset: int) -> None:
+    def put_offset(self, queue: QueueRef, reference: str, offset: int) -> None:
         path = f"/api/streams/{_path(queue.vhost, queue.name)}/offsets/{_path(reference)}"
         try:
             answer = self._ask(
@@ -232,25 +240,25 @@ def _contents(told: Json) -> Contents:
     return Contents(_queue(told), told["first_offset"], told["next_offset"], segments)
 
 
-def _queue(told: Json) -> Queue:
-    return Queue(told["vhost"], told["queue"], told["type"], stream_id=told.get("stream_id", ""))
+def _queue(told: Json) -> QueueRef:
+    return QueueRef(told["vhost"], told["queue"], told["type"], stream_id=told.get("stream_id", ""))
 
 
-def _ends(told: Json) -> Ends:
+def _ends(told: Json) -> QueueEnds:
     queue = _queue(told)
     if not queue.is_stream:
-        return Ends(queue, 0, 0)
+        return QueueEnds(queue, 0, 0)
     first, end = told["first_offset"], told["next_offset"]
     if "base" not in told:
-        return Ends(queue, first, end)
+        return QueueEnds(queue, first, end)
     base = told["base"]
-    tail = Segment(base=base, size_bytes=told["bytes"], first_offset=base - 1, end_offset=end)
-    return Ends(queue, first, end, tail)
+    tail = SourceSegment(base=base, size_bytes=told["bytes"], first_offset=base - 1, end_offset=end)
+    return QueueEnds(queue, first, end, tail)
 
 
-def _segment(told: Json) -> Segment:
+def _segment(told: Json) -> SourceSegment:
     acked = pack_acked((first + 1, first + 1 + count) for first, count in told["acked"])
-    return Segment(
+    return SourceSegment(
         part=told["part"],
         base=told["base"],
         size_bytes=told["bytes"],
@@ -261,7 +269,7 @@ def _segment(told: Json) -> Segment:
 
 
 class _OpenRange:
-    def __init__(self, log: HttpLog, queue: Queue, segment: Segment) -> None:
+    def __init__(self, log: HttpLog, queue: QueueRef, segment: SourceSegment) -> None:
         self.log = log
         self.queue = queue
         part = quote(segment.part, safe="")

@@ -1,10 +1,10 @@
 """What a reader needs to know of a queue's log, however it gets at it.
 
-    Log                 a data directory (`files.py`), or a broker's HTTP API (`http.py`)
-      Queue             by name
-        Ends            where it begins and ends at one moment
+    SegmentLog                 a data directory (`files.py`), or a broker's HTTP API (`http.py`)
+      QueueRef             by name
+        QueueEnds            where it begins and ends at one moment
         Contents        all that there is at one moment
-          Segment       a file of records; `Slice`, a part of one that a task reads
+          SourceSegment       a file of records; `Slice`, a part of one that a task reads
       OpenSegment       the bytes of one
 
 Offsets count from 0, positions in records from 1: `offset = position - 1`. An end is the first one behind.
@@ -25,7 +25,7 @@ KINDS = ("classic", "quorum", STREAM)
 
 
 @dataclass(frozen=True)
-class Queue:
+class QueueRef:
     """`place` is where its files are, if it is read from files. `stream_id` tells a stream from another one
     of the same name that is made when it is deleted; it is empty if nobody knows.
     """
@@ -45,7 +45,7 @@ class Queue:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Segment:
+class SourceSegment:
     """`size_bytes` is how much may be read. `acked` are runs of positions that are done with, each as two
     int64: the first, and the end. A queue that is no stream may have no message at some of the offsets.
     """
@@ -59,29 +59,29 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Extent:
+class LogExtent:
     """Offsets from `first_offset` to before `next_offset`."""
 
-    queue: Queue
+    queue: QueueRef
     first_offset: int
     next_offset: int
 
 
 @dataclass(frozen=True)
-class Ends(Extent):
+class QueueEnds(LogExtent):
     """`tail` is the segment in which a stream ends, None if there is nothing in it or it is no stream."""
 
-    tail: Segment | None = None
+    tail: SourceSegment | None = None
 
 
 @dataclass(frozen=True)
-class Contents(Extent):
-    segments: tuple[Segment, ...]
+class Contents(LogExtent):
+    segments: tuple[SourceSegment, ...]
 
     @property
-    def ends(self) -> Ends:
+    def ends(self) -> QueueEnds:
         tail = self.segments[-1] if self.segments and self.queue.is_stream else None
-        return Ends(self.queue, self.first_offset, self.next_offset, tail)
+        return QueueEnds(self.queue, self.first_offset, self.next_offset, tail)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Slice:
     `at_offset` or, where there is none, the next one; from there on it is found.
     """
 
-    segment: Segment
+    segment: SourceSegment
     first_offset: int
     end_offset: int
     at: int = HEADER_BYTES
@@ -115,25 +115,25 @@ class OpenSegment(Protocol):
     def close(self) -> None: ...
 
 
-class Log(Protocol):
+class SegmentLog(Protocol):
     """`can_locate`: finding an offset within a segment costs little."""
 
     can_locate: bool
     chunk_bytes: int
 
-    def queues(self, vhost: str) -> list[Queue]: ...
+    def queues(self, vhost: str) -> list[QueueRef]: ...
 
     def contents(self, vhost: str, name: str) -> Contents: ...
 
     def contents_of(self, vhost: str, names: Sequence[str]) -> dict[str, Contents]:
         """The same of many queues; those that are not there are left out."""
 
-    def ends_of(self, vhost: str, names: Sequence[str], *, wait_s: float = 0.0) -> dict[str, Ends]:
+    def ends_of(self, vhost: str, names: Sequence[str], *, wait_s: float = 0.0) -> dict[str, QueueEnds]:
         """Where they begin and end; those that are not there are left out. If that is what was told before,
         the log may wait that long for something else.
         """
 
-    def open(self, queue: Queue, segment: Segment) -> OpenSegment:
+    def open(self, queue: QueueRef, segment: SourceSegment) -> OpenSegment:
         """Raise SegmentGone if it is not there any more."""
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class Log(Protocol):
 
 
 def pack_acked(runs: Iterable[tuple[int, int]]) -> bytes:
-    """Runs of positions, first and end of each, in any order, as `Segment.acked` has them."""
+    """Runs of positions, first and end of each, in any order, as `SourceSegment.acked` has them."""
     packed = array("q")
     for first, end in sorted(runs):
         if packed and first <= packed[-1]:

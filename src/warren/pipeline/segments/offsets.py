@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from warren.pipeline.segments.decode import OPEN_END, walk
 from warren.pipeline.segments.errors import BadOption, SegmentGone
-from warren.pipeline.segments.log import Contents, Extent, Log, Segment
+from warren.pipeline.segments.log import Contents, LogExtent, SegmentLog, SourceSegment
 from warren.pipeline.segments.reading import Loss
 from warren.storage.format import HEADER_BYTES, RECORD_HEAD_BYTES, TIME_AT, uint64_at
 
@@ -20,14 +20,14 @@ WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
 
 @dataclass(frozen=True)
-class Timestamp:
+class OffsetAtTime:
     """At the first message that came then or later."""
 
     ms: int
 
 
 Json: TypeAlias = Any
-Place: TypeAlias = int | Timestamp  # an offset, EARLIEST or LATEST
+Place: TypeAlias = int | OffsetAtTime  # an offset, EARLIEST or LATEST
 Places: TypeAlias = Place | dict[str, Place]  # of all queues, or of each
 
 
@@ -64,11 +64,11 @@ def _each(option: str, text: str, expected: str) -> dict[str, Json]:
     return told
 
 
-def parse_time(option: str, text: str) -> Timestamp:
+def parse_time(option: str, text: str) -> OffsetAtTime:
     """Milliseconds since 1970, or ISO 8601; without a zone it is UTC."""
     text = text.strip()
     if text.isdecimal():
-        return Timestamp(int(text))
+        return OffsetAtTime(int(text))
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -77,7 +77,7 @@ def parse_time(option: str, text: str) -> Timestamp:
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return Timestamp(round(moment.timestamp() * 1000))
+    return OffsetAtTime(round(moment.timestamp() * 1000))
 
 
 def check_names(option: str, places: Places, names: Collection[str]) -> None:
@@ -94,7 +94,7 @@ def check_names(option: str, places: Places, names: Collection[str]) -> None:
             if lacking
             else f"has {', '.join(unknown)}, which is not subscribed to"
         )
-        by_time = any(isinstance(place, Timestamp) for place in places.values())
+        by_time = any(isinstance(place, OffsetAtTime) for place in places.values())
         given, wanted = (f"{option}ByTimestamp", "a time") if by_time else (option, "an offset")
         raise BadOption(f"{given} {what}: give {wanted} for each queue that is read")
 
@@ -103,17 +103,17 @@ def place_in(places: Places, name: str) -> Place:
     return places[name] if isinstance(places, dict) else places
 
 
-def resolve(log: Log, contents: Contents, places: Places) -> int:
+def resolve(log: SegmentLog, contents: Contents, places: Places) -> int:
     """The offset that is meant in a queue."""
     place = place_in(places, contents.queue.name)
-    if isinstance(place, Timestamp):
+    if isinstance(place, OffsetAtTime):
         return offset_at(log, contents, place.ms)
     if place == EARLIEST:
         return contents.first_offset
     return contents.next_offset if place == LATEST else place
 
 
-def checked_start(contents: Extent, offset: int, loss: Loss) -> int:
+def checked_start(contents: LogExtent, offset: int, loss: Loss) -> int:
     """The offset, if there is something; if not, that is told, and the start is what there is."""
     if not contents.queue.is_stream or contents.first_offset <= offset <= contents.next_offset:
         return offset
@@ -124,7 +124,7 @@ def checked_start(contents: Extent, offset: int, loss: Loss) -> int:
     return contents.first_offset
 
 
-def offset_at(log: Log, contents: Contents, time_ms: int) -> int:
+def offset_at(log: SegmentLog, contents: Contents, time_ms: int) -> int:
     """The first offset of a stream with this time or a later one. Times go down in it only where a clock was
     set back by much: around there, another offset may be found.
     """
@@ -142,7 +142,7 @@ def offset_at(log: Log, contents: Contents, time_ms: int) -> int:
     return _offset_in(log, contents, segments[low - 1], time_ms)
 
 
-def _first_time(log: Log, contents: Contents, segment: Segment) -> int | None:
+def _first_time(log: SegmentLog, contents: Contents, segment: SourceSegment) -> int | None:
     """None if it is gone, and so was before all others."""
     try:
         with closing(log.open(contents.queue, segment)) as opened:
@@ -152,7 +152,7 @@ def _first_time(log: Log, contents: Contents, segment: Segment) -> int | None:
     return uint64_at(head, TIME_AT)
 
 
-def _offset_in(log: Log, contents: Contents, segment: Segment, time_ms: int) -> int:
+def _offset_in(log: SegmentLog, contents: Contents, segment: SourceSegment, time_ms: int) -> int:
     at, above, wanted = HEADER_BYTES, segment.base - 1, log.chunk_bytes
     try:
         with closing(log.open(contents.queue, segment)) as opened:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
 
-from warren.pipeline.segments.log import Contents, Ends, Queue, Segment, Slice
+from warren.pipeline.segments.log import Contents, QueueEnds, QueueRef, Slice, SourceSegment
 
 PARTITION_BYTES = 32 << 20
 SHARED_BYTES = 4 << 20  # up to which queues share a task: reading this takes about as long as starting one
@@ -27,7 +27,7 @@ T = TypeVar("T")
 class Portion:
     """Of a queue, what one task reads."""
 
-    queue: Queue
+    queue: QueueRef
     slices: tuple[Slice, ...]
 
     @property
@@ -60,7 +60,7 @@ class Marks:
     def __init__(self) -> None:
         self._of: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
 
-    def note(self, ends: Ends) -> None:
+    def note(self, ends: QueueEnds) -> None:
         tail = ends.tail
         if tail is not None:
             known = self._of.setdefault((ends.queue.name, ends.queue.stream_id), [])
@@ -69,7 +69,7 @@ class Marks:
                 known.append(mark)
                 del known[:-MARKS_MAX]
 
-    def start(self, queue: Queue, segment: Segment, offset: int) -> tuple[int, int] | None:
+    def start(self, queue: QueueRef, segment: SourceSegment, offset: int) -> tuple[int, int] | None:
         """The last known (byte, offset) of this segment that is not behind the offset."""
         known = self._of.get((queue.name, queue.stream_id), [])
         found = bisect_right(known, (segment.base, offset, segment.size_bytes)) - 1

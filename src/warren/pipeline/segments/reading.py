@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from warren.pipeline.segments.decode import END, FULL, MORE, OPEN_END, Decoder, find_sound
 from warren.pipeline.segments.errors import DataLoss, SegmentGone, Unreadable
-from warren.pipeline.segments.log import Log, OpenSegment, Queue, Slice
+from warren.pipeline.segments.log import OpenSegment, QueueRef, SegmentLog, Slice
 from warren.pipeline.segments.plan import Partition, Portion
 from warren.pipeline.segments.schema import SCHEMA
 from warren.storage.format import (
@@ -50,13 +50,13 @@ class Wanted:
     fail_on_data_loss: bool = True
 
 
-def read_partition(source: Log, partition: Partition, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def read_partition(source: SegmentLog, partition: Partition, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     with closing(source):
         for portion in partition.portions:
             yield from read_portion(source, portion, wanted)
 
 
-def read_portion(source: Log, portion: Portion, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def read_portion(source: SegmentLog, portion: Portion, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     return _chosen(_read_portion(source, portion, wanted), wanted)
 
 
@@ -72,7 +72,7 @@ def _chosen(batches: Iterator[pa.RecordBatch], wanted: Wanted) -> Iterator[pa.Re
     )
 
 
-def _read_portion(source: Log, portion: Portion, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def _read_portion(source: SegmentLog, portion: Portion, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     queue = portion.queue
     decoder = _decoder(queue, wanted)
     loss = Loss(queue, fail=wanted.fail_on_data_loss)
@@ -83,12 +83,12 @@ def _read_portion(source: Log, portion: Portion, wanted: Wanted) -> Iterator[pa.
         yield last
 
 
-def read_records(queue: Queue, data: bytes, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def read_records(queue: QueueRef, data: bytes, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     """Of records that stand in no segment."""
     return _chosen(_read_records(queue, data, wanted), wanted)
 
 
-def _read_records(queue: Queue, data: bytes, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def _read_records(queue: QueueRef, data: bytes, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     decoder = _decoder(queue, wanted)
     decoder.seek(0, 1, OPEN_END, b"")
     used = decoder.feed(data, 0)
@@ -101,7 +101,7 @@ def _read_records(queue: Queue, data: bytes, wanted: Wanted) -> Iterator[pa.Reco
         yield last
 
 
-def _decoder(queue: Queue, wanted: Wanted) -> Decoder:
+def _decoder(queue: QueueRef, wanted: Wanted) -> Decoder:
     return Decoder(
         queue.vhost,
         queue.name,
@@ -116,7 +116,7 @@ def _decoder(queue: Queue, wanted: Wanted) -> Decoder:
 
 
 def _read_slice(
-    source: Log, queue: Queue, part: Slice, decoder: Decoder, loss: Loss
+    source: SegmentLog, queue: QueueRef, part: Slice, decoder: Decoder, loss: Loss
 ) -> Iterator[pa.RecordBatch]:
     read_to = part.first_offset
     try:
@@ -131,7 +131,7 @@ def _read_slice(
 class Loss:
     """Says what is missing, in one way or the other."""
 
-    def __init__(self, queue: Queue, *, fail: bool) -> None:
+    def __init__(self, queue: QueueRef, *, fail: bool) -> None:
         self.queue = queue
         self.fail = fail
 

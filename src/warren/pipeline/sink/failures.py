@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from warren.pipeline.errors import PipelineError
-from warren.pipeline.publisher import Failure
+from warren.pipeline.publisher import Unpublished
 
 SCHEMA = pa.schema(
     [
@@ -35,7 +35,7 @@ class Failures(Protocol):
 
     count: int
 
-    def take(self, failure: Failure) -> None: ...
+    def take(self, failure: Unpublished) -> None: ...
     def close(self) -> None: ...
     def discard(self) -> None:
         """The write failed, and none of this counts."""
@@ -47,7 +47,7 @@ class FirstIsFatal:
     def __init__(self) -> None:
         self.count = 0
 
-    def take(self, failure: Failure) -> None:
+    def take(self, failure: Unpublished) -> None:
         message = failure.message
         raise PipelineError(
             f"message '{message.message_id}' to exchange '{message.exchange}' with routing key "
@@ -75,7 +75,7 @@ class SideTable:
         self._unfinished = f"{directory}/_{file_name}"  # Spark does not see what begins so
         self._files.create_dir(directory, recursive=True)
 
-    def take(self, failure: Failure) -> None:
+    def take(self, failure: Unpublished) -> None:
         message = failure.message
         self._rows.append(
             (

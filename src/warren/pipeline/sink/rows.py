@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from warren.amqp.methods import BasicPublish
 from warren.amqp.properties import PERSISTENT
 from warren.pipeline.errors import PipelineError
-from warren.pipeline.publisher import Message
+from warren.pipeline.publisher import OutgoingMessage
 from warren.pipeline.sink.headers import DEDUPLICATION_HEADER, DEDUPLICATION_NAME, HeadersEncoder
 from warren.pipeline.sink.options import WriteOptions
 from warren.pipeline.sink.pieces import assemble, constant, joined, long_strings, octets, short_strings, times
@@ -93,7 +93,7 @@ class RowEncoder:
         self._headers = HeadersEncoder(drop=DEDUPLICATION_HEADER if options.deduplicate else None)
         self._methods: dict[tuple[str, str], bytes] = {}
 
-    def encode(self, batch: pa.RecordBatch) -> Iterator[Message]:
+    def encode(self, batch: pa.RecordBatch) -> Iterator[OutgoingMessage]:
         first, self._rows = self._rows, self._rows + batch.num_rows
         ids = self._ids(batch, first)
         keys = self._names(batch, "routing_key", self._options.routing_key)
@@ -106,7 +106,7 @@ class RowEncoder:
             keys,
             ids.to_pylist(),
         )
-        return map(Message._make, zip(*columns, strict=True))
+        return map(OutgoingMessage._make, zip(*columns, strict=True))
 
     def _encoded_methods(self, exchanges: Iterable[str], keys: Iterable[str]) -> Iterator[bytes]:
         known = self._methods

@@ -9,7 +9,7 @@ from itertools import chain
 import pyarrow as pa
 
 from warren.pipeline.errors import PipelineError
-from warren.pipeline.publisher import Failure, Publisher, PublishError
+from warren.pipeline.publisher import ConfirmingPublisher, PublishError, Unpublished
 from warren.pipeline.sink.failures import Failures, FirstIsFatal, SideTable
 from warren.pipeline.sink.options import WriteOptions
 from warren.pipeline.sink.rows import RowEncoder
@@ -29,7 +29,7 @@ def write_rows(
     options: WriteOptions,
     prefix: str,
     *,
-    on_failure: Callable[[Failure], None] | None = None,
+    on_failure: Callable[[Unpublished], None] | None = None,
 ) -> Written:
     """`prefix` names this part of the write, the same if it runs again: ids of messages begin with it.
 
@@ -37,7 +37,7 @@ def write_rows(
     """
     failures = _failures(options, prefix)
 
-    def take(failure: Failure) -> None:
+    def take(failure: Unpublished) -> None:
         failures.take(failure)
         if on_failure is not None:
             on_failure(failure)
@@ -55,7 +55,7 @@ def _publish(
     batches: Iterable[pa.RecordBatch],
     options: WriteOptions,
     prefix: str,
-    on_failure: Callable[[Failure], None],
+    on_failure: Callable[[Unpublished], None],
 ) -> tuple[int, int]:
     remaining = iter(batches)
     first = next(remaining, None)
@@ -69,9 +69,11 @@ def _publish(
     return publisher.sent, publisher.confirmed
 
 
-def _connected(options: WriteOptions, on_failure: Callable[[Failure], None]) -> Publisher:
+def _connected(options: WriteOptions, on_failure: Callable[[Unpublished], None]) -> ConfirmingPublisher:
     try:
-        return Publisher(options.uri, on_failure=on_failure, window=options.window, rate=options.rate)
+        return ConfirmingPublisher(
+            options.uri, on_failure=on_failure, window=options.window, rate=options.rate
+        )
     except PublishError as error:
         raise PipelineError(f"{error}: change the option amqp") from error
 

@@ -13,8 +13,8 @@ from warren.pipeline.segments.decode import OPEN_END
 from warren.pipeline.segments.errors import BadOption, UnknownQueue
 from warren.pipeline.segments.log import Contents
 from warren.pipeline.segments.offsets import (
+    OffsetAtTime,
     Places,
-    Timestamp,
     check_names,
     checked_start,
     place_in,
@@ -76,7 +76,7 @@ class BatchReader(DataSourceReader):
 
     def _of_queue(self, contents: Contents, places: Places, otherwise: int) -> int:
         """In a queue times are in no order, so each message's is looked at."""
-        is_time = isinstance(place_in(places, contents.queue.name), Timestamp)
+        is_time = isinstance(place_in(places, contents.queue.name), OffsetAtTime)
         return otherwise if is_time else resolve(self.options.log, contents, places)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -96,7 +96,7 @@ class BatchReader(DataSourceReader):
             not_null=options.columns.not_null,
             headers=options.columns.headers,
             body=options.columns.body,
-            since_ms=start.ms if isinstance(start, Timestamp) else 0,
-            until_ms=end.ms if isinstance(end, Timestamp) else OPEN_END,
+            since_ms=start.ms if isinstance(start, OffsetAtTime) else 0,
+            until_ms=end.ms if isinstance(end, OffsetAtTime) else OPEN_END,
             fail_on_data_loss=options.fail_on_data_loss,
         )

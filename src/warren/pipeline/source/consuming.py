@@ -25,10 +25,10 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from warren.amqp.errors import AccessRefused, NotFound, NotImplementedByBroker
 from warren.client.errors import ClientError, ClosedByBrokerError
-from warren.pipeline.consumer import Consumer, Delivery, Gone
+from warren.pipeline.consumer import ConsumingClient, Delivery, Gone
 from warren.pipeline.segments.errors import BadOption, ReadError, Refused, Unreachable
 from warren.pipeline.segments.http import LATER_PAUSES_SECONDS, PAUSES_SECONDS
-from warren.pipeline.segments.log import Queue
+from warren.pipeline.segments.log import QueueRef
 from warren.pipeline.segments.reading import Wanted, read_records
 from warren.pipeline.source.options import ConsumeOptions
 from warren.pipeline.source.patience import Patience
@@ -56,7 +56,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: ConsumeOptions) -> None:
         self.options = options
-        self.consumer: Consumer | None = None
+        self.consumer: ConsumingClient | None = None
         self.base: int | None = None
         self.left: int | None = None
         self.patience = Patience()
@@ -105,7 +105,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except ClientError as again:
             raise _refusal(again) from None
 
-    def _rest(self, consumer: Consumer) -> int:
+    def _rest(self, consumer: ConsumingClient) -> int:
         """The same for a query that is to end. What others take meanwhile it does not wait for."""
         assert self.left is not None
         until = time.monotonic() + DRAINED_SECONDS_MAX
@@ -118,7 +118,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self.left = 0
         return min(len(consumer.held), self.options.count_max)
 
-    def _settle(self, consumer: Consumer, first: int) -> bool:
+    def _settle(self, consumer: ConsumingClient, first: int) -> bool:
         """Ack what comes before; whether there was something. What an earlier query took is not held here."""
         done = 0 if self.base is None else first - self.base
         self.base = first
@@ -149,7 +149,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             columns=columns.names, not_null=columns.not_null, headers=columns.headers, body=columns.body
         )
         for name, records in partition.value:
-            yield from read_records(Queue(self.options.uri.vhost, name, "classic"), records, wanted)
+            yield from read_records(QueueRef(self.options.uri.vhost, name, "classic"), records, wanted)
 
     def commit(self, end: dict[str, int]) -> None:
         """It comes a batch late; `latestOffset` acks earlier."""
@@ -164,18 +164,18 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Tasks have no connection."""
         return self.__dict__ | {"consumer": None}
 
-    def _connected(self) -> Consumer:
+    def _connected(self) -> ConsumingClient:
         if self.consumer is None:
             self.consumer = self._connect()
             self.was_connected = True
         return self.consumer
 
-    def _connect(self) -> Consumer:
+    def _connect(self) -> ConsumingClient:
         """A broker that was there before gets the time that it takes to start again."""
         options = self.options
         for pause in (*PAUSES_SECONDS, *(LATER_PAUSES_SECONDS if self.was_connected else ()), None):
             try:
-                return Consumer(
+                return ConsumingClient(
                     options.uri, options.names, count_max=options.count_max, bytes_max=options.bytes_max
                 )
             except ClientError as error:

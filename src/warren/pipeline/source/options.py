@@ -15,7 +15,7 @@ from warren.pipeline.segments.decode import OPEN_END
 from warren.pipeline.segments.errors import BadOption
 from warren.pipeline.segments.files import FileLog
 from warren.pipeline.segments.http import HttpLog
-from warren.pipeline.segments.log import Log
+from warren.pipeline.segments.log import SegmentLog
 from warren.pipeline.segments.offsets import EARLIEST, LATEST, Places, parse_offsets, parse_time, parse_times
 from warren.pipeline.source.columns import Columns
 
@@ -43,7 +43,7 @@ INTERNAL = "amq."  # queues that a pattern does not mean
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class ReadLimits:
     """Of a batch of a query; 0 is none. It waits for `offsets_min`, but no longer than `delay_s`."""
 
     offsets_max: int = 0
@@ -58,13 +58,13 @@ class ReadOptions:
     `min_offset` or above `max_offset` are not wanted of any queue, whether they are there or not.
     """
 
-    log: Log
+    log: SegmentLog
     vhost: str
     names: tuple[str, ...]
     pattern: str
     start: Places
     end: Places
-    limits: Limits
+    limits: ReadLimits
     min_partitions: int
     fail_on_data_loss: bool
     columns: Columns
@@ -171,7 +171,7 @@ def _named(given: Mapping[str, str]) -> dict[str, str]:
     return canonical(given, NAMES, purpose="to read", error=BadOption)
 
 
-def _log(options: Mapping[str, str]) -> Log:
+def _log(options: Mapping[str, str]) -> SegmentLog:
     path, url = options.get("path"), options.get("url")
     if (path is None) is (url is None):
         raise BadOption("give either the option path, a data directory, or url, such as http://host:15672")
@@ -227,13 +227,13 @@ def _columns(options: Mapping[str, str]) -> Columns:
     return Columns(headers=_flag(options, "includeHeaders"), body=_flag(options, "includeBody"))
 
 
-def _limits(options: Mapping[str, str]) -> Limits:
+def _limits(options: Mapping[str, str]) -> ReadLimits:
     least, most = _number(options, "minOffsetsPerTrigger"), _number(options, "maxOffsetsPerTrigger")
     if most and least > most:
         raise BadOption(f"minOffsetsPerTrigger is {least}, above maxOffsetsPerTrigger, which is {most}")
     if "maxTriggerDelay" in options and not least:
         raise BadOption("the option maxTriggerDelay needs minOffsetsPerTrigger: there is nothing to wait for")
-    return Limits(
+    return ReadLimits(
         offsets_max=most,
         bytes_max=_number(options, "maxBytesPerTrigger"),
         offsets_min=least,

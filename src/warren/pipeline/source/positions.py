@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from warren.pipeline.segments.log import Extent
+from warren.pipeline.segments.log import LogExtent
 
 SparkOffset: TypeAlias = dict[str, int | dict[str, str]]
 IDS = ""
@@ -31,7 +31,7 @@ def joined(offsets: Mapping[str, int], ids: Mapping[str, str]) -> SparkOffset:
     return found | {IDS: known} if known else found
 
 
-def ids_of(streams: Iterable[Extent]) -> dict[str, str]:
+def ids_of(streams: Iterable[LogExtent]) -> dict[str, str]:
     return {each.queue.name: each.queue.stream_id for each in streams if each.queue.stream_id}
 
 

@@ -57,13 +57,13 @@ class WarrenSource(DataSource):
         from warren.pipeline.source.checks import in_a_sentence
         from warren.pipeline.source.consuming import QueueReader
         from warren.pipeline.source.options import consumes, narrowed, parse_consume_options, parse_options
-        from warren.pipeline.source.streaming import StreamReader
+        from warren.pipeline.source.streaming import QueryReader
 
         given = dict(self.options)
         with in_a_sentence():
             if consumes(given):
                 return QueueReader(narrowed(parse_consume_options(given), schema))
-            return StreamReader(narrowed(parse_options(given, streaming=True), schema))
+            return QueryReader(narrowed(parse_options(given, streaming=True), schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from warren.pipeline.sink.writer import batch_writer

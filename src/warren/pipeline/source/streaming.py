@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 
 from warren.pipeline.segments.errors import BadOption, ReadError, UnknownQueue
 from warren.pipeline.segments.http import HttpLog
-from warren.pipeline.segments.log import Contents, Ends, Extent, Queue
+from warren.pipeline.segments.log import Contents, LogExtent, QueueEnds, QueueRef
 from warren.pipeline.segments.offsets import check_names, checked_start, resolve
 from warren.pipeline.segments.plan import Marks, Span, limit, limit_bytes, plan
 from warren.pipeline.segments.reading import Loss, Wanted, read_partition
@@ -38,7 +38,7 @@ from warren.pipeline.source.worker import spare_collector
 log = logging.getLogger("warren.pipeline")
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class QueryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """`target` is where a query ends that reads what there is now; `latest` is where streams end; `went_on`
     is when the last batch began; `told` is how far the broker was told that the query is.
     """
@@ -94,14 +94,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.went_on = time.monotonic()
         return joined(ended, now)
 
-    def _look(self, start: dict[str, int]) -> dict[str, Ends]:
+    def _look(self, start: dict[str, int]) -> dict[str, QueueEnds]:
         """What there is, of what was read so far and is subscribed to."""
         left = {name for name in start if not self.options.subscribes_to(name)}
         wait_s = self.patience.seconds if self.target is None else 0.0
         return self._ends((set(start) - left) | set(self.options.queue_names()), wait_s=wait_s)
 
     def _ended(
-        self, start: dict[str, int], ids: dict[str, str], found: dict[str, Ends], limit: ReadLimit
+        self, start: dict[str, int], ids: dict[str, str], found: dict[str, QueueEnds], limit: ReadLimit
     ) -> dict[str, int]:
         """How far the next batch goes."""
         latest = {name: self._end(name, contents) for name, contents in found.items()}
@@ -112,7 +112,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ended = self._limited(start, latest, limit)
         return {name: ended.get(name, start.get(name, 0)) for name in start.keys() | ended.keys()}
 
-    def _checked_start(self, ends: Ends, offset: int, stream_id: str) -> int:
+    def _checked_start(self, ends: QueueEnds, offset: int, stream_id: str) -> int:
         loss = self._loss(ends.queue)
         if differ(ends.queue.stream_id, stream_id):
             loss.made_anew(offset)
@@ -139,7 +139,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = sum(max(0, latest[name] - start.get(name, latest[name])) for name in latest)
         return found < limits.offsets_min and time.monotonic() - self.went_on < limits.delay_s
 
-    def _end(self, name: str, ends: Ends) -> int:
+    def _end(self, name: str, ends: QueueEnds) -> int:
         if self.target is None:
             return ends.next_offset
         return min(ends.next_offset, self.target.get(name, ends.first_offset))
@@ -148,7 +148,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = self._ends(self.options.queue_names())
         return {name: ends.next_offset for name, ends in found.items()}
 
-    def _ends(self, names: Iterable[str], *, wait_s: float = 0.0) -> dict[str, Ends]:
+    def _ends(self, names: Iterable[str], *, wait_s: float = 0.0) -> dict[str, QueueEnds]:
         wanted = sorted(names)
         found = self.options.log.ends_of(self.options.vhost, wanted, wait_s=wait_s)
         self._check(wanted, found, expected=False)
@@ -164,7 +164,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.marks.note(contents.ends)
         return found
 
-    def _check(self, names: Sequence[str], found: Mapping[str, Extent], *, expected: bool) -> None:
+    def _check(self, names: Sequence[str], found: Mapping[str, LogExtent], *, expected: bool) -> None:
         """All must be streams, and be there; unless they are `expected`, a user may not mind loss."""
         for name in names:
             if name not in found:
@@ -179,7 +179,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     "set consume to true"
                 )
 
-    def _loss(self, queue: Queue) -> Loss:
+    def _loss(self, queue: QueueRef) -> Loss:
         return Loss(queue, fail=self.options.fail_on_data_loss)
 
     # --- a batch ---
@@ -246,7 +246,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.told = done
         for name, offset in news.items():
             try:
-                queue = Queue(self.options.vhost, name, "stream")
+                queue = QueueRef(self.options.vhost, name, "stream")
                 self.options.log.put_offset(queue, self.options.reference, offset - 1)
             except ReadError as error:
                 log.warning(

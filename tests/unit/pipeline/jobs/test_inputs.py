@@ -13,7 +13,7 @@ from warren.pipeline.jobs import inputs
 from warren.pipeline.jobs.numbers import positive, span
 
 
-def source(*words: str) -> inputs.Source:
+def source(*words: str) -> inputs.JobInput:
     parser = argparse.ArgumentParser(exit_on_error=False)
     inputs.add_arguments(parser)
     return inputs.source_of(parser.parse_args(words))
@@ -82,7 +82,7 @@ def test_parser_refuses_what_it_can(words: list[str]) -> None:
 
 
 def test_archive_may_be_read_without_naming_queues() -> None:
-    assert source("--archive", "a") == inputs.Source(archive="a")
+    assert source("--archive", "a") == inputs.JobInput(archive="a")
 
 
 @pytest.mark.parametrize(

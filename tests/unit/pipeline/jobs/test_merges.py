@@ -19,7 +19,7 @@ import pytest
 from warren.pipeline.errors import PipelineError
 from warren.pipeline.jobs import merges
 from warren.pipeline.jobs.leftovers import remove_leftovers
-from warren.pipeline.jobs.lists import Entry, current_lists, entries_of
+from warren.pipeline.jobs.lists import ListedFile, current_lists, entries_of
 from warren.pipeline.jobs.merges import AnotherMerges, Round, choose, merge_round, settle
 
 DAY = "vhost=%2F/queue=a b%3F/date=2026-03-01"
@@ -250,8 +250,8 @@ def test_round_ends_early_if_asked_to(sink: Sink) -> None:
     assert merge_round(sink.root, as_one, size_max=BIG, eager=True, is_over=lambda: True) == Round()
 
 
-def of_sizes(*sizes: int) -> list[Entry]:
-    return [Entry("", f"/a/{DAY}/part-{number}", size) for number, size in enumerate(sizes)]
+def of_sizes(*sizes: int) -> list[ListedFile]:
+    return [ListedFile("", f"/a/{DAY}/part-{number}", size) for number, size in enumerate(sizes)]
 
 
 @pytest.mark.parametrize(
@@ -278,11 +278,11 @@ def test_messages_are_written_again_a_few_times_only() -> None:
     written, files = 0, of_sizes()
     for _ in range(1000):
         files = [*files, *of_sizes(1)]
-        files = [Entry("", f"/a/{DAY}/part-{number}", file.size) for number, file in enumerate(files)]
+        files = [ListedFile("", f"/a/{DAY}/part-{number}", file.size) for number, file in enumerate(files)]
         for group in choose(files, BIG):
             size = sum(entry.size for entry in group)
             written += size
             files = [entry for entry in files if entry not in group]
-            files.insert(0, Entry("", f"/a/{DAY}/part-0", size))
+            files.insert(0, ListedFile("", f"/a/{DAY}/part-0", size))
     assert len(files) < 25
     assert written < 15 * 1000

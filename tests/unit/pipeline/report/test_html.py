@@ -11,19 +11,19 @@ import pytest
 
 from warren.pipeline.report.axis import short, ticks, time_ticks
 from warren.pipeline.report.html import as_html
-from warren.pipeline.report.result import Bars, Histogram, Lines, Plot, Result, Series, Table
+from warren.pipeline.report.result import Bars, HistogramPlot, JobResult, LinePlot, Plot, Series, Table
 from warren.pipeline.report.svg import BARS_MAX, as_svg, is_in_panels
 
 EVIL = "<script>alert('x')</script>&\""
 TIMES = [datetime(2026, 3, 1, tzinfo=UTC) + timedelta(minutes=n) for n in range(4)]
 PLOTS: list[Plot] = [
-    Lines(EVIL, TIMES, [Series(EVIL, [1, None, 3, 4]), Series("b", [0, 0, 0, 0])], EVIL),
-    Lines("One moment", TIMES[:1], [Series("a", [5.0])]),
-    Lines("Nothing", [], []),
+    LinePlot(EVIL, TIMES, [Series(EVIL, [1, None, 3, 4]), Series("b", [0, 0, 0, 0])], EVIL),
+    LinePlot("One moment", TIMES[:1], [Series("a", [5.0])]),
+    LinePlot("Nothing", [], []),
     Bars(EVIL, [EVIL, "b"], [3, 0], EVIL),
     Bars("Nothing", [], []),
-    Histogram(EVIL, [0, 1, 2], [5, 0], EVIL),
-    Histogram("Nothing", [0, 1], [0]),
+    HistogramPlot(EVIL, [0, 1, 2], [5, 0], EVIL),
+    HistogramPlot("Nothing", [0, 1], [0]),
 ]
 
 
@@ -52,8 +52,8 @@ class Outline(HTMLParser):
 
 def page() -> str:
     table = Table(EVIL, (EVIL, "n"), [(EVIL, 3), (None, None)], note=EVIL, rows_left_out=2)
-    result = Result(title=EVIL, numbers={EVIL: EVIL}, tables=[table], plots=PLOTS, notes=[EVIL])
-    return as_html([result, Result(title="Second")], title=EVIL, made="today")
+    result = JobResult(title=EVIL, numbers={EVIL: EVIL}, tables=[table], plots=PLOTS, notes=[EVIL])
+    return as_html([result, JobResult(title="Second")], title=EVIL, made="today")
 
 
 def test_page_is_well_formed_and_needs_nothing_from_elsewhere() -> None:
@@ -85,13 +85,15 @@ def test_plot_is_well_formed_whatever_it_is_of(plot: Plot) -> None:
 
 
 def test_line_is_not_drawn_across_what_is_not_known() -> None:
-    root = ET.fromstring(as_svg(Lines("t", TIMES, [Series("a", [1, None, 3, 4])])))  # noqa: S314
+    root = ET.fromstring(as_svg(LinePlot("t", TIMES, [Series("a", [1, None, 3, 4])])))  # noqa: S314
     assert [len(line.get("points", "").split()) for line in root.iter("polyline")] == [2]
     assert len(list(root.iter("circle"))) == 3
 
 
 def test_lone_moment_is_bars_and_no_dot_in_an_empty_field() -> None:
-    svg = as_svg(Lines("x", TIMES[:1], [Series("a", [5.0]), Series("b", [10.0]), Series("c", [None])], "m"))
+    svg = as_svg(
+        LinePlot("x", TIMES[:1], [Series("a", [5.0]), Series("b", [10.0]), Series("c", [None])], "m")
+    )
     assert svg.count("<rect") == 2
     assert "<circle" not in svg
     assert "a, 2026-03-01 00:00:00" in svg
@@ -110,8 +112,8 @@ def test_lone_moment_is_bars_and_no_dot_in_an_empty_field() -> None:
 def test_series_that_could_not_be_told_apart_have_a_scale_each(
     one: list[float | None], other: list[float | None], *, panels: bool
 ) -> None:
-    plot = Lines("x", TIMES, [Series("one", one), Series("other", other)], "m")
-    page = as_html([Result(title="t", plots=[plot])], title="t", made="today")
+    plot = LinePlot("x", TIMES, [Series("one", one), Series("other", other)], "m")
+    page = as_html([JobResult(title="t", plots=[plot])], title="t", made="today")
     assert is_in_panels(plot) is panels
     assert ('class="legend"' in page) is not panels
     if panels:  # each reaches up from the ground of its own panel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import threading
 
-from warren.pipeline.report.progress import CLEAR, Progress
+from warren.pipeline.report.progress import CLEAR, ProgressLine
 
 
 class Screen(io.StringIO):
@@ -27,7 +27,7 @@ class Screen(io.StringIO):
 
 def shown(*, terminal: bool) -> str:
     screen = Screen(terminal=terminal)
-    progress = Progress(screen, seconds=0.001)
+    progress = ProgressLine(screen, seconds=0.001)
     progress.watch = lambda: "3 of 4 tasks done"
     with progress.step("reading"):
         assert screen.shown.wait(10)
@@ -48,7 +48,7 @@ def test_elsewhere_each_news_is_a_line() -> None:
 
 
 def test_quiet_progress_writes_nothing() -> None:
-    progress = Progress(None)
+    progress = ProgressLine(None)
     with progress.step("reading"):
         progress.say("something")
     assert not progress.live

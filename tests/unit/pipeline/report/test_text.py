@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from warren.pipeline.report.result import Result, Table, Value
+from warren.pipeline.report.result import JobResult, Table, Value
 from warren.pipeline.report.text import as_text, fit
 from warren.pipeline.report.words import byte_size, in_words
 
@@ -15,7 +15,9 @@ def test_figures_and_tables_are_aligned_with_numbers_to_the_right() -> None:
     table = Table(
         "Read", ("queue", "messages"), [("orders", 1200), ("a", 7)], note="That is all.", rows_left_out=3
     )
-    result = Result(title="Flow", numbers={"messages read": 1207, "gaps": 0}, tables=[table], notes=["Fine."])
+    result = JobResult(
+        title="Flow", numbers={"messages read": 1207, "gaps": 0}, tables=[table], notes=["Fine."]
+    )
     assert as_text(result) == (
         "Flow\n"
         "  messages read  1,207\n"
@@ -32,12 +34,14 @@ def test_figures_and_tables_are_aligned_with_numbers_to_the_right() -> None:
 
 
 def test_table_without_rows_says_so() -> None:
-    assert as_text(Result(title="Audit", tables=[Table("Gaps", ("queue",), [])])) == "Audit\n\nGaps\n  none\n"
+    assert (
+        as_text(JobResult(title="Audit", tables=[Table("Gaps", ("queue",), [])])) == "Audit\n\nGaps\n  none\n"
+    )
 
 
 def test_no_line_is_wider_than_the_terminal() -> None:
     table = Table("Read", ("queue", "key", "messages"), [("q" * 200, "k" * 90, 12)])
-    lines = as_text(Result(title="Flow", tables=[table]), width=60).splitlines()
+    lines = as_text(JobResult(title="Flow", tables=[table]), width=60).splitlines()
     assert max(map(len, lines)) == 60
     assert "qqq…" in lines[-1]
     assert lines[-1].endswith(" 12")
@@ -52,7 +56,7 @@ def test_numbers_and_times_are_never_cut() -> None:
     """A number without its last digits is another number; only the heading gives way."""
     came = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
     table = Table("Read", ("queue", "a long heading", "at"), [("q" * 30, 1234567, came)])
-    lines = as_text(Result(title="Flow", tables=[table]), width=20).splitlines()
+    lines = as_text(JobResult(title="Flow", tables=[table]), width=20).splitlines()
     assert lines[-3:] == [
         "  queue     a long h…  at",
         "  --------  ---------  -------------------",
@@ -62,7 +66,7 @@ def test_numbers_and_times_are_never_cut() -> None:
 
 def test_names_cannot_move_the_cursor() -> None:
     table = Table("Read", ("queue",), [("\x1b[2Jgone\n",)])
-    assert "\\x1b[2Jgone\\n" in as_text(Result(title="Flow", tables=[table]))
+    assert "\\x1b[2Jgone\\n" in as_text(JobResult(title="Flow", tables=[table]))
 
 
 @pytest.mark.parametrize(
