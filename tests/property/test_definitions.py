@@ -15,7 +15,7 @@ from warren.broker.commands import BindingCommand, Command
 from warren.broker.passwords import PasswordHash
 from warren.storage.command_text import command_to_json
 from warren.storage.definitions import Definitions
-from warren.storage.definitions_recovery import Recovered, recover_definitions
+from warren.storage.definitions_recovery import RecoveredDefinitions, recover_definitions
 
 PREDECLARED = ["", "amq.topic"]
 vhosts = st.sampled_from(["/", "\udcff"])
@@ -299,7 +299,7 @@ def without(commands: list[Command], lost: int) -> set[str]:
     return model.facts()
 
 
-def check_appending(found: Recovered, damaged: bytes) -> None:
+def check_appending(found: RecoveredDefinitions, damaged: bytes) -> None:
     """What is recorded after damage is read back together with what was understood before."""
     definitions = found.definitions
     for command in (c.AddVhost(name="/"), c.DeclareQueue(vhost="/", name="late", durable=True)):

@@ -17,7 +17,7 @@ from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table, Timestamp
 from warren.broker import commands
 from warren.broker.stream import Stream
-from warren.storage.data_files import DataFiles, Kind, Problem
+from warren.storage.data_files import DataFiles, FileKind, FileProblem
 from warren.storage.verify import verify
 
 SMALL: Table = {"x-stream-max-segment-size-bytes": 300}  # for three messages
@@ -255,9 +255,9 @@ def test_message_by_a_clock_a_year_ahead_does_not_switch_off_max_age(
     assert isinstance(stream, Stream)
     assert stream.first_offset >= 9  # the last segment stays
     settle(machine)
-    problems: list[Problem] = []
+    problems: list[FileProblem] = []
     verify(DataFiles(machine.data), problems.append)
-    assert [problem for problem in problems if problem.kind is Kind.DAMAGE] == []
+    assert [problem for problem in problems if problem.kind is FileKind.DAMAGE] == []
 
 
 def test_last_segment_stays_however_old_or_large_it_is(machine: Machine, client: FakeClient) -> None:

@@ -24,7 +24,7 @@ from random import Random
 
 from warren.storage.disk import RENAME, SYNC, SYNC_ALL, SYNC_DIRECTORY, WRITE, WRITE_SAFELY, Operation
 from warren.storage.files import OpenFiles
-from warren.storage.housekeeping import Housekeeping, Job
+from warren.storage.housekeeping import BackgroundJob, Housekeeping
 
 PAGE_BYTES = 4096
 NEW, OLD, TORN = range(3)
@@ -415,12 +415,12 @@ class PatientHousekeeping(Housekeeping):
     ) -> None:
         super().__init__(warn, report)
         self.faults = faults
-        self.waiting: list[Job] = []
+        self.waiting: list[BackgroundJob] = []
 
-    def _submit(self, *jobs: Job) -> None:
+    def _submit(self, *jobs: BackgroundJob) -> None:
         self.waiting += jobs
 
-    def _work(self, job: Job) -> None:
+    def _work(self, job: BackgroundJob) -> None:
         self.faults.check(job.trouble.removeprefix("cannot "), Path(job.path).name)
         super()._work(job)
 

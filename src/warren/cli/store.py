@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from warren.cli.store_text import message_json, message_text, printable, queues_table, summary_json, totals
-from warren.storage.data_files import DataFiles, InspectError, Kind, Problem, QueueFiles
+from warren.storage.data_files import DataFiles, FileKind, FileProblem, InspectError, QueueFiles
 from warren.storage.inspect import read_messages, summarize
 from warren.storage.inspect_stream import summarize_stream
 from warren.storage.verify import verify
@@ -106,22 +106,22 @@ def _ls(options: argparse.Namespace) -> int:
     return _tell_problems([problem for summary in summaries for problem in summary.problems])
 
 
-def _tell_problems(problems: list[Problem]) -> int:
+def _tell_problems(problems: list[FileProblem]) -> int:
     """Of damage it is enough to know that there is some: it is for `verify`, and does not hinder looking."""
-    unreadable = [problem for problem in problems if problem.kind is Kind.UNREADABLE]
+    unreadable = [problem for problem in problems if problem.kind is FileKind.UNREADABLE]
     for problem in unreadable:
         _say(str(problem))
-    if any(problem.kind is Kind.DAMAGE for problem in problems):
+    if any(problem.kind is FileKind.DAMAGE for problem in problems):
         _say("something is damaged: see `warren store verify`")
     return EXIT_ERROR if unreadable else 0
 
 
 def _cat(options: argparse.Namespace) -> int:
     logs = _logs(_open(options).queue(options.vhost, options.queue), options.part)
-    problems: list[Problem] = []
+    problems: list[FileProblem] = []
 
-    def tell(problem: Problem) -> None:
-        if problem.kind is not Kind.HARMLESS:
+    def tell(problem: FileProblem) -> None:
+        if problem.kind is not FileKind.HARMLESS:
             _say(str(problem))
         problems.append(problem)
 
@@ -131,7 +131,7 @@ def _cat(options: argparse.Namespace) -> int:
     write = message_json if options.json else message_text
     for message in islice(messages, options.limit):
         sys.stdout.write(write(message) + "\n")
-    return EXIT_ERROR if any(problem.kind is Kind.UNREADABLE for problem in problems) else 0
+    return EXIT_ERROR if any(problem.kind is FileKind.UNREADABLE for problem in problems) else 0
 
 
 def _logs(queue: QueueFiles, part: str | None) -> list[QueueFiles]:
@@ -143,9 +143,9 @@ def _logs(queue: QueueFiles, part: str | None) -> list[QueueFiles]:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    kinds = dict.fromkeys(Kind, 0)
+    kinds = dict.fromkeys(FileKind, 0)
 
-    def tell(problem: Problem) -> None:
+    def tell(problem: FileProblem) -> None:
         kinds[problem.kind] += 1
         sys.stdout.write(f"{problem.kind.value}: {printable(str(problem))}\n")
 
@@ -155,7 +155,7 @@ def _verify(options: argparse.Namespace) -> int:
         f"{checked.queues} queues, {checked.segments} segments, {checked.records} records, "
         f"{checked.bytes} bytes checked: {found or 'all sound'}\n"
     )
-    if kinds[Kind.UNREADABLE]:
-        _say(f"could not be read: {kinds[Kind.UNREADABLE]} files")
+    if kinds[FileKind.UNREADABLE]:
+        _say(f"could not be read: {kinds[FileKind.UNREADABLE]} files")
         return EXIT_ERROR
-    return EXIT_DAMAGED if kinds[Kind.DAMAGE] else 0
+    return EXIT_DAMAGED if kinds[FileKind.DAMAGE] else 0

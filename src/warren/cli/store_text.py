@@ -16,7 +16,7 @@ from unicodedata import east_asian_width
 from warren.amqp.errors import SyntaxFault
 from warren.amqp.properties import BasicProperties, decode_properties
 from warren.storage.data_files import QueueFiles
-from warren.storage.inspect import Place, QueueSummary, StoredMessage
+from warren.storage.inspect import QueueSummary, RecordPlace, StoredMessage
 from warren.storage.table_text import Json, table_to_json
 
 HEX_BYTES_MAX = 64
@@ -144,7 +144,7 @@ def _stream_json(summary: QueueSummary) -> dict[str, object]:
     }
 
 
-def _place_json(place: Place | None) -> dict[str, object] | None:
+def _place_json(place: RecordPlace | None) -> dict[str, object] | None:
     return None if place is None else {**asdict(place), "time": _time(place.time_ms)}
 
 

@@ -42,14 +42,14 @@ DIRECTORIES_A_TURN_MAX = 1_000
 BUFFERS_BYTES_MAX = 16 * 1024 * 1024
 
 
-class Disk(Protocol):
+class OperationRunner(Protocol):
     """Carries out one list of operations at a time."""
 
     def submit(self, operations: list[Operation]) -> None: ...
     def result(self) -> OSError | None: ...
 
 
-class Lines(Protocol):
+class DefinitionLines(Protocol):
     """The definitions, as far as the disk is concerned."""
 
     def has_news(self) -> bool: ...
@@ -69,7 +69,7 @@ class DeadTail(Protocol):
     def drop_dead_tail(self) -> None: ...
 
 
-class Housekeeping(Protocol):
+class Background(Protocol):
     """What is done in the background: nobody waits for it."""
 
     def write_index(self, segment: Segment) -> None: ...
@@ -111,10 +111,10 @@ class GroupCommit:
     def __init__(
         self,
         timers: Timers,
-        disk: Disk,
+        disk: OperationRunner,
         files: OpenFiles,
-        housekeeping: Housekeeping,
-        definitions: Lines,
+        housekeeping: Background,
+        definitions: DefinitionLines,
         journal: Journal,
         watcher: Watcher,
         *,

@@ -23,8 +23,7 @@ from warren.broker.commands import Command, DeclareQueue
 from warren.broker.rules import STREAM, queue_type
 from warren.storage.command_text import command_from_json
 from warren.storage.definitions import Definitions
-from warren.storage.definitions_recovery import Problem as DefinitionProblem
-from warren.storage.definitions_recovery import recover_definitions
+from warren.storage.definitions_recovery import DefinitionProblem, recover_definitions
 from warren.storage.directory import VERSION, read_identity
 from warren.storage.format import SUFFIXES, base_of, segment_name
 from warren.storage.log_directory import MANIFEST, belongs_to_queue, parts_in
@@ -36,15 +35,15 @@ class InspectError(Exception):
     """It cannot be looked into; in one line for the operator."""
 
 
-class Kind(Enum):
+class FileKind(Enum):
     DAMAGE = "damage"
     HARMLESS = "harmless"  # what a crash leaves, and the next start tidies up
     UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True)
-class Problem:
-    kind: Kind
+class FileProblem:
+    kind: FileKind
     file: str
     text: str
     offset: int | None = None
@@ -54,7 +53,7 @@ class Problem:
         return f"{where}: {self.text}"
 
 
-Tell: TypeAlias = Callable[[Problem], None]
+Tell: TypeAlias = Callable[[FileProblem], None]
 
 
 # --- files ---
@@ -93,7 +92,7 @@ class SegmentFiles:
     def tell_unreadable(self, suffix: str, error: OSError, tell: Tell) -> None:
         """Unless it is only gone by now."""
         if not (self.live and isinstance(error, FileNotFoundError)):
-            tell(Problem(Kind.UNREADABLE, self.name(suffix), error.strerror or str(error)))
+            tell(FileProblem(FileKind.UNREADABLE, self.name(suffix), error.strerror or str(error)))
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ class QueueFiles:
             if base is not None and suffix in SUFFIXES:
                 found.setdefault(base, {})[suffix] = size
             elif self.part or not belongs_to_queue(str(self.path), name):
-                tell(Problem(Kind.DAMAGE, f"{self.path}/{name}", "foreign file"))
+                tell(FileProblem(FileKind.DAMAGE, f"{self.path}/{name}", "foreign file"))
         with_records = [base for base, sizes in found.items() if sizes.get("seg")]
         newest, oldest = max(with_records, default=0), min(with_records, default=0)
         return [
@@ -150,7 +149,7 @@ class QueueFiles:
         except FileNotFoundError:
             return {}
         except OSError as error:
-            tell(Problem(Kind.UNREADABLE, str(self.path), error.strerror or str(error)))
+            tell(FileProblem(FileKind.UNREADABLE, str(self.path), error.strerror or str(error)))
             return {}
 
 

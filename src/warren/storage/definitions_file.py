@@ -7,7 +7,7 @@ from pathlib import Path
 
 from warren.broker.commands import Command
 from warren.storage.definitions import Definitions
-from warren.storage.definitions_recovery import Problem, Recovered, recover_definitions
+from warren.storage.definitions_recovery import DefinitionProblem, RecoveredDefinitions, recover_definitions
 from warren.storage.disk import RENAME, SYNC, SYNC_DIRECTORY, WRITE, Operation
 from warren.storage.files import FILE_MODE, OpenFiles, write_file
 
@@ -31,7 +31,7 @@ class DefinitionsFile:
         self.next_file = -1  # the one that takes its place with the round in flight
         self.directory = -1  # the open data directory
 
-    def load(self) -> list[Problem]:
+    def load(self) -> list[DefinitionProblem]:
         """Read the file, and keep a copy of lines that could not be read."""
         self.directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self.file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
@@ -45,10 +45,12 @@ class DefinitionsFile:
         try:
             self._keep(data, recovered)
         except OSError as error:  # a full disk, which is also what may have torn the file
-            recovered.problems.append(Problem(0, self.size, f"cannot keep a copy of it: {error}", b"", True))
+            recovered.problems.append(
+                DefinitionProblem(0, self.size, f"cannot keep a copy of it: {error}", b"", True)
+            )
         return recovered.problems
 
-    def _keep(self, data: bytes, recovered: Recovered) -> None:
+    def _keep(self, data: bytes, recovered: RecoveredDefinitions) -> None:
         if self.is_damaged:
             write_file(str(self.path.with_suffix(".damaged")), data)
         elif recovered.problems:

@@ -19,7 +19,7 @@ UNREADABLE = (ValueError, ArithmeticError, RecursionError, struct.error)
 
 
 @dataclass(frozen=True)
-class Problem:
+class DefinitionProblem:
     """`text` is for whoever repairs the file; it may hold password hashes, and is not for the log."""
 
     line: int
@@ -30,7 +30,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Recovered:
+class RecoveredDefinitions:
     """What follows `intact_bytes` is the torn tail: it has to be cut off before anything is appended.
     `deleted` are the numbers of queues that were declared and are not there any more; `commands` are those
     that lines make something with.
@@ -39,13 +39,13 @@ class Recovered:
     """
 
     definitions: Definitions
-    problems: list[Problem]
+    problems: list[DefinitionProblem]
     intact_bytes: int
     deleted: frozenset[int]
     commands: dict[bytes, Command]
 
 
-def recover_definitions(data: bytes) -> Recovered:
+def recover_definitions(data: bytes) -> RecoveredDefinitions:
     return _Recovery().run(data)
 
 
@@ -55,12 +55,12 @@ class _Recovery:
     def __init__(self) -> None:
         self.definitions = Definitions()
         self.definitions.lines = 0
-        self.problems: list[Problem] = []  # what was found
+        self.problems: list[DefinitionProblem] = []  # what was found
         self.declared: set[int] = set()  # the numbers of all queues that were ever declared
         self.damaged: list[Line] = []  # since the last intact line: if none follows, they are the torn tail
         self.commands: dict[bytes, Command] = {}  # by the line that says it
 
-    def run(self, data: bytes) -> Recovered:
+    def run(self, data: bytes) -> RecoveredDefinitions:
         for line in scan_lines(data):
             if line.intact:
                 if self.damaged:
@@ -71,7 +71,9 @@ class _Recovery:
         intact_bytes = self._report_torn_tail(data)
         self._expect_header_to_be_written(first=intact_bytes == 0)
         deleted = self.declared.difference(self.definitions.numbers.values())
-        return Recovered(self.definitions, self.problems, intact_bytes, frozenset(deleted), self.commands)
+        return RecoveredDefinitions(
+            self.definitions, self.problems, intact_bytes, frozenset(deleted), self.commands
+        )
 
     def _report_damaged(self) -> None:
         for line in self.damaged:
@@ -86,7 +88,7 @@ class _Recovery:
         first = self.damaged[0]
         reason = "torn tail: the last write did not finish"
         self.problems.append(
-            Problem(first.number, first.offset, reason, data[first.offset :], torn_tail=True)
+            DefinitionProblem(first.number, first.offset, reason, data[first.offset :], torn_tail=True)
         )
         return first.offset
 
@@ -128,4 +130,4 @@ class _Recovery:
             self._report(line, f"left out: there is no {lacking}")
 
     def _report(self, line: Line, reason: str) -> None:
-        self.problems.append(Problem(line.number, line.offset, reason, line.raw))
+        self.problems.append(DefinitionProblem(line.number, line.offset, reason, line.raw))

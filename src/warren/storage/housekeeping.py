@@ -25,7 +25,7 @@ FAILED_MAX = 100_000
 
 
 @dataclass
-class Job:
+class BackgroundJob:
     """Something to do."""
 
     trouble: str  # what the log says if it fails
@@ -43,7 +43,7 @@ class Housekeeping:
         self.warn = warn
         self.report = report
         self.tick = 0
-        self.failed: deque[Job] = deque()
+        self.failed: deque[BackgroundJob] = deque()
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="warren-housekeeping")
 
     def write_index(self, segment: Segment) -> None:
@@ -63,25 +63,29 @@ class Housekeeping:
     def remove_now(self, segment: Segment) -> None:
         """The same, but at once."""
         if not segment.damaged:
-            self._run(Job("cannot delete segment", segment.path, lambda: remove_segment(segment.path)))
+            self._run(
+                BackgroundJob("cannot delete segment", segment.path, lambda: remove_segment(segment.path))
+            )
 
     def remove_directories(self, paths: Sequence[str]) -> None:
         """Delete the directories of queues. Each is renamed first, so that the next start goes on with it if
         the broker ends before it is gone. They are handed to the thread together: one by one, very many would
         cost the event loop more than the thread.
         """
-        self._submit(*(Job("cannot delete directory", path, partial(remove_queue, path)) for path in paths))
+        self._submit(
+            *(BackgroundJob("cannot delete directory", path, partial(remove_queue, path)) for path in paths)
+        )
 
     def rewrite(self, path: str, work: Callable[[], None], failed: Callable[[], None]) -> None:
         """Write an ack file anew."""
-        self._submit(Job("cannot write ack file anew", path, work, failed))
+        self._submit(BackgroundJob("cannot write ack file anew", path, work, failed))
 
     def let_go(self, path: str, work: Callable[[], None], failed: Callable[[], None]) -> None:
         """Close an ack file that is not needed: the old one, or a new one that was written in vain."""
-        self._submit(Job("cannot let go of ack file", path, work, failed))
+        self._submit(BackgroundJob("cannot let go of ack file", path, work, failed))
 
     def do(self, trouble: str, path: str, work: Callable[[], None]) -> None:
-        self._submit(Job(trouble, path, work))
+        self._submit(BackgroundJob(trouble, path, work))
 
     def try_again(self) -> None:
         """From time to time: try failed jobs again that are due."""
@@ -93,14 +97,14 @@ class Housekeeping:
             else:
                 self.failed.append(job)
 
-    def _submit(self, *jobs: Job) -> None:
+    def _submit(self, *jobs: BackgroundJob) -> None:
         self.thread.submit(self._run_all, jobs)
 
-    def _run_all(self, jobs: Sequence[Job]) -> None:
+    def _run_all(self, jobs: Sequence[BackgroundJob]) -> None:
         for job in jobs:
             self._run(job)
 
-    def _run(self, job: Job) -> None:
+    def _run(self, job: BackgroundJob) -> None:
         try:
             self._work(job)
         except (OSError, MemoryError) as error:
@@ -108,10 +112,10 @@ class Housekeeping:
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody else would hear of it
             self.report(error)
 
-    def _work(self, job: Job) -> None:
+    def _work(self, job: BackgroundJob) -> None:
         job.work()
 
-    def _note_failure(self, job: Job, error: OSError | MemoryError) -> None:
+    def _note_failure(self, job: BackgroundJob, error: OSError | MemoryError) -> None:
         if job.failed is not None:
             self.warn(job.trouble, file=job.path, error=str(error))
             job.failed()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from warren.broker.message import Message
 from warren.storage.ack_file import read_fates
-from warren.storage.data_files import Kind, Problem, QueueFiles, SegmentFiles, Tell
+from warren.storage.data_files import FileKind, FileProblem, QueueFiles, SegmentFiles, Tell
 from warren.storage.fates import Fates
 from warren.storage.format import (
     ACKED,
@@ -54,14 +54,14 @@ def read_index(files: SegmentFiles, tell: Tell) -> Index | None:
     try:
         index = decode_index(data, files.base)
     except (ValueError, UnknownVersion) as error:
-        tell(Problem(Kind.DAMAGE, files.name("idx"), f"index is not sound: {error}", 0))
+        tell(FileProblem(FileKind.DAMAGE, files.name("idx"), f"index is not sound: {error}", 0))
         return None
     size = files.sizes.get("seg", index.end)
     if index.end > size:
         if files.live:  # it was shorter when it was listed
             return None
         text = f"segment is shorter than its index says, {size} of {index.end} bytes"
-        tell(Problem(Kind.DAMAGE, files.name("seg"), text))
+        tell(FileProblem(FileKind.DAMAGE, files.name("seg"), text))
         return None
     return index
 
@@ -73,12 +73,12 @@ def read_dues(files: SegmentFiles, index: Index, tell: Tell) -> bytes | None:
     data = files.read("due", tell)
     if data is None:
         if "due" not in files.sizes and not files.live:
-            tell(Problem(Kind.DAMAGE, files.name("due"), "due file is missing"))
+            tell(FileProblem(FileKind.DAMAGE, files.name("due"), "due file is missing"))
         return None
     try:
         return decode_dues(data, files.base, index)
     except (ValueError, UnknownVersion) as error:
-        tell(Problem(Kind.DAMAGE, files.name("due"), f"due file is not sound: {error}", 0))
+        tell(FileProblem(FileKind.DAMAGE, files.name("due"), f"due file is not sound: {error}", 0))
         return None
 
 
@@ -95,11 +95,11 @@ def read_sound(files: SegmentFiles, tell: Tell) -> bytes | None:
     try:
         check_header(SEGMENT_MAGIC, data, files.base)
     except UnknownVersion as error:
-        tell(Problem(Kind.DAMAGE, files.name("seg"), str(error), 0))
+        tell(FileProblem(FileKind.DAMAGE, files.name("seg"), str(error), 0))
         return None
     except ValueError as error:
-        kind = Kind.HARMLESS if files.newest and len(data) < HEADER_BYTES else Kind.DAMAGE
-        tell(Problem(kind, files.name("seg"), f"header is not sound: {error}", 0))
+        kind = FileKind.HARMLESS if files.newest and len(data) < HEADER_BYTES else FileKind.DAMAGE
+        tell(FileProblem(kind, files.name("seg"), f"header is not sound: {error}", 0))
     return data
 
 
@@ -112,8 +112,8 @@ def read_marks(files: SegmentFiles, tell: Tell) -> tuple[Fates, int]:
     try:
         fates, bad, _ = read_fates(name, files.base)
     except (ValueError, UnknownVersion) as error:
-        kind = Kind.HARMLESS if files.sizes["acks"] < HEADER_BYTES else Kind.DAMAGE
-        tell(Problem(kind, name, f"ack file is not sound: {error}", 0))
+        kind = FileKind.HARMLESS if files.sizes["acks"] < HEADER_BYTES else FileKind.DAMAGE
+        tell(FileProblem(kind, name, f"ack file is not sound: {error}", 0))
     except OSError as error:
         files.tell_unreadable("acks", error, tell)
     else:
@@ -134,7 +134,7 @@ class SegmentSummary:
 
 
 @dataclass(frozen=True)
-class Place:
+class RecordPlace:
     """Where a message is, and when it came."""
 
     position: int
@@ -147,9 +147,9 @@ class QueueSummary:
 
     files: QueueFiles
     segments: list[SegmentSummary] = field(default_factory=list)
-    oldest: Place | None = None  # the first message that is ready
-    newest: Place | None = None  # the last message that is ready
-    problems: list[Problem] = field(default_factory=list)
+    oldest: RecordPlace | None = None  # the first message that is ready
+    newest: RecordPlace | None = None  # the last message that is ready
+    problems: list[FileProblem] = field(default_factory=list)
     offsets: dict[str, int] = field(default_factory=dict)  # the named offsets of a stream
 
     @property
@@ -179,7 +179,7 @@ def summarize(files: QueueFiles) -> QueueSummary:
     return summary
 
 
-def _first_ready(segment: Segment, order: range, tell: Tell) -> Place | None:
+def _first_ready(segment: Segment, order: range, tell: Tell) -> RecordPlace | None:
     entries = memoryview(segment.entries).cast("I")
     for index in order:
         relative, offset, _ = entries[INDEX_ENTRY_FIELDS * index : INDEX_ENTRY_FIELDS * (index + 1)]
@@ -188,16 +188,16 @@ def _first_ready(segment: Segment, order: range, tell: Tell) -> Place | None:
     return None
 
 
-def _place(segment: Segment, position: int, offset: int, tell: Tell) -> Place | None:
+def _place(segment: Segment, position: int, offset: int, tell: Tell) -> RecordPlace | None:
     try:
         with Path(segment.path + ".seg").open("rb") as file:
             head = os.pread(file.fileno(), RECORD_HEAD_BYTES, offset)
     except FileNotFoundError:
         return None
     except OSError as error:
-        tell(Problem(Kind.UNREADABLE, segment.path + ".seg", error.strerror or str(error)))
+        tell(FileProblem(FileKind.UNREADABLE, segment.path + ".seg", error.strerror or str(error)))
         return None
-    return Place(position, uint64_at(head, TIME_AT))
+    return RecordPlace(position, uint64_at(head, TIME_AT))
 
 
 # --- messages ---
@@ -246,7 +246,7 @@ def _messages_of(
     for record in records(data):
         if record.offset != expected:
             text = f"bad record, {record.offset - expected} bytes"
-            tell(Problem(Kind.DAMAGE, segment.path + ".seg", text, expected))
+            tell(FileProblem(FileKind.DAMAGE, segment.path + ".seg", text, expected))
         expected = record.offset + record.size
         fate = segment.fate_of(record.position)
         if record.position >= first and (with_acked or fate != ACKED):

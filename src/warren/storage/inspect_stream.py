@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from warren.storage.checked_lines import Line, scan_lines
-from warren.storage.data_files import Kind, Problem, QueueFiles, SegmentFiles, Tell
+from warren.storage.data_files import FileKind, FileProblem, QueueFiles, SegmentFiles, Tell
 from warren.storage.format import UnknownVersion, records
-from warren.storage.inspect import Place, QueueSummary, SegmentSummary, read_sound
+from warren.storage.inspect import QueueSummary, RecordPlace, SegmentSummary, read_sound
 from warren.storage.log_directory import OFFSETS
 from warren.storage.named_offsets import offsets_in
 from warren.storage.stream_segment import Chunks, decode_chunks
@@ -33,8 +33,8 @@ class Counted:
     """What a segment has."""
 
     count: int
-    first: Place | None
-    last: Place | None
+    first: RecordPlace | None
+    last: RecordPlace | None
 
 
 def read_chunks(files: SegmentFiles, tell: Tell) -> ChunksFile | None:
@@ -45,13 +45,13 @@ def read_chunks(files: SegmentFiles, tell: Tell) -> ChunksFile | None:
     try:
         count, end, (last, last_ms), chunks = decode_chunks(data, files.base)
     except (ValueError, UnknownVersion) as error:
-        tell(Problem(Kind.DAMAGE, files.name("chunks"), f"chunks file is not sound: {error}", 0))
+        tell(FileProblem(FileKind.DAMAGE, files.name("chunks"), f"chunks file is not sound: {error}", 0))
         return None
     size = files.sizes.get("seg", end)
     if end > size:
         if not files.live:  # else it was shorter when it was listed
             text = f"segment is shorter than its chunks say, {size} of {end} bytes"
-            tell(Problem(Kind.DAMAGE, files.name("seg"), text))
+            tell(FileProblem(FileKind.DAMAGE, files.name("seg"), text))
         return None
     return ChunksFile(count, end, last, last_ms, chunks)
 
@@ -75,10 +75,12 @@ def _count(files: SegmentFiles, tell: Tell) -> Counted:
         return Counted(0, None, None)
     known = read_chunks(files, tell)
     if known is not None:
-        first = Place(files.base, known.chunks.first_ms())
-        return Counted(known.count, first, Place(known.last, known.last_ms))
+        first = RecordPlace(files.base, known.chunks.first_ms())
+        return Counted(known.count, first, RecordPlace(known.last, known.last_ms))
     data = read_sound(files, tell)
-    places = [] if data is None else [Place(record.position, record.time_ms) for record in records(data)]
+    places = (
+        [] if data is None else [RecordPlace(record.position, record.time_ms) for record in records(data)]
+    )
     return Counted(len(places), places[0], places[-1]) if places else Counted(0, None, None)
 
 
@@ -89,5 +91,5 @@ def read_offset_lines(files: QueueFiles, tell: Tell) -> list[Line]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        tell(Problem(Kind.UNREADABLE, str(file), error.strerror or str(error)))
+        tell(FileProblem(FileKind.UNREADABLE, str(file), error.strerror or str(error)))
         return []

@@ -44,7 +44,7 @@ MAGIC = JOURNAL_MAGIC.to_bytes(4, "little")  # of which the last byte is the ver
 SEGMENT = re.compile(rf"queues/\d+(?:/[a-z0-9-]+)?/\d{{{NAME_DIGITS}}}", re.ASCII)
 
 
-class Housekeeping(Protocol):
+class BackgroundWork(Protocol):
     def do(self, trouble: str, path: str, work: Callable[[], None]) -> None: ...
 
 
@@ -52,7 +52,7 @@ class Journal:
     """The two files of the journal, of which one is in use."""
 
     def __init__(
-        self, root: Path, files: OpenFiles, housekeeping: Housekeeping, file_bytes: int, *, sync: bool
+        self, root: Path, files: OpenFiles, housekeeping: BackgroundWork, file_bytes: int, *, sync: bool
     ) -> None:
         self.root = str(root)  # the data directory
         self.path = str(root / DIRECTORY)

@@ -38,7 +38,7 @@ Log: TypeAlias = QueueLog | SegmentedStream
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class SegmentEnds:
     """The last position in the first `size` bytes of a segment, and the times of the first and last record
     there; None if a time cannot be read.
     """
@@ -60,7 +60,7 @@ class Snapshot:
     closed: bool  # it gets no more records
     marks_written: int  # the size of the ack file
     marks: bytes  # those that are not in the ack file yet
-    ends: Ends | None  # what was known before, of as many bytes or of fewer
+    ends: SegmentEnds | None  # what was known before, of as many bytes or of fewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class ListedSegment:
     path: str
     base: int
     closed: bool
-    ends: Ends
+    ends: SegmentEnds
     acked: list[list[int]]
 
 
@@ -90,7 +90,7 @@ class LogListing:
     """Remembers what was read of segments, so that no file is read twice."""
 
     def __init__(self) -> None:
-        self.known: OrderedDict[str, Ends] = OrderedDict()
+        self.known: OrderedDict[str, SegmentEnds] = OrderedDict()
 
     def take(self, segments: Iterable[Segment]) -> list[Snapshot]:
         """Snapshots of the segments that have safe records. Marks should have been written just before."""
@@ -105,7 +105,7 @@ class LogListing:
         ends = self.known.get(segment.path)
         if isinstance(segment, StreamSegment):  # it knows all that of itself
             last = segment.safe_last()
-            ends = Ends(segment.written, last, segment.first_ms, segment.last_ms)
+            ends = SegmentEnds(segment.written, last, segment.first_ms, segment.last_ms)
         return Snapshot(
             path=segment.path,
             base=segment.base,
@@ -164,7 +164,7 @@ def _fates(snapshot: Snapshot) -> Fates:
     return fates
 
 
-def _read_ends(snapshot: Snapshot) -> Ends:
+def _read_ends(snapshot: Snapshot) -> SegmentEnds:
     """Read the heads of the first and the last record. An index says where the last one is."""
     file = os.open(snapshot.path + ".seg", os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -174,7 +174,7 @@ def _read_ends(snapshot: Snapshot) -> Ends:
             offset = _last_offset(snapshot.path, snapshot.base, snapshot.last)
             if offset is not None:
                 last_ms = _time_at(file, offset, snapshot.last)
-                return Ends(snapshot.size, snapshot.last, first_ms, last_ms)
+                return SegmentEnds(snapshot.size, snapshot.last, first_ms, last_ms)
         return _scan_rest(file, snapshot, first_ms)
     finally:
         os.close(file)
@@ -199,7 +199,7 @@ def _last_offset(path: str, base: int, last: int) -> int | None:
     return int(offset) if base + relative == last else None
 
 
-def _scan_rest(file: int, snapshot: Snapshot, first_ms: int | None) -> Ends:
+def _scan_rest(file: int, snapshot: Snapshot, first_ms: int | None) -> SegmentEnds:
     """Walk through the records that have come since the last time."""
     known = snapshot.ends
     start = HEADER_BYTES if known is None else known.size
@@ -207,7 +207,7 @@ def _scan_rest(file: int, snapshot: Snapshot, first_ms: int | None) -> Ends:
     found = scan(data, snapshot.base)
     if found.last is None:
         last = snapshot.base - 1 if known is None else known.last
-        return Ends(snapshot.size, last, first_ms, None if known is None else known.last_ms)
+        return SegmentEnds(snapshot.size, last, first_ms, None if known is None else known.last_ms)
     _relative, offset, _body = INDEX_ENTRY.unpack(found.entries[-INDEX_ENTRY_BYTES:])
     time_ms = RECORD_HEAD.unpack_from(data, offset)[3]
-    return Ends(snapshot.size, found.last, first_ms, time_ms)
+    return SegmentEnds(snapshot.size, found.last, first_ms, time_ms)

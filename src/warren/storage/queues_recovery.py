@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from warren.storage.files import names_in
 from warren.storage.log_directory import parts_in
 from warren.storage.problems import Logger, Problems
-from warren.storage.recovery import Recovered, recover, recover_short
+from warren.storage.recovery import RecoveredLog, recover, recover_short
 from warren.storage.segment import Segment
 from warren.storage.short_logs import ShortLogs
 from warren.storage.stream_recovery import RecoveredStream, Sync, recover_stream
@@ -41,13 +41,13 @@ class QueuesRecovery:
         self.sync = sync
         self.log = log
         self.marks_may_be_lost = marks_may_be_lost  # the machine went down
-        self.logs: dict[tuple[str, str, str], Recovered] = {}  # by vhost, name and part of a queue
+        self.logs: dict[tuple[str, str, str], RecoveredLog] = {}  # by vhost, name and part of a queue
         self.streams: dict[tuple[str, str], RecoveredStream] = {}  # by vhost and name
 
     def run(self, numbers: Mapping[int, tuple[str, str]], streams: AbstractSet[tuple[str, str]]) -> None:
         """Read back the queues that have a directory. `numbers` names them by that; some are `streams`."""
         present = [number for number in self._directories_there() if number in numbers]
-        progress = Progress(len(present), self.log)
+        progress = RecoveryProgress(len(present), self.log)
         queues = [number for number in present if numbers[number] not in streams]
         long: list[tuple[int, list[str]]] = [(number, []) for number in present if numbers[number] in streams]
 
@@ -130,7 +130,7 @@ def _read_ahead(threads: ThreadPoolExecutor, parent: int, batches: list[list[int
         yield reading.popleft().result()
 
 
-class Progress:
+class RecoveryProgress:
     """Logs every second how far the reading back is."""
 
     def __init__(self, total: int, log: Logger) -> None:

@@ -33,7 +33,7 @@ from warren.storage.segment_life import Life
 
 
 @dataclass
-class Recovered:
+class RecoveredLog:
     """What a directory holds: its segments in order, and the highest position that was ever used there."""
 
     segments: list[Segment]
@@ -42,12 +42,12 @@ class Recovered:
 
 def recover(
     directory: str, problems: Problems, names: list[str], *, marks_may_be_lost: bool, is_of_part: bool = False
-) -> Recovered:
+) -> RecoveredLog:
     """Read one directory back. `names` are all names in it. If `marks_may_be_lost`, the machine went down,
     and what was not synced may be gone. A queue's directory has those of its parts in it, which are recovered
     by calls of their own, with `is_of_part`.
     """
-    recovered = Recovered([], 0)
+    recovered = RecoveredLog([], 0)
     for base, suffixes in bases_in(directory, problems, names, is_of_part=is_of_part).items():
         path = f"{directory}/{segment_name(base)}"
         try:
@@ -64,9 +64,9 @@ def recover(
     return recovered
 
 
-def recover_short(segments: list[Segment], problems: Problems, *, marks_may_be_lost: bool) -> Recovered:
+def recover_short(segments: list[Segment], problems: Problems, *, marks_may_be_lost: bool) -> RecoveredLog:
     """The same for a directory with at most one segment, which `short_logs.pyx` has read already."""
-    recovered = Recovered([], 0)
+    recovered = RecoveredLog([], 0)
     for segment in segments:
         recovered.position = segment.last
         _add(recovered, segment, problems, marks_may_be_lost=marks_may_be_lost)
@@ -74,7 +74,7 @@ def recover_short(segments: list[Segment], problems: Problems, *, marks_may_be_l
     return recovered
 
 
-def _add(recovered: Recovered, segment: Segment, problems: Problems, *, marks_may_be_lost: bool) -> None:
+def _add(recovered: RecoveredLog, segment: Segment, problems: Problems, *, marks_may_be_lost: bool) -> None:
     if marks_may_be_lost and segment.alive:
         _assume_delivered(segment, problems)
     _close_last(recovered, problems)
@@ -262,7 +262,7 @@ def _assume_delivered(segment: Segment, problems: Problems) -> None:
         segment.marks_are_written()
 
 
-def _close_last(recovered: Recovered, problems: Problems) -> None:
+def _close_last(recovered: RecoveredLog, problems: Problems) -> None:
     """Close the last segment so far, and write its index if that is missing."""
     if not recovered.segments:
         return
@@ -278,7 +278,7 @@ def _close_last(recovered: Recovered, problems: Problems) -> None:
     segment.entries = b""  # kept for every segment, they would take much memory
 
 
-def _remove_dead(recovered: Recovered) -> None:
+def _remove_dead(recovered: RecoveredLog) -> None:
     for segment in recovered.segments:
         segment.entries = b""
         if segment.alive == 0:

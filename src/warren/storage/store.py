@@ -15,8 +15,8 @@ from warren.broker.safety import Safety
 from warren.broker.store import MessageLog, Store, StreamLog
 from warren.broker.timers import Timers
 from warren.storage.command_text import command_to_json
-from warren.storage.commit import Disk as DiskLike
 from warren.storage.commit import GroupCommit
+from warren.storage.commit import OperationRunner as DiskLike
 from warren.storage.definitions_file import DefinitionsFile
 from warren.storage.directory import BOOT_ID, DataDirectory, stream_identity
 from warren.storage.files import OpenFiles
@@ -28,7 +28,7 @@ from warren.storage.named_offsets import NamedOffsets
 from warren.storage.problems import Logger, Problems
 from warren.storage.queue_log import QueueLog
 from warren.storage.queues_recovery import QueuesRecovery
-from warren.storage.recovery import Recovered
+from warren.storage.recovery import RecoveredLog
 from warren.storage.stream_log import SegmentedStream
 from warren.storage.stream_recovery import RecoveredStream
 from warren.storage.unknown_queues import UnknownQueues
@@ -83,7 +83,7 @@ class DiskStore(Store):
             timers, disk, self.files, self.housekeeping, self.file, self.journal, self, sync=settings.sync
         )
         # logs that were read back, until they are opened: by vhost and name, and of queues by their part
-        self.recovered: dict[tuple[str, str, str], Recovered] = {}
+        self.recovered: dict[tuple[str, str, str], RecoveredLog] = {}
         self.recovered_streams: dict[tuple[str, str], RecoveredStream] = {}
         self.directories: WeakValueDictionary[int, LogDirectory] = (
             WeakValueDictionary()
@@ -119,7 +119,7 @@ class DiskStore(Store):
         return self.file.has_news() or (flight is not None and bool(flight.lines))
 
     def open_log(self, vhost: str, queue: str, part: str = "") -> tuple[MessageLog, int] | None:
-        found = self.recovered.pop((vhost, queue, part), None) or Recovered([], 0)
+        found = self.recovered.pop((vhost, queue, part), None) or RecoveredLog([], 0)
         directory = self._log_directory(vhost, queue)
         if part:
             assert is_part(part), "another name would not be found again"

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from warren.broker.commands import DeclareQueue
 from warren.storage.command_text import command_from_json
-from warren.storage.data_files import DataFiles, Kind, Problem, QueueFiles, Tell
+from warren.storage.data_files import DataFiles, FileKind, FileProblem, QueueFiles, Tell
 from warren.storage.directory import IDENTITY
 from warren.storage.inspect_stream import read_offset_lines
 from warren.storage.journal import bad_records_in
@@ -71,20 +71,20 @@ def verify(files: DataFiles, tell: Tell) -> Checked:
 def _check_definitions(files: DataFiles, tell: Tell) -> None:
     path = str(files.definitions_path)
     if not files.definitions_data and any(not queue.defined for queue in files.queues()):
-        tell(Problem(Kind.DAMAGE, path, "missing or empty, but there are queues"))
+        tell(FileProblem(FileKind.DAMAGE, path, "missing or empty, but there are queues"))
     for problem in files.definition_problems:
-        kind = Kind.HARMLESS if problem.torn_tail else Kind.DAMAGE
-        tell(Problem(kind, path, f"line {problem.line}: {problem.reason}", problem.offset))
+        kind = FileKind.HARMLESS if problem.torn_tail else FileKind.DAMAGE
+        tell(FileProblem(kind, path, f"line {problem.line}: {problem.reason}", problem.offset))
 
 
 def _check_names(files: DataFiles, tell: Tell) -> None:
     for path in sorted(files.path.iterdir()):
         if path.name in {"definitions.damaged", "definitions.torn"}:
-            tell(Problem(Kind.HARMLESS, str(path), "set aside by an earlier start"))
+            tell(FileProblem(FileKind.HARMLESS, str(path), "set aside by an earlier start"))
         elif path.name in INTERRUPTED:
-            tell(Problem(Kind.HARMLESS, str(path), "left by a start that was interrupted"))
+            tell(FileProblem(FileKind.HARMLESS, str(path), "left by a start that was interrupted"))
         elif path.name not in KNOWN_NAMES:
-            tell(Problem(Kind.DAMAGE, str(path), "foreign file"))
+            tell(FileProblem(FileKind.DAMAGE, str(path), "foreign file"))
     for path in sorted(files.queues_path.iterdir()) if files.queues_path.exists() else ():
         if not path.name.isdecimal() or not path.is_dir():
             _check_other_directory(path, tell)
@@ -93,17 +93,17 @@ def _check_names(files: DataFiles, tell: Tell) -> None:
 def _check_journal(directory: Path, tell: Tell) -> None:
     for path in sorted(directory.iterdir()) if directory.exists() else ():
         for at in bad_records_in(path.read_bytes()):
-            tell(Problem(Kind.DAMAGE, str(path), "bad record", at))
+            tell(FileProblem(FileKind.DAMAGE, str(path), "bad record", at))
 
 
 def _check_other_directory(path: Path, tell: Tell) -> None:
     number, _, suffix = path.name.partition(".")
     if number.isdecimal() and "." + suffix == DELETED:
-        tell(Problem(Kind.HARMLESS, str(path), "left by a queue that was deleted"))
+        tell(FileProblem(FileKind.HARMLESS, str(path), "left by a queue that was deleted"))
     elif number.isdecimal() and path.name.startswith(number + UNKNOWN):
-        tell(Problem(Kind.HARMLESS, str(path), "of an unknown queue: set aside by an earlier start"))
+        tell(FileProblem(FileKind.HARMLESS, str(path), "of an unknown queue: set aside by an earlier start"))
     else:
-        tell(Problem(Kind.DAMAGE, str(path), "foreign file"))
+        tell(FileProblem(FileKind.DAMAGE, str(path), "foreign file"))
 
 
 def _check_queue(queue: QueueFiles, files: DataFiles, tell: Tell) -> None:
@@ -124,8 +124,8 @@ def _check_offsets(stream: QueueFiles, tell: Tell) -> None:
             what = (
                 "torn tail; somebody goes on at an older offset" if is_torn else f"line {line.number} is bad"
             )
-            kind = Kind.HARMLESS if is_torn else Kind.DAMAGE
-            tell(Problem(kind, str(stream.path / OFFSETS), what, line.offset))
+            kind = FileKind.HARMLESS if is_torn else FileKind.DAMAGE
+            tell(FileProblem(kind, str(stream.path / OFFSETS), what, line.offset))
 
 
 def _check_segments(log: QueueFiles, threads: Executor, checked: Checked, tell: Tell) -> None:
@@ -134,7 +134,7 @@ def _check_segments(log: QueueFiles, threads: Executor, checked: Checked, tell: 
     for check in threads.map(lambda files: SegmentCheck(files).run(), log.segments(tell)):
         if check.exists and check.files.base <= last:
             text = f"begins before position {last} of the one before"
-            tell(Problem(Kind.DAMAGE, check.files.name("seg"), text))
+            tell(FileProblem(FileKind.DAMAGE, check.files.name("seg"), text))
         for problem in check.problems:
             tell(problem)
         last = max(last, check.last or 0)
@@ -146,11 +146,15 @@ def _check_segments(log: QueueFiles, threads: Executor, checked: Checked, tell: 
 def _check_undefined(queue: QueueFiles, files: DataFiles, tell: Tell) -> None:
     name = "unknown" if queue.queue is None else f"'{queue.queue}' in vhost '{queue.vhost}'"
     if files.definition_problems or not files.definitions_data:
-        tell(Problem(Kind.DAMAGE, str(queue.path), f"the definition of its queue is lost: {name}"))
+        tell(FileProblem(FileKind.DAMAGE, str(queue.path), f"the definition of its queue is lost: {name}"))
     elif queue.number >= files.definitions.next_queue_number:
-        tell(Problem(Kind.HARMLESS, str(queue.path), f"the next start declares its queue again: {name}"))
+        tell(
+            FileProblem(
+                FileKind.HARMLESS, str(queue.path), f"the next start declares its queue again: {name}"
+            )
+        )
     else:
-        tell(Problem(Kind.HARMLESS, str(queue.path), f"left by a queue that was deleted: {name}"))
+        tell(FileProblem(FileKind.HARMLESS, str(queue.path), f"left by a queue that was deleted: {name}"))
 
 
 def _check_manifest(queue: QueueFiles, tell: Tell) -> None:
@@ -159,10 +163,10 @@ def _check_manifest(queue: QueueFiles, tell: Tell) -> None:
         command = command_from_json(json.loads(file.read_text()))
     except OSError as error:
         if queue.path.exists():
-            tell(Problem(Kind.HARMLESS, str(file), error.strerror or str(error)))
+            tell(FileProblem(FileKind.HARMLESS, str(file), error.strerror or str(error)))
         return
     except ValueError as error:
-        tell(Problem(Kind.HARMLESS, str(file), f"does not say which queue it is of: {error}"))
+        tell(FileProblem(FileKind.HARMLESS, str(file), f"does not say which queue it is of: {error}"))
         return
     if not isinstance(command, DeclareQueue) or (command.vhost, command.name) != (queue.vhost, queue.queue):
-        tell(Problem(Kind.DAMAGE, str(file), f"is of another queue than '{queue.queue}'"))
+        tell(FileProblem(FileKind.DAMAGE, str(file), f"is of another queue than '{queue.queue}'"))

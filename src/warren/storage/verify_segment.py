@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Self
 
 from warren.storage.ack_file import pieces
-from warren.storage.data_files import Kind, Problem, SegmentFiles
+from warren.storage.data_files import FileKind, FileProblem, SegmentFiles
 from warren.storage.fates import Fates
 from warren.storage.format import (
     DUE_ENTRY_BYTES,
@@ -44,7 +44,7 @@ class SegmentCheck:
 
     def __init__(self, files: SegmentFiles) -> None:
         self.files = files
-        self.problems: list[Problem] = []  # what was found
+        self.problems: list[FileProblem] = []  # what was found
         self.exists = "seg" in files.sizes
         self.bytes = sum(files.sizes.get(suffix, 0) for suffix in CHECKED_SUFFIXES)  # how many were checked
         self.records = 0  # how many sound records there are
@@ -62,21 +62,21 @@ class SegmentCheck:
             self._check_missing()
         return self
 
-    def tell(self, kind: Kind, suffix: str, text: str, offset: int | None = None) -> None:
-        self.problems.append(Problem(kind, self.files.name(suffix), text, offset))
+    def tell(self, kind: FileKind, suffix: str, text: str, offset: int | None = None) -> None:
+        self.problems.append(FileProblem(kind, self.files.name(suffix), text, offset))
 
     # --- files that are there, or not ---
 
     def _check_left(self) -> None:
         for suffix, what in SET_ASIDE.items():
             if suffix in self.files.sizes:
-                self.tell(Kind.HARMLESS, suffix, f"{what} set aside by an earlier start")
+                self.tell(FileKind.HARMLESS, suffix, f"{what} set aside by an earlier start")
         for suffix, what in UNFINISHED.items():
             if suffix in self.files.sizes and not self.files.live:
-                self.tell(Kind.HARMLESS, suffix, f"{what} whose writing did not finish")
+                self.tell(FileKind.HARMLESS, suffix, f"{what} whose writing did not finish")
         for suffix in NOT_OF_STREAMS if self.files.is_of_stream else ("chunks",):
             if suffix in self.files.sizes:
-                self.tell(Kind.DAMAGE, suffix, "foreign file: not of a queue of this type")
+                self.tell(FileKind.DAMAGE, suffix, "foreign file: not of a queue of this type")
 
     def _check_missing(self) -> None:
         """A broker that is killed leaves marks alone: of records that were not written yet, or are deleted,
@@ -85,13 +85,13 @@ class SegmentCheck:
         if self.files.live:
             return
         if self.files.is_of_stream and self.files.before_all:
-            self.tell(Kind.HARMLESS, "chunks", "of a segment that is gone")
+            self.tell(FileKind.HARMLESS, "chunks", "of a segment that is gone")
         elif self.files.closed:
-            self.tell(Kind.DAMAGE, "seg", "segment is missing")
+            self.tell(FileKind.DAMAGE, "seg", "segment is missing")
         elif "due" in self.files.sizes:
-            self.tell(Kind.HARMLESS, "due", "of a segment that is gone")
+            self.tell(FileKind.HARMLESS, "due", "of a segment that is gone")
         elif "acks" in self.files.sizes:
-            self.tell(Kind.HARMLESS, "acks", "of a segment that is gone, or was never written")
+            self.tell(FileKind.HARMLESS, "acks", "of a segment that is gone, or was never written")
 
     # --- records ---
 
@@ -112,36 +112,36 @@ class SegmentCheck:
         found = scan(data, self.files.base)
         self.records, self.last = found.count, found.last
         for offset, size in found.bad:
-            self.tell(Kind.DAMAGE, "seg", f"bad record, {size} bytes", offset)
+            self.tell(FileKind.DAMAGE, "seg", f"bad record, {size} bytes", offset)
         self._check_end(found, len(data))
         return found
 
     def _check_empty(self) -> None:
         """As is a file that was made and not written before the broker was killed."""
         if not self.files.live:
-            self.tell(Kind.HARMLESS if self.files.newest else Kind.DAMAGE, "seg", "segment is empty")
+            self.tell(FileKind.HARMLESS if self.files.newest else FileKind.DAMAGE, "seg", "segment is empty")
 
     def _check_end(self, found: Scan, size: int) -> None:
         rest = size - found.end
         if rest <= 0:
             return
         if self.files.live and not self.files.closed:
-            self.tell(Kind.HARMLESS, "seg", f"{rest} bytes are being written", found.end)
+            self.tell(FileKind.HARMLESS, "seg", f"{rest} bytes are being written", found.end)
         elif self.files.closed or not self.files.newest:
-            self.tell(Kind.DAMAGE, "seg", f"bad record, {rest} bytes at the end", found.end)
+            self.tell(FileKind.DAMAGE, "seg", f"bad record, {rest} bytes at the end", found.end)
         else:
             text = f"torn tail, {rest} bytes of a write that did not finish; the next start sets them aside"
-            self.tell(Kind.HARMLESS, "seg", text, found.end)
+            self.tell(FileKind.HARMLESS, "seg", text, found.end)
 
     def _check_index(self, index: Index, found: Scan, size: int) -> None:
         """Apart from the bad records, which it may have, being older."""
         bad = [*found.bad, (found.end, size - found.end)]
         entries = without_bodies(found.entries) if index.without_bodies else found.entries
         if not _say_the_same(index.entries, entries, INDEX_ENTRY_BYTES, bad):
-            self.tell(Kind.DAMAGE, "idx", "index does not say what is in the segment")
+            self.tell(FileKind.DAMAGE, "idx", "index does not say what is in the segment")
         dues = None if index.without_bodies else read_dues(self.files, index, self.problems.append)
         if dues is not None and not _say_the_same(dues, found.dues, DUE_ENTRY_BYTES, bad):
-            self.tell(Kind.DAMAGE, "due", "due file does not say what is in the segment")
+            self.tell(FileKind.DAMAGE, "due", "due file does not say what is in the segment")
 
     # --- streams ---
 
@@ -163,13 +163,13 @@ class SegmentCheck:
         assert anew.chunks is not None, "they were just made"
         is_right = (told.count, told.end, told.last) == (found.count, found.end, found.last)
         if not is_right or (told.last_ms, told.chunks.tobytes()) != (anew.last_ms, anew.chunks.tobytes()):
-            self.tell(Kind.DAMAGE, "chunks", "chunks file does not say what is in the segment")
+            self.tell(FileKind.DAMAGE, "chunks", "chunks file does not say what is in the segment")
 
     def _check_times(self, data: bytes) -> None:
         newest_ms = 0
         for record in records(data):
             if record.time_ms < newest_ms:
-                self.tell(Kind.DAMAGE, "seg", "record is older than the one before", record.offset)
+                self.tell(FileKind.DAMAGE, "seg", "record is older than the one before", record.offset)
             newest_ms = max(newest_ms, record.time_ms)
 
     # --- marks ---
@@ -189,7 +189,7 @@ class SegmentCheck:
         if highest > last:
             is_lost = not self.files.newest and fates.leave_undone(last + 1 - base)
             text = f"marks up to position {highest}, but the last record is {last}"
-            self.tell(Kind.DAMAGE if is_lost else Kind.HARMLESS, "acks", text)
+            self.tell(FileKind.DAMAGE if is_lost else FileKind.HARMLESS, "acks", text)
 
     def _check_bad_marks(self) -> None:
         """A stretch of bad marks at the end is of a write that did not finish."""
@@ -200,10 +200,10 @@ class SegmentCheck:
             return
         for offset, end in stretches:
             if end < size:
-                self.tell(Kind.DAMAGE, "acks", f"bad marks, {end - offset} bytes", offset)
+                self.tell(FileKind.DAMAGE, "acks", f"bad marks, {end - offset} bytes", offset)
             else:
                 text = f"torn tail, {end - offset} bytes; what they were about is delivered again"
-                self.tell(Kind.HARMLESS, "acks", text, offset)
+                self.tell(FileKind.HARMLESS, "acks", text, offset)
 
 
 def _say_the_same(told: bytes, found: bytes, entry_bytes: int, bad: list[tuple[int, int]]) -> bool:

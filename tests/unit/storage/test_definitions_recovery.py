@@ -16,7 +16,7 @@ from tests.unit.storage.test_definitions import (
 )
 from warren.broker import commands as c
 from warren.storage.definitions import definition_line
-from warren.storage.definitions_recovery import Recovered, recover_definitions
+from warren.storage.definitions_recovery import RecoveredDefinitions, recover_definitions
 from warren.storage.table_text import Json
 
 
@@ -27,7 +27,7 @@ def damage(data: bytes, line: int) -> bytes:
     return data[:middle] + bytes((data[middle] ^ 1,)) + data[middle + 1 :]
 
 
-def reported(found: Recovered) -> list[tuple[int, str]]:
+def reported(found: RecoveredDefinitions) -> list[tuple[int, str]]:
     return [(problem.line, problem.reason) for problem in found.problems]
 
 

@@ -12,10 +12,10 @@ import pytest
 from tests.unit.storage.data_files import FIRST, SECOND, HandMade, with_queue
 from tests.unit.storage.log_files import TIME_MS, LogDirectory, acks, damaged, done, index, offset_of, record
 from warren.broker.commands import DeclareQueue, DeleteQueue
-from warren.storage.data_files import DataFiles, InspectError, Kind, Problem
+from warren.storage.data_files import DataFiles, FileKind, FileProblem, InspectError
 from warren.storage.inspect import (
-    Place,
     QueueSummary,
+    RecordPlace,
     SegmentSummary,
     read_messages,
     summarize,
@@ -38,7 +38,7 @@ def summary_of(data: HandMade, queue: str = "q", vhost: str = "/") -> QueueSumma
     return summarize(DataFiles(data.path).queue(vhost, queue))
 
 
-def fail(problem: Problem) -> None:
+def fail(problem: FileProblem) -> None:
     raise AssertionError(str(problem))
 
 
@@ -70,7 +70,7 @@ def test_oldest_and_newest_are_of_messages_that_are_ready(data: HandMade, log: L
     log.put(1, "acks", acks(1, done(1, 2)))
     log.put(4, "acks", acks(4, done(6)))
     summary = summary_of(data)
-    assert (summary.oldest, summary.newest) == (Place(3, TIME_MS + 3), Place(5, TIME_MS + 5))
+    assert (summary.oldest, summary.newest) == (RecordPlace(3, TIME_MS + 3), RecordPlace(5, TIME_MS + 5))
 
 
 def test_queue_of_which_all_is_done_with_has_no_oldest(data: HandMade, log: LogDirectory) -> None:
@@ -113,7 +113,7 @@ def test_damage_is_told_and_the_rest_counted(
         log.file(1, "idx").unlink()
     log.put(1, suffix, wrong)
     summary = summary_of(data)
-    assert [problem.kind for problem in summary.problems] == [Kind.DAMAGE]
+    assert [problem.kind for problem in summary.problems] == [FileKind.DAMAGE]
     assert summary.messages == ready + 2
 
 
@@ -121,7 +121,7 @@ def test_file_that_cannot_be_read_is_told(data: HandMade, log: LogDirectory) -> 
     log.file(4, "seg").unlink()
     log.file(4, "seg").mkdir()
     summary = summary_of(data)
-    assert [(p.kind, p.file) for p in summary.problems] == [(Kind.UNREADABLE, str(log.file(4, "seg")))]
+    assert [(p.kind, p.file) for p in summary.problems] == [(FileKind.UNREADABLE, str(log.file(4, "seg")))]
     assert summary.messages == 2
 
 
@@ -216,10 +216,10 @@ def test_segments_before_the_first_message_asked_for_are_not_read(data: HandMade
 def test_bad_record_is_told_and_skipped(data: HandMade, log: LogDirectory) -> None:
     at = offset_of(SECOND, 4, 5)
     log.put(4, "seg", damaged(SECOND, at + 40))
-    told: list[Problem] = []
+    told: list[FileProblem] = []
     queue = DataFiles(data.path).queue("/", "q")
     assert [m.position for m in read_messages(queue, told.append)] == [1, 3, 6]
-    assert [(p.kind, p.file, p.offset) for p in told] == [(Kind.DAMAGE, str(log.file(4, "seg")), at)]
+    assert [(p.kind, p.file, p.offset) for p in told] == [(FileKind.DAMAGE, str(log.file(4, "seg")), at)]
 
 
 def test_one_segment_is_read_at_a_time(data: HandMade, log: LogDirectory) -> None:
@@ -270,12 +270,12 @@ def test_file_that_vanishes_under_a_broker_is_no_problem(data: HandMade, log: Lo
 
 
 def test_file_that_vanishes_without_a_broker_is_told(data: HandMade, log: LogDirectory) -> None:
-    told: list[Problem] = []
+    told: list[FileProblem] = []
     messages = read_messages(DataFiles(data.path).queue("/", "q"), told.append)
     assert next(messages).position == 1
     log.file(4, "seg").unlink()
     assert [message.position for message in messages] == [3]
-    assert [(p.kind, p.file) for p in told] == [(Kind.UNREADABLE, str(log.file(4, "seg")))]
+    assert [(p.kind, p.file) for p in told] == [(FileKind.UNREADABLE, str(log.file(4, "seg")))]
 
 
 def test_nothing_is_written(data: HandMade, log: LogDirectory) -> None:
@@ -284,7 +284,7 @@ def test_nothing_is_written(data: HandMade, log: LogDirectory) -> None:
     log.put(4, "acks", b"garbage")
     before = data.state()
     queue = DataFiles(data.path).queue("/", "q")
-    told: list[Problem] = []
+    told: list[FileProblem] = []
     assert summarize(queue).messages == 5
     assert len(list(read_messages(queue, told.append))) == 5
     assert data.state() == before

@@ -11,7 +11,7 @@ import pytest
 from tests.support.log_machine import QUEUE, LogMachine, browse, message
 from tests.unit.storage.data_files import HandMade
 from tests.unit.storage.log_files import LogDirectory, damaged, offset_of, segment
-from warren.storage.data_files import DataFiles, Kind, Problem
+from warren.storage.data_files import DataFiles, FileKind, FileProblem
 from warren.storage.inspect import read_messages, summarize
 from warren.storage.log_directory import is_part, parts_in
 from warren.storage.queue_log import QueueLog
@@ -227,7 +227,7 @@ def test_logs_of_a_queue_are_listed_behind_it(data: HandMade) -> None:
 
 
 def test_messages_say_in_which_part_they_are(data: HandMade) -> None:
-    told: list[Problem] = []
+    told: list[FileProblem] = []
     found = [
         (stored.part, stored.message.body)
         for log in DataFiles(data.path).logs()
@@ -238,7 +238,7 @@ def test_messages_say_in_which_part_they_are(data: HandMade) -> None:
 
 
 def test_parts_are_verified(data: HandMade) -> None:
-    told: list[Problem] = []
+    told: list[FileProblem] = []
     sizes = [path.stat().st_size for path in data.path.rglob("*") if path.suffix in {".seg", ".log"}]
     assert verify(DataFiles(data.path), told.append) == Checked(1, 3, 4, sum(sizes))
     assert told == []
@@ -250,9 +250,9 @@ def test_damage_in_a_part_is_told_with_its_file(data: HandMade) -> None:
     at = offset_of(whole, 2, 2)
     file.write_bytes(damaged(whole, at + 36))
     (file.parent / "queue.json").touch()
-    told: list[Problem] = []
+    told: list[FileProblem] = []
     verify(DataFiles(data.path), told.append)
     assert [(problem.kind, problem.file, problem.offset) for problem in told] == [
-        (Kind.DAMAGE, str(file.parent / "queue.json"), None),
-        (Kind.DAMAGE, str(file), at),
+        (FileKind.DAMAGE, str(file.parent / "queue.json"), None),
+        (FileKind.DAMAGE, str(file), at),
     ]

@@ -32,7 +32,7 @@ from warren.storage.format import (
     scan,
 )
 from warren.storage.problems import Problems
-from warren.storage.recovery import Recovered, recover
+from warren.storage.recovery import RecoveredLog, recover
 from warren.storage.segment_life import Life
 
 FIRST = segment(1, [b"one", b"two", b"three"])
@@ -51,7 +51,7 @@ class Recovery:
         assert Path(fields["file"]).parent == self.log.path
         self.told.append(event)
 
-    def run(self, *, marks_may_be_lost: bool = False) -> Recovered:
+    def run(self, *, marks_may_be_lost: bool = False) -> RecoveredLog:
         self.told.clear()
         path = str(self.log.path)
         return recover(path, Problems(self.warn), names_in(path), marks_may_be_lost=marks_may_be_lost)
@@ -70,7 +70,7 @@ def recovery(tmp_path: Path) -> Recovery:
     return recovery
 
 
-def ready(found: Recovered) -> list[int]:
+def ready(found: RecoveredLog) -> list[int]:
     """The positions that are not done with, in the order in which they will be delivered."""
     positions = []
     for part in found.segments:

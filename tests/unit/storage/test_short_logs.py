@@ -19,7 +19,7 @@ from warren.storage.files import names_in
 from warren.storage.format import HEADER_BYTES, SEGMENT_MAGIC, encode_header
 from warren.storage.problems import Problems
 from warren.storage.queues_recovery import QueuesRecovery
-from warren.storage.recovery import Recovered, recover, recover_short
+from warren.storage.recovery import RecoveredLog, recover, recover_short
 from warren.storage.segment import Segment
 from warren.storage.short_logs import ShortLogs
 
@@ -58,7 +58,7 @@ def unexpected(event: str, **fields: Any) -> None:
     raise AssertionError(f"told: {event} {fields}")
 
 
-def everything_about(found: Recovered, log: LogDirectory) -> object:
+def everything_about(found: RecoveredLog, log: LogDirectory) -> object:
     """What was recovered, and the files that are left."""
     segments = [
         (

@@ -26,7 +26,7 @@ from tests.unit.storage.log_files import (
 )
 from warren.broker.commands import DeclareQueue
 from warren.storage import data_files
-from warren.storage.data_files import DataFiles, Kind, Problem
+from warren.storage.data_files import DataFiles, FileKind, FileProblem
 from warren.storage.format import HEADER_BYTES, MARK_BYTES, SEGMENT_MAGIC, encode_header
 from warren.storage.verify import Checked, verify
 
@@ -38,7 +38,7 @@ BAD = offset_of(FIRST, 1, 2)
 class Told(NamedTuple):
     """A problem, without the path of the data directory."""
 
-    kind: Kind
+    kind: FileKind
     file: str
     offset: int | None
 
@@ -53,8 +53,8 @@ def log(data: HandMade) -> LogDirectory:
     return LogDirectory(data.path / "queues" / "1")
 
 
-def problems(data: HandMade) -> list[Problem]:
-    told: list[Problem] = []
+def problems(data: HandMade) -> list[FileProblem]:
+    told: list[FileProblem] = []
     verify(DataFiles(data.path), told.append)
     return told
 
@@ -71,7 +71,7 @@ def test_sound_directory_is_checked_without_a_word(data: HandMade) -> None:
         for path in data.path.rglob("*")
         if path.suffix in {".seg", ".idx", ".acks", ".log"}
     ]
-    found: list[Problem] = []
+    found: list[FileProblem] = []
     assert verify(DataFiles(data.path), found.append) == Checked(1, 2, 6, sum(sizes))
     assert found == []
 
@@ -91,24 +91,24 @@ def test_nothing_is_written(data: HandMade, log: LogDirectory) -> None:
 @pytest.mark.parametrize(
     ("base", "suffix", "content", "expected"),
     [
-        (1, "seg", damaged(FIRST, BAD + 40), [Told(Kind.DAMAGE, "1.seg", BAD)]),
-        (1, "seg", damaged(FIRST, len(FIRST) - 10), [Told(Kind.DAMAGE, "1.seg", offset_of(FIRST, 1, 3))]),
-        (1, "seg", damaged(FIRST, 20), [Told(Kind.DAMAGE, "1.seg", 0)]),
-        (1, "seg", FIRST[:8] + LATER + FIRST[12:], [Told(Kind.DAMAGE, "1.seg", 0)]),
-        (1, "seg", b"", [Told(Kind.DAMAGE, "1.seg", None), Told(Kind.DAMAGE, "1.seg", None)]),
-        (1, "seg", FIRST + b"more", [Told(Kind.DAMAGE, "1.seg", len(FIRST))]),
-        (4, "seg", SECOND + b"torn", [Told(Kind.HARMLESS, "4.seg", len(SECOND))]),
-        (4, "seg", SECOND + bytes(4096), [Told(Kind.HARMLESS, "4.seg", len(SECOND))]),
-        (4, "seg", b"", [Told(Kind.HARMLESS, "4.seg", None)]),
-        (4, "seg", SECOND[:20], [Told(Kind.HARMLESS, "4.seg", 0)]),
-        (4, "torn", b"torn", [Told(Kind.HARMLESS, "4.torn", None)]),
-        (4, "acks.torn", b"torn", [Told(Kind.HARMLESS, "4.acks.torn", None)]),
-        (1, "idx", WHOLE_INDEX[:-1], [Told(Kind.DAMAGE, "1.idx", 0)]),
-        (1, "idx", WHOLE_INDEX[:8] + LATER + WHOLE_INDEX[12:], [Told(Kind.DAMAGE, "1.idx", 0)]),
-        (1, "idx", index(1, FIRST[:BAD]), [Told(Kind.DAMAGE, "1.idx", None)]),
-        (1, "idx", index(1, FIRST + record(4, b"")), [Told(Kind.DAMAGE, "1.seg", None)]),
-        (1, "idx.new", b"part", [Told(Kind.HARMLESS, "1.idx.new", None)]),
-        (1, "idx", index_of_version_1(1, FIRST[:BAD]), [Told(Kind.DAMAGE, "1.idx", None)]),
+        (1, "seg", damaged(FIRST, BAD + 40), [Told(FileKind.DAMAGE, "1.seg", BAD)]),
+        (1, "seg", damaged(FIRST, len(FIRST) - 10), [Told(FileKind.DAMAGE, "1.seg", offset_of(FIRST, 1, 3))]),
+        (1, "seg", damaged(FIRST, 20), [Told(FileKind.DAMAGE, "1.seg", 0)]),
+        (1, "seg", FIRST[:8] + LATER + FIRST[12:], [Told(FileKind.DAMAGE, "1.seg", 0)]),
+        (1, "seg", b"", [Told(FileKind.DAMAGE, "1.seg", None), Told(FileKind.DAMAGE, "1.seg", None)]),
+        (1, "seg", FIRST + b"more", [Told(FileKind.DAMAGE, "1.seg", len(FIRST))]),
+        (4, "seg", SECOND + b"torn", [Told(FileKind.HARMLESS, "4.seg", len(SECOND))]),
+        (4, "seg", SECOND + bytes(4096), [Told(FileKind.HARMLESS, "4.seg", len(SECOND))]),
+        (4, "seg", b"", [Told(FileKind.HARMLESS, "4.seg", None)]),
+        (4, "seg", SECOND[:20], [Told(FileKind.HARMLESS, "4.seg", 0)]),
+        (4, "torn", b"torn", [Told(FileKind.HARMLESS, "4.torn", None)]),
+        (4, "acks.torn", b"torn", [Told(FileKind.HARMLESS, "4.acks.torn", None)]),
+        (1, "idx", WHOLE_INDEX[:-1], [Told(FileKind.DAMAGE, "1.idx", 0)]),
+        (1, "idx", WHOLE_INDEX[:8] + LATER + WHOLE_INDEX[12:], [Told(FileKind.DAMAGE, "1.idx", 0)]),
+        (1, "idx", index(1, FIRST[:BAD]), [Told(FileKind.DAMAGE, "1.idx", None)]),
+        (1, "idx", index(1, FIRST + record(4, b"")), [Told(FileKind.DAMAGE, "1.seg", None)]),
+        (1, "idx.new", b"part", [Told(FileKind.HARMLESS, "1.idx.new", None)]),
+        (1, "idx", index_of_version_1(1, FIRST[:BAD]), [Told(FileKind.DAMAGE, "1.idx", None)]),
     ],
     ids=[
         "record",
@@ -153,11 +153,11 @@ DUES = dues(1, TIMED)
     ("content", "expected"),
     [
         (DUES, []),
-        (DUES[:-1], [Told(Kind.DAMAGE, "1.due", 0)]),
-        (damaged(DUES, 50), [Told(Kind.DAMAGE, "1.due", 0)]),
-        (dues(1, timed_segment(1, ["100", "200"])), [Told(Kind.DAMAGE, "1.due", 0)]),
-        (dues(1, timed_segment(1, ["100", None, "300"])), [Told(Kind.DAMAGE, "1.due", None)]),
-        (None, [Told(Kind.DAMAGE, "1.due", None)]),
+        (DUES[:-1], [Told(FileKind.DAMAGE, "1.due", 0)]),
+        (damaged(DUES, 50), [Told(FileKind.DAMAGE, "1.due", 0)]),
+        (dues(1, timed_segment(1, ["100", "200"])), [Told(FileKind.DAMAGE, "1.due", 0)]),
+        (dues(1, timed_segment(1, ["100", None, "300"])), [Told(FileKind.DAMAGE, "1.due", None)]),
+        (None, [Told(FileKind.DAMAGE, "1.due", None)]),
     ],
     ids=["sound", "cut", "damaged", "of another index", "with another time", "missing"],
 )
@@ -176,12 +176,12 @@ def test_due_file_may_have_a_record_that_is_bad_by_now(data: HandMade, log: LogD
     log.put(1, "seg", damaged(TIMED, at + 40))
     log.put(1, "idx", index(1, TIMED))
     log.put(1, "due", DUES)
-    assert told(data) == [Told(Kind.DAMAGE, "1.seg", at)]
+    assert told(data) == [Told(FileKind.DAMAGE, "1.seg", at)]
 
 
 def test_due_file_that_outlived_its_segment_is_harmless(data: HandMade, log: LogDirectory) -> None:
     log.put(7, "due", DUES)
-    assert told(data) == [Told(Kind.HARMLESS, "7.due", None)]
+    assert told(data) == [Told(FileKind.HARMLESS, "7.due", None)]
 
 
 def test_torn_tail_says_what_happens_to_it(data: HandMade, log: LogDirectory) -> None:
@@ -195,28 +195,28 @@ def test_torn_tail_says_what_happens_to_it(data: HandMade, log: LogDirectory) ->
 def test_tail_of_a_segment_that_is_not_the_newest_is_damage(data: HandMade, log: LogDirectory) -> None:
     log.put(4, "seg", SECOND + b"torn")
     log.put(9, "seg", segment(9, [b"nine"]))
-    assert told(data) == [Told(Kind.DAMAGE, "4.seg", len(SECOND))]
+    assert told(data) == [Told(FileKind.DAMAGE, "4.seg", len(SECOND))]
 
 
 def test_index_that_says_something_else_is_damage(data: HandMade, log: LogDirectory) -> None:
     other = encode_header(SEGMENT_MAGIC, 1) + record(1, b"one") + record(4, b"two") + record(5, b"three")
     assert len(other) == len(FIRST)
     log.put(1, "idx", index(1, other))
-    assert told(data) == [Told(Kind.DAMAGE, "1.idx", None)]
+    assert told(data) == [Told(FileKind.DAMAGE, "1.idx", None)]
 
 
 def test_segment_that_begins_before_the_end_of_the_one_before_is_damage(
     data: HandMade, log: LogDirectory
 ) -> None:
     log.put(3, "seg", segment(3, [b"again"]))
-    assert told(data) == [Told(Kind.DAMAGE, "3.seg", None)]
+    assert told(data) == [Told(FileKind.DAMAGE, "3.seg", None)]
 
 
 def test_file_that_cannot_be_read_is_told_and_the_rest_checked(data: HandMade, log: LogDirectory) -> None:
     log.file(1, "acks").unlink()
     log.file(1, "acks").mkdir()
     log.put(4, "seg", damaged(SECOND, 20))
-    assert told(data) == [Told(Kind.UNREADABLE, "1.acks", None), Told(Kind.DAMAGE, "4.seg", 0)]
+    assert told(data) == [Told(FileKind.UNREADABLE, "1.acks", None), Told(FileKind.DAMAGE, "4.seg", 0)]
 
 
 # --- marks ---
@@ -228,14 +228,14 @@ MARKS = acks(4, done(4), done(5), (6, 1, 1))
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (damaged(MARKS, HEADER_BYTES + 20), Told(Kind.DAMAGE, "4.acks", HEADER_BYTES + MARK_BYTES)),
-        (MARKS + bytes(2 * MARK_BYTES) + MARKS[HEADER_BYTES:], Told(Kind.DAMAGE, "4.acks", len(MARKS))),
-        (damaged(MARKS, 20), Told(Kind.DAMAGE, "4.acks", 0)),
-        (MARKS[:8] + LATER + MARKS[12:], Told(Kind.DAMAGE, "4.acks", 0)),
-        (MARKS[:-1], Told(Kind.HARMLESS, "4.acks", HEADER_BYTES + 2 * MARK_BYTES)),
-        (MARKS + bytes(100), Told(Kind.HARMLESS, "4.acks", len(MARKS))),
-        (MARKS[:10], Told(Kind.HARMLESS, "4.acks", 0)),
-        (acks(4, done(5, 9)), Told(Kind.HARMLESS, "4.acks", None)),
+        (damaged(MARKS, HEADER_BYTES + 20), Told(FileKind.DAMAGE, "4.acks", HEADER_BYTES + MARK_BYTES)),
+        (MARKS + bytes(2 * MARK_BYTES) + MARKS[HEADER_BYTES:], Told(FileKind.DAMAGE, "4.acks", len(MARKS))),
+        (damaged(MARKS, 20), Told(FileKind.DAMAGE, "4.acks", 0)),
+        (MARKS[:8] + LATER + MARKS[12:], Told(FileKind.DAMAGE, "4.acks", 0)),
+        (MARKS[:-1], Told(FileKind.HARMLESS, "4.acks", HEADER_BYTES + 2 * MARK_BYTES)),
+        (MARKS + bytes(100), Told(FileKind.HARMLESS, "4.acks", len(MARKS))),
+        (MARKS[:10], Told(FileKind.HARMLESS, "4.acks", 0)),
+        (acks(4, done(5, 9)), Told(FileKind.HARMLESS, "4.acks", None)),
     ],
     ids=[
         "mark",
@@ -257,14 +257,14 @@ def test_bad_marks_are_told_with_their_offset(
 
 def test_marks_beyond_a_segment_that_is_not_the_newest_are_damage(data: HandMade, log: LogDirectory) -> None:
     log.put(1, "acks", acks(1, (3, 5, 1)))
-    assert told(data) == [Told(Kind.DAMAGE, "1.acks", None)]
+    assert told(data) == [Told(FileKind.DAMAGE, "1.acks", None)]
 
 
 def test_marks_of_what_was_done_with_before_it_was_written_are_harmless(
     data: HandMade, log: LogDirectory
 ) -> None:
     log.put(1, "acks", acks(1, (3, 5, 1), done(3, 5)))
-    assert told(data) == [Told(Kind.HARMLESS, "1.acks", None)]
+    assert told(data) == [Told(FileKind.HARMLESS, "1.acks", None)]
 
 
 @pytest.mark.parametrize("marks", [[], [done(7)], [(7, 3, 1)]], ids=["none", "done with", "delivered"])
@@ -272,12 +272,12 @@ def test_marks_of_a_segment_that_was_never_written_are_harmless(
     data: HandMade, log: LogDirectory, marks: list[tuple[int, int, int]]
 ) -> None:
     log.put(7, "acks", acks(7, *marks))
-    assert told(data) == [Told(Kind.HARMLESS, "7.acks", None)]
+    assert told(data) == [Told(FileKind.HARMLESS, "7.acks", None)]
 
 
 def test_missing_segment_is_damage_if_there_is_its_index(data: HandMade, log: LogDirectory) -> None:
     log.put(7, "idx", index(7, segment(7, [b"seven", b"eight"])))
-    assert told(data) == [Told(Kind.DAMAGE, "7.seg", None)]
+    assert told(data) == [Told(FileKind.DAMAGE, "7.seg", None)]
 
 
 def test_files_that_were_not_written_before_the_end_are_harmless(data: HandMade, log: LogDirectory) -> None:
@@ -285,9 +285,9 @@ def test_files_that_were_not_written_before_the_end_are_harmless(data: HandMade,
     log.put(9, "seg", b"")
     log.put(10, "seg", b"")
     assert told(data) == [
-        Told(Kind.HARMLESS, "4.seg", len(SECOND)),
-        Told(Kind.HARMLESS, "9.seg", None),
-        Told(Kind.HARMLESS, "10.seg", None),
+        Told(FileKind.HARMLESS, "4.seg", len(SECOND)),
+        Told(FileKind.HARMLESS, "9.seg", None),
+        Told(FileKind.HARMLESS, "10.seg", None),
     ]
 
 
@@ -300,7 +300,7 @@ def test_damaged_line_of_the_definitions_is_told(data: HandMade) -> None:
     at = file.read_bytes().index(b'"q"')
     line = file.read_bytes().rindex(b"\n", 0, at) + 1
     file.write_bytes(damaged(file.read_bytes(), at))
-    assert told(data) == [Told(Kind.DAMAGE, "definitions.log", line), Told(Kind.DAMAGE, "1", None)]
+    assert told(data) == [Told(FileKind.DAMAGE, "definitions.log", line), Told(FileKind.DAMAGE, "1", None)]
 
 
 def test_torn_tail_of_the_definitions_is_harmless(data: HandMade) -> None:
@@ -308,7 +308,7 @@ def test_torn_tail_of_the_definitions_is_harmless(data: HandMade) -> None:
     size = file.stat().st_size
     with file.open("ab") as appended:
         appended.write(b'bbb8b0f0 {"add_vh')
-    assert told(data) == [Told(Kind.HARMLESS, "definitions.log", size)]
+    assert told(data) == [Told(FileKind.HARMLESS, "definitions.log", size)]
 
 
 @pytest.mark.parametrize("empty", [True, False])
@@ -317,7 +317,7 @@ def test_definitions_that_are_gone_are_damage_if_there_are_queues(data: HandMade
     file.write_bytes(b"")
     if not empty:
         file.unlink()
-    assert told(data) == [Told(Kind.DAMAGE, "definitions.log", None), Told(Kind.DAMAGE, "1", None)]
+    assert told(data) == [Told(FileKind.DAMAGE, "definitions.log", None), Told(FileKind.DAMAGE, "1", None)]
 
 
 def test_directory_of_a_deleted_queue_is_harmless(data: HandMade) -> None:
@@ -325,14 +325,14 @@ def test_directory_of_a_deleted_queue_is_harmless(data: HandMade) -> None:
     (data.path / "definitions.log").write_bytes(data.definitions.compacted())
     data.directory(9, DeclareQueue(vhost="/", name="deleted"))
     (problem,) = problems(data)
-    assert problem.kind is Kind.HARMLESS
+    assert problem.kind is FileKind.HARMLESS
     assert problem.text == "left by a queue that was deleted: 'deleted' in vhost '/'"
 
 
 def test_directory_of_a_queue_that_the_definitions_never_had_is_harmless(data: HandMade) -> None:
     data.directory(9, DeclareQueue(vhost="/", name="newer"))
     (problem,) = problems(data)
-    assert problem.kind is Kind.HARMLESS
+    assert problem.kind is FileKind.HARMLESS
     assert problem.text == "the next start declares its queue again: 'newer' in vhost '/'"
 
 
@@ -340,7 +340,7 @@ def test_directory_of_a_queue_that_the_definitions_never_had_is_harmless(data: H
 def test_directory_that_was_set_aside_is_harmless(data: HandMade, name: str) -> None:
     (data.path / "queues" / name).mkdir()
     (problem,) = problems(data)
-    assert problem.kind is Kind.HARMLESS
+    assert problem.kind is FileKind.HARMLESS
 
 
 def foreign_in_queue(data: HandMade) -> str:
@@ -365,7 +365,7 @@ def foreign_in_root(data: HandMade) -> str:
 def test_foreign_file_is_told(data: HandMade, place: Callable[[HandMade], str]) -> None:
     path = data.path / place(data)
     path.write_bytes(b"mine")
-    assert Told(Kind.DAMAGE, path.name, None) in told(data)
+    assert Told(FileKind.DAMAGE, path.name, None) in told(data)
 
 
 @pytest.mark.parametrize("name", ["lock", "running", "definitions.new", "transient", "lost+found"])
@@ -377,12 +377,12 @@ def test_files_that_a_broker_leaves_are_not_foreign(data: HandMade, name: str) -
 @pytest.mark.parametrize("name", ["definitions.damaged", "definitions.torn"])
 def test_definitions_set_aside_are_harmless(data: HandMade, name: str) -> None:
     (data.path / name).touch()
-    assert told(data) == [Told(Kind.HARMLESS, name, None)]
+    assert told(data) == [Told(FileKind.HARMLESS, name, None)]
 
 
 def test_directory_that_says_it_is_of_another_queue_is_damage(data: HandMade, log: LogDirectory) -> None:
     data.directory(1, DeclareQueue(vhost="/", name="other"))
-    assert told(data) == [Told(Kind.DAMAGE, "queue.json", None)]
+    assert told(data) == [Told(FileKind.DAMAGE, "queue.json", None)]
 
 
 @pytest.mark.parametrize("text", [None, "", "{}"])
@@ -392,7 +392,7 @@ def test_directory_that_does_not_say_of_which_queue_it_is_is_harmless(
     (log.path / "queue.json").unlink()
     if text is not None:
         (log.path / "queue.json").write_text(text)
-    assert told(data) == [Told(Kind.HARMLESS, "queue.json", None)]
+    assert told(data) == [Told(FileKind.HARMLESS, "queue.json", None)]
 
 
 # --- beside a broker ---
@@ -417,7 +417,7 @@ def test_segment_that_is_being_written_is_told_as_such(
     if later:
         log.put(9, "seg", segment(9, [b"nine"]))
     (problem,) = problems(data)
-    assert (problem.kind, problem.text) == (Kind.HARMLESS, "4 bytes are being written")
+    assert (problem.kind, problem.text) == (FileKind.HARMLESS, "4 bytes are being written")
 
 
 @pytest.mark.usefixtures("locked")
@@ -441,4 +441,4 @@ def test_segment_may_be_written_and_indexed_after_it_was_listed(
 @pytest.mark.usefixtures("locked")
 def test_damage_is_told_beside_a_broker_too(data: HandMade, log: LogDirectory) -> None:
     log.put(1, "seg", FIRST + b"more")
-    assert told(data) == [Told(Kind.DAMAGE, "1.seg", len(FIRST))]
+    assert told(data) == [Told(FileKind.DAMAGE, "1.seg", len(FIRST))]

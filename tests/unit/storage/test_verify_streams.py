@@ -22,9 +22,9 @@ from tests.unit.storage.log_files import (
     segment,
 )
 from warren.cli.main import main
-from warren.storage.data_files import DataFiles, Kind
+from warren.storage.data_files import DataFiles, FileKind
 from warren.storage.format import SEGMENT_MAGIC, encode_header, encode_record
-from warren.storage.inspect import Place, read_messages
+from warren.storage.inspect import RecordPlace, read_messages
 from warren.storage.inspect_stream import summarize_stream
 from warren.storage.verify import verify
 
@@ -42,8 +42,8 @@ def log(data: HandMade) -> LogDirectory:
     return LogDirectory(data.path / "queues" / "1")
 
 
-def problems(data: HandMade) -> list[tuple[Kind, str]]:
-    told: list[tuple[Kind, str]] = []
+def problems(data: HandMade) -> list[tuple[FileKind, str]]:
+    told: list[tuple[FileKind, str]] = []
     verify(DataFiles(data.path), lambda problem: told.append((problem.kind, os.path.basename(problem.file))))  # noqa: PTH119 - paths are text here
     return told
 
@@ -63,13 +63,13 @@ def test_sound_stream_is_sound(data: HandMade) -> None:
 @pytest.mark.parametrize("at", [0, 9, 13, 17, 25, 33, 41, 50, 60, 80, len(CHUNKS) - 1])
 def test_bad_chunks_file_is_damage(data: HandMade, log: LogDirectory, at: int) -> None:
     log.put(1, "chunks", damaged(CHUNKS, at))
-    assert problems(data) == [(Kind.DAMAGE, file_of(1, "chunks"))]
+    assert problems(data) == [(FileKind.DAMAGE, file_of(1, "chunks"))]
 
 
 @pytest.mark.parametrize("size", [0, 20, 40, len(CHUNKS) - 8])
 def test_chunks_file_that_is_cut_off_is_damage(data: HandMade, log: LogDirectory, size: int) -> None:
     log.put(1, "chunks", CHUNKS[:size])
-    assert problems(data) == [(Kind.DAMAGE, file_of(1, "chunks"))]
+    assert problems(data) == [(FileKind.DAMAGE, file_of(1, "chunks"))]
 
 
 def filtered(value: str) -> bytes:
@@ -83,22 +83,22 @@ def test_chunks_of_other_filter_values_are_damage(data: HandMade, log: LogDirect
     log.put(1, "chunks", chunks(1, filtered("a")))
     assert problems(data) == []
     log.put(1, "chunks", chunks(1, filtered("b")))
-    assert problems(data) == [(Kind.DAMAGE, file_of(1, "chunks"))]
+    assert problems(data) == [(FileKind.DAMAGE, file_of(1, "chunks"))]
 
 
 def test_chunks_of_more_than_there_is_are_damage(data: HandMade, log: LogDirectory) -> None:
     log.put(1, "chunks", chunks(1, OTHER))
-    assert problems(data) == [(Kind.DAMAGE, file_of(1, "seg"))]
+    assert problems(data) == [(FileKind.DAMAGE, file_of(1, "seg"))]
 
 
 def test_chunks_of_less_than_there_is_are_damage(data: HandMade, log: LogDirectory) -> None:
     log.put(1, "chunks", chunks(1, segment(1, [b"one", b"two"])))
-    assert problems(data) == [(Kind.DAMAGE, file_of(1, "chunks"))]
+    assert problems(data) == [(FileKind.DAMAGE, file_of(1, "chunks"))]
 
 
 def test_bad_record_is_told_once(data: HandMade, log: LogDirectory) -> None:
     log.put(1, "seg", damaged(FIRST, offset_of(FIRST, 1, 2) + 40))
-    assert problems(data) == [(Kind.DAMAGE, file_of(1, "seg"))]
+    assert problems(data) == [(FileKind.DAMAGE, file_of(1, "seg"))]
 
 
 def test_closed_segment_without_chunks_is_what_a_crash_leaves(data: HandMade, log: LogDirectory) -> None:
@@ -109,7 +109,10 @@ def test_closed_segment_without_chunks_is_what_a_crash_leaves(data: HandMade, lo
 def test_unfinished_files_are_what_a_crash_leaves(data: HandMade, log: LogDirectory) -> None:
     log.put(1, "chunks.new", b"half")
     log.put(4, "seg", SECOND[:-5])
-    assert problems(data) == [(Kind.HARMLESS, file_of(1, "chunks.new")), (Kind.HARMLESS, file_of(4, "seg"))]
+    assert problems(data) == [
+        (FileKind.HARMLESS, file_of(1, "chunks.new")),
+        (FileKind.HARMLESS, file_of(4, "seg")),
+    ]
 
 
 def test_chunks_without_their_segment_are_damage_unless_it_was_the_oldest(
@@ -119,9 +122,9 @@ def test_chunks_without_their_segment_are_damage_unless_it_was_the_oldest(
     log.put(7, "seg", third)
     log.put(4, "chunks", chunks(4, SECOND))
     (log.path / file_of(4, "seg")).unlink()
-    assert problems(data) == [(Kind.DAMAGE, file_of(4, "seg"))]
+    assert problems(data) == [(FileKind.DAMAGE, file_of(4, "seg"))]
     (log.path / file_of(1, "seg")).unlink()
-    assert problems(data) == [(Kind.HARMLESS, file_of(base, "chunks")) for base in (1, 4)]
+    assert problems(data) == [(FileKind.HARMLESS, file_of(base, "chunks")) for base in (1, 4)]
 
 
 def test_files_of_queues_are_foreign_to_streams_and_the_other_way_round(
@@ -133,23 +136,23 @@ def test_files_of_queues_are_foreign_to_streams_and_the_other_way_round(
     queue.put(1, "seg", FIRST)
     queue.put(1, "chunks", CHUNKS)
     assert sorted(problems(data), key=str) == sorted(
-        [(Kind.DAMAGE, file_of(1, suffix)) for suffix in ("acks", "chunks", "idx")], key=str
+        [(FileKind.DAMAGE, file_of(1, suffix)) for suffix in ("acks", "chunks", "idx")], key=str
     )
 
 
 def test_times_that_go_down_are_damage(data: HandMade, log: LogDirectory) -> None:
     later = encode_record(5, TIME_MS, message(b"five"))
     log.put(4, "seg", encode_header(SEGMENT_MAGIC, 4) + record(4, b"four") + later)
-    assert problems(data) == [(Kind.DAMAGE, file_of(4, "seg"))]
+    assert problems(data) == [(FileKind.DAMAGE, file_of(4, "seg"))]
 
 
 def test_bad_line_of_offsets_is_damage_and_a_torn_one_is_not(data: HandMade, log: LogDirectory) -> None:
     file = log.path / "offsets"
     lines = file.read_bytes()
     file.write_bytes(damaged(lines, 20))
-    assert problems(data) == [(Kind.DAMAGE, "offsets")]
+    assert problems(data) == [(FileKind.DAMAGE, "offsets")]
     file.write_bytes(lines[:-5])
-    assert problems(data) == [(Kind.HARMLESS, "offsets")]
+    assert problems(data) == [(FileKind.HARMLESS, "offsets")]
 
 
 # --- ls and cat ---
@@ -166,7 +169,7 @@ def test_stream_is_counted_by_its_chunks_or_without_them(
         (1, 3, 3, not lost),
         (4, 3, 3, False),
     ]
-    assert (summary.oldest, summary.newest) == (Place(1, TIME_MS + 1), Place(6, TIME_MS + 6))
+    assert (summary.oldest, summary.newest) == (RecordPlace(1, TIME_MS + 1), RecordPlace(6, TIME_MS + 6))
     assert (summary.offsets, summary.problems) == ({"reader": 1}, [])
 
 
