@@ -52,7 +52,7 @@ CONSUMER_WORK = 20  # to end one consumer
 class Channel(ContentReader):
     def __init__(self, number: int, connection: Host) -> None:
         self.connection = connection
-        self.origin = Origin(connection.name, number, connection.user_name)
+        self.origin = Origin(connection.name, number, connection.user_name)  # this channel, for the firehose
         self.vhost = connection.vhost
         self.events = connection.node.events
         self.output = connection.output
@@ -79,7 +79,7 @@ class Channel(ContentReader):
         self.extra_keys_checked = False  # whether the user may publish with all of them
         self.special = False  # whether `publish_special` has to publish such a message
         self.clock = connection.node.clock
-        self.confirms = Confirms(connection.output, number)
+        self.confirms = Confirms(connection.output, number)  # `answer` uses it even without confirm.select
         # Since the last end of a batch:
         self.has_published = False
         self.reached: list[Queue] | None = None  # the queues of the last message

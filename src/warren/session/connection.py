@@ -93,30 +93,30 @@ class Link(Protocol):
 class Connection(FrameReader):
     def __init__(self, buffer: ReadBuffer, node: Node, link: Link, name: str, *, is_loopback: bool) -> None:
         self.node = node
-        self.id = node.new_client_id()
+        self.id = node.new_client_id()  # names this connection as the owner of exclusive queues
         self.link = link
-        self.name = name
-        self.is_loopback = is_loopback
+        self.name = name  # for events, and so for the log and the HTTP API
+        self.is_loopback = is_loopback  # whether the client is on this machine
         self.state = State.AWAITING_HEADER
-        self.output = Output(node.dirty_outputs, self)
-        self.liveness = Liveness(node.world.now())
-        self.client_properties: Table = {}
+        self.output = Output(node.dirty_outputs, self)  # frames to be sent at the end of the turn
+        self.liveness = Liveness(node.world.now())  # heartbeats and deadlines
+        self.client_properties: Table = {}  # from connection.start-ok
         self.user_name = ""
         self.vhost_name = ""  # empty until connection.open, as `vhost` and `access` are unset until then
-        self.channel_max = node.limits.channel_max
+        self.channel_max = node.limits.channel_max  # how many channels may be open at a time
         self.channels_that_published: list[Channel] = []  # since the last end of a batch
         self.held_by: QueueFlow | None = None  # the queue that cannot keep up with this publisher
-        self.budget = node.turns.budget
+        self.budget = node.turns.budget  # of work in the present turn
         self.blocking = False  # whether an alarm blocks this connection once it publishes
         self.blocked = False  # whether it has published during the alarm, and is not read
         self.in_line = False  # whether it waits for its turn, to go on with frames that were read
-        self.not_reading_because: set[str] = set()
-        self.not_delivering_because: set[str] = set()
+        self.not_reading_because: set[str] = set()  # reasons; empty while the connection is read
+        self.not_delivering_because: set[str] = set()  # reasons; empty while consumers get deliveries
         self.meter: Meter | None = None  # if the user's rates are limited
         self.totals_of_closed = (0, 0)  # messages published to, and delivered by, channels that are closed
         self.handling: tuple[int, int] | None = None  # the method in hand; an error names it
         self.handled = (0, 0)  # the method before that, for the log of slow turns
-        self.close_reason = "client unexpectedly closed the connection"
+        self.close_reason = "client unexpectedly closed the connection"  # if no better reason is known
         node.client_began(self)
 
     def __repr__(self) -> str:
