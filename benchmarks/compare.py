@@ -1,8 +1,8 @@
-"""The same loads on WarrenMQ and on RabbitMQ, by turns on this machine, and the ratios between them.
+"""Puts the same loads on WarrenMQ and on RabbitMQ, by turns on this machine, and prints the ratios.
 
-Both are started here, with their defaults, on 127.0.0.1 and in directories of their own, and stopped again.
+Both brokers are started with their defaults, on 127.0.0.1 and in directories of their own, and stopped again.
 RabbitMQ takes part if Debian's package rabbitmq-server is installed. A figure is the median of the rounds.
-A ratio above 1 means that WarrenMQ is the better one, be it more messages a second or fewer microseconds.
+A ratio above 1 means that WarrenMQ is better, be it more messages a second or fewer microseconds.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ EXIT_INTERRUPTED = 130
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What `warren perf` is told, and which of its figures is compared."""
+    """A run of `warren perf`, and which of its figures is compared."""
 
-    words: str
-    figure: str
+    words: str  # the arguments of `warren perf`
+    figure: str  # a key of its JSON, or a path such as `latency_us.p99`
     more_is_better: bool = True
-    is_timed: bool = True  # else it ends when all messages are through
+    is_timed: bool = True  # else the run ends when all messages are through
 
     def ratio(self, ours: float, theirs: float) -> float:
         """How many times better `ours` is."""
@@ -91,7 +91,7 @@ class CompareError(Exception):
 def running(
     command: Sequence[str], env: dict[str, str], log: Path, stdout: int = subprocess.DEVNULL
 ) -> Iterator[subprocess.Popen[str]]:
-    """In a session of its own: Ctrl-C reaches it only through us, and all that it started ends with it."""
+    """Run a process in a session of its own: Ctrl-C does not reach it, and its children end with it."""
     with log.open("w") as errors:
         process = subprocess.Popen(
             command, env=env, stdout=stdout, stderr=errors, text=True, start_new_session=True
@@ -116,7 +116,7 @@ def stop(process: subprocess.Popen[str]) -> None:
 
 @contextlib.contextmanager
 def warren(directory: Path) -> Iterator[str]:
-    """The URI of a WarrenMQ of our own."""
+    """Run a WarrenMQ of our own; gives its URI."""
     command = [*WARREN, "serve", "--port", "0", "--http-port", "0", "--data-dir", str(directory / "data")]
     log = directory / "log"
     with running(command, dict(os.environ), log, subprocess.PIPE) as process:
@@ -128,7 +128,7 @@ def warren(directory: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def rabbitmq(directory: Path) -> Iterator[str]:
-    """The URI of a RabbitMQ of our own, with a port mapper of our own beside it."""
+    """Run a RabbitMQ of our own, with a port mapper of our own; gives its URI."""
     port, env = free_port(), rabbitmq_environment(directory)
     env |= {"RABBITMQ_NODE_PORT": str(port), "RABBITMQ_NODENAME": f"compare{port}@localhost"}
     log = directory / "errors"
@@ -164,7 +164,7 @@ def free_port() -> int:
 
 
 def stop_port_mapper(env: dict[str, str]) -> None:
-    """Erlang starts it as a daemon that outlives the broker."""
+    """Stop epmd, which Erlang starts as a daemon that outlives the broker."""
     epmd = shutil.which("epmd")
     if epmd:
         subprocess.run([epmd, "-kill"], env=env, capture_output=True, check=False)
@@ -205,7 +205,9 @@ Figures: TypeAlias = dict[str, list[float]]
 
 
 def measure(uris: dict[str, str], scenario: Scenario, *, rounds: int, seconds: float) -> Figures:
-    """The figure of every round, by broker; they take turns, so that the machine's moods hit all alike."""
+    """The figure of every round, by broker. The brokers take turns, so that a slow phase of the machine hits
+    both.
+    """
     figures: Figures = {name: [] for name in uris}
     for _ in range(rounds):
         for name, uri in uris.items():

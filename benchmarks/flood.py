@@ -1,7 +1,7 @@
 """A flood: publishers that never stop, into a fanout exchange with very many queues that nobody consumes.
 
-What is measured is everybody else: how long the HTTP API and a new client wait for their answers, and how far
-the broker's memory goes past its watermark. Each case starts a broker of its own and ends by itself.
+Meanwhile it is measured how long the HTTP API and a new client wait for their answers, and how far the
+broker's memory goes past its watermark. Each case starts a broker of its own and ends by itself.
 
     python benchmarks/flood.py                                       all cases of the README
     python benchmarks/flood.py --publishers 100 --queues 5000 --persistent
@@ -76,7 +76,7 @@ class Waits:
 
 
 def flood(port: int, case: Case) -> None:
-    """Everything is said without waiting for an answer; answers are read and thrown away."""
+    """Publish without waiting for any answer, from the first byte on; answers are read and thrown away."""
     hello = b"AMQP\0\0\x09\x01" + b"".join(
         [
             method_frame(

@@ -1,13 +1,14 @@
-"""How much memory a broker keeps: after a burst that is gone again, and for durable queues that nobody
-consumes.
+"""How much memory a broker keeps after a burst of messages, for durable queues that nobody consumes, and
+after large messages.
 
     python benchmarks/memory.py burst --gb 5 --rounds 3
-        mixed messages over 40 queues, a quarter of them durable and persistent; half of the queues are then
-        consumed, all are deleted, and 30 seconds later it is seen what is resident
+        mixed messages over 40 queues, a quarter of them durable and persistent; then half of the queues are
+        consumed, all are deleted, and the resident memory is shown up to 30 seconds later
     python benchmarks/memory.py durable --queues 40 --rounds 3
         durable queues with 20 MB of persistent messages each and no consumer, the watermark at 400 MB
     python benchmarks/memory.py large --queues 10 --rounds 3
-        durable queues from each of which a persistent message of 60 MB is read and acked, and their deletion
+        durable queues with a persistent message of 60 MB each, which is read and acked; then the queues are
+        deleted
 
 A broker is started for each round, on ports and in a directory of its own, and stopped again.
 """
@@ -41,7 +42,7 @@ from warren.client.uri import Uri, parse_uri
 
 MB = 1_000_000
 QUEUES = 40
-SIZES = {100: 200, 1_000: 50, 10_000: 8, 100_000: 1}  # bytes of a body, and how many of these in a cycle
+SIZES = {100: 200, 1_000: 50, 10_000: 8, 100_000: 1}  # bytes of a body: how many such messages in a cycle
 CYCLES_A_CHUNK = 4
 QUEUE_BYTES = 20 * MB
 LARGE_BYTES = 60 * MB
@@ -78,7 +79,7 @@ class Broker:
 
 
 def ignore(_frame: Frame) -> None:
-    """What is delivered is only taken."""
+    """Deliveries are read and thrown away."""
 
 
 @contextlib.contextmanager
@@ -105,7 +106,7 @@ def running(**settings: float) -> Iterator[Broker]:
 
 
 def publishes(queue: str, sizes: Sequence[int], *, persistent: bool, priorities: int = 0) -> bytes:
-    """Whole messages as bytes on the wire."""
+    """The frames that publish messages of these sizes."""
     output = Output([], None)
     output.frame_max = 131_072
     method = method_frame(CHANNEL, BasicPublish(routing_key=queue))
@@ -159,7 +160,7 @@ def burst(gigabytes: float) -> None:
 
 
 def fill(broker: Broker, names: Sequence[str], total_bytes: float) -> int:
-    """How many messages that took."""
+    """Publish this many bytes, spread over the queues; return how many messages that took."""
     sizes = [size for size, count in SIZES.items() for _ in range(count * CYCLES_A_CHUNK)]
     random.Random(1).shuffle(sizes)
     chunks = [publishes(name, sizes, persistent=number % 4 == 0) for number, name in enumerate(names)]
@@ -174,7 +175,7 @@ def fill(broker: Broker, names: Sequence[str], total_bytes: float) -> int:
 
 
 def consume(broker: Broker, channel: pika.channel.Channel, names: Sequence[str]) -> None:
-    """Take all that is in these queues."""
+    """Consume all messages of these queues."""
     over = threading.Event()
 
     def take() -> None:

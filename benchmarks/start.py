@@ -1,9 +1,9 @@
 """How long a broker takes from its start until it is ready, with very many queues or bindings.
 
 A broker in a process of its own makes the definitions, with a persistent message in each durable queue, and
-is killed with `kill -9`. Then `warren serve` starts on that directory again and again, and is killed or
-stopped in turn. What is measured is the time from its start to its line `ready`, and how much of that the
-processor worked for it. The load is printed beside, since whatever else runs takes its part of the cores.
+is killed with `kill -9`. Then `warren serve` starts on that directory again and again, and is stopped or
+killed in turn. Measured are the time from its start to its line `ready`, and how much processor time it used
+until then. The machine's load is printed as well, since other processes take their part of the cores.
 
     python benchmarks/start.py                    # 50,000 queues and 100,000 bindings, three rounds
     python benchmarks/start.py --queues 5000 --bindings 10000 --rounds 1
@@ -57,7 +57,7 @@ def bindings(count: int) -> Definitions:
 
 
 def make(directory: Path, definitions: Definitions) -> None:
-    """By a process that is killed when all is safe."""
+    """Make a data directory with these definitions, in a process that kills itself when all is safe."""
     maker = multiprocessing.get_context("fork").Process(
         target=lambda: asyncio.run(_make(directory, definitions))
     )
@@ -89,8 +89,8 @@ async def _safe(broker: warren.Broker) -> None:
 
 
 def start(directory: Path, *, then: signal.Signals) -> tuple[float, float]:
-    """After how many seconds a broker on this directory was ready, and those of the processor. It ends by a
-    signal.
+    """Start a broker on this directory, and end it with a signal. Return after how many seconds it was ready,
+    and how much processor time it had used by then.
     """
     command = [sys.executable, "-m", "warren", "serve", "--port", "0", "--http-port", "-1"]
     begin = time.monotonic()
@@ -108,7 +108,7 @@ def start(directory: Path, *, then: signal.Signals) -> tuple[float, float]:
 
 
 def worked_seconds(process: int) -> float:
-    """For a process until now, in user mode and in the kernel."""
+    """The processor time that a process has used so far, in user mode and in the kernel."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

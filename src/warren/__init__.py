@@ -25,9 +25,9 @@ def spark_session(
 ) -> SparkSession:
     """A Spark session that reads and writes queues, on `master`, or through Spark Connect on `remote`.
 
-    Spark's workers run this Python, and Java is one that was found or that of the extra `spark`, whatever the
-    PATH says; times are in UTC. `conf` are further settings of Spark, and go before those made here. If a
-    session made so runs already, this is that one.
+    Spark's workers run this Python, whatever the PATH says. Java is a suitable one of this machine, or that
+    of the extra `spark`. Times are in UTC. `conf` has further settings of Spark, and overrides those made
+    here. If a session that was made in this way is running already, it is returned.
     """
     from warren.pipeline.session import open_session  # noqa: PLC0415 - Spark is an extra, and takes long
 

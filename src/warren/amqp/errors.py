@@ -13,14 +13,12 @@ REPLY_TEXT_MAX = 255
 
 
 class AmqpError(Exception):
-    """What the peer did wrong, as the reply code and text that tell it so.
-
-    `method_id` is the method it was wrong in, where whoever raises it knows better than the connection.
-    """
+    """A mistake of the peer, with the reply code and text that tell it so."""
 
     code: ClassVar[int]
     name: ClassVar[str]
     method_id: tuple[int, int] | None = None
+    """The method at fault, if the raiser knows better than the connection, which takes the one in hand."""
 
     def __init__(self, text: str = "") -> None:
         super().__init__(text)
@@ -33,7 +31,7 @@ class AmqpError(Exception):
 
 
 def cut_short(text: str) -> str:
-    """As much of the text as fits a short string, never half a character."""
+    """As much of the text as fits into a short string. No character is cut in half."""
     return text.encode("utf-8", "replace")[:REPLY_TEXT_MAX].decode("utf-8", "ignore")
 
 
@@ -66,7 +64,7 @@ class ConnectionForced(HardError):
 
 
 class AuthenticationRefused(HardError):
-    """403 before the connection is open: the only 403 that closes the connection."""
+    """A refused login: the only 403 that closes the connection."""
 
     code, name = 403, "ACCESS_REFUSED"
 

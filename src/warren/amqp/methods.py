@@ -34,12 +34,12 @@ class Method:
     """One method with its arguments."""
 
     __slots__ = ()
-    id: ClassVar[tuple[int, int]]
-    name: ClassVar[str]
-    layout: ClassVar[list[tuple[str, str]]]
+    id: ClassVar[tuple[int, int]]  # the numbers of its class and of itself
+    name: ClassVar[str]  # as in the specification: `queue.declare-ok`
+    layout: ClassVar[list[tuple[str, str]]]  # the name and AMQP type of each argument
 
     def encode(self) -> bytes:
-        """The payload of its frame."""
+        """The payload of the method's frame."""
         parts, bits, used = [METHOD_ID.pack(*self.id)], 0, 0
         for name, kind in self.layout:
             value = getattr(self, name)
@@ -74,7 +74,7 @@ def method(class_id: int, method_id: int) -> Callable[[type[M]], type[M]]:
 
 
 def _spec_name(name: str) -> str:
-    """`QueueDeclareOk` is `queue.declare-ok`."""
+    """`queue.declare-ok` for `QueueDeclareOk`."""
     words = "".join(f" {c.lower()}" if c.isupper() else c for c in name).split()
     return f"{words[0]}.{'-'.join(words[1:])}"
 
@@ -90,7 +90,7 @@ def _encode(kind: str, value: object) -> bytes:
 
 
 def decode_method(payload: bytes) -> Method:
-    """The method in a frame's payload; 502 if it is malformed, 503 if there is none of that id."""
+    """The method in a frame's payload; 502 if it is malformed, 503 if no method has that id."""
     if len(payload) < METHOD_ID.size:
         raise SyntaxFault("method frame is too short")
     ids = METHOD_ID.unpack_from(payload)

@@ -18,7 +18,7 @@ TRANSIENT, PERSISTENT = 1, 2
 
 @dataclass(slots=True, kw_only=True)
 class BasicProperties:
-    """A message's properties; None where the publisher set none. The order is the wire's."""
+    """A message's properties, in the order of the wire; None for those that the publisher did not set."""
 
     content_type: str | None = None
     content_encoding: str | None = None

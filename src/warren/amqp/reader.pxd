@@ -5,35 +5,38 @@ from warren.amqp.budget cimport Budget
 
 cdef class ReadBuffer:
     cdef readonly bytearray memory
-    cdef readonly object view
-    cdef uint8_t* data
+    cdef readonly object view           # a memoryview of it
+    cdef uint8_t* data                  # its address
     cdef Py_ssize_t capacity
 
 
 cdef class ContentReader:
-    cdef readonly uint16_t number
-    cdef public uint64_t body_bytes_max
-    cdef uint8_t expecting
-    cdef bint held
-    cdef readonly bint waiting
-    cdef readonly object deferred
+    cdef readonly uint16_t number       # the channel's
+    cdef public uint64_t body_bytes_max # a larger message is refused
+    cdef uint8_t expecting              # which frame is due
+    cdef bint held                      # frames are deferred: the channel waits, or has deferred frames left
+    cdef readonly bint waiting          # until `go_on`
+    cdef readonly object deferred       # a deque of (kind, payload), or None
     cdef readonly Py_ssize_t deferred_bytes
-    cdef bytes publish_payload
-    cdef readonly bytes exchange
+    # the last basic.publish
+    cdef bytes publish_payload          # None if there was none, or if it was malformed
+    cdef readonly bytes exchange        # with its length octet, as the routing key
     cdef readonly bytes routing_key
     cdef readonly bint mandatory
     cdef readonly bint immediate
-    cdef public bint publish_changed
-    cdef public bytes properties
-    cdef public bint properties_changed
+    cdef public bint publish_changed    # the subclass has not looked at it yet
+    # the last content header
+    cdef public bytes properties        # None if there were none, or if they were malformed
+    cdef public bint properties_changed # the subclass has not looked at them yet
     cdef uint64_t body_size
-    cdef uint64_t body_left
-    cdef bytes body
-    cdef uint64_t awaited
+    # a body in several frames
+    cdef uint64_t body_left             # how much of it has not arrived
+    cdef bytes body                     # all of its memory; None before its first frame, and for a single one
+    cdef uint64_t awaited               # what `awaited_bytes()` counts of this body
     # what scanning the properties found
     cdef readonly uint8_t delivery_mode
-    cdef readonly bint has_routing_headers
-    cdef readonly bytes expiration
+    cdef readonly bint has_routing_headers   # CC or BCC
+    cdef readonly bytes expiration      # None if not set, as the next two
     cdef readonly bytes user_id
     cdef readonly bytes reply_to
 
@@ -52,23 +55,23 @@ cdef class ContentReader:
 
 cdef class FrameReader:
     cdef ReadBuffer buffer
-    cdef readonly dict channels
-    cdef ContentReader current
-    cdef public uint32_t frame_max
-    cdef public bint greeted
-    cdef public bint suspended
-    cdef public bint blocking
-    cdef public Budget budget
-    cdef public bint closing
-    cdef public uint64_t received_bytes
-    cdef public Py_ssize_t read_bytes_max
-    cdef bytes rest
+    cdef readonly dict channels         # by number
+    cdef ContentReader current          # the channel of the last frame, which the next one is probably for
+    cdef public uint32_t frame_max      # as negotiated
+    cdef public bint greeted            # the protocol header has arrived
+    cdef public bint suspended          # stopped between two frames, until `resume`
+    cdef public bint blocking           # the next basic.publish suspends the reader
+    cdef public Budget budget           # when it is used up, the reader is suspended
+    cdef public bint closing            # only methods of channel 0 still count
+    cdef public uint64_t received_bytes # since the connection began
+    cdef public Py_ssize_t read_bytes_max    # how much to read at once; 0 for as much as fits
+    cdef bytes rest                     # bytes that were read and are not dealt with: from `rest_at` on
     cdef Py_ssize_t rest_at
-    cdef Py_ssize_t at
-    cdef bint busy
-    cdef list going_on
-    cdef readonly Py_ssize_t deferred_bytes
-    cdef bint deferring
+    cdef Py_ssize_t at                  # how far `consume` has come
+    cdef bint busy                      # frames are being dealt with: `go_on` leaves its own for later
+    cdef list going_on                  # channels that wait no more, but have deferred frames left
+    cdef readonly Py_ssize_t deferred_bytes  # of all channels, with DEFERRED_OVERHEAD for each frame
+    cdef bint deferring                 # `on_deferred` is to be called at the end of the batch
 
     cpdef add_channel(self, ContentReader channel)
     cpdef remove_channel(self, uint16_t number)

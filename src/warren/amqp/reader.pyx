@@ -5,20 +5,19 @@
     header   class:uint16 weight:uint16 body_size:uint64 properties
 
 The kernel writes into one `ReadBuffer` that all connections of an event loop share, and frames are
-read in place; a connection keeps only the piece of a frame that is incomplete. What did not change is
-recognised, not parsed: a publish whose method, or whose properties, are byte for byte those before it
-on its channel, means the same.
+read in place; a connection keeps only an incomplete frame at the end. A publish whose method frame, or
+whose properties, are byte for byte those of the message before on its channel is not parsed again.
 
-`FrameReader` is the base of a connection, `ContentReader` of a channel. Both know no broker: they call
-`on_method`, `published` and `acked` for what arrived, and `on_error` for what the peer, or a handler,
-got wrong.
+`FrameReader` is the base of a connection, `ContentReader` of a channel. Neither knows the broker: they call
+`on_method`, `published` and `acked` when something arrived, and `on_error` when the peer made a mistake or a
+handler failed.
 
 Reading stops between two frames when the turn's budget of work is used up (`on_tired`), and when a client
-publishes that is to be blocked (`on_blocked_publish`); `resume` goes on there, in what was read already.
+publishes during an alarm (`on_blocked_publish`); `resume` goes on with the frames that were read already.
 
-A channel can wait, for a disk say, while the others go on. Its frames are then deferred: copied, and dealt
-with when it goes on, in their order, and before any that come later. So each channel sees what it would
-have seen without waiting.
+A channel can wait, for a disk for example, while the others go on. Meanwhile its frames are deferred: they
+are copied, and dealt with when the channel goes on, in their order, and before any that come later. So each
+channel sees the same frames in the same order as if it had never waited.
 """
 
 from collections import deque
@@ -41,15 +40,15 @@ cdef enum Expecting:
     EXPECT_METHOD
     EXPECT_HEADER
     EXPECT_BODY
-    EXPECT_NOTHING   # the broker has closed the channel: all content is dropped
+    EXPECT_NOTHING   # the broker has closed the channel: content is dropped, and methods go to `on_method`
 
 cdef enum:
     GREETING_SIZE = 8
     HEADER_SIZE = 12
     ACK_SIZE = 13
     CAPACITY_DEFAULT = 1024 * 1024
-    DEFERRED_OVERHEAD = 112   # what keeping a frame takes besides its payload, about
-    METHOD_WORK = 60          # units of work of an ordinary method; those that do more take more
+    DEFERRED_OVERHEAD = 112   # the memory that a deferred frame takes besides its payload, about
+    METHOD_WORK = 60          # units of work for an ordinary method; those that do more take more
 
 EMPTY_PROPERTIES = b"\0\0"
 cdef Budget ENDLESS = Budget(1 << 62)
@@ -70,7 +69,7 @@ cdef inline bint same(bytes known, const uint8_t* p, Py_ssize_t size) noexcept:
 
 
 cdef bint names_routing_header(const uint8_t* p, const uint8_t* end) noexcept:
-    """Whether a sound table has CC or BCC among its own names."""
+    """Whether a sound table has a field CC or BCC; not in tables inside it."""
     cdef uint8_t size
     while p < end:
         size = p[0]
@@ -87,13 +86,13 @@ cdef uint64_t all_awaited = 0
 
 
 def awaited_bytes():
-    """Of all bodies that have begun to arrive, those bytes for which there is room, but which have not come."""
+    """How many bytes are allocated for arriving bodies, and not filled yet, on all connections together."""
     return all_awaited
 
 
 cdef class ContentReader:
-    """What a channel is in the middle of receiving: a method, or the header and body behind basic.publish. Of a body in
-    several frames so many bytes are still `awaited`.
+    """The state of a channel's input: whether a method is due, or the header or body behind basic.publish.
+    The `.pxd` explains the attributes.
     """
 
     def __cinit__(self, uint16_t number, *arguments, **named):
@@ -109,7 +108,7 @@ cdef class ContentReader:
         self.awaited = size
 
     cpdef int discard(self) except -1:
-        """From now on drop whatever comes. It does not wait any more; what is deferred needs a `go_on`."""
+        """Drop all content from now on. The channel waits no more; its deferred frames need a `go_on`."""
         self.expecting = EXPECT_NOTHING
         self.body = None
         self.await_bytes(0)
@@ -122,7 +121,7 @@ cdef class ContentReader:
         return self.expecting == EXPECT_NOTHING
 
     cpdef int wait(self) except -1:
-        """Defer what comes until the reader is told to `go_on`. What discards has nothing to wait for."""
+        """Defer all frames of this channel until `go_on`. A channel that discards does not wait."""
         if self.expecting != EXPECT_NOTHING:
             self.waiting = self.held = True
         return 0
@@ -145,7 +144,7 @@ cdef class ContentReader:
         return 0
 
     cdef int parse_publish(self, const uint8_t* p, Py_ssize_t size) except -1:
-        """The arguments of basic.publish; the names keep their length octet."""
+        """Read the arguments of basic.publish; the names keep their length octet."""
         cdef Py_ssize_t exchange_size = 1 + p[6] if size > 6 else size
         cdef Py_ssize_t key_size = 1 + p[6 + exchange_size] if size > 6 + exchange_size else size
         cdef Py_ssize_t bits = 6 + exchange_size + key_size
@@ -212,7 +211,7 @@ cdef class ContentReader:
         self.has_routing_headers = False
         self.expiration = self.user_id = self.reply_to = None
         if flags & 3:
-            raise SyntaxFault("the properties have flags that stand for nothing")
+            raise SyntaxFault("the properties have unknown flags")
         for bit in range(15, 1, -1):
             if not flags & (1 << bit):
                 continue
@@ -244,15 +243,14 @@ cdef class ContentReader:
 
 
 cdef class FrameReader:
-    """Cuts one connection's bytes into frames and hands each to the channel it is for.
+    """Cuts one connection's bytes into frames and hands each to its channel. The `.pxd` explains the
+    attributes.
 
-    `suspended` stops it between two frames until `resume`; `closing` lets only the methods of channel 0
-    through. An error in one frame is told to `on_error`, and reading goes on behind that frame. `blocking`
-    stops it behind the next basic.publish. `rest` is what was read and not dealt with, from `rest_at` on.
+    If a frame is in error, `on_error` is called, and reading goes on behind that frame.
 
-    A channel is `held`, and its frames are deferred, while it waits or has deferred frames left. `going_on`
-    are those that wait no more, but have such frames left: it is their turn when the read in hand is dealt
-    with, or, first thing, when the reader resumes.
+    Frames of a channel are deferred while it waits or has deferred frames left (`held`). When a channel waits
+    no more but has deferred frames, it is in `going_on`: they are dealt with at the end of the present read
+    or, if the reader is suspended, first thing when it resumes.
     """
 
     def __cinit__(self, ReadBuffer buffer, *arguments, **named):
@@ -269,17 +267,18 @@ cdef class FrameReader:
     cpdef remove_channel(self, uint16_t number):
         channel = self.channels.pop(number, None)
         self.current = None
-        if channel is not None and channel not in self.going_on:  # else what is left comes behind its end
+        # The deferred frames of a channel in `going_on` came behind its close: they are for its successor.
+        if channel is not None and channel not in self.going_on:
             self.drop_deferred(channel)
 
     # --- what a connection implements ---
 
     cpdef int on_greeting(self, bytes greeting) except -1:
-        """The first eight bytes."""
+        """The client has sent its first eight bytes, the protocol header."""
         raise NotImplementedError
 
     cpdef int on_method(self, uint16_t number, bytes payload) except -1:
-        """A method other than the publishes and acks of an open channel."""
+        """A method has arrived, other than the publishes and acks of an open channel."""
         raise NotImplementedError
 
     cpdef int on_error(self, uint16_t number, error) except -1:
@@ -287,30 +286,32 @@ cdef class FrameReader:
         raise NotImplementedError
 
     cpdef int on_batch_begin(self) except -1:
-        """What one read brought is about to be dealt with."""
+        """The frames of one read are about to be dealt with."""
         raise NotImplementedError
 
     cpdef int on_batch_end(self) except -1:
-        """All that one read brought has been dealt with."""
+        """All frames of one read have been dealt with."""
         raise NotImplementedError
 
     cpdef int on_tired(self) except -1:
-        """The turn's budget is used up: the reader is suspended, and somebody has to resume it."""
+        """The turn's budget is used up: the reader is suspended until the connection resumes it."""
         raise NotImplementedError
 
     cpdef int on_blocked_publish(self) except -1:
-        """The client publishes while it is `blocking`: the reader is suspended before the message."""
+        """The client publishes while the reader is `blocking`: the reader is suspended before the content."""
         raise NotImplementedError
 
     cpdef int on_deferred(self) except -1:
-        """At the end of a batch: there are deferred frames, or there were some until now."""
+        """Called at the end of a batch if there are deferred frames, or if the last of them were handled."""
         raise NotImplementedError
 
     # --- bytes in ---
 
     cpdef object writable_view(self):
-        """Where the next bytes of this connection are to be written. `read_bytes_max`, if not 0, is how many, but as
-        many again as there are of a frame already: a large one would take too many reads.
+        """The part of the shared buffer that the next bytes of this connection are to be written into.
+
+        A read is limited to `read_bytes_max`, or, if that is more, to as many bytes as there are of an
+        incomplete frame: else a large frame would take too many reads.
         """
         cdef Py_ssize_t held = self.rest_size()
         if self.read_bytes_max:
@@ -318,7 +319,7 @@ cdef class FrameReader:
         return self.buffer.view[held:] if held else self.buffer.view
 
     cpdef int received(self, Py_ssize_t size) except -1:
-        """`size` bytes are at the start of `writable_view()`."""
+        """Deal with `size` bytes in `writable_view()`. `warren perf throughput` watches this."""
         cdef Py_ssize_t held = self.rest_size()
         self.received_bytes += size
         if held:
@@ -330,7 +331,7 @@ cdef class FrameReader:
         return 0 if self.rest is None else PyBytes_GET_SIZE(self.rest) - self.rest_at
 
     cpdef int resume(self) except -1:
-        """Go on with what came while suspended."""
+        """Go on after a suspension: first with deferred frames, then with the rest of what was read."""
         cdef bint behind = len(self.going_on) > 0
         cdef bytes rest
         self.suspended = False
@@ -342,7 +343,7 @@ cdef class FrameReader:
         return self.end_batch() if behind else 0
 
     def feed(self, data):
-        """Take these bytes as if a socket had brought them."""
+        """Deal with these bytes as if a socket had brought them; for tests."""
         cdef Py_ssize_t start = 0, size
         while start < len(data):
             view = self.writable_view()
@@ -354,7 +355,7 @@ cdef class FrameReader:
             start += size
 
     cdef int consume(self, const uint8_t* p, Py_ssize_t start, Py_ssize_t size) except -1:
-        """The bytes from `start` to `size`: of the shared buffer, or, when the reader resumes, of `rest`."""
+        """Deal with the bytes from `start` to `size`: of the shared buffer or, when resuming, of `rest`."""
         cdef bytes rest = self.rest
         self.at = start
         self.busy = True
@@ -395,7 +396,7 @@ cdef class FrameReader:
                     head = p + self.at
                     number = get16(head + 1)
                     payload = get32(head + 3)
-                    if payload > self.frame_max:  # some clients forget the overhead, and brokers bear with it
+                    if payload > self.frame_max:  # it includes the overhead, but some clients forget that
                         self.at = size
                         raise FrameError(f"frame of {payload} bytes is larger than frame_max {self.frame_max}")
                     if size - self.at < payload + FRAME_OVERHEAD:
@@ -493,9 +494,9 @@ cdef class FrameReader:
         return 0
 
     cpdef int go_on(self, ContentReader channel) except -1:
-        """The channel waits no more: deal with what was deferred as if it had just come.
+        """The channel waits no more: deal with its deferred frames as if they had just arrived.
 
-        Inside a handler of this connection that means: behind all that was read with the frame in hand.
+        If a handler of this connection calls this, they come behind all other frames of the present read.
         """
         channel.waiting = False
         if not channel.deferred:
@@ -508,7 +509,7 @@ cdef class FrameReader:
         return self.end_batch()
 
     cdef int catch_up(self) except -1:
-        """Let the channels that wait no more have their deferred frames, as far as that goes."""
+        """Deal with the deferred frames of all channels in `going_on`, until the reader is suspended."""
         cdef ContentReader channel
         self.busy = True
         try:
@@ -522,9 +523,9 @@ cdef class FrameReader:
         return 0
 
     cdef int handle_deferred(self, ContentReader channel) except -1:
-        """All deferred frames of a channel, unless one of them makes it wait or suspends the reader.
+        """Deal with a channel's deferred frames, until one makes the channel wait or suspends the reader.
 
-        Behind a channel.close they may be for another channel of that number, so that each looks for its own.
+        Frames behind a channel.close may be for the next channel of that number: each looks up its channel.
         """
         cdef uint8_t kind
         cdef bytes payload
@@ -552,7 +553,7 @@ cdef class FrameReader:
         return 0
 
     cpdef int drop_all_deferred(self) except -1:
-        """Nobody is left to deal with it: the connection ends."""
+        """Forget all deferred frames: the connection ends."""
         for channel in [*self.going_on, *self.channels.values()]:
             self.drop_deferred(channel)
         self.going_on.clear()

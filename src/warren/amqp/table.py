@@ -1,12 +1,12 @@
-"""Field tables: names to typed values, as RabbitMQ's clients write them.
+"""Field tables: they map names to typed values, with the types that RabbitMQ's clients use.
 
     table   length:uint32 { name:shortstr value }*
     value   type:octet payload
     array   length:uint32 { value }*
 
-Decoding keeps the type of every value, so that encoding what was decoded gives the same bytes: 'I',
-'S' and 't' become plain `int`, `str` and `bool`; the other integers are subclasses of `int` that
-remember their width; a byte array is a `bytearray`; a string that is not UTF-8 stays `bytes`.
+Decoding keeps the type of every value, so that encoding a decoded table gives the same bytes. 'I', 'S' and
+'t' become plain `int`, `str` and `bool`; the other integers become subclasses of `int` that remember their
+type; a byte array becomes a `bytearray`; a string that is not UTF-8 stays `bytes`.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class _Reader:
         return value
 
     def length(self) -> int:
-        """A length that must fit into what is left."""
+        """Read a length, and check that so many bytes are left."""
         size = self.unpack(LENGTH)
         if size > self.end - self.at:
             raise SyntaxFault("field table is longer than its frame")
@@ -180,7 +180,7 @@ _VALUES: dict[int, Callable[[_Reader, int], Value]] = {
 
 
 def decode_table(data: bytes, at: int = 0) -> tuple[Table, int]:
-    """The table that starts at `at`, and where it ends."""
+    """The table that starts at `at`, and the offset behind its end."""
     reader = _Reader(data, at, len(data))
     return reader.table(1), reader.at
 
@@ -199,7 +199,7 @@ def encode_table(table: Mapping[str, Value]) -> bytes:
 
 def encode_name(name: str) -> bytes:
     raw = name.encode("utf-8", "surrogateescape")
-    if len(raw) > 255:  # noqa: PLR2004 - what one octet of length can say
+    if len(raw) > 255:  # noqa: PLR2004 - the length is one octet
         raise ValueError(f"a field's name is at most 255 bytes: {name[:40]!r}…")
     return bytes((len(raw),)) + raw
 
@@ -210,12 +210,12 @@ def encode_value(value: Value) -> bytes:
 
 
 def type_name(value: Value) -> str:
-    """As RabbitMQ calls the type that it has on the wire."""
+    """RabbitMQ's name for the type that this value has on the wire."""
     return TYPE_NAMES[encode_value(value)[0]]
 
 
 def _find_encoder(value: Value) -> Callable[[Any], bytes]:
-    """For a type that is not there itself, but whose base is."""
+    """The encoder for this value's type or, if there is none, for a base of the type."""
     for kind, encoder in _ENCODERS:
         if isinstance(value, kind):
             return encoder

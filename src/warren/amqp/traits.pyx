@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The properties that queues act upon, found in the raw properties, and changed there, without decoding the rest.
+"""Reads and changes single properties in the raw bytes, without decoding the others.
 
-The properties must be sound, as those are that the reader has let through; only the expiration and the priority
-are also looked for in what a disk gave back, whatever that is.
+The properties must be sound, as all are that `ContentReader` has let through. Only `expiration_of`,
+`raw_expiration` and `priority_of` also cope with bytes from a disk, which may be damaged.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -14,7 +14,7 @@ from warren.amqp.table import DEPTH_MAX as PY_DEPTH_MAX
 from warren.amqp.wire cimport get16, get32, put16, put32
 
 cdef enum:
-    HEADERS = 13          # bits of the flags; the highest, 15, is that of the first property
+    HEADERS = 13          # which bit of the flags stands for this property; 15 stands for the first one
     DELIVERY_MODE = 12
     PRIORITY = 11
     EXPIRATION = 8
@@ -79,7 +79,7 @@ cdef bint table_is_sound(const uint8_t* p, const uint8_t* end, int depth) noexce
 
 
 cdef const uint8_t* find(const uint8_t* p, const uint8_t* end, uint16_t flags, int wanted) noexcept nogil:
-    """Where the value of a property that is present begins; the end if that is not within."""
+    """Where the value of a property begins that is present; `end` if the bytes before it are damaged."""
     cdef int bit
     p += 2
     for bit in range(15, wanted, -1):
@@ -97,7 +97,7 @@ cdef const uint8_t* find(const uint8_t* p, const uint8_t* end, uint16_t flags, i
 
 
 cpdef int64_t expiration_of(bytes properties) noexcept:
-    """In milliseconds; -1 if there is none."""
+    """The expiration in milliseconds; -1 if there is none."""
     return raw_expiration(<const uint8_t*>PyBytes_AS_STRING(properties), PyBytes_GET_SIZE(properties))
 
 
@@ -119,7 +119,7 @@ cdef int64_t raw_expiration(const uint8_t* properties, Py_ssize_t length) noexce
 
 
 cpdef uint8_t priority_of(bytes properties) noexcept:
-    """0 if there is none."""
+    """The priority; 0 if there is none."""
     cdef const uint8_t* start = <const uint8_t*>PyBytes_AS_STRING(properties)
     cdef const uint8_t* end = start + PyBytes_GET_SIZE(properties)
     cdef const uint8_t* p
@@ -130,7 +130,7 @@ cpdef uint8_t priority_of(bytes properties) noexcept:
 
 
 cpdef bytes add_headers(bytes properties, bytes fields, bint drop_expiration):
-    """The properties with these fields, encoded, behind the headers that are there; and with no expiration."""
+    """The properties with these encoded fields behind their headers and, if asked for, without expiration."""
     cdef const uint8_t* start = <const uint8_t*>PyBytes_AS_STRING(properties)
     cdef const uint8_t* end = start + PyBytes_GET_SIZE(properties)
     cdef uint16_t flags = get16(start)
@@ -170,7 +170,7 @@ cpdef bytes add_headers(bytes properties, bytes fields, bint drop_expiration):
 
 
 cpdef bytes header_of(bytes properties, bytes name):
-    """The value of a header, encoded, with its type in front; None if there is no such header."""
+    """The encoded value of a header, with its type in front; None if there is no such header."""
     cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(properties)
     cdef uint16_t flags = get16(p)
     cdef const uint8_t* end

@@ -9,7 +9,7 @@ cdef enum:
     FRAME_HEARTBEAT = 8
     FRAME_END = 0xCE
     FRAME_HEAD_SIZE = 7   # type, channel, size
-    FRAME_OVERHEAD = 8    # and the end octet
+    FRAME_OVERHEAD = 8    # the head and the end octet
 
     CLASS_BASIC = 60
     BASIC_PUBLISH = 60 << 16 | 40

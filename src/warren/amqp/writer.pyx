@@ -1,11 +1,11 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Frames on their way out.
 
-An `Output` gathers everything one connection has to send in one turn of the event loop, so that it
-leaves with one write. It writes into a bytes object that grows, and hands that object over as it is;
-an idle connection holds no buffer. A large body is not copied but goes out as a chunk of its own:
+An `Output` gathers all frames that one connection has to send in one turn of the event loop, so that they
+leave with one write. It writes them into a bytes object that grows, the block, and hands that over without a
+copy; an idle connection holds no block. A large body is not copied but goes out as a chunk of its own:
 
-    chunks   [ frames… | body | frames… | body ]   and `block`, the frames being written now
+    chunks   [ block | body | block | body ]   and `block`, which the next frames go into
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -27,17 +27,13 @@ cdef extern from "Python.h":
 cdef enum:
     BLOCK_BYTES_MIN = 512
     BLOCK_BYTES_HINT_MAX = 1 << 19
-    TURN_BYTES_MAX = 1 << 20       # a consumer gets no more than this in one turn
+    TURN_BYTES_MAX = 1 << 20       # consumers of one connection get this much in one turn, plus one message
     BODY_COPY_BYTES_MAX = 1 << 13  # a larger body goes out without being copied
     HEADER_SIZE = 12               # class, weight and body size of a content header
 
 
 cdef class Output:
-    """What one connection has yet to send.
-
-    `congested`: the socket takes no more, or the client is not to be given more for now. Then, and when the turn's share is
-    used up, consumers get nothing further, and `starved` remembers that one asked.
-    """
+    """All that one connection has yet to send. The `.pxd` explains the attributes."""
 
     def __cinit__(self, list dirty, object owner):
         self.dirty = dirty
@@ -50,12 +46,15 @@ cdef class Output:
     def __dealloc__(self):
         Py_XDECREF(self.block)
 
+    def __repr__(self):
+        return f"<Output: {self.pending_bytes} bytes pending>"
+
     @property
     def pending_bytes(self):
         return self.size + self.chunked_bytes
 
     cdef uint8_t* room(self, Py_ssize_t size) except NULL:
-        """Where the next `size` bytes go; the caller adds to `self.size` what it used."""
+        """Where the next `size` bytes go, in the block. The caller adds to `self.size` how many it wrote."""
         cdef Py_ssize_t wanted = self.size + size
         if wanted > self.capacity:
             if self.block == NULL:
@@ -74,7 +73,7 @@ cdef class Output:
         return 0
 
     cdef int cut(self) except -1:
-        """Close the present block: what follows goes behind it."""
+        """Move the block to the chunks; the next frames go into a new one."""
         if self.size == 0:
             return 0
         _PyBytes_Resize(&self.block, self.size)
@@ -88,7 +87,7 @@ cdef class Output:
         return 0
 
     def limit_turn(self, Py_ssize_t bytes_max):
-        """Give consumers at most this many bytes a turn, plus one message; 0 for the usual."""
+        """Give consumers at most this many bytes a turn, plus one message; 0 for the default."""
         self.turn_bytes_max = min(bytes_max, TURN_BYTES_MAX) if bytes_max else TURN_BYTES_MAX
 
     cpdef bint has_room(self):
@@ -122,7 +121,9 @@ cdef class Output:
 
     cpdef int deliver(self, uint16_t channel, bytes prefix, uint64_t delivery_tag, bint redelivered,
                       bytes exchange, bytes routing_key, bytes properties, bytes body) except -1:
-        """basic.deliver; `prefix` is the method's id and the consumer tag, names carry their length octet."""
+        """Write basic.deliver with its content. `prefix` is the method's id and the consumer tag; the names
+        begin with their length octet. `warren perf throughput` watches this.
+        """
         cdef Py_ssize_t prefix_size = PyBytes_GET_SIZE(prefix)
         cdef Py_ssize_t exchange_size = PyBytes_GET_SIZE(exchange)
         cdef Py_ssize_t key_size = PyBytes_GET_SIZE(routing_key)
@@ -141,7 +142,7 @@ cdef class Output:
         return self.content(channel, properties, body)
 
     cpdef int content(self, uint16_t channel, bytes properties, bytes body) except -1:
-        """The header frame and the body frames of a message."""
+        """Write the header frame and the body frames of a message."""
         cdef Py_ssize_t properties_size = PyBytes_GET_SIZE(properties)
         cdef Py_ssize_t body_size = PyBytes_GET_SIZE(body)
         cdef Py_ssize_t size = HEADER_SIZE + properties_size
@@ -164,7 +165,7 @@ cdef class Output:
         return self.mark()
 
     def large_body(self, uint16_t channel, bytes body):
-        """A body that is not copied, cut into as many frames as it takes."""
+        """Write a body without copying it, in as many frames as it takes."""
         cdef Py_ssize_t at = 0, size = PyBytes_GET_SIZE(body), share = self.frame_max - FRAME_OVERHEAD, piece
         view = memoryview(body) if size > share else body
         while at < size:
@@ -181,7 +182,7 @@ cdef class Output:
         return 0
 
     cpdef list take(self):
-        """All that is to be sent, in order; the output is empty then."""
+        """Take all chunks, in order; the output is empty then."""
         self.cut()
         cdef list chunks = self.chunks
         self.chunks = []

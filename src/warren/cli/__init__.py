@@ -1,1 +1,1 @@
-"""The command `warren`, one file a subcommand."""
+"""The command `warren`, one file for each subcommand."""

@@ -1,4 +1,4 @@
-"""The command `warren`: finds the subcommand and turns its failures into one line and an exit code."""
+"""The command `warren`: finds the subcommand and runs it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     trace.register(subparsers)
     pipeline.register(subparsers)
     words = sys.argv[1:] if arguments is None else list(arguments)
-    if words[:1] == ["pipeline"]:  # its jobs know their options, and are loaded only when one is wanted
+    if words[:1] == ["pipeline"]:  # each of its jobs has its own options, and is imported only if it is named
         return pipeline.main(words[1:])
     options = parser.parse_args(words)
     code: int = options.run(options)

@@ -31,7 +31,7 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:
-    """Reads a whole number of that range; argparse makes what it raises into exit code 2."""
+    """A function that reads a whole number in this range. argparse turns its error into exit code 2."""
 
     def read(text: str) -> int:
         if not text.isdecimal() or not low <= int(text) <= high:
@@ -90,7 +90,13 @@ def _add_throughput(commands: Subparsers) -> None:
     add = parser.add_argument
     add("--publishers", type=count, default=1, metavar="N", help="connections that publish (1)")
     add("--consumers", type=count, default=1, metavar="N", help="connections that consume (1)")
-    add("--queues", type=positive, default=1, metavar="N", help="shared out among both in turn (1)")
+    add(
+        "--queues",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="queues, shared out among publishers and consumers in turn (1)",
+    )
     add(
         "--rate", type=count, default=0, metavar="N", help="messages a second by all publishers (0: no limit)"
     )
@@ -117,16 +123,16 @@ def _add_stream(commands: Subparsers) -> None:
     about = "fill a stream, with confirms, and read it from its first offset"
     parser = _add_command(commands, "stream", about, _stream)
     add = parser.add_argument
-    add("--messages", type=positive, default=1_000_000, metavar="N", help="how many (1000000)")
-    add("--readers", type=positive, default=1, metavar="N", help="consumers that each read all (1)")
-    add("--size", type=body_size, default=16, metavar="BYTES", help="of a message's body (16)")
+    add("--messages", type=positive, default=1_000_000, metavar="N", help="how many messages (1000000)")
+    add("--readers", type=positive, default=1, metavar="N", help="consumers that each read all messages (1)")
+    add("--size", type=body_size, default=16, metavar="BYTES", help="the size of a message's body (16)")
     add("--confirm", type=positive, default=1000, metavar="N", help="unconfirmed messages (1000)")
     add("--prefetch", type=whole(1, UINT16_MAX), default=1000, metavar="N", help="unacked messages (1000)")
     add("--ack-every", type=positive, default=100, metavar="N", help="messages to one ack (100)")
 
 
 def _add_load(parser: argparse.ArgumentParser) -> None:
-    """What `throughput` and `latency` have in common."""
+    """Add the options that `throughput` and `latency` share."""
     add = parser.add_argument
     add(
         "--confirm",
@@ -142,36 +148,36 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="unacked messages a consumer may have (1000; 0: no limit)",
     )
-    add("--size", type=body_size, default=16, metavar="BYTES", help="of a message's body (16)")
+    add("--size", type=body_size, default=16, metavar="BYTES", help="the size of a message's body (16)")
     add("--persistent", action="store_true", help="messages survive a restart if their queue does")
     add("--durable", action="store_true", help="queues survive a restart")
     add("--exchange", default="", help="publish through this exchange; queues are bound to it by their names")
-    add("--queue", help="name of the queue, or what the names of several begin with (a name of its own)")
+    add("--queue", help="the queue's name, or how the names of several queues begin (a random name)")
     add("--seconds", type=seconds, default=10, help="how long to measure (10)")
-    add("--warmup", type=seconds, default=1, metavar="SECONDS", help="run so long before measuring (1)")
+    add("--warmup", type=seconds, default=1, metavar="SECONDS", help="how long to run before measuring (1)")
 
 
 def _add_connections(commands: Subparsers) -> None:
     about = "open connections with a channel each, and hold them"
     parser = _add_command(commands, "connections", about, _connections)
     add = parser.add_argument
-    add("count", type=positive, metavar="N", help="how many")
-    add("--hold", type=seconds, default=0, metavar="SECONDS", help="keep them so long (0)")
-    add("--parallel", type=positive, default=8, metavar="N", help="open so many at once (8)")
+    add("count", type=positive, metavar="N", help="how many connections")
+    add("--hold", type=seconds, default=0, metavar="SECONDS", help="how long to keep them open (0)")
+    add("--parallel", type=positive, default=8, metavar="N", help="how many to open at once (8)")
 
 
 def _add_churn(commands: Subparsers) -> None:
-    about = "make and unmake one thing over and over: open and close, declare and delete, bind and unbind"
+    about = "make and unmake the same over and over: open and close, declare and delete, bind and unbind"
     parser = _add_command(commands, "churn", about, _churn)
     add = parser.add_argument
-    add("of", choices=list(PAIRS), help="of what")
-    add("--parallel", type=positive, default=1, metavar="N", help="connections that do so (1)")
+    add("of", choices=list(PAIRS), help="what to make and unmake")
+    add("--parallel", type=positive, default=1, metavar="N", help="how many connections do so (1)")
     add("--durable", action="store_true", help="queues survive a restart")
     add("--seconds", type=seconds, default=10, help="how long to measure (10)")
 
 
 def _run(parser: argparse.ArgumentParser, work: Work, arguments: argparse.Namespace) -> int:
-    """Exits with 2 for arguments that contradict each other, gives 1 for a run that failed."""
+    """Run the load and show its result. Return 1 if the run failed; exit with 2 if arguments conflict."""
     screen = Screen(sys.stdout, as_json=arguments.json)
     try:
         result = work(arguments, screen.show)

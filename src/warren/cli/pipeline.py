@@ -1,7 +1,7 @@
 """`warren pipeline`: jobs over queues and streams on Spark.
 
-Nothing of Spark is imported before a job is named, so that the other commands start without it, and the help
-of this one can be read where it is not installed. Exits with 0 if all is well, with 1 if the job failed or an
+Spark is imported only once a job is named, so that the other commands start without it, and the help of this
+one can be read where Spark is not installed. Exits with 0 if all is well, with 1 if the job failed or an
 audit found something, and with 2 for options that make no sense.
 """
 
@@ -41,7 +41,7 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 @dataclass(frozen=True)
 class PipelineCommand:
-    """A job as the command knows it before it is imported."""
+    """What is known of a job before its module is imported."""
 
     module: str
     about: str
@@ -53,13 +53,15 @@ JOBS = {
     ),
     "compact": PipelineCommand("warren.pipeline.jobs.compact", "make an archive's small files into few"),
     "dead-letters": PipelineCommand(
-        "warren.pipeline.jobs.dead_letters", "what died where, of what, and how soon"
+        "warren.pipeline.jobs.dead_letters", "which messages died, where, why and how soon"
     ),
     "flow": PipelineCommand("warren.pipeline.jobs.flow", "rates, sizes and latencies in windows of time"),
     "replay": PipelineCommand("warren.pipeline.jobs.replay", "publish recorded messages again, each once"),
-    "what-if": PipelineCommand("warren.pipeline.jobs.what_if", "who would have got what by another topology"),
+    "what-if": PipelineCommand(
+        "warren.pipeline.jobs.what_if", "where messages would have gone with another topology"
+    ),
     "audit": PipelineCommand(
-        "warren.pipeline.jobs.audit", "gaps, duplicates, and an archive against what is live"
+        "warren.pipeline.jobs.audit", "find gaps and duplicates, and compare an archive with the live streams"
     ),
     "run": PipelineCommand("warren.pipeline.jobs.run", "run a pipeline that a TOML file describes"),
     "demo": PipelineCommand("warren.pipeline.demo", "see it all in a minute, on a broker of its own"),
@@ -67,14 +69,14 @@ JOBS = {
 
 
 class Job(Protocol):
-    """What a job's module has. One that has no `check` needs none."""
+    """The functions of a job's module. It may also have `check(options)`, called before Spark starts."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
     def run(self, spark: SparkSession, options: argparse.Namespace, progress: ProgressLine) -> JobResult: ...
 
 
 def register(subparsers: Subparsers) -> None:
-    """For the list of commands: what comes behind `pipeline` is read by `main`, with a parser of its own."""
+    """Add `pipeline` to the list of commands. `main` reads the words behind it, with a parser of its own."""
     subparsers.add_parser("pipeline", help="run jobs over queues and streams on Spark")
 
 
@@ -133,7 +135,7 @@ def _add_arguments(parser: argparse.ArgumentParser, job: Job) -> None:
     )
     output = parser.add_argument_group("what to show")
     output.add_argument(
-        "--html", type=Path, metavar="FILE", help="write the result with plots as a page, too"
+        "--html", type=Path, metavar="FILE", help="also write the result, with plots, as a page"
     )
     output.add_argument("--quiet", action="store_true", help="show no progress")
 
@@ -189,7 +191,7 @@ def _result(job: Job, options: argparse.Namespace) -> JobResult:
 
 
 def _check(job: Job, options: argparse.Namespace) -> None:
-    """What can be known before Spark has started, which takes a while."""
+    """Check all that can be checked before Spark starts, since that takes a while."""
     if options.html and not options.html.absolute().parent.is_dir():
         raise UsageError(f"--html {options.html}: there is no directory {options.html.absolute().parent}")
     check = getattr(job, "check", None)
@@ -216,7 +218,7 @@ def _write_page(result: JobResult, options: argparse.Namespace) -> None:
 
 
 def _placed(line: str, options: argparse.Namespace) -> str:
-    """Spark names the file that it could not write, and not the option that led there."""
+    """Put the option --to in front of an error that names its value: Spark knows the file, but no options."""
     to = getattr(options, "to", None)
     return f"--to {to}: {line}" if isinstance(to, str) and to in line and "--to" not in line else line
 

@@ -24,7 +24,10 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = subparsers.add_parser(
         "serve",
         help="run the broker",
-        description="Run the broker. Flags go over environment (WARREN_…) over warren.toml over defaults.",
+        description=(
+            "Run the broker. Settings come from flags, else from the environment (WARREN_…), else from "
+            "warren.toml, else they have their defaults."
+        ),
     )
     parser.add_argument(
         "--config", metavar="FILE", help="settings in TOML (default: warren.toml, if there is one)"
@@ -67,6 +70,6 @@ async def serve(config: Config) -> None:
 
 
 def raise_open_files_limit() -> None:
-    """Every connection is an open file: as many as the system lets us have."""
+    """Allow as many open files as the system lets us have: every connection is one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

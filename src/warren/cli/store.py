@@ -37,7 +37,7 @@ def register(subparsers: Subparsers) -> None:
 
 def _add_ls(commands: Subparsers) -> None:
     parser = _add_command(commands, "ls", "list the queues, and what is in them", _ls)
-    parser.add_argument("--vhost", help="only the queues of this one")
+    parser.add_argument("--vhost", help="only the queues of this vhost")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -45,11 +45,11 @@ def _add_cat(commands: Subparsers) -> None:
     parser = _add_command(commands, "cat", "print the messages of a queue", _cat)
     add = parser.add_argument
     add("queue", metavar="QUEUE")
-    add("--vhost", default="/", help="the queue's (default: %(default)s)")
-    add("--part", metavar="NAME", help="only what is in this part of the queue, such as priority-3")
-    add("--limit", type=_whole, metavar="N", help="print so many at most")
-    add("--from", type=_whole, default=0, dest="first", metavar="POSITION", help="begin there")
-    add("--acked", action="store_true", help="also those that are done with, as far as they are still there")
+    add("--vhost", default="/", help="the queue's vhost (default: %(default)s)")
+    add("--part", metavar="NAME", help="only the messages in this part of the queue, such as priority-3")
+    add("--limit", type=_whole, metavar="N", help="print at most this many messages")
+    add("--from", type=_whole, default=0, dest="first", metavar="POSITION", help="begin at this position")
+    add("--acked", action="store_true", help="also messages that are done with, if they are still on disk")
     add("--json", action="store_true", help="print one JSON object a line")
 
 
@@ -70,7 +70,7 @@ def _run(work: Work, options: argparse.Namespace) -> int:
     try:
         code = work(options)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads has had enough; nor is there anybody for what is in the buffer
+    except BrokenPipeError:  # the reader has gone: throw away the rest, also what Python still has buffered
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
@@ -88,7 +88,7 @@ def _say(text: str) -> None:
 def _open(options: argparse.Namespace) -> DataFiles:
     files = DataFiles(options.directory)
     if files.holder is not None:
-        _say(f"process {files.holder} is using {options.directory}: what is told is of the moment")
+        _say(f"process {files.holder} is using {options.directory}: the output is a snapshot")
     return files
 
 
@@ -107,7 +107,7 @@ def _ls(options: argparse.Namespace) -> int:
 
 
 def _tell_problems(problems: list[FileProblem]) -> int:
-    """Of damage it is enough to know that there is some: it is for `verify`, and does not hinder looking."""
+    """Print each problem of reading. Of damage only say that there is some: `verify` tells more."""
     unreadable = [problem for problem in problems if problem.kind is FileKind.UNREADABLE]
     for problem in unreadable:
         _say(str(problem))

@@ -1,6 +1,7 @@
-"""What `warren store` prints: for people, and as JSON.
+"""The output of `warren store`, for people and as JSON.
 
-Names and bodies are anybody's: for people, what could move the cursor of a terminal is written as an escape.
+Names and bodies come from clients, and may contain anything. In output for people, control characters are
+written as escapes, so that they cannot steer the terminal.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from warren.storage.inspect import QueueSummary, RecordPlace, StoredMessage
 from warren.storage.table_text import Json, table_to_json
 
 HEX_BYTES_MAX = 64
-PROPERTIES_CACHED_MAX = 64  # those of many messages are the same
+PROPERTIES_CACHED_MAX = 64  # many messages have the same properties
 PROPERTY_NAMES = [field.name for field in fields(BasicProperties)]
 LINE_BREAKS = "\n\t"
 AGES = (("d", 86_400), ("h", 3_600), ("min", 60))
@@ -83,7 +84,7 @@ def _aligned(row: tuple[str, ...], widths: list[int], headings: tuple[str, ...])
 
 
 def _width(text: str) -> int:
-    """In columns of a terminal, of which some characters take two."""
+    """How many columns of a terminal the text takes. Some characters take two."""
     return len(text) + sum(east_asian_width(character) in "WF" for character in text)
 
 
@@ -202,7 +203,7 @@ def _quoted(text: str) -> str:
 
 
 def printable(text: str, allowed: str = "") -> str:
-    """With escapes for control characters and for bytes that are no text."""
+    """The text with escapes for control characters and for bytes that are not UTF-8."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in allowed else _escaped(c) for c in text)
@@ -239,7 +240,7 @@ def message_json(stored: StoredMessage) -> str:
 
 @lru_cache(PROPERTIES_CACHED_MAX)
 def _properties(raw: bytes) -> dict[str, Json] | None:
-    """Those that are set, headers with their types; None if they cannot be understood."""
+    """The properties that are set, headers with their types; None if they cannot be decoded."""
     try:
         properties = decode_properties(raw)
     except SyntaxFault:

@@ -23,7 +23,7 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 def register(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser("trace", help="switch the firehose of a vhost", description=__doc__)
     parser.add_argument("switch", choices=["on", "off"])
-    parser.add_argument("--vhost", default="/", help="whose (default: %(default)s)")
+    parser.add_argument("--vhost", default="/", help="the vhost (default: %(default)s)")
     parser.add_argument(
         "--url", default=URL, help="the broker's HTTP API, with an administrator (default: %(default)s)"
     )
@@ -32,7 +32,7 @@ def register(subparsers: Subparsers) -> None:
 
 def run(options: argparse.Namespace) -> int:
     try:
-        call(options.url, options.vhost, "GET")  # for one that is not there: it would be made
+        call(options.url, options.vhost, "GET")  # fails if there is no such vhost: PUT alone would make one
         call(options.url, options.vhost, "PUT", {"tracing": options.switch == "on"})
     except urllib.error.HTTPError as error:
         sys.stderr.write(f"warren trace: {reason_in(error)}\n")
@@ -60,7 +60,7 @@ def call(url: str, vhost: str, method: str, content: dict[str, bool] | None = No
 
 
 def reason_in(error: urllib.error.HTTPError) -> str:
-    """What the broker said, or else the status."""
+    """The reason that the broker gave, or else the status."""
     try:
         return str(json.loads(error.read())["reason"])
     except (ValueError, KeyError, TypeError):

@@ -1,1 +1,1 @@
-"""A client's side of AMQP 0-9-1, for the tools that talk to a broker."""
+"""A client for AMQP 0-9-1, for our tools that talk to a broker."""

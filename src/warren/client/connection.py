@@ -1,8 +1,7 @@
-"""A connection to a broker for one thread that has nothing else to do.
+"""A blocking connection to a broker, for a thread that has nothing else to do.
 
-It drives dialogues, and moves bytes both ways at once: a broker that waits for its answers to be read must
-not keep what we send from being read there. Whoever owns it gives it `on_frame` for what no dialogue asked
-for.
+It drives dialogues, and reads while it sends: a broker that waits for its answers to be read does not read
+either, and both sides would wait for ever. Frames that no dialogue asked for go to the owner's `on_frame`.
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ T = TypeVar("T")
 
 
 class ClientConnection:
-    """Logged in, with one channel open. While `blocked` the broker wants no publishes."""
+    """A connection that is logged in, with one channel open."""
 
     def __init__(self, uri: Uri, *, product: str, on_frame: Callable[[Frame], None] | None = None) -> None:
-        self.blocked = False
+        self.blocked = False  # whether the broker wants no publishes for now
         self._address = uri.address
-        self._on_frame = on_frame or _nothing_expected
-        self._answers: list[Method] = []
-        self._reply: type[Method] | None = None
+        self._on_frame = on_frame or _nothing_expected  # gets each frame that no dialogue asked for
+        self._reply: type[Method] | None = None  # the method that the dialogue waits for
+        self._answers: list[Method] = []  # such methods that have arrived
         self._inbox = Inbox()
         self._socket = dial(uri)
         self._poll = select.poll()
         self._poll.register(self._socket)
         try:
-            self.frame_max = self.talk(log_in(uri, product=product))
+            self.frame_max = self.talk(log_in(uri, product=product))  # the largest frame that we may send
         except BaseException:
             self.close()
             raise
@@ -52,7 +51,7 @@ class ClientConnection:
         return self
 
     def __exit__(self, kind: object, *_exception: object) -> None:
-        """Say farewell, unless it ends because of an error."""
+        """Log out, unless an error ends the connection."""
         try:
             if kind is None:
                 self.talk(log_out())
@@ -63,7 +62,7 @@ class ClientConnection:
         self._socket.close()
 
     def talk(self, dialogue: Dialogue[T]) -> T:
-        """Carry on the dialogue to its end, and give what it gives."""
+        """Carry on the dialogue to its end; return its result."""
         try:
             request = next(dialogue)
             while True:
@@ -81,7 +80,7 @@ class ClientConnection:
         return self._answers.pop()
 
     def send(self, chunks: Sequence[bytes | memoryview], *, timeout_s: float = ANSWER_SECONDS_MAX) -> None:
-        """Send all of it, and take in meanwhile what arrives."""
+        """Send all chunks, and read meanwhile whatever arrives."""
         for chunk in chunks:
             view = memoryview(chunk)
             while view:
@@ -94,18 +93,18 @@ class ClientConnection:
                     view = view[self._write(view) :]
 
     def receive(self, timeout_s: float) -> None:
-        """Wait until something arrives, and take it in."""
+        """Wait until something arrives, and read it."""
         if not self._wait(timeout_s, writing=False)[0]:
             raise ClientError(f"the broker at {self._address} did not answer within {timeout_s} seconds")
         self._take()
 
     def poll(self, timeout_s: float = 0.0) -> None:
-        """Take in what has arrived already, or arrives by then."""
+        """Read what has arrived already, or arrives within this time."""
         if self._wait(timeout_s, writing=False)[0]:
             self._take()
 
     def _wait(self, timeout_s: float, *, writing: bool) -> tuple[bool, bool]:
-        """Whether there is something to read, and whether the socket takes something; an error is both."""
+        """Whether the socket is readable, and whether it is writable; after an error it is both."""
         self._poll.modify(self._socket, select.POLLIN | (select.POLLOUT if writing else 0))
         events = self._poll.poll(timeout_s * 1000)
         flags = events[0][1] if events else 0
@@ -117,7 +116,7 @@ class ClientConnection:
         except BlockingIOError:
             return 0
         except OSError as error:
-            self.poll()  # the broker may have said why, just before it went
+            self.poll()  # the broker may have told the reason before it closed
             raise self._broken(error) from error
 
     def _take(self) -> None:
@@ -153,7 +152,7 @@ class ClientConnection:
             self._answers.append(method)
 
     def _concerns_us(self, frame: Frame) -> bool:
-        """The rest is its owner's, who knows best how to read it fast."""
+        """Whether this class handles the method. All others go to the owner, which can read them faster."""
         kind = (int.from_bytes(frame.payload[:2]), int.from_bytes(frame.payload[2:4]))
         return kind in OWN or (self._reply is not None and kind == self._reply.id)
 
@@ -161,7 +160,7 @@ class ClientConnection:
         try:
             self._socket.send(answer)
         except OSError:
-            return  # what the broker said matters more than whether it heard that we heard
+            return  # our caller raises the broker's reason, which matters more
 
 
 OWN = {kind.id for kind in (ConnectionClose, ChannelClose, ConnectionBlocked, ConnectionUnblocked)}

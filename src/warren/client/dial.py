@@ -1,4 +1,4 @@
-"""A socket to a broker, and what every client does with a method that it did not ask for."""
+"""A socket to a broker, and what all our clients do with a method that they did not ask for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONNECT_SECONDS_MAX = 10
 
 
 def dial(uri: Uri, *, send_buffer_bytes: int | None = None) -> socket.socket:
-    """Connect; the socket never blocks from then on. The kernel may hold so many bytes to be sent."""
+    """Connect; return a socket that does not block. The kernel buffers `send_buffer_bytes` for it."""
     try:
         made = socket.create_connection((uri.host, uri.port), timeout=CONNECT_SECONDS_MAX)
     except OSError as error:
@@ -46,7 +46,7 @@ def unexpected(method: Method) -> ClientError:
 
 
 def closing(channel: int, method: Method) -> tuple[bytes, ClosedByBrokerError] | None:
-    """If the broker closes the connection, or the channel: the answer to that, and the error that it is."""
+    """If this method closes the connection or the channel: the close-ok to send, and the error to raise."""
     if isinstance(method, ConnectionClose):
         error = ClosedByBrokerError("connection", method.reply_code, method.reply_text)
         return method_frame(0, ConnectionCloseOk()), error

@@ -1,7 +1,7 @@
-"""Talking to a broker step by step, without waiting.
+"""Dialogues with a broker, apart from how bytes are sent and awaited.
 
-A dialogue is a generator: it yields what to send together with the reply that must follow, and is given
-that reply. Whoever drives it decides whether one runs at a time or a thousand at once.
+A dialogue is a generator: it yields a `Request`, with the bytes to send and the reply that must follow, and
+is resumed with that reply. Its driver decides whether one dialogue runs at a time or a thousand at once.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def ask(method: Method, reply: type[M], *, channel: int = CHANNEL) -> Dialogue[M
 
 
 def log_in(uri: Uri, *, product: str = "warren perf") -> Dialogue[int]:
-    """From the protocol header to an open channel; gives the largest frame that may be sent.
+    """Log in and open a channel; return the largest frame that we may send.
 
-    No heartbeats are agreed: a loaded broker is judged by its figures, not by its pulse.
+    Without heartbeats, since a broker under full load may be late with them.
     """
     start = yield from send(PROTOCOL_HEADER, ConnectionStart)
     if b"PLAIN" not in start.mechanisms.split():

@@ -1,10 +1,10 @@
-"""What ends a client's work, worded for the person who started it."""
+"""The errors that end a client's work, worded for the person who started it."""
 
 from __future__ import annotations
 
 
 class ClientError(Exception):
-    """It cannot go on; the text is the one line that says why."""
+    """The client cannot go on; the text says why, in one line."""
 
 
 class ClosedByBrokerError(ClientError):

@@ -9,7 +9,7 @@ CHANNEL = 1
 """The one channel that a connection of our tools opens."""
 
 FRAME_MAX = 128 * 1024
-"""What our tools agree to, and so the most a frame may have that a broker sends them."""
+"""The largest frame that our tools accept, and that a broker may send them."""
 
 
 def method_frame(channel: int, method: Method) -> bytes:

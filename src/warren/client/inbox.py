@@ -1,4 +1,4 @@
-"""Frames out of what a broker sends, for clients to whom it sends little; `perf` has a scanner for much.
+"""Cuts a broker's bytes into frames, for clients that receive little; `perf` has a faster scanner.
 
 frame   type:octet channel:uint16 size:uint32 payload end:octet
 """
@@ -33,7 +33,7 @@ class Frame(NamedTuple):
 
 
 class Inbox:
-    """Keeps the piece of a frame that is incomplete until the rest arrives."""
+    """Keeps an incomplete frame until the rest of it arrives."""
 
     def __init__(self) -> None:
         self._piece = b""
@@ -44,7 +44,7 @@ class Inbox:
         while len(data) - at >= HEAD.size:
             kind, channel, size = HEAD.unpack_from(data, at)
             if kind not in KINDS:
-                raise ClientError("what answers there does not speak AMQP 0-9-1")
+                raise ClientError("the server does not speak AMQP 0-9-1")
             if size > FRAME_MAX:
                 raise ClientError(f"the broker sent a frame of {size} bytes, more than was agreed")
             stop = at + HEAD.size + size

@@ -1,4 +1,4 @@
-"""Where a broker is and who logs in: `amqp://user:password@host:port/vhost`."""
+"""AMQP URIs: `amqp://user:password@host:port/vhost`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ class Uri:
 
 
 def parse_uri(text: str) -> Uri:
-    """Raises `ValueError`, as argparse wants it. An empty path is the vhost '/', as clients read it."""
+    """Read a URI; raise `ValueError`, as argparse expects. An empty path stands for the vhost '/', as it does
+    with other clients.
+    """
     parts = urlsplit(text)
     if parts.scheme != "amqp":
         raise ValueError(f"not an amqp:// URI: {text}")

@@ -1,1 +1,1 @@
-"""A load tool for any broker that speaks AMQP 0-9-1: throughput, latency, connections and churn."""
+"""A load tool for any broker that speaks AMQP 0-9-1: throughput, latency, streams, connections and churn."""

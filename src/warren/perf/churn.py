@@ -1,4 +1,6 @@
-"""Making and unmaking the same thing over and over: what a broker's bookkeeping costs."""
+"""Makes and unmakes connections, channels, queues or bindings over and over: the cost of a broker's
+bookkeeping.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +35,12 @@ from warren.perf.screen import LIVE_SECONDS, Show
 
 CHURNED_CHANNEL = 2
 BINDINGS_EXCHANGE = "amq.direct"
-"""Every broker has it from the start."""
+"""Every broker has this exchange from the start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What one connection makes and unmakes."""
+    """The connection or queue that one link makes and unmakes."""
 
     uri: Uri
     queue: str
@@ -85,7 +87,7 @@ def run_churn(uri: Uri, of: str, *, parallel: int, durable: bool, seconds: float
 
 
 class Churn:
-    """Some connections that each do one pair after the other.
+    """Connections that each make and unmake, one pair of operations after the other.
 
     A pair that was begun is always finished, so that nothing is left behind.
     """
@@ -93,11 +95,11 @@ class Churn:
     def __init__(self, loop: Loop, uri: Uri, of: str, *, durable: bool) -> None:
         self._loop = loop
         self._uri = uri
-        self._of = of
-        self._durable = durable
-        self._name = f"warren-perf-{secrets.token_hex(4)}"
+        self._of = of  # which of `PAIRS`
+        self._durable = durable  # of the queues
+        self._name = f"warren-perf-{secrets.token_hex(4)}"  # how the queues' names begin
         self._links: list[LoadLink] = []
-        self._operations = 0
+        self._operations = 0  # pairs done so far
 
     def open(self, parallel: int) -> None:
         self._links = [LoadLink(self._loop, self._uri) for _ in range(parallel)]
@@ -109,7 +111,7 @@ class Churn:
     def _prepare(self, subject: Subject) -> Dialogue[None]:
         yield from log_in(self._uri)
         if PAIRS[self._of] is bindings:
-            # Exclusive: it goes when this connection does.
+            # Exclusive, so that the broker deletes the queue with the connection.
             yield from ask(QueueDeclare(queue=subject.queue, exclusive=True, arguments={}), QueueDeclareOk)
 
     def _subject(self, i: int) -> Subject:

@@ -1,4 +1,4 @@
-"""Many connections with a channel each: how fast they open, and whether they last."""
+"""Opens many connections with a channel each, to measure how fast they open and whether they stay open."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def run_connections(uri: Uri, wanted: int, *, parallel: int, hold_s: float, show
 
 
 class Crowd:
-    """The connections: being opened, open, or failed."""
+    """All connections of a run: those being opened, open, and failed."""
 
     def __init__(self, loop: Loop, uri: Uri, wanted: int) -> None:
-        self.opened: list[LoadLink] = []
+        self.opened: list[LoadLink] = []  # also those that were lost later
         self._loop = loop
         self._uri = uri
-        self._wanted = wanted
+        self._wanted = wanted  # how many to open
         self._opening: list[LoadLink] = []
-        self._errors: list[ClientError] = []
-        self._seconds = 0.0
-        self._shown_s = 0.0
+        self._errors: list[ClientError] = []  # one for each connection that could not be opened
+        self._seconds = 0.0  # how long opening took
+        self._shown_s = 0.0  # when progress was shown last
 
     def open(self, parallel: int, interrupt: Interrupt, show: Show) -> None:
         begun_s = progress_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""Consuming: deliveries are counted, and acknowledged every so many."""
+"""A consumer that counts deliveries, and acknowledges a number of them at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from warren.perf.loop import Loop
 from warren.perf.scanner import Histogram, Scanner
 
 CONSUMER_TAG = "c"
-"""Short, because it is in every delivery."""
+"""Short, because every delivery carries it."""
 
 
 class LoadConsumer:

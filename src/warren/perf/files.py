@@ -1,4 +1,4 @@
-"""How many files the process may have open: a connection is one."""
+"""How many files the process may have open. Each connection is one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SPARE = 64
 
 
 def allow_connections(wanted: int) -> None:
-    """Raise the process's own limit as far as the system lets it; what is still too many fails by itself."""
+    """Raise the process's own limit as far as the system allows. Connections beyond that fail to open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = wanted + SPARE
     if soft != resource.RLIM_INFINITY and soft < files:

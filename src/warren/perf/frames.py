@@ -15,10 +15,10 @@ FRAME_HEAD_BYTES, FRAME_END_BYTES = 7, 1
 
 @dataclass(frozen=True, slots=True)
 class MessageTemplate:
-    """A whole publish, and where in it the body's stamp goes; None if the body is too short for one."""
+    """A whole publish, encoded."""
 
     data: bytes
-    stamp_at: int | None
+    stamp_at: int | None  # the offset for the time of sending; None if the body is too short for it
 
 
 def publish_frames(

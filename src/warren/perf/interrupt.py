@@ -8,7 +8,7 @@ from typing import Self
 
 
 class Interrupt:
-    """While entered, the signals only set `requested`; before and after they do what they did."""
+    """While entered, the signals only set `requested`; on leaving, their former handlers are back."""
 
     def __init__(self) -> None:
         self.requested = False

@@ -1,4 +1,4 @@
-"""A connection to the broker: a socket that never blocks, its scanner, and a dialogue while there is one."""
+"""A connection of the load tool: a socket that does not block, its scanner, and at times a dialogue."""
 
 from __future__ import annotations
 
@@ -26,34 +26,30 @@ from warren.perf.scanner import Scanner
 ANSWER_SECONDS_MAX = 30
 FAREWELL_SECONDS_MAX = 30
 SEND_BUFFER_BYTES = 128 * 1024
-"""What the kernel may hold for us: what is in there counts as published, and the broker must still digest it
-after the run."""
+"""How many bytes the kernel may buffer. They count as published, but the broker has yet to read them when the
+run ends."""
 
 READS_MAX = 16
-"""A reader may empty its socket, but not keep the others waiting for longer than so many reads."""
+"""How often a link may read in one turn, while the others wait."""
 
 NOTHING = memoryview(b"")
 
 
 class LoadLink:
-    """One connection. When it fails, `error` says why, and it is closed.
-
-    `pending` is what the socket did not take yet; it is not copied, so who sent it must leave it as it
-    is until `pending` is empty. While `held` the broker wants no publishes.
-    """
+    """One connection. A connection that fails is closed."""
 
     def __init__(
         self, loop: Loop, uri: Uri, scanner: Scanner | None = None, on_read: Callable[[], None] | None = None
     ) -> None:
         self.scanner = scanner or Scanner()
-        self.pending = NOTHING
-        self.held = False
-        self.held_count = 0
-        self.error: ClientError | None = None
+        self.pending = NOTHING  # what the socket has not taken yet; no copy, so the sender must not change it
+        self.held = False  # whether the broker wants no publishes for now
+        self.held_count = 0  # how often that began
+        self.error: ClientError | None = None  # why the connection failed
         self._loop = loop
-        self._on_read = on_read
+        self._on_read = on_read  # called after each read
         self._dialogue: Dialogue[None] | None = None
-        self._reply: type[Method] | None = None
+        self._reply: type[Method] | None = None  # the method that the dialogue waits for
         self._socket = dial(uri, send_buffer_bytes=SEND_BUFFER_BYTES)
         loop.add(self)
 
@@ -73,7 +69,7 @@ class LoadLink:
 
     def _advance(self, answer: Method | None) -> None:
         if self._dialogue is None:
-            raise ClientError("the broker answered what was not asked")
+            raise ClientError("the broker sent an answer that was not asked for")
         try:
             request = self._dialogue.send(answer) if answer else next(self._dialogue)
         except StopIteration:
@@ -83,7 +79,7 @@ class LoadLink:
             self.send(request.data)
 
     def send(self, data: bytes | memoryview) -> None:
-        """Send now what the socket takes, and the rest when it takes more."""
+        """Send as much as the socket takes now, and the rest when it takes more."""
         if self.pending:
             self.pending = memoryview(b"".join((self.pending, data)))
             return
@@ -103,7 +99,7 @@ class LoadLink:
         except BlockingIOError:
             return
         except OSError as error:
-            self.on_readable()  # the broker may have said why, just before it went
+            self.on_readable()  # the broker may have told the reason before it closed
             raise ClientError(f"the connection broke: {error.strerror}") from error
         self.pending = self.pending[sent:]
 
@@ -158,7 +154,7 @@ class LoadLink:
             self.close()
 
     def _on_cancel(self) -> None:
-        """While we say farewell it is news of our own deleting the queue."""
+        """Fail, unless a dialogue runs: at the end of a run we delete the queue ourselves."""
         if not self.talking:
             raise ClientError("the broker cancelled a consumer: somebody deleted its queue")
 
@@ -171,7 +167,7 @@ class LoadLink:
         self.close()
 
     def close(self) -> None:
-        """Drop the connection, and whatever was being said on it."""
+        """Drop the connection, and its dialogue."""
         self._dialogue = self._reply = None
         self.pending = NOTHING
         if self._socket.fileno() >= 0:
@@ -180,7 +176,7 @@ class LoadLink:
 
 
 def finish(loop: Loop, links: Sequence[LoadLink]) -> None:
-    """Wait for the dialogues of all these links; raises what the first one failed of."""
+    """Wait until the dialogues of all these links have ended. If one has failed, raise its error."""
     deadline = time.monotonic() + ANSWER_SECONDS_MAX
     while any(link.talking for link in links):
         loop.turn(max(0.0, deadline - time.monotonic()))
@@ -192,10 +188,10 @@ def finish(loop: Loop, links: Sequence[LoadLink]) -> None:
 
 
 def part(loop: Loop, links: Sequence[LoadLink], interrupt: Interrupt | None = None) -> None:
-    """Say farewell on all these links.
+    """Log out on all these links, and close them.
 
-    A broker answers once it has digested all that was sent before, which is why this waits: what one run
-    left undone would slow down the next. Who interrupts does not want to wait.
+    A broker answers once it has dealt with all that was sent before. This waits for the answer, since work
+    that one run left would slow down the next. An interrupt ends the wait.
     """
     interrupt = interrupt or Interrupt()
     for link in links:

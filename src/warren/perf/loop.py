@@ -1,8 +1,8 @@
 """The tool's event loop: one thread, one epoll.
 
-Not asyncio, because a load tool must decide itself whose turn it is: in every turn all that has arrived
-is read first, and only then may anybody send. So a publisher that never pauses cannot keep the
-consumers beside it from reading, and latencies end when a message arrives, not when its turn comes.
+It is not asyncio, because a load tool must decide itself who comes first: in every turn all that has arrived
+is read, and only then may publishers send. So a publisher that never pauses cannot keep the consumers beside
+it from reading, and a latency ends when the message arrives, not some turns later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ READABLE = select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR
 
 
 class Watched(Protocol):
-    """Somebody with a socket."""
+    """A link, or anything else with a socket."""
 
     def fileno(self) -> int: ...
     def on_readable(self) -> None: ...
@@ -32,11 +32,11 @@ class Watched(Protocol):
 
 
 class Loop:
-    """Watches sockets, and lends them one buffer to receive into; `errors` is what any of them failed of."""
+    """Watches sockets, and tells their owners when they are readable or writable."""
 
     def __init__(self) -> None:
-        self.errors: list[ClientError] = []
-        self.buffer = bytearray(RECEIVE_BYTES)
+        self.errors: list[ClientError] = []  # of all sockets that failed
+        self.buffer = bytearray(RECEIVE_BYTES)  # all sockets receive into it
         self._epoll = select.epoll()
         self._watched: dict[int, Watched] = {}
 
@@ -44,7 +44,7 @@ class Loop:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Whatever is still open is dropped without a farewell."""
+        """Close all sockets that are still open, without logging out."""
         for watched in list(self._watched.values()):
             watched.close()
         self._epoll.close()
@@ -61,7 +61,7 @@ class Loop:
         self._epoll.modify(watched.fileno(), select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
 
     def turn(self, timeout_s: float) -> None:
-        """Wait for something to happen, at most so long, and serve all it happened to: readers first."""
+        """Wait for events, at most this long, and serve all of them, those to read first."""
         events = self._wait(timeout_s)
         for fd, flags in events:
             watched = self._watched.get(fd)

@@ -1,4 +1,4 @@
-"""Publishing as fast as a socket takes it, as confirms allow, or at a steady rate."""
+"""A publisher that sends as fast as its socket takes it, as confirms allow, or at a steady rate."""
 
 from __future__ import annotations
 
@@ -20,26 +20,23 @@ UNLIMITED = sys.maxsize
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """What one publisher may do: `window` unconfirmed messages, `rate` a second, `total` in all; 0: no limit.
+    """How fast one publisher may publish. 0 stands for no limit."""
 
-    `chunk_bytes` is about what it may send in one turn of the loop.
-    """
-
-    window: int
-    rate: float
-    chunk_bytes: int
-    total: int = 0
+    window: int  # how many messages may be unconfirmed
+    rate: float  # messages a second
+    chunk_bytes: int  # about how much may be sent in one turn of the loop
+    total: int = 0  # messages in all
 
 
 class LoadPublisher:
-    """Sends one message over and over, from a chunk that holds it many times already encoded."""
+    """Sends one message over and over, from a chunk that holds many encoded copies of it."""
 
     def __init__(
         self, loop: Loop, uri: Uri, publish: BasicPublish, pace: Pace, *, body_bytes: int, persistent: bool
     ) -> None:
         self.link = LoadLink(loop, uri)
-        self.sent = 0
-        self.started_s = 0.0
+        self.sent = 0  # messages handed to the link
+        self.started_s = 0.0  # when the pace begins to count
         self._pace = pace
         self.link.start(self._prepare(uri, publish, body_bytes, persistent))
 
@@ -48,14 +45,16 @@ class LoadPublisher:
         if self._pace.window:
             yield from ask(ConfirmSelect(), ConfirmSelectOk)
         message = publish_frames(publish, body_bytes=body_bytes, persistent=persistent, frame_max=frame_max)
-        self._stride = len(message.data)
-        self._stamp_at = message.stamp_at
-        self._count_max = max(1, self._pace.chunk_bytes // self._stride)
+        self._stride = len(message.data)  # how far two messages in the chunk are apart
+        self._stamp_at = message.stamp_at  # where in a message the time of sending goes
+        self._count_max = max(1, self._pace.chunk_bytes // self._stride)  # messages in the chunk
         self._chunk = bytearray(message.data * self._count_max)
         self._view = memoryview(self._chunk)
 
     def pump(self, now_s: float) -> float:
-        """Send a chunk, or as much of it as may go now; how long until more can go, if nothing arrives."""
+        """Send a chunk, or as much of it as the pace allows; return after how many seconds more may be sent,
+        infinity if something has to arrive first.
+        """
         if self.link.pending or self.link.held:
             return math.inf
         allowed = self._allowed(now_s)

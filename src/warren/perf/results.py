@@ -1,4 +1,4 @@
-"""What a run found out: as a JSON object for programs, as rows of a table for people."""
+"""The results of runs, as a JSON object for programs and as rows of a table for people."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """From handing a message to the socket until it is received, in microseconds."""
+    """The time from handing a message to the socket until it is received, in microseconds."""
 
     p50: float
     p95: float
@@ -53,12 +53,12 @@ class Latency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThroughputResult:
-    """Of `throughput` and of `latency`; `blocked` is how often the broker told a publisher to pause."""
+    """The result of `warren perf throughput` and of `warren perf latency`."""
 
     seconds: float
     total: Counts
     latency: Latency | None
-    blocked: int
+    blocked: int  # how often the broker told a publisher to pause
 
     def rate(self, count: int) -> float:
         return count / self.seconds if self.seconds else 0.0
@@ -90,14 +90,14 @@ class ThroughputResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionsResult:
-    """`lost` connections were open and broke while they were held; `error` is the first thing that failed."""
+    """The result of `warren perf connections`."""
 
-    seconds: float
+    seconds: float  # how long opening took
     wanted: int
     opened: int
-    failed: int
-    lost: int
-    error: str | None
+    failed: int  # could not be opened
+    lost: int  # were opened, and broke while they were held
+    error: str | None  # the first one
 
     @property
     def opened_per_s(self) -> float:
@@ -122,7 +122,7 @@ class ConnectionsResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamResult:
-    """Each of the `readers` has read all messages."""
+    """The result of `warren perf stream`. Each of the `readers` has read all messages."""
 
     messages: int
     readers: int
@@ -150,7 +150,7 @@ class StreamResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChurnResult:
-    """An operation is a pair: an open and its close, a declare and its delete, a bind and its unbind."""
+    """The result of `warren perf churn`. An operation is a pair, such as a declare and its delete."""
 
     of: str
     seconds: float

@@ -1,12 +1,12 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""What the load tool does for every message: stamp it on the way out, count it on the way in.
+"""The load tool's work for every message: stamp it on the way out, count it on the way in.
 
     frame   type:octet channel:uint16 size:uint32 payload end:octet
     body    sent_ns:uint64 in the machine's own byte order, then padding
 
-A `Scanner` goes over received bytes and decodes nothing that it need not: deliveries are counted, with
-acks written for them; confirms move a count; every other method is set aside for its owner.
-No clock is read here: the time comes in as an argument.
+A `Scanner` goes over received bytes and decodes no more than it must: it counts deliveries and writes acks
+for them, counts confirms, and sets every other method aside for its owner. It reads no clock: the time is an
+argument.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
@@ -36,14 +36,14 @@ cdef enum:
     MARKS_MAX = 1 << 26
     STEP_BITS = 7                 # a bucket is 1/128 of a power of two wide: errors stay below 0.8 %
     STEPS = 1 << STEP_BITS
-    NS_BITS_MAX = 42              # beyond 73 minutes it is no latency but somebody else's bytes
+    NS_BITS_MAX = 42              # more than 73 minutes is no latency: somebody else sent that message
     BUCKETS = (NS_BITS_MAX - STEP_BITS + 1) * STEPS
 
 cdef uint32_t frame_bytes_max = FRAME_MAX
 
 
 def stamp(bytearray data not None, Py_ssize_t offset, Py_ssize_t stride, Py_ssize_t count, uint64_t now_ns):
-    """Write the time into the first bytes of each of `count` equal messages that lie one behind the other."""
+    """Write the time into each of `count` messages, at `offset` and then every `stride` bytes."""
     cdef uint8_t* at = <uint8_t*>PyByteArray_AS_STRING(data) + offset
     if count > 0 and (offset < 0 or offset + (count - 1) * stride + STAMP_SIZE > PyByteArray_GET_SIZE(data)):
         raise ValueError("the stamps would not fit the messages")
@@ -53,7 +53,7 @@ def stamp(bytearray data not None, Py_ssize_t offset, Py_ssize_t stride, Py_ssiz
 
 
 cdef class Histogram:
-    """How often which latency was seen, in buckets that grow with the value."""
+    """How often each latency was seen, in buckets that grow with the value."""
 
     cdef uint64_t buckets[BUCKETS]
     cdef readonly uint64_t count
@@ -75,7 +75,7 @@ cdef class Histogram:
             self.buckets[shift * STEPS + <int>(ns >> shift)] += 1
 
     def percentile(self, double fraction):
-        """The latency in ns that this share of all did not exceed; 0 if there were none."""
+        """The latency in ns that this fraction of all did not exceed; 0 if there were none."""
         cdef uint64_t seen = 0, wanted = max(<uint64_t>1, <uint64_t>(fraction * self.count + 0.5))
         cdef int i, shift
         for i in range(BUCKETS):
@@ -91,10 +91,7 @@ cdef class Histogram:
 
 
 cdef class Scanner:
-    """Counts what arrives on one connection.
-
-    `ack_every` asks for an ack after so many deliveries, to be fetched by `take_acks`; 0 for none.
-    `latencies` gets the age of every delivery that is long enough to carry a stamp.
+    """Counts the messages and confirms that arrive on one connection.
 
     Confirms may come out of order: all tags up to `floor` are settled, and `marks` has those above it.
     """
@@ -102,18 +99,18 @@ cdef class Scanner:
     cdef readonly uint64_t deliveries
     cdef readonly uint64_t confirmed
     cdef readonly uint64_t nacked
-    cdef readonly list methods
-    cdef Histogram latencies
-    cdef uint64_t now_ns
+    cdef readonly list methods  # (channel, payload) of each other method, until `take_methods`
+    cdef Histogram latencies    # gets the age of every delivery that is long enough to carry a stamp
+    cdef uint64_t now_ns        # when the bytes in hand arrived
     cdef bytearray piece        # the beginning of a frame that is incomplete
-    cdef bytearray acks
-    cdef uint32_t ack_every
-    cdef uint32_t unacked
-    cdef uint64_t delivery_tag
-    cdef uint64_t body_left
-    cdef bint body_begun
+    cdef bytearray acks         # frames to be sent, until `take_acks`
+    cdef uint32_t ack_every     # how many deliveries to one ack; 0 for no acks
+    cdef uint32_t unacked       # deliveries since the last ack
+    cdef uint64_t delivery_tag  # of the delivery that is arriving
+    cdef uint64_t body_left     # how many bytes of its body are missing
+    cdef bint body_begun        # whether the first frame of its body has come
     cdef bytearray marks        # one octet a tag, at the tag modulo the size, which is a power of two
-    cdef uint64_t floor
+    cdef uint64_t floor         # all tags up to this one are confirmed or nacked
 
     def __init__(self, *, uint32_t ack_every=0, Histogram latencies=None):
         self.methods = []
@@ -130,7 +127,7 @@ cdef class Scanner:
         return taken
 
     def take_acks(self):
-        """The frames that acknowledge what was delivered since the last call."""
+        """The ack frames for deliveries since the last call."""
         if not self.acks:
             return b""
         taken = bytes(self.acks)
@@ -142,7 +139,7 @@ cdef class Scanner:
         cdef const uint8_t* start = <const uint8_t*>PyByteArray_AS_STRING(data)
         cdef Py_ssize_t at = 0, whole
         if size > PyByteArray_GET_SIZE(data):
-            raise ValueError("there are not so many bytes")
+            raise ValueError("size is larger than data")
         self.now_ns = now_ns
         if self.piece:
             at = self.complete_piece(start, size)
@@ -162,7 +159,7 @@ cdef class Scanner:
         return 0
 
     cdef Py_ssize_t complete_piece(self, const uint8_t* data, Py_ssize_t size) except -1:
-        """Fill up the frame that was begun; how many bytes that took."""
+        """Complete the frame that has begun to arrive; return how many bytes that took."""
         cdef Py_ssize_t had = PyByteArray_GET_SIZE(self.piece), used = 0, whole
         if had < FRAME_HEAD_SIZE:
             used = min(size, FRAME_HEAD_SIZE - had)
@@ -181,7 +178,7 @@ cdef class Scanner:
     cdef Py_ssize_t frame_size(self, const uint8_t* frame) except -1:
         cdef uint32_t size = get32(frame + 3)
         if frame[0] not in (FRAME_METHOD, FRAME_HEADER, FRAME_BODY, FRAME_HEARTBEAT):
-            raise ClientError("what answers there does not speak AMQP 0-9-1")
+            raise ClientError("the server does not speak AMQP 0-9-1")
         if size > frame_bytes_max:
             raise ClientError(f"the broker sent a frame of {size} bytes, more than was agreed")
         return <Py_ssize_t>size + FRAME_OVERHEAD
@@ -250,7 +247,7 @@ cdef class Scanner:
         return 0
 
     cdef Py_ssize_t settle(self, uint64_t tag, bint multiple) except -1:
-        """Mark one tag, or all up to it; how many of them were not marked before."""
+        """Mark one tag, or all up to it; return how many of them were not marked before."""
         if tag <= self.floor:
             return 0
         self.reach(tag)
@@ -271,7 +268,7 @@ cdef class Scanner:
         return fresh
 
     cdef int reach(self, uint64_t tag) except -1:
-        """Make room for marks up to `tag`: one slow message lets those confirmed after it pile up."""
+        """Make room for marks up to `tag`. Marks pile up behind a message that is confirmed late."""
         cdef Py_ssize_t size = PyByteArray_GET_SIZE(self.marks)
         if tag - self.floor <= <uint64_t>size:
             return 0

@@ -1,4 +1,4 @@
-"""Where results go: a line rewritten every second while a run goes on, and a table or JSON at its end."""
+"""Shows a run: a line that is rewritten every second, and at the end a table or JSON."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from warren.perf.results import LoadResult
 
 LIVE_SECONDS = 1.0
 Show: TypeAlias = Callable[[str], None]
-"""Takes the line that says how a run is going; called every `LIVE_SECONDS`."""
+"""A function that shows a line about the progress of a run; called every `LIVE_SECONDS`."""
 
 ERASE_LINE = "\r\x1b[K"
 
 
 class Screen:
-    """Standard output as the tool uses it; the live line is for terminals, and never beside JSON."""
+    """The tool's standard output. The live line is shown on terminals only, and not together with JSON."""
 
     def __init__(self, out: TextIO, *, as_json: bool) -> None:
         self._out = out

@@ -1,4 +1,4 @@
-"""A stream is filled, with confirms, and then read from its first offset: how fast each of both goes."""
+"""Fills a stream, with confirms, and then reads it from its first offset, to measure how fast each goes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ from warren.perf.topology import Layout, Topology
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPlan:
+    """One run."""
+
     messages: int
-    readers: int
+    readers: int  # consumers that each read all messages
     body_bytes: int
-    window: int
-    ack_every: int
+    window: int  # how many messages may be unconfirmed
+    ack_every: int  # how many deliveries to one ack
     prefetch: int
 
 
@@ -100,7 +102,7 @@ class StreamRun:
         finish(self._loop, links)
 
     def _until(self, what: str, done: Callable[[], int], wanted: int) -> float:
-        """How long it took until so many were done."""
+        """Run until `done()` has reached `wanted`; return how many seconds that took."""
         begun_s = shown_s = time.monotonic()
         count = done()
         while count < wanted:

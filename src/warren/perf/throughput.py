@@ -1,4 +1,4 @@
-"""Publishers and consumers side by side for some seconds: how many messages, and how long each took."""
+"""Runs publishers and consumers side by side for some seconds, to measure throughput and latency."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from warren.perf.screen import LIVE_SECONDS, Show
 from warren.perf.topology import Layout, Topology
 
 TURN_PUBLISH_BYTES = 64 * 1024
+"""How much all publishers together may send in one turn: little beside what one consumer may read in it."""
+
 CHUNK_BYTES_MIN = 4 * 1024
-"""What all publishers together may send in one turn, and what each of many may at least: little beside
-what a consumer may read in one turn, and enough to be worth a system call."""
+"""How much each publisher may send in one turn, however many there are: enough to be worth a system call."""
 
 OPENING_MAX = 32
 """How many connections are opened at once: a broker's listening queue is short."""
@@ -30,19 +31,19 @@ OPENING_MAX = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One run. A 0 in `window`, `ack_every`, `prefetch` and `rate` means: none."""
+    """One run."""
 
     publishers: int = 1
     consumers: int = 1
     body_bytes: int = 16
     persistent: bool = False
-    window: int = 0
-    ack_every: int = 0
-    prefetch: int = 0
-    rate: float = 0
-    seconds: float = 10
-    warmup_s: float = 1
-    layout: Layout = field(default_factory=Layout)
+    window: int = 0  # how many messages a publisher may have unconfirmed; 0 for no confirms
+    ack_every: int = 0  # how many deliveries to one ack; 0 for auto-ack
+    prefetch: int = 0  # 0 for no limit
+    rate: float = 0  # messages a second of all publishers together; 0 for no limit
+    seconds: float = 10  # how long to measure
+    warmup_s: float = 1  # how long to run before that
+    layout: Layout = field(default_factory=Layout)  # the queues
 
     def pace(self) -> Pace:
         ends = max(1, self.publishers)
@@ -59,22 +60,22 @@ def run_throughput(uri: Uri, plan: Plan, show: Show) -> ThroughputResult:
             with Interrupt() as interrupt:
                 result = load.measure(interrupt, show)
         with interrupt:
-            show("waiting until the broker has taken in all that was sent")
+            show("waiting until the broker has dealt with all that was sent")
             part(loop, load.links, interrupt)
     return result
 
 
 class Load:
-    """The connections of a run and what they have done so far."""
+    """The connections of a run, and how much they have done so far."""
 
     def __init__(self, loop: Loop, uri: Uri, plan: Plan) -> None:
-        self.links: list[LoadLink] = []
+        self.links: list[LoadLink] = []  # of all publishers and consumers
         self._loop = loop
         self._uri = uri
         self._plan = plan
         self._publishers: list[LoadPublisher] = []
         self._consumers: list[LoadConsumer] = []
-        self._latencies = Histogram()
+        self._latencies = Histogram()  # of all consumers, since the warm-up
 
     def open(self, queues: list[str]) -> None:
         for link in self._ends(queues):
@@ -84,7 +85,7 @@ class Load:
         finish(self._loop, self.links)
 
     def _ends(self, queues: list[str]) -> Iterator[LoadLink]:
-        """Consumers first: what is published before they are there would count as waiting."""
+        """Open all connections, consumers first: a message published before would seem to take long."""
         plan = self._plan
         for i in range(plan.consumers):
             queue = queues[i % len(queues)]
@@ -120,7 +121,7 @@ class Load:
         )
 
     def measure(self, interrupt: Interrupt, show: Show) -> ThroughputResult:
-        """First the warm-up, which does not count, then the run."""
+        """Run the warm-up, which does not count, and then measure."""
         now_s = time.monotonic()
         for i, publisher in enumerate(self._publishers):
             # With a rate the publishers take turns instead of sending all at the same moment.

@@ -1,4 +1,4 @@
-"""The queues of a run: made before it, deleted after it; those that were there already are left alone."""
+"""The queues of a run. They are made before it and deleted after it, except those that existed already."""
 
 from __future__ import annotations
 
@@ -26,14 +26,11 @@ from warren.perf.loop import Loop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Which queues a run uses. Without a `name` they get one that nobody else has.
-
-    With an `exchange` messages go through it, each queue bound by its own name; else straight to the queue.
-    """
+    """Which queues a run uses."""
 
     queues: int = 1
-    name: str | None = None
-    exchange: str = ""
+    name: str | None = None  # of the queue, or how the names of several begin; None for a random one
+    exchange: str = ""  # to publish to; each queue is bound to it by its own name
     durable: bool = False
     stream: bool = False
 
@@ -45,7 +42,7 @@ class Layout:
 
 
 class Topology:
-    """Makes the queues on entering and deletes on leaving those that it made."""
+    """Makes the missing queues on entering, and deletes those that it made on leaving."""
 
     def __init__(self, uri: Uri, layout: Layout) -> None:
         self.names = layout.queue_names()
@@ -69,12 +66,12 @@ class Topology:
             self._clean_up()
 
     def _clean_up(self) -> None:
-        """After a failure, which alone is worth telling: that the broker does not answer now is no news."""
+        """Delete the queues after a failure. Only that failure is reported, and no further one."""
         with contextlib.suppress(ClientError):
             self._talk(self._delete())
 
     def _talk(self, dialogue: Dialogue[None]) -> None:
-        """On a connection of its own, which does not depend on how the load's connections are."""
+        """Run the dialogue on a connection of its own: those of the load may have failed."""
         with Loop() as loop:
             link = LoadLink(loop, self._uri)
             link.start(dialogue)

@@ -1,1 +1,1 @@
-"""A client's side of the broker: its connection, its channels, and the methods it calls on them."""
+"""The sessions of clients: a client's connection, its channels, and the methods that it calls on them."""

@@ -1,7 +1,8 @@
-"""While a resource runs low, whoever publishes is blocked: told so, if they understand, and not read.
+"""While memory or disk runs low, connections that publish are blocked: the broker does not read from them,
+and tells those clients that understand connection.blocked.
 
-An alarm alone blocks nobody. A connection goes on getting, acknowledging and consuming until it publishes:
-then it is stopped before its message is taken, and all that it sent behind that waits with it.
+An alarm alone blocks nobody. A connection goes on getting, acknowledging and consuming until it publishes.
+Then the broker stops reading before it takes the message; the message and all frames behind it wait.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from warren.session.state import State
 
 
 def follow_alarm(connection: Host) -> None:
-    """An alarm was raised or cleared, or the connection was opened."""
+    """Called when an alarm was raised or cleared, and when the connection was opened."""
     if connection.state is not State.OPEN:
         return
     connection.blocking = bool(connection.node.alarms)
@@ -22,7 +23,7 @@ def follow_alarm(connection: Host) -> None:
 
 
 def block(connection: Host) -> None:
-    """The connection publishes during an alarm."""
+    """Called when the connection publishes during an alarm."""
     connection.blocked = True
     reason = "low on " + ", ".join(sorted(connection.node.alarms))
     if connection.has_capability("connection.blocked"):

@@ -1,4 +1,6 @@
-"""A change that a client asks for on a channel: it is answered when the change is made, at once or later."""
+"""A change of the topology that a client asks for on a channel. The client gets its answer when the node has
+made the change, which may be at once or later; until then the channel waits.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from warren.session.roles import Host
 
 
 class Asker(Protocol):
-    """A channel, as far as it asks for changes."""
+    """What `Asking` needs of a channel."""
 
     connection: Host
     number: int
@@ -26,15 +28,17 @@ class Asker(Protocol):
 
 
 class Asking:
+    """One change, from the request to the answer."""
+
     def __init__(self, channel: Asker, then: Callable[[Applied], None]) -> None:
         self.channel = channel
-        self.then = then
-        self.applied: Applied | None = None
+        self.then = then  # sends the answer to the client
+        self.applied: Applied | None = None  # the result, once the node has made the change
         self.waits = False  # whether the channel waits for the change
-        self.method_id = (0, 0)  # of the method that asked for it, for an error that comes late
+        self.method_id = (0, 0)  # the method that asked for the change; a late error names it
 
     def ask(self, command: Command) -> None:
-        """Have the change made. An error that is known at once is raised, as any error of a method is."""
+        """Have the node make the change. If it fails at once, raise the error, as any method does."""
         connection = self.channel.connection
         self.method_id = connection.handling or (0, 0)
         connection.node.change(command, self._made)
@@ -54,7 +58,7 @@ class Asking:
             self.channel.listen_again()
 
     def _answer(self, applied: Applied) -> None:
-        """Answer a client that has waited."""
+        """Answer a client whose channel has waited."""
         error = applied.error
         if error is None:
             try:

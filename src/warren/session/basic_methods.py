@@ -1,4 +1,4 @@
-"""The methods of class basic, but for publish and ack, which are on the path of every message."""
+"""The methods of class basic. Publish and ack are on the path of every message: `Channel` has them."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from warren.session.deliveries import with_delivery_count
 from warren.session.names import clients_queue, queue_name, random_name
 from warren.session.reply_to import PSEUDO_QUEUE, open_reply_queue
 
-GET_AGAIN_WORK = SHARE_MAX  # the rest of its share: others have their turn
+GET_AGAIN_WORK = SHARE_MAX  # a whole share of the turn, so that others have theirs before the next try
 
 
 def qos(channel: Channel, method: BasicQos) -> None:
-    """global: a limit for the whole channel, at once. Else for the consumers started from now on."""
+    """With `global`, limit the whole channel, at once. Else limit each consumer that starts from now on."""
     if method.global_:
         touched = channel.connection.node.touched_queues
         channel.deliveries.limit(method.prefetch_count, method.prefetch_size, touched)
@@ -59,7 +59,7 @@ def consume(channel: Channel, method: BasicConsume) -> None:
     if tag in channel.consumers:
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
     if method.queue == PSEUDO_QUEUE:
-        method = replace(method, arguments={})  # RabbitMQ does not look at them either
+        method = replace(method, arguments={})  # RabbitMQ ignores them as well
     queue = find_queue(channel, method)
     check_consumer_arguments(queue, method.arguments)
     priority = consumer_priority(queue, method.arguments)
@@ -139,15 +139,13 @@ def get(channel: Channel, method: BasicGet) -> None:
 
 
 def getting(channel: Channel, queue: Queue, no_ack: bool) -> Iterator[int]:
-    """Ask for the first message until the queue knows which one that is; then, if the client is still there,
-    it gets the message.
-    """
+    """Ask the queue in each turn until it can answer, or the client is gone."""
     while channel.may_answer and not got(channel, queue, no_ack):
         yield GET_AGAIN_WORK
 
 
 def got(channel: Channel, queue: Queue, no_ack: bool) -> bool:
-    """Answer basic.get; False if that is too much for this turn."""
+    """Answer basic.get; False if finding the first message is too much work for this turn."""
     try:
         entry = None if queue.deleted else queue.get(no_ack)
     except TooMuchForATurn:

@@ -1,4 +1,4 @@
-"""Bindings that clients ask for, of queues and of exchanges."""
+"""Binding and unbinding of queues and exchanges, as clients ask for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from warren.session.channel import Channel, answering
 
 @dataclass(frozen=True)
 class BindingNames:
-    """Which binding a client means, apart from its arguments."""
+    """All that identifies a binding, except its arguments."""
 
     source: str
     destination: str
@@ -23,7 +23,9 @@ class BindingNames:
 
 
 def check_may_bind_to(channel: Channel, exchange: str, routing_key: str) -> None:
-    """403 if the client may not have messages of this exchange, or with this key, or if it is the default."""
+    """Raise 403 if the client may not read from this exchange, or not with this key, or if the exchange is
+    the default one.
+    """
     access = channel.connection.access
     check_not_default(exchange)
     access.check(Permission.READ, "exchange", exchange)

@@ -35,7 +35,7 @@ cdef class Channel(ContentReader):
     cdef public object transaction
     cdef public object reply_consumer
     cdef readonly Events events
-    # the route and the properties of the message before, which the next one's probably are
+    # the route and the properties of the last message; the next one probably has the same
     cdef Version version
     cdef long route_version
     cdef list queues
@@ -50,7 +50,7 @@ cdef class Channel(ContentReader):
     cdef readonly list extra_keys
     cdef bint extra_keys_checked
     cdef public Confirms confirms
-    # since the last batch of frames
+    # since the last end of a batch
     cdef public bint has_published
     cdef list reached
     cdef list routes

@@ -1,8 +1,8 @@
-"""A channel: what is published on it, delivered through it, and acknowledged.
+"""A channel: it publishes messages, delivers them, and takes acknowledgements.
 
-The path of every message is here; the methods that declare, bind, consume and the like are in the
-modules beside it. What a channel works out for one message (the route, what its properties mean) it
-keeps for the next, until the bytes, or the vhost's version, say that something changed.
+The path of every message is here; the methods that declare, bind, consume and the like are in the modules
+beside this one. A channel works out the route of a message and the meaning of its properties, and keeps both
+for the next message, until the bytes of the publish or the vhost's `version` change.
 """
 
 from __future__ import annotations
@@ -39,56 +39,64 @@ from warren.session.roles import Host
 from warren.session.transaction import Transaction
 
 NO_ROUTE = 312
-PERSISTENT_WORK = 6  # units for one that goes to disk: it is copied, checked and written
-WORK_AT_ONCE_MAX = 40_000
-BODY_WORK_SHIFT = 10  # a kilobyte, copied and checked, costs about as much as a small message
-WIDE_WORK_AT_ONCE_MAX = 10_000  # for more queues than a step has
+# Work is counted in units of `Budget`.
+PERSISTENT_WORK = 6  # a persistent message costs this many times as much: it is copied, checked and written
+WORK_AT_ONCE_MAX = 40_000  # a message that costs more reaches its queues over several turns
+WIDE_WORK_AT_ONCE_MAX = 10_000  # the same for a message with more queues than `QUEUES_A_STEP`
+BODY_WORK_SHIFT = 10  # to copy and check a kilobyte costs about as much as a small message
+WIDE_SHIFT = 11  # two thousand queues do not fit the processor's caches: each takes twice the time
 QUEUES_A_STEP = 20
-CONSUMER_WORK = 20
-WIDE_SHIFT = 11  # two thousand queues are more than the processor's caches hold: each takes twice the time
+CONSUMER_WORK = 20  # to end one consumer
 
 
 class Channel(ContentReader):
     def __init__(self, number: int, connection: Host) -> None:
         self.connection = connection
-        self.origin = Origin(connection.name, number, connection.user_name)
+        self.origin = Origin(connection.name, number, connection.user_name)  # this channel, for the firehose
         self.vhost = connection.vhost
         self.events = connection.node.events
         self.output = connection.output
         self.body_bytes_max = connection.node.limits.message_bytes_max
-        self.deliveries = Deliveries(connection.output, number)
-        self.consumers: dict[str, ChannelConsumer] = {}
-        self.last_queue = ""
-        self.prefetch_count = 0
-        self.prefetch_size = 0
-        self.transaction: Transaction | None = None
-        self.reply_consumer: ChannelConsumer | None = None
+        self.deliveries = Deliveries(connection.output, number)  # what is delivered and not acknowledged
+        self.consumers: dict[str, ChannelConsumer] = {}  # by consumer tag
+        self.last_queue = ""  # the queue declared last, which an empty queue name stands for
+        self.prefetch_count = 0  # of consumers started from now on; 0 for no limit
+        self.prefetch_size = 0  # likewise, in bytes
+        self.transaction: Transaction | None = None  # from tx.select on
+        self.reply_consumer: ChannelConsumer | None = None  # the consumer of direct reply-to
+        # The route of the last message, which is valid while `route_version` is the vhost's:
         self.version = self.vhost.version
         self.route_version = 0
         self.queues: list[Queue] = []
-        self.by_properties = False
-        self.seen: Seen | None = None
-        self.message_properties = EMPTY_PROPERTIES
+        self.by_properties = False  # whether the route depends on the properties; `queues` is empty then
+        self.seen: Seen | None = None  # what the exchange has seen, if it drops duplicates
+        # The properties of the last message:
+        self.message_properties = EMPTY_PROPERTIES  # as consumers get them, without the header BCC
         self.persistent = False
-        self.clock = connection.node.clock
-        self.expiration_ms = -1
+        self.expiration_ms = -1  # -1 for none
         self.priority = 0
-        self.special = False
-        self.extra_keys: list[str] = []
-        self.extra_keys_checked = False
-        self.confirms = Confirms(connection.output, number)
+        self.extra_keys: list[str] = []  # further routing keys, from the headers CC and BCC
+        self.extra_keys_checked = False  # whether the user may publish with all of them
+        self.special = False  # whether `publish_special` has to publish such a message
+        self.clock = connection.node.clock
+        self.confirms = Confirms(connection.output, number)  # `answer` uses it even without confirm.select
+        # Since the last end of a batch:
         self.has_published = False
-        self.reached: list[Queue] | None = None
-        self.routes: list[list[Queue]] = []
+        self.reached: list[Queue] | None = None  # the queues of the last message
+        self.routes: list[list[Queue]] = []  # the queues of all messages, a list for each run of equal routes
         self.budget = connection.budget
         self.published_total = 0
-        self.look_again_ms = 0
-        self.chores: chores.Chores | None = None
+        self.look_again_ms = 0  # when a delivery here may time out, at the earliest
+        self.chores: chores.Chores | None = None  # work that takes more than a turn
         self.withheld: list[Method] | None = None  # cancel notices, while this channel deletes a queue
+
+    def __repr__(self) -> str:
+        return f"<Channel {self.number} of {self.connection!r}>"
 
     # --- publishing ---
 
     def published(self, body: bytes) -> int:
+        """A whole message has arrived. `warren perf throughput` watches this."""
         if self.publish_changed or self.route_version != self.version.number:
             self.resolve()
         if self.properties_changed:
@@ -110,7 +118,7 @@ class Channel(ContentReader):
         return 0
 
     def resolve(self) -> None:
-        """Find the exchange and, unless it depends on the properties, the queues."""
+        """Find the exchange and, unless the route depends on the properties, the queues."""
         if self.immediate:
             raise NotImplementedByBroker("immediate=true")
         vhost = self.vhost
@@ -143,7 +151,9 @@ class Channel(ContentReader):
         self.special = self.by_properties or bool(self.extra_keys) or self.reply_to == REPLY_TO
 
     def publish_special(self, body: bytes) -> None:
-        """A message whose route depends on its properties, that asks for a reply, or waits for tx.commit."""
+        """Publish a message whose route depends on its properties, that uses direct reply-to, or that waits
+        for tx.commit.
+        """
         properties = self.message_properties
         queues = self.queues
         if self.by_properties or self.extra_keys:
@@ -152,7 +162,7 @@ class Channel(ContentReader):
             key = self.routing_key[1:].decode("utf-8", "surrogateescape")
             queues = self.vhost.walk(exchange, [key, *self.extra_keys], decode_properties(properties))
             if len(queues) == 1 and queues[0].routes_again:
-                properties = self.properties  # with all its keys
+                properties = self.properties  # with CC and BCC, since the message is routed again later
         if self.reply_to == REPLY_TO:
             properties = rewrite_reply_to(properties, self.reply_consumer)
         message = Message(
@@ -164,14 +174,14 @@ class Channel(ContentReader):
             self.enqueue_once(message, queues, self.seen, self.mandatory)
 
     def _check_extra_keys(self, exchange: Exchange) -> None:
-        """Once for messages that follow each other with the same keys, as for the routing key."""
+        """Check the keys once for a run of messages that have the same ones, as with the routing key."""
         if not self.extra_keys_checked:
             for key in self.extra_keys:
                 check_key(self.connection.access, self.vhost, exchange, key)
             self.extra_keys_checked = True
 
     def enqueue_once(self, message: Message, queues: list[Queue], seen: Seen | None, mandatory: bool) -> None:
-        """The same as `enqueue`, unless the exchange has seen the message before: then nobody gets it."""
+        """Do as `enqueue`, unless the exchange has seen the message before: then no queue gets it."""
         if seen is None:
             self.enqueue(message, queues, mandatory)
             return
@@ -180,7 +190,7 @@ class Channel(ContentReader):
         if not seen.has(message, self.clock.time_ms):
             refused = self.confirms.refusals
             self.enqueue(message, queues, mandatory)
-            if refused == self.confirms.refusals:  # else it may come again, and has to
+            if refused == self.confirms.refusals:  # else the publisher has to send the message again
                 seen.note(message, self.clock.time_ms)
             return
         if self.events.died:
@@ -188,7 +198,10 @@ class Channel(ContentReader):
         self.enqueue(message, [], False)
 
     def enqueue(self, message: Message, queues: list[Queue], mandatory: bool) -> None:
-        """Hand the message to its queues. What nobody gets is returned, if that was asked for."""
+        """Hand the message to its queues. A mandatory message without queues is returned.
+
+        `warren perf throughput` watches this, for a message with many queues `benchmarks/flood.py`.
+        """
         work = 1 + (len(message.body) >> BODY_WORK_SHIFT)
         if message.persistent:
             work *= PERSISTENT_WORK
@@ -206,15 +219,15 @@ class Channel(ContentReader):
         self.has_enqueued(message, queues, mandatory)
 
     def spread_out(self, message: Message, queues: list[Queue], mandatory: bool, work: int) -> None:
-        """Hand a message that is too much for one turn to its queues over several. The channel waits
-        for that; if it ends meanwhile, the other queues get the message all the same.
+        """Hand a message that is too much work for one turn to its queues over several. The channel waits
+        meanwhile; if it ends, the remaining queues still get the message.
         """
 
         def steps() -> Iterator[int]:
             step = QUEUES_A_STEP if len(queues) > QUEUES_A_STEP else 1
             for begun in range(0, len(queues), step):
                 while store.safety.behind or self.confirms.is_behind():
-                    yield WORK_AT_ONCE_MAX  # it is the disk's turn
+                    yield WORK_AT_ONCE_MAX  # the whole turn: wait for the disk
                 for queue in queues[begun : begun + step]:
                     if not queue.deleted:
                         self.confirms.note(queue.publish(message), queue.safety)
@@ -245,7 +258,8 @@ class Channel(ContentReader):
 
     def tell_published(self, message: Message, queues: list[Queue]) -> None:
         if self.vhost.firehose is not None:
-            extra_keys = None if self.transaction is not None else self.extra_keys  # else another message's
+            # After tx.commit, `extra_keys` are those of another message.
+            extra_keys = None if self.transaction is not None else self.extra_keys
             self.vhost.firehose.published(message, queues, self.origin, extra_keys)
         if self.events.publishing.is_next():
             names = [queue.name for queue in queues]
@@ -272,8 +286,8 @@ class Channel(ContentReader):
         self.output.content(self.number, message.properties, message.body)
 
     def answer(self, *methods: Method) -> None:
-        """Reply when all that was changed is on disk, by others too: a definition that this client did not
-        have to change may be on its way there. Until then the channel waits.
+        """Reply when all changes are on disk, those of other clients too: the definition that this client
+        declared again may still be on its way there. Until then the channel waits.
         """
         store = self.connection.node.store
         unsafe = self.confirms.take_unsafe()
@@ -292,9 +306,7 @@ class Channel(ContentReader):
             self.go_on()
 
     def change(self, command: Command, then: Callable[[Applied], None]) -> None:
-        """Ask the node for a change; `then` answers the client when the change is made, for which the channel
-        waits.
-        """
+        """Ask the node for a change. The channel waits until it is made; `then` answers the client."""
         Asking(self, then).ask(command)
 
     # --- acknowledging ---
@@ -307,6 +319,7 @@ class Channel(ContentReader):
         return 0
 
     def settle(self, delivery_tag: int, multiple: bool) -> None:
+        """Carry out an ack. `warren perf throughput` watches this."""
         if not multiple:
             entry = self.deliveries.take(delivery_tag)
             if entry is None:
@@ -324,7 +337,7 @@ class Channel(ContentReader):
                 chores.do(self, chores.ack(self, last_tag))
 
     def room_changed(self) -> None:
-        """The channel's own limits may let more out."""
+        """Deliver more if the limits of the whole channel allow it now."""
         if self.deliveries.rota is not None:
             self.deliveries.rota.touch()
 
@@ -354,8 +367,8 @@ class Channel(ContentReader):
         self.room_changed()
 
     def give_back(self, entry: Entry, *, requeue: bool, settled: bool = True) -> None:
-        """Return an entry to its queue, or have it leave that; `settled` if the client has said what is to
-        become of it, and not just let go of it.
+        """Return an entry to its queue, or remove it from there. `settled` says that the client asked for it,
+        by reject or nack; else the entry returns because the channel ended or recovers.
         """
         if not settled:
             entry.queue.take_back(entry)
@@ -368,14 +381,14 @@ class Channel(ContentReader):
         entry.queue.touch()
 
     def deliver_again(self, entry: Entry, consumer: ChannelConsumer) -> None:
-        """To the consumer that has it already."""
+        """Deliver an entry once more to the consumer that has it already."""
         entry.delivery_count += 1
         consumer.settled(entry)
         entry.queue.redelivered(entry)
         consumer.deliver(entry)
 
     def last_of_many(self, delivery_tag: int) -> int:
-        """The tag up to which `multiple` goes; 0 stands for the last that was given."""
+        """The last tag that an ack or nack with `multiple` settles. Delivery tag 0 stands for all."""
         if delivery_tag == 0:
             return self.deliveries.delivery_tag
         if not self.deliveries.is_outstanding(delivery_tag):
@@ -395,13 +408,13 @@ class Channel(ContentReader):
     # --- consumers ---
 
     def wake_consumers(self) -> None:
-        """Limits have changed: every queue consumed here may have something to deliver."""
+        """Limits have changed: have every queue that is consumed here deliver what it can."""
         for consumer in self.consumers.values():
             consumer.queue.touch()
 
     def queue_is_gone(self, consumer: ChannelConsumer) -> None:
-        """The queue of this consumer was deleted. If this channel asked for that, the client hears of it
-        behind delete-ok.
+        """The queue of this consumer was deleted. If this channel deletes it, the cancel notice follows
+        delete-ok.
         """
         self.forget_consumer(consumer)
         if self.withheld is not None:
@@ -410,7 +423,7 @@ class Channel(ContentReader):
             self.reply(*self.cancel_notices(consumer))
 
     def cancel_notices(self, *consumers: ChannelConsumer) -> list[Method]:
-        """For a client that can understand them."""
+        """The basic.cancel for each consumer; none if the client does not understand it."""
         if not self.connection.has_capability("consumer_cancel_notify"):
             return []
         return [BasicCancel(consumer_tag=consumer.tag, no_wait=True) for consumer in consumers]
@@ -420,7 +433,7 @@ class Channel(ContentReader):
         consumer.queue.remove_consumer(consumer)
         if self.deliveries.rota is not None:
             self.deliveries.rota.leave(consumer.queue)
-            consumer.queue.touch()  # it may have other consumers here
+            consumer.queue.touch()  # the queue may have other consumers on this channel
         if self.reply_consumer is consumer:
             self.reply_consumer = None
             close_reply_queue(self.vhost, consumer.queue)
@@ -433,7 +446,7 @@ class Channel(ContentReader):
     # --- waiting ---
 
     def go_on(self) -> None:
-        """What the channel has waited for is there; if the channel has ended meanwhile, nothing happens."""
+        """End the channel's wait. Nothing happens if the channel has ended meanwhile."""
         if self.waiting:
             self.connection.go_on(self)
 
@@ -441,7 +454,7 @@ class Channel(ContentReader):
         self.waiting = False
 
     def listen_again(self) -> None:
-        """Go on with what was deferred, unless the channel has to wait."""
+        """Handle deferred frames, unless the channel has to wait for something else."""
         if self.held and not self.waiting:
             self.connection.go_on(self)
 
@@ -452,7 +465,7 @@ class Channel(ContentReader):
             self.output.method(self.number, method.encode())
 
     def reply_if_open(self, method: Method) -> None:
-        """It took a while to find the answer."""
+        """Reply after a while, in which the channel may have ended."""
         if self.may_answer:
             self.reply(method)
 
@@ -462,11 +475,13 @@ class Channel(ContentReader):
 
     @property
     def may_answer(self) -> bool:
-        """Whether the client is still to be told something: not once its connection is being closed."""
+        """Whether the client may still get an answer: not once its channel or connection is being closed."""
         return self.is_open and not self.connection.closing
 
     def fail(self, error: SoftError, method_id: tuple[int, int]) -> None:
-        """Close the channel for the peer's mistake; what was deferred, or still comes on it, is dropped."""
+        """Close the channel because of the client's mistake. Frames that are deferred or still come are
+        dropped.
+        """
         self.release_all()
         self.discard()
         class_id, method = method_id
@@ -475,11 +490,11 @@ class Channel(ContentReader):
                 reply_code=error.code, reply_text=error.reply_text, class_id=class_id, method_id=method
             )
         )
-        if self.deferred:  # the client may have closed it as well
+        if self.deferred:  # the client's own channel.close may be among the deferred frames
             self.connection.go_on(self)
 
     def release_all(self, then: Callable[[], None] | None = None) -> None:
-        """Stop consuming, and give back all that was not acknowledged."""
+        """Stop consuming, and return all unacknowledged messages to their queues."""
         self.confirms.end()
         self.deliveries.active = False
         returning = chores.give_back(self, self.deliveries.delivery_tag, requeue=True, settled=False)
@@ -497,7 +512,7 @@ class Channel(ContentReader):
 
 
 def answering(channel: Channel, answer: Method, *, no_wait: bool) -> Callable[[Applied], None]:
-    """Sends the answer when a change is made, unless the client does not want to hear of it."""
+    """A function that sends the answer when a change is made, unless the client wants none."""
 
     def reply(_applied: Applied) -> None:
         if not no_wait:

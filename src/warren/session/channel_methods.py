@@ -1,4 +1,4 @@
-"""The methods of classes channel, confirm and tx; opening and closing is the connection's."""
+"""The methods of classes channel, confirm and tx. `Connection` opens and closes channels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from warren.session.transaction import Transaction
 
 
 def flow(channel: Channel, method: ChannelFlow) -> None:
-    """The client asks for deliveries to stop, or to go on."""
+    """The client wants deliveries to stop, or to go on."""
     channel.deliveries.active = method.active
     channel.wake_consumers()
     channel.reply(ChannelFlowOk(active=method.active))

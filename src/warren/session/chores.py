@@ -1,9 +1,9 @@
-"""What a client asks for on a channel that may be too much for one turn: to ack, give back or commit very
-many.
+"""Chores: work of a channel that may be too much for one turn, such as to ack, requeue or commit a hundred
+thousand messages.
 
-Chores are done one after the other, while the channel waits. Those of a channel that ends go on: what its
-client has acked stays acked, and the rest returns behind that. A queue to which entries return delivers
-nothing until all of them are there, so that they go out again in order.
+A channel does its chores one after the other, and waits meanwhile. If the channel ends, its chores still go
+on: messages that the client has acked stay acked, and the others return to their queues afterwards. A queue
+to which entries return delivers nothing until all of them are back, so that they go out again in order.
 """
 
 from __future__ import annotations
@@ -17,21 +17,24 @@ from warren.broker.queue import Queue
 from warren.session.roles import WorkingChannel
 
 Chore: TypeAlias = tuple[Iterator[int], Callable[[], None] | None]
+"""A generator that yields the cost of each step, and a function to call at the end."""
 
 ACKED_AT_A_TIME_MAX = 250
 GIVE_BACK_WORK = 2
 
 
 class Chores:
-    """Those of a channel that are not done yet. The channel `waits` for them once they need another turn."""
+    """The chores that a channel has not done yet."""
 
     def __init__(self, first: Chore) -> None:
         self.pending = deque([first])
-        self.waits = False
+        self.waits = False  # whether the channel waits for them: they need another turn
 
 
 def do(channel: WorkingChannel, steps: Iterator[int], then: Callable[[], None] | None = None) -> None:
-    """Now as far as the turn allows, behind what the channel has to do already; `then` comes at the end."""
+    """Do a chore behind those that the channel has already, as far as this turn allows, and the rest in turns
+    to come. Call `then` at the end.
+    """
     if channel.chores is not None:
         channel.chores.pending.append((steps, then))
         return
@@ -48,10 +51,10 @@ def _steps(channel: WorkingChannel, chores: Chores) -> Iterator[int]:
         try:
             yield from steps
             if chores.waits:
-                channel.stop_waiting()  # before what comes then, which may have it wait for something else
+                channel.stop_waiting()  # first, since `then` may have the channel wait for something else
             if then is not None:
                 then()
-        except Exception as error:  # noqa: BLE001 - a mistake of ours in one must not keep the others undone
+        except Exception as error:  # noqa: BLE001 - if one chore fails, the others must still be done
             channel.connection.node.world.report(error)
 
 
@@ -62,7 +65,7 @@ def _done(channel: WorkingChannel, chores: Chores) -> None:
 
 
 def ack(channel: WorkingChannel, last_tag: int) -> Iterator[int]:
-    """All that is outstanding up to this tag."""
+    """Ack all outstanding deliveries up to this tag."""
     while entries := channel.deliveries.take_up_to(last_tag, ACKED_AT_A_TIME_MAX):
         for entry in entries:
             channel.release(entry)
@@ -71,7 +74,7 @@ def ack(channel: WorkingChannel, last_tag: int) -> Iterator[int]:
 
 
 class Hold:
-    """Queues that deliver nothing until all that returns to them is there, so that it goes out in order."""
+    """Queues that deliver nothing until all returning entries are back, so that they go out in order."""
 
     def __init__(self, queues: Iterable[Queue]) -> None:
         self.queues = list(queues)
@@ -88,8 +91,8 @@ class Hold:
 def give_back(
     channel: WorkingChannel, last_tag: int, *, requeue: bool, settled: bool = True
 ) -> Iterator[int]:
-    """All that is outstanding up to this tag returns to its queues, or, if not `requeue`, leaves them. The
-    queues are held from now on, whenever it begins.
+    """Return all outstanding deliveries up to this tag to their queues or, if not `requeue`, remove them from
+    there. The queues are held from this call on, even if the first step comes later.
     """
     hold = Hold(channel.deliveries.queues_up_to(last_tag) if requeue else ())
     return returning(channel, _taken(channel, last_tag), hold, requeue=requeue, settled=settled)
@@ -103,7 +106,7 @@ def _taken(channel: WorkingChannel, last_tag: int) -> Iterator[Entry]:
 def returning(
     channel: WorkingChannel, entries: Iterator[Entry], hold: Hold, *, requeue: bool, settled: bool
 ) -> Iterator[int]:
-    """Entries that are taken from the outstanding ones, each in its turn."""
+    """Give back these entries one by one, and end the hold."""
     try:
         for entry in entries:
             channel.give_back(entry, requeue=requeue, settled=settled)
@@ -114,7 +117,9 @@ def returning(
 
 
 def recover(channel: WorkingChannel, *, requeue: bool) -> Iterator[int]:
-    """Everything outstanding goes back to its queue, or once more to whom it was delivered."""
+    """Carry out basic.recover: requeue every outstanding delivery or, if not `requeue`, deliver it once more
+    to its consumer.
+    """
     settled = channel.transaction.settled if channel.transaction is not None else {}
     tags = (tag for tag in channel.deliveries.span() if tag not in settled)
     hold = Hold(channel.deliveries.queues_up_to(channel.deliveries.delivery_tag))
@@ -122,7 +127,7 @@ def recover(channel: WorkingChannel, *, requeue: bool) -> Iterator[int]:
 
 
 def _recovered(channel: WorkingChannel, tags: Iterator[int], *, requeue: bool) -> Iterator[Entry]:
-    """Those that do not go to their consumers again."""
+    """Deliver entries to their consumers again; yield those that go back to their queues instead."""
     for tag in tags:
         entry = channel.deliveries.take(tag)
         if entry is None:

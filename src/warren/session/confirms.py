@@ -1,10 +1,10 @@
-"""Publisher confirms of a channel: which of its messages are safe, or refused, and who has been told.
+"""Publisher confirms of a channel: which of its messages are safe or refused, and which are confirmed.
 
-Messages are numbered as they are published. Those that need no disk are confirmed at the end of the batch,
-the others when they are safe in every queue they went to; one cumulative ack for as many as possible, and
-none overtakes another.
+Messages are numbered as they are published. A message that does not go to disk is confirmed at the end of its
+batch, any other when it is safe in every queue that it went to. Confirms go out in the order of the numbers,
+as few cumulative acks.
 
-Each queue names the `Safety` that says when its messages are safe. Mostly it is the same one for all queues.
+Each queue names the `Safety` that says when its messages are safe. Most often all queues have the same one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from warren.broker.safety import Safety
 
 
 class Awaited(NamedTuple):
-    """Messages up to this number are safe when these rounds are over."""
+    """Messages up to `number` are safe when the round given for each safety is over."""
 
     number: int
     rounds: dict[Safety, int]
@@ -30,21 +30,24 @@ class Confirms:
     def __init__(self, output: Output, channel: int) -> None:
         self.output = output
         self.channel = channel
-        self.on = False
+        self.on = False  # from confirm.select on
         self.published = 0  # the number of the last message
-        self.confirmed = 0  # the number up to which the client has been told
+        self.confirmed = 0  # the number of the last message that is acked or nacked
         self.refusals = 0  # how often a queue has refused a message
         self.refused: deque[int] = deque()  # the numbers of messages to be nacked
-        self.safety: Safety | None = None  # of the queue that the last unsafe message went to
-        self.unsafe = False  # whether a message of this batch is not safe there yet
-        self.unsafe_longer = False  # and is only when the round after the present one is over
-        self.elsewhere: dict[Safety, bool] = {}  # the same for other safeties of this batch, if there are any
-        self.awaited: deque[Awaited] = deque()
-        self.asked_for: dict[Safety, int] = {}  # the last round that this channel wants to hear of
-        self.over: dict[Safety, int] = {}  # the last round that it has heard of
+        self.safety: Safety | None = None  # the safety of the queue that the last unsafe message went to
+        self.unsafe = False  # whether `safety` has to make a message of this batch safe
+        self.unsafe_longer = False  # whether that takes until the round after the present one is over
+        self.elsewhere: dict[Safety, bool] = {}  # `unsafe_longer` for each other unsafe safety of this batch
+        self.awaited: deque[Awaited] = deque()  # messages that are not safe yet, in order
+        self.asked_for: dict[Safety, int] = {}  # the last round whose end we asked to be told
+        self.over: dict[Safety, int] = {}  # the last round whose end we were told
+
+    def __repr__(self) -> str:
+        return f"<Confirms of channel {self.channel}: {self.confirmed} of {self.published} confirmed>"
 
     def note(self, outcome: int, safety: Safety | None) -> None:
-        """A queue, whose safety this is, has not just stored the message that is published next."""
+        """Take down what a queue with this safety did with the message that is being published."""
         if outcome == REFUSED:
             self.refusals += 1
             if self.on and (not self.refused or self.refused[-1] != self.published + 1):
@@ -57,19 +60,19 @@ class Confirms:
                 self.unsafe_longer = True
 
     def _turn_to(self, safety: Safety | None) -> None:
-        """Note from now on what becomes safe there."""
+        """Make this the present safety: `unsafe` and `unsafe_longer` are about it from now on."""
         if self.unsafe and self.safety is not None:
             self.elsewhere[self.safety] = self.unsafe_longer or self.elsewhere.get(self.safety, False)
             self.unsafe = self.unsafe_longer = False
         self.safety = safety
 
     def is_behind(self) -> bool:
-        """Whether messages of this channel go where so much waits to be safe that publishers should wait."""
+        """Whether the present safety has so much to make safe that publishers should wait."""
         return self.safety is not None and self.safety.behind
 
     def take_unsafe(self) -> dict[Safety, bool]:
-        """Where messages of this batch are not safe yet, and whether they take a round longer there. Whoever
-        asks waits for them.
+        """The safeties that have to make messages of this batch safe, each with whether that takes a round
+        longer. They are forgotten here: the caller waits for them.
         """
         found, self.elsewhere = self.elsewhere, {}
         if self.unsafe:
@@ -79,7 +82,10 @@ class Confirms:
         return found
 
     def end_batch(self) -> None:
-        """Confirm all that the queues have taken, or, if some of it is not safe yet, when it is."""
+        """Confirm the messages of this batch now, or, if some of them are not safe yet, when they are.
+
+        `warren perf throughput --confirm 1000` watches this, with `--durable --persistent` for the disk.
+        """
         if not self.on:
             self.unsafe = self.unsafe_longer = False
             self.elsewhere.clear()
@@ -99,13 +105,13 @@ class Confirms:
             self._ask(safety)
 
     def _ask(self, safety: Safety) -> None:
-        """To be told when the round is over that gathers there now."""
+        """Ask to be told when the round that gathers now is over."""
         if self.asked_for.get(safety) != safety.gathering:
             self.asked_for[safety] = safety.gathering
             safety.when_safe(partial(self._round_is_over, safety))
 
     def _round_is_over(self, safety: Safety, number: int) -> None:
-        """All that was published before this round began is safe there."""
+        """This safety's round of this number is over: confirm what is safe by that."""
         self.over[safety] = number
         safe = 0
         while self.awaited and self._is_over(self.awaited[0].rounds):
@@ -119,7 +125,7 @@ class Confirms:
         return all(self.over.get(safety, 0) >= number for safety, number in rounds.items())
 
     def _confirm_up_to(self, count: int) -> None:
-        """Those that a queue has refused are nacked, each for itself."""
+        """Nack each refused message up to this number, and ack the others."""
         while self.refused and self.refused[0] <= count:
             number = self.refused.popleft()
             self._ack_up_to(number - 1)
@@ -135,7 +141,7 @@ class Confirms:
             self.output.confirm(self.channel, count, confirmed > 1)
 
     def end(self) -> None:
-        """The channel is closed: what is not safe by now is not confirmed any more."""
+        """The channel is closed: messages that are not safe by now are never confirmed."""
         self.end_batch()
         self.awaited.clear()
         self.on = False

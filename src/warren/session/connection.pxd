@@ -1,4 +1,4 @@
-# compiled: on the path of every turn
+# compiled because every turn passes through it
 cimport cython
 from libc.stdint cimport uint16_t
 

@@ -1,7 +1,10 @@
-"""A connection: the handshake, the channels, and the end, for whatever reason it comes.
+"""A connection: its handshake, its channels, and its end.
 
-It reads frames from whatever bytes it is fed and writes through a `Link`; it knows no socket and no
-clock. `on_error` is the one place where an exception becomes channel.close or connection.close.
+It reads frames from the bytes that it is fed and writes through a `Link`; it knows no socket and no clock.
+`on_error` is the one place where an exception becomes channel.close or connection.close.
+
+A connection that gets too far ahead is not read for a while. `not_reading_because` has the reasons; it is
+read again when the last of them is gone. Deliveries stop and start in the same way.
 """
 
 from __future__ import annotations
@@ -58,11 +61,11 @@ from warren.session.liveness import Liveness
 from warren.session.meter import Meter
 from warren.session.state import TRANSITIONS, State
 
-OUTPUT_BYTES_MAX = 16 * 1024 * 1024  # a client that asks but does not read is itself not read any more
-RELEASE_WORK = 30  # of a channel with its consumers
-DEFERRED_BYTES_MAX = 1024 * 1024  # of all channels that wait; and what one read brought on top
+OUTPUT_BYTES_MAX = 16 * 1024 * 1024  # a client that does not take its answers is not read beyond this
+RELEASE_WORK = 30  # to end a channel with its consumers
+DEFERRED_BYTES_MAX = 1024 * 1024  # of all waiting channels together, plus the frames of one read
 
-TURN = "turn"  # not read, since part of what was read before waits for a turn to come
+TURN = "turn"  # a reason not to read: frames that were read before wait for a turn to come
 
 CHANNEL_METHODS: dict[type[Method], Callable[[Channel, Method], None]] = {
     **channel_methods.HANDLERS,
@@ -73,44 +76,51 @@ CHANNEL_METHODS: dict[type[Method], Callable[[Channel, Method], None]] = {
 
 
 class Link(Protocol):
-    """The way to the client."""
+    """The way to the client, such as a socket."""
 
     def send(self, chunks: Sequence[bytes | memoryview]) -> None: ...
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
     def unsent_bytes(self) -> int: ...
-    def close(self) -> None: ...
-    def reset(self) -> None: ...
+
+    def close(self) -> None:
+        """Close once all that was sent has gone out."""
+
+    def reset(self) -> None:
+        """Close at once, and throw away what has not gone out."""
 
 
 class Connection(FrameReader):
     def __init__(self, buffer: ReadBuffer, node: Node, link: Link, name: str, *, is_loopback: bool) -> None:
         self.node = node
-        self.id = node.new_client_id()
+        self.id = node.new_client_id()  # names this connection as the owner of exclusive queues
         self.link = link
-        self.name = name
-        self.is_loopback = is_loopback
+        self.name = name  # for events, and so for the log and the HTTP API
+        self.is_loopback = is_loopback  # whether the client is on this machine
         self.state = State.AWAITING_HEADER
-        self.output = Output(node.dirty_outputs, self)
-        self.liveness = Liveness(node.world.now())
-        self.client_properties: Table = {}
+        self.output = Output(node.dirty_outputs, self)  # frames to be sent at the end of the turn
+        self.liveness = Liveness(node.world.now())  # heartbeats and deadlines
+        self.client_properties: Table = {}  # from connection.start-ok
         self.user_name = ""
-        self.vhost_name = ""
-        self.channel_max = node.limits.channel_max
-        self.channels_that_published: list[Channel] = []
-        self.held_by: QueueFlow | None = None
-        self.budget = node.turns.budget
-        self.blocking = False
-        self.blocked = False
-        self.in_line = False
-        self.not_reading_because: set[str] = set()
-        self.not_delivering_because: set[str] = set()
-        self.meter: Meter | None = None
-        self.totals_of_closed = (0, 0)
-        self.handling: tuple[int, int] | None = None
-        self.handled = (0, 0)
-        self.close_reason = "client unexpectedly closed the connection"
+        self.vhost_name = ""  # empty until connection.open, as `vhost` and `access` are unset until then
+        self.channel_max = node.limits.channel_max  # how many channels may be open at a time
+        self.channels_that_published: list[Channel] = []  # since the last end of a batch
+        self.held_by: QueueFlow | None = None  # the queue that cannot keep up with this publisher
+        self.budget = node.turns.budget  # of work in the present turn
+        self.blocking = False  # whether an alarm blocks this connection once it publishes
+        self.blocked = False  # whether it has published during the alarm, and is not read
+        self.in_line = False  # whether it waits for its turn, to go on with frames that were read
+        self.not_reading_because: set[str] = set()  # reasons; empty while the connection is read
+        self.not_delivering_because: set[str] = set()  # reasons; empty while consumers get deliveries
+        self.meter: Meter | None = None  # if the user's rates are limited
+        self.totals_of_closed = (0, 0)  # messages published to, and delivered by, channels that are closed
+        self.handling: tuple[int, int] | None = None  # the method in hand; an error names it
+        self.handled = (0, 0)  # the method before that, for the log of slow turns
+        self.close_reason = "client unexpectedly closed the connection"  # if no better reason is known
         node.client_began(self)
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.name!r}: {self.state}>"
 
     def become(self, state: State) -> None:
         assert state in TRANSITIONS[self.state], f"{self.state} cannot become {state}"
@@ -147,7 +157,7 @@ class Connection(FrameReader):
             handshake.handle(self, method)
 
     def _closed_by_client(self) -> None:
-        """All that lived with the connection is gone: the client may rely on that when it hears of it."""
+        """Say close-ok, now that all that lived with the connection is gone: clients rely on that order."""
         if self.state is not State.CLOSED:
             self.send(ConnectionCloseOk())
             self.flush()
@@ -176,10 +186,10 @@ class Connection(FrameReader):
             self.node.drain()
             handler(channel, method)
             if self.output.pending_bytes > OUTPUT_BYTES_MAX:
-                self.halt("output")  # what else it asks for waits until it has taken this
+                self.halt("output")  # the client has to take these answers before it may ask for more
 
     def _closing_channel_method(self, channel: Channel) -> None:
-        """The broker has closed the channel: only the end of that conversation counts."""
+        """The broker has closed this channel: only channel.close and close-ok still count."""
         if self.handling == ChannelClose.id:
             channel.reply(ChannelCloseOk())
         if self.handling in {ChannelClose.id, ChannelCloseOk.id}:
@@ -188,7 +198,7 @@ class Connection(FrameReader):
     def _open_channel(self, number: int, channel: Channel | None) -> None:
         if channel is not None:
             raise ChannelFault("second 'channel.open' seen")
-        if len(self.channels) >= self.channel_max:  # as RabbitMQ does it: any number will do, but not so many
+        if len(self.channels) >= self.channel_max:  # a limit of how many, not of the number, as in RabbitMQ
             raise NotAllowed(
                 f"number of channels opened ({len(self.channels)}) has reached "
                 f"the negotiated channel_max ({self.channel_max})"
@@ -205,7 +215,7 @@ class Connection(FrameReader):
         self.output.method(number, ChannelOpenOk().encode())
 
     def _channel_closed(self, channel: Channel, reason: str) -> None:
-        """All that the client of a channel has closed it with was given back."""
+        """A channel that its client closed has given back all its messages: say close-ok."""
         if channel.is_open:
             self._end_channel(channel, reason)
             self.output.method(channel.number, ChannelCloseOk().encode())
@@ -242,7 +252,7 @@ class Connection(FrameReader):
         return 0
 
     def _method_at_fault(self, error: Exception) -> tuple[int, int]:
-        """The one being handled; else it was a message, unless the error knows."""
+        """The method in hand. Without one, the method that the error names, or else basic.publish."""
         if self.handling is not None:
             return self.handling
         known = error.method_id if isinstance(error, AmqpError) else None
@@ -254,6 +264,10 @@ class Connection(FrameReader):
         return 0
 
     def on_batch_end(self) -> int:
+        """Confirm, deliver, and hold this connection back if it is too fast.
+
+        `warren perf throughput` watches this, and `benchmarks/flood.py` that it starves nobody.
+        """
         channels = self.channels_that_published[:]
         self.channels_that_published.clear()
         for channel in channels:
@@ -277,7 +291,7 @@ class Connection(FrameReader):
         self.output.method(0, method.encode())
 
     def flush(self) -> None:
-        """Write what this turn has gathered."""
+        """Write all output that this turn has gathered. `warren perf throughput` watches this."""
         chunks = self.output.take()
         if self.state is State.CLOSED:
             return
@@ -295,7 +309,7 @@ class Connection(FrameReader):
             self.node.world.call_soon(self._go_on_delivering)
 
     def congestion_changed(self, *, congested: bool) -> None:
-        """The socket takes no more, or takes some again."""
+        """The socket's buffer is full, or has room again."""
         if congested:
             self.stop_delivering("socket")
         else:
@@ -313,7 +327,7 @@ class Connection(FrameReader):
             self._go_on_delivering()
 
     def _listen_again(self) -> None:
-        """The client has taken what it asked for."""
+        """The client has taken its answers, and may ask for more."""
         if self.state is State.OPEN:
             self.start_reading("output")
 
@@ -326,7 +340,7 @@ class Connection(FrameReader):
         return cast("list[Channel]", list(self.channels.values()))
 
     def published_total(self) -> int:
-        """How many messages, on channels that are closed as well."""
+        """How many messages were published, including those on channels that are closed."""
         return self.totals_of_closed[0] + sum(channel.published_total for channel in self.open_channels())
 
     def delivered_total(self) -> int:
@@ -342,7 +356,9 @@ class Connection(FrameReader):
         self.not_reading_because.add(reason)
 
     def start_reading(self, reason: str) -> None:
-        """What was read already comes first, when it is this connection's turn."""
+        """Drop a reason not to read. If it was the last, frames that were read before come first, when it is
+        this connection's turn.
+        """
         if reason in self.not_reading_because:
             self.not_reading_because.discard(reason)
             if self.not_reading_because == {TURN}:
@@ -352,13 +368,13 @@ class Connection(FrameReader):
                 self.link.resume_reading()
 
     def halt(self, reason: str) -> None:
-        """Stop in the middle of what was read, until `start_reading` with the same reason."""
+        """Stop between two frames that were read already, until `start_reading` with the same reason."""
         self.suspended = True
         self.stop_reading(reason)
         self.stop_reading(TURN)
 
     def on_tired(self) -> int:
-        """Go on with what was read when those in front have had their share."""
+        """Go on with the frames that were read when the others in line have had their share."""
         self.stop_reading(TURN)
         self._stand_in_line()
         return 0
@@ -376,7 +392,7 @@ class Connection(FrameReader):
                 self.start_reading(TURN)
 
     def on_deferred(self) -> int:
-        """While channels that wait have much that waits with them, take no more."""
+        """Do not read while the waiting channels have too many deferred frames."""
         if self.deferred_bytes > DEFERRED_BYTES_MAX:
             self.stop_reading("waiting")
         else:
@@ -388,7 +404,7 @@ class Connection(FrameReader):
         return 0
 
     def _yield_to_consumers(self, queues: Iterable[Queue]) -> None:
-        """If a queue cannot keep up with this connection, leave it unread for a while."""
+        """If a queue cannot keep up with this connection, do not read the connection for a while."""
         for queue in queues:
             if self.held_by is None and self.state is State.OPEN and queue.flow.pushes_back(queue):
                 self.held_by = queue.flow
@@ -396,7 +412,7 @@ class Connection(FrameReader):
                 queue.flow.hold_back(self, queue)
 
     def _yield_to_disk(self, channels: list[Channel]) -> None:
-        """If more was published than a disk has taken, read on when it has."""
+        """If more was published than the disk has taken, do not read until the disk has caught up."""
         safety = self.node.store.safety
         for channel in channels:
             if safety.behind:
@@ -450,13 +466,13 @@ class Connection(FrameReader):
     # --- the end ---
 
     def force_close(self, reason: str) -> None:
-        """An operator, or the end of the broker, closes the connection."""
+        """Close the connection because an operator wants it, or the broker ends."""
         if self.state not in {State.CLOSING, State.CLOSED}:
             self.fail(ConnectionForced(reason), (0, 0))
             self.node.end_turn()
 
     def fail(self, error: AmqpError, method_id: tuple[int, int]) -> None:
-        """Say why, and wait for the client's close-ok for as long as the liveness check allows."""
+        """Send connection.close. The client has as long for its close-ok as `Liveness` allows."""
         self.close_reason = error.reply_text
         self._release_all()
         class_id, method = method_id
@@ -472,13 +488,13 @@ class Connection(FrameReader):
             self.start_reading(reason)
 
     def drop(self, reason: str) -> None:
-        """All is said: the client gets what was sent, and closes."""
+        """Close the socket once the client has got all that was sent."""
         self.close_reason = reason
         self.link.close()
         self.lost()
 
     def give_up(self, reason: str) -> None:
-        """The client does not answer, and may not be there any more."""
+        """Reset the socket of a client that does not answer any more."""
         self.close_reason = reason
         self.link.reset()
         self.lost()
@@ -503,7 +519,9 @@ class Connection(FrameReader):
         self.node.end_turn()
 
     def _release_all(self, then: Callable[[], None] | None = None) -> None:
-        """Everything that lives with the connection ends: channels, exclusive queues, a hold on it."""
+        """End all that lives with the connection: its channels, its exclusive queues, a queue's hold on it.
+        Call `then` when all of it has ended, perhaps some turns later.
+        """
         self.drop_all_deferred()
         channels = self.open_channels()
         queues: set[Queue] = set()
@@ -529,7 +547,7 @@ class Connection(FrameReader):
                 yield RELEASE_WORK
             for name in self._exclusive_queues():
                 self.vhost.ask_for(DeleteQueue(vhost=self.vhost_name, name=name))
-                yield 0  # the change was taken from the turn's budget
+                yield 0  # the node has charged the turn's budget for the change
             while any(channel.chores is not None for channel in channels):
                 yield SHARE_MAX
         finally:
@@ -537,5 +555,5 @@ class Connection(FrameReader):
 
 
 def connections_of(node: Node) -> list[Connection]:
-    """All connections of a node: every client of its is one."""
+    """All connections of a node: each of its clients is one."""
     return cast("list[Connection]", list(node.clients.values()))

@@ -1,4 +1,4 @@
-"""A channel's consumer: how many messages it gets before it acknowledges some, and how they are sent."""
+"""A consumer on a channel: its prefetch limits, and how it sends a message to the client."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from warren.session.deliveries import Deliveries
 
 
 class ConsumerHost(Protocol):
-    """The channel, as far as its consumers know it."""
+    """What a consumer needs of its channel."""
 
     def queue_is_gone(self, consumer: ChannelConsumer) -> None: ...
 
@@ -33,14 +33,17 @@ class ChannelConsumer(Consumer):
         self.queue = queue
         self.channel = channel
         self.deliveries = deliveries
-        self.prefix = METHOD_ID.pack(*BasicDeliver.id) + encode_name(self.tag)  # of each basic.deliver
-        self.prefetch_count = prefetch_count
-        self.prefetch_size = prefetch_size
+        self.prefix = METHOD_ID.pack(*BasicDeliver.id) + encode_name(self.tag)  # begins each basic.deliver
+        self.prefetch_count = prefetch_count  # 0 for no limit
+        self.prefetch_size = prefetch_size  # in bytes; 0 for no limit
         self.unacked = 0
         self.unacked_bytes = 0
 
     def can_take(self, size: int) -> bool:
-        """Whether a message of this size may be delivered now. One alone may exceed a limit in bytes."""
+        """Whether a message of this size may be delivered now. If nothing is unacked, any size may.
+
+        `warren perf throughput` watches this and `deliver`.
+        """
         deliveries = self.deliveries
         if not deliveries.active or not deliveries.output.has_room():
             return False

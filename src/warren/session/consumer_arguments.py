@@ -22,7 +22,7 @@ REFUSED = {
 
 
 def check_consumer_arguments(queue: Queue, arguments: Table) -> None:
-    """406 for one that would have no effect on a queue of this type."""
+    """Raise 406 for an argument that would have no effect on a queue of this type."""
     if not arguments:
         return
     kind = queue_type(queue.arguments)

@@ -1,4 +1,7 @@
-"""Deliveries that are not acknowledged in time: whoever holds them has lost them, or hangs."""
+"""Closes channels whose deliveries are not acknowledged in time: their clients have lost them, or hang.
+
+Most channels are passed over: each notes when one of its deliveries may be late at the earliest.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ LOOK_MS_MAX = 60_000
 
 
 def check_timeout(channel: Channel, now_ms: int, default_ms: int) -> None:
-    """Close the channel if it has had a message for too long. It is only looked at when that is possible."""
+    """Close the channel if it has had a message for too long; else note when to look again."""
     if now_ms < channel.look_again_ms or channel.discarding:
         return
     look_again_ms = now_ms + LOOK_MS_MAX
     for entry in channel.deliveries.entries():
-        timeout_ms = _timeout_of(entry, default_ms) if entry.position else 0  # 0: it was only shown
+        timeout_ms = _timeout_of(entry, default_ms) if entry.position else 0  # position 0: only browsed
         if timeout_ms and entry.delivered_ms + timeout_ms <= now_ms:
             _close(channel, entry, timeout_ms)
             return

@@ -1,9 +1,9 @@
-"""What a channel has delivered and not yet been told the fate of.
+"""The outstanding deliveries of a channel: sent, and neither acked nor rejected yet.
 
-Delivery tags count up by one, so the outstanding entries stand in a list at `tag - base`, and taking
-one is one access, in whatever order a client acks. Slots in front that have been taken are cut off now
-and then. A few entries that stay out for very long would keep all the slots behind them: then they
-move to `old`, a dictionary in order of tags, so that memory is bounded by what is outstanding.
+Delivery tags count up by one, so the outstanding entries are in a list, each at `tag - base`. To take one is
+one access, in whatever order a client acks. The empty slots in front are cut off now and then. A few entries
+that stay out for very long would keep all the slots behind them alive: then they move to `old`, a dictionary
+in order of tags, so that memory is bounded by the number of outstanding entries.
 
     old   { 3: entry, 90: entry }    slots  [ -, -, entry, -, entry, entry ]
                                              ^base  ^first             ^delivery_tag
@@ -22,34 +22,33 @@ from warren.broker.entry import Entry
 from warren.broker.queue import Queue
 from warren.broker.rota import Drainable, Rota
 
-SLOTS_TO_SPARE = 1024
+SLOTS_TO_SPARE = 1024  # so many empty slots are not worth the work of cutting them off
 NO_LIMIT = 2**62
 DELIVERY_COUNT = encode_name("x-delivery-count")
 
 
 class Deliveries:
-    """`counted` are those outstanding that a prefetch limit counts: consumers' ones, not basic.get's. `turns`
-    are there while the whole channel has a limit.
-    """
-
     def __init__(self, output: Output, channel: int) -> None:
         self.output = output
-        self.channel = channel
-        self.active = True
-        self.delivery_tag = 0
-        self.outstanding = 0
-        self.counted = 0
+        self.channel = channel  # the channel's number
+        self.active = True  # false while the client has stopped deliveries by channel.flow, and at the end
+        self.delivery_tag = 0  # the last tag that was given
+        self.outstanding = 0  # how many entries are outstanding, in `slots` and `old`
+        self.counted = 0  # how many of them count for prefetch limits: those that basic.get took do not
         self.counted_bytes = 0
-        self.prefetch_count = 0
-        self.prefetch_size = 0
-        self.rota: Rota | None = None
-        self.slots: list[Entry | None] = []
-        self.first = 0
-        self.base = 1
-        self.old: dict[int, Entry] = {}
+        self.prefetch_count = 0  # the limit of the whole channel; 0 for none
+        self.prefetch_size = 0  # likewise, in bytes
+        self.rota: Rota | None = None  # whose turn it is, while the whole channel has a limit
+        self.slots: list[Entry | None] = []  # None for entries that are settled
+        self.first = 0  # all slots before this index are None
+        self.base = 1  # the tag of the first slot
+        self.old: dict[int, Entry] = {}  # entries with tags below `base`, in order
+
+    def __repr__(self) -> str:
+        return f"<Deliveries of channel {self.channel}: {self.outstanding} outstanding>"
 
     def limit(self, prefetch_count: int, prefetch_size: int, touched: list[Drainable]) -> None:
-        """From now on this holds for all consumers of the channel together; 0 stands for no limit."""
+        """Limit all consumers of the channel together; 0 stands for no limit."""
         self.prefetch_count = prefetch_count
         self.prefetch_size = prefetch_size
         if not prefetch_count and not prefetch_size:
@@ -58,7 +57,7 @@ class Deliveries:
             self.rota = Rota(touched)
 
     def has_room(self, size: int) -> bool:
-        """Whether the channel's own limits let one more message of this size out."""
+        """Whether the limits of the whole channel allow one more message of this size."""
         if self.prefetch_count and self.counted >= self.prefetch_count:
             return False
         if self.prefetch_size and self.counted_bytes:
@@ -66,7 +65,7 @@ class Deliveries:
         return True
 
     def send(self, entry: Entry, prefix: bytes, no_ack: bool) -> int:
-        """Deliver to a consumer; the tag it was given."""
+        """Deliver to a consumer; return the delivery tag. `warren perf throughput` watches this."""
         message = entry.message
         self.delivery_tag += 1
         self.output.deliver(
@@ -83,7 +82,7 @@ class Deliveries:
         return self.delivery_tag
 
     def track(self, entry: Entry, no_ack: bool) -> None:
-        """Count an entry that leaves by basic.get-ok, under a tag of its own."""
+        """Give the next tag to an entry that goes out by basic.get-ok."""
         self.delivery_tag += 1
         self._note(entry, no_ack)
 
@@ -105,11 +104,11 @@ class Deliveries:
         return self.slots[delivery_tag - self.base] is not None
 
     def entries(self) -> list[Entry]:
-        """All that is outstanding."""
+        """All outstanding entries, oldest first."""
         return [*self.old.values(), *(entry for entry in self.slots if entry is not None)]
 
     def tags(self) -> list[int]:
-        """Every tag outstanding, oldest first."""
+        """Every outstanding tag, oldest first."""
         slots = (self.base + index for index, entry in enumerate(self.slots) if entry is not None)
         return [*self.old, *slots]
 
@@ -118,7 +117,7 @@ class Deliveries:
         return chain(list(self.old), range(self.base + self.first, self.delivery_tag + 1))
 
     def queues_up_to(self, delivery_tag: int) -> set[Queue]:
-        """Those that the entries delivered under this tag and before are of."""
+        """The queues of all outstanding entries up to this tag."""
         queues = {entry.queue for tag, entry in self.old.items() if tag <= delivery_tag}
         index = self.first
         stop = self._index_behind(delivery_tag)
@@ -132,11 +131,11 @@ class Deliveries:
         return queues
 
     def _index_behind(self, delivery_tag: int) -> int:
-        """Of the slot behind that of this tag, or behind all slots."""
+        """The index of the slot behind this tag's, but not beyond the end of the slots."""
         return min(delivery_tag, self.delivery_tag) - self.base + 1 if delivery_tag >= self.base else 0
 
     def take(self, delivery_tag: int) -> Entry | None:
-        """The entry delivered under this tag, which is settled by that; None if there is none."""
+        """Take the outstanding entry with this tag; None if there is none."""
         if delivery_tag < self.base:
             entry = self.old.pop(delivery_tag, None)
         elif delivery_tag > self.delivery_tag:
@@ -151,7 +150,7 @@ class Deliveries:
         return entry
 
     def take_up_to(self, delivery_tag: int, most: int = NO_LIMIT) -> list[Entry]:
-        """The entries delivered under this tag and before, oldest first, so many at most."""
+        """Take the outstanding entries up to this tag, oldest first, at most `most` of them."""
         taken: list[Entry] = []
         if self.old:
             older = list(islice(takewhile(delivery_tag.__ge__, self.old), most))
@@ -169,7 +168,7 @@ class Deliveries:
         return taken
 
     def settle_front(self) -> None:
-        """Step over what is settled in front, and give the room back when it is worth it."""
+        """Move `first` past settled slots, and cut those off once they are many."""
         size = len(self.slots)
         if self.outstanding == len(self.old):
             self.base += size
@@ -196,13 +195,13 @@ class Deliveries:
 
 
 def with_delivery_count(entry: Entry) -> bytes:
-    """The properties, with a header that says how often the message was delivered before if the queue tells
-    that: from the others a message comes back with the headers that it came with.
+    """The properties of an entry. If its queue tells delivery counts, and the message was delivered before,
+    they have the header x-delivery-count.
     """
     properties = entry.message.properties
     if entry.delivery_count == 0 or not entry.queue.rules.tells_delivery_count:
         return properties
-    if DELIVERY_COUNT in properties:  # the publisher's own, maybe: there must not be two
+    if DELIVERY_COUNT in properties:  # the publisher may have sent one: there must not be two
         decoded = decode_properties(properties)
         decoded.headers = {k: v for k, v in (decoded.headers or {}).items() if k != "x-delivery-count"}
         properties = decoded.encode()

@@ -42,7 +42,8 @@ def declare_exchange(channel: Channel, method: ExchangeDeclare, name: str) -> No
     access.check(Permission.CONFIGURE, "exchange", name)
     alternate = method.arguments.get(ALTERNATE)
     if isinstance(alternate, str) and name not in vhost.exchanges:
-        access.check(Permission.READ, "exchange", name)  # who lets messages go on there must be allowed to
+        # An alternate exchange moves messages, so the user must be allowed to read here and write there.
+        access.check(Permission.READ, "exchange", name)
         access.check(Permission.WRITE, "exchange", alternate)
     command = commands.DeclareExchange(
         vhost=vhost.name,

@@ -1,4 +1,7 @@
-"""From the protocol header to connection.open-ok."""
+"""The handshake, from the protocol header to connection.open-ok. `STEPS` says which method is due when.
+
+`warren perf churn connections` watches this.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ CAPABILITIES = (
     "per_consumer_qos",
     "direct_reply_to",
 )
-# Kombu, and so Celery, chooses how it sets prefetch limits by these two: this is whose rules we follow.
+# Kombu, and so Celery, chooses by these two how to set prefetch limits. We follow this product's rules.
 COMPATIBLE_PRODUCT, COMPATIBLE_VERSION = "RabbitMQ", "3.13.7"
 
 
@@ -77,14 +80,14 @@ def start(connection: Host) -> None:
 
 
 def handle(connection: Host, method: Method) -> None:
-    """Go the step that this method is in the connection's state; if there is none, 503."""
+    """Take the step that this method stands for in the connection's state; 503 if there is none."""
     step = STEPS.get((connection.state, type(method)))
     if step is None:
         raise CommandInvalid(f"{method.name} is not due")
     step(connection, method)
 
 
-# --- who it is ---
+# --- authentication ---
 
 
 def start_ok(connection: Host, method: ConnectionStartOk) -> None:
@@ -102,7 +105,7 @@ def start_ok(connection: Host, method: ConnectionStartOk) -> None:
 
 
 def verify(connection: Host, stored: PasswordHash, password: bytes, on_wrong: Callable[[], None]) -> None:
-    """Hashing takes long on purpose: in a thread, while this connection waits and no other does."""
+    """Check a password in a thread, since hashing is slow on purpose. Only this connection waits for it."""
     connection.become(State.AUTHENTICATING)
     connection.suspended = True
     connection.stop_reading("authentication")
@@ -122,7 +125,7 @@ def verify(connection: Host, stored: PasswordHash, password: bytes, on_wrong: Ca
 
 
 def refuse(connection: Host, mechanism: str, reason: str) -> None:
-    """The client learns no more than that; the log says why."""
+    """Refuse the login. The client is not told why; the log is."""
     connection.node.events.emit(AuthenticationFailed(connection.name, connection.user_name, reason))
     error = AuthenticationRefused(
         f"Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
@@ -146,7 +149,7 @@ def accept(connection: Host) -> None:
     connection.become(State.AWAITING_TUNE_OK)
 
 
-# --- how, and where to ---
+# --- tuning, and the vhost ---
 
 
 def tune_ok(connection: Host, method: ConnectionTuneOk) -> None:
@@ -167,7 +170,7 @@ def open_vhost(connection: Host, method: ConnectionOpen) -> None:
     if user is None or name not in user.permissions:
         raise NotAllowed(f"access to vhost '{name}' refused for user '{connection.user_name}'")
     limit = connection.node.limits.connections_max
-    if is_reached(limit, len(connection.node.clients) - 1):  # besides this one
+    if is_reached(limit, len(connection.node.clients) - 1):  # without this one
         raise NotAllowed(f"connection refused: node connection limit ({limit}) is reached")
     _check_limits(vhost, user)
     connection.opened(vhost, Access(user, name))
@@ -189,7 +192,7 @@ def _check_limits(vhost: Vhost, user: User) -> None:
 
 
 def update_secret(connection: Host, _method: ConnectionUpdateSecret) -> None:
-    """For tokens that expire. A password does not, so that there is nothing to renew."""
+    """Clients renew tokens that expire in this way. Passwords do not expire: there is nothing to do."""
     connection.send(ConnectionUpdateSecretOk())
 
 
@@ -202,7 +205,7 @@ STEPS: dict[tuple[State, type[Method]], Callable[[Host, Any], None]] = {
 
 
 def _negotiate(name: str, wanted: int, least: int, most: int) -> None:
-    """A client may ask for less than was offered; 0 asks for no limit, which is more."""
+    """Check what a client has chosen: it may lower the limit that we offered, and 0 means no limit."""
     if wanted and wanted < least:
         raise NotAllowed(f"negotiated {name} = {wanted} is lower than the minimum allowed value ({least})")
     if wanted == 0 or wanted > most:

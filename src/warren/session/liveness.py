@@ -1,4 +1,4 @@
-"""Heartbeats and deadlines: who has not been heard of for too long is given up."""
+"""Heartbeats and deadlines: a client that stays silent for too long loses its connection."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from warren.session.state import State
 HANDSHAKE_SECONDS_MAX = 10.0
 CLOSE_SECONDS_MAX = 10.0
 INTERVALS_MISSED_MAX = 3
-CLIENTS_FAULT = {"output"}  # it is not read because it does not read: that is no excuse for silence
+CLIENTS_FAULT = {"output"}
+"""A connection that we do not read cannot be heard, which is no fault of its client; except for these reasons
+not to read, which are."""
 
 
 class Liveness:
@@ -16,9 +18,9 @@ class Liveness:
 
     def __init__(self, now: float) -> None:
         self.started_at = self.heard_at = self.sent_at = now
-        self.heard_bytes = 0
-        self.closing_since: float | None = None
-        self.interval_seconds = 0
+        self.heard_bytes = 0  # how many bytes had been received at the last check
+        self.closing_since: float | None = None  # when the broker sent connection.close
+        self.interval_seconds = 0  # as negotiated; 0 for no heartbeats
 
     def check(self, connection: Host, now: float) -> None:
         if connection.received_bytes != self.heard_bytes or connection.not_reading_because - CLIENTS_FAULT:

@@ -1,8 +1,11 @@
-"""Keeps a connection to the rates of its user: what is over them has to wait, and nothing is lost or refused.
+"""Keeps a connection within its user's rate limits. Messages above the rate wait; none is lost or refused.
 
-A connection that published too much is not read until that is paid; one that was sent too much gets no more
-deliveries until then and, if it takes messages by basic.get, is not read either. There is a meter only for
-connections of users who have such limits. It is asked once a read, and once a write, never for a message.
+Each read and each write is charged to the user's allowance, which answers how long it takes until that is
+paid. Until then, a connection that published too much is not read. One that was sent too much gets no
+deliveries and, if it has no consumers and so takes messages by basic.get, is not read either.
+
+Only connections of users with rate limits have a meter. It is called once a read and once a write, never once
+a message.
 """
 
 from __future__ import annotations
@@ -17,23 +20,21 @@ PUBLISHING, CONSUMING = "publish rate", "consume rate"
 
 
 class Meter:
-    """The totals are those up to which all is charged. What a read or a turn brings is charged behind it, so
-    both are made small enough for the rates.
-    """
+    """A read or write is charged after it has happened, so its size is limited for the rates to hold."""
 
     def __init__(self, connection: Host, publishing: Allowance | None, consuming: Allowance | None) -> None:
         self.connection = connection
-        self.publishing = publishing
+        self.publishing = publishing  # the user's allowances, shared with the user's other connections
         self.consuming = consuming
-        self.published_total = connection.published_total()
+        self.published_total = connection.published_total()  # the totals that are charged so far
         self.received_bytes = connection.received_bytes
         self.delivered_total = connection.delivered_total()
-        self.paid_at: dict[str, float] = {}
+        self.paid_at: dict[str, float] = {}  # when publishing and consuming may go on
         connection.read_bytes_max = 0 if publishing is None else publishing.bytes_at_once
         connection.output.limit_turn(0 if consuming is None else consuming.bytes_at_once)
 
     def charge_published(self) -> None:
-        """A read that brought messages was dealt with."""
+        """Charge a read that brought messages, and stop reading if that was too much."""
         connection = self.connection
         if self.publishing is None or connection.state is not State.OPEN:
             return
@@ -46,7 +47,7 @@ class Meter:
             self._call_later(wait_seconds, PUBLISHING, self._go_on_publishing)
 
     def charge_sent(self, octets: int) -> None:
-        """So much was sent; it only counts if there were messages in it."""
+        """Charge a write, if there were messages in it, and stop deliveries if that was too much."""
         connection = self.connection
         if self.consuming is None or connection.state is not State.OPEN:
             return
@@ -61,7 +62,7 @@ class Meter:
             self._call_later(wait_seconds, CONSUMING, self._go_on_consuming)
 
     def end(self) -> None:
-        """The limits have changed: whoever waits does so no longer, and another meter begins, or none."""
+        """The user's limits have changed: let the connection go on, with another meter or none."""
         self.connection.meter = None
         self.connection.read_bytes_max = 0
         self.connection.output.limit_turn(0)
@@ -69,7 +70,7 @@ class Meter:
         self._go_on_consuming()
 
     def _call_later(self, seconds: float, what: str, go_on: Callable[[], None]) -> None:
-        """Unless by then there is more to be paid, or nobody to do so."""
+        """Go on when the debt is paid, unless more was charged meanwhile, or this meter has ended."""
         paid_at = self.paid_at[what] = self.connection.node.world.now() + seconds
 
         def is_paid() -> None:

@@ -18,25 +18,25 @@ def random_name(world: World, prefix: str) -> str:
 
 
 def without_line_ends(name: str) -> str:
-    """As RabbitMQ takes names in declarations, bindings and deletions."""
+    """RabbitMQ drops these from names in declarations, bindings and deletions."""
     return name.replace("\r", "").replace("\n", "")
 
 
 def queue_name(channel: Channel, name: str) -> str:
-    """An empty name is the queue that was declared last on this channel."""
+    """An empty name stands for the queue that was declared last on this channel."""
     if not name and not channel.last_queue:
         raise NotFound("no previously declared queue")
     return name or channel.last_queue
 
 
 def usable_queue(channel: Channel, name: str) -> Queue:
-    """A queue that exists and is not another connection's own."""
+    """The queue of this name; an error if there is none, or if it is exclusive to another connection."""
     queue: Queue = channel.vhost.find_queue(name)
     check_owner(queue, channel.connection.id)
     return queue
 
 
 def clients_queue(channel: Channel, name: str) -> Queue:
-    """The same, and the queue does not belong to an exchange."""
+    """Like `usable_queue`, but also an error if the queue belongs to an exchange."""
     queue: Queue = channel.vhost.queue_for(channel.connection.id, queue_name(channel, name))
     return queue

@@ -1,4 +1,4 @@
-"""What a connection may publish: where to, under which key, and in whose name."""
+"""What a user may publish: to which exchanges, with which routing keys, and with which `user_id`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from warren.broker.vhost import Vhost
 
 
 def check_publish(access: Access, vhost: Vhost, exchange_name: bytes, routing_key: bytes) -> Exchange:
-    """The exchange to publish to, if it exists and this user may."""
+    """The exchange of this name, if it exists and this user may publish to it with this key."""
     name = exchange_name[1:].decode("utf-8", "surrogateescape")
     access.check(Permission.WRITE, "exchange", name)
     exchange = vhost.exchanges_by_wire_name.get(exchange_name)
@@ -22,7 +22,7 @@ def check_publish(access: Access, vhost: Vhost, exchange_name: bytes, routing_ke
 
 
 def check_key(access: Access, vhost: Vhost, exchange: Exchange, key: str) -> None:
-    """Whether a message may go this way: by its routing key, or by one in its header CC or BCC."""
+    """Raise 403 if a message may not be published with this key: its routing key, or one of its CC or BCC."""
     if not exchange.name and key in vhost.internal_queues:
         raise AccessRefused("a queue that belongs to an exchange gets its messages from that alone")
     access.check_topic(Permission.WRITE, exchange, key)

@@ -1,4 +1,4 @@
-"""The methods of class queue."""
+"""The methods of class queue. `warren perf churn queues` and `warren perf churn bindings` watch them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from warren.session.channel import Channel
 from warren.session.names import clients_queue, queue_name, random_name, usable_queue, without_line_ends
 from warren.session.reply_to import PSEUDO_QUEUE
 
-COUNT_TOLD_MAX = 2**32 - 1
+COUNT_TOLD_MAX = 2**32 - 1  # the largest count that fits into the methods' field
 
 
 def declare(channel: Channel, method: QueueDeclare) -> None:
@@ -52,7 +52,7 @@ def new_name(channel: Channel, method: QueueDeclare) -> str:
 
 
 def reply_queue(channel: Channel, name: str) -> Queue:
-    """A responder asks by a passive declare whether the requester still listens."""
+    """The reply queue of this name. A responder declares it to see whether the requester still listens."""
     if name == PSEUDO_QUEUE and channel.reply_consumer is not None:
         queue: Queue = channel.reply_consumer.queue
         return queue
@@ -69,7 +69,8 @@ def declare_queue(channel: Channel, method: QueueDeclare, name: str) -> None:
     access.check(Permission.CONFIGURE, "queue", name)
     dead_letters = method.arguments.get(DEAD_LETTER_EXCHANGE)
     if isinstance(dead_letters, str) and name not in channel.vhost.queues:
-        access.check(Permission.READ, "queue", name)  # whose messages go on to an exchange must be allowed to
+        # Dead-lettering moves messages, so the user must be allowed to read here and write there.
+        access.check(Permission.READ, "queue", name)
         access.check(Permission.WRITE, "exchange", dead_letters)
     channel.change(
         commands.DeclareQueue(
@@ -104,13 +105,13 @@ def queue_declared(channel: Channel, method: QueueDeclare, queue: Queue) -> None
 
 
 def told_count(queue: Queue) -> int:
-    """How many are ready, as far as a method can say it: a stream may have more."""
+    """How many messages are ready, or the largest number that fits: a stream may have more."""
     return min(queue.message_count, COUNT_TOLD_MAX)
 
 
 def checked_binding(channel: Channel, method: QueueBind | QueueUnbind) -> BindingNames:
-    """The binding that the client names, if it may bind the two. With neither queue nor key, the key is the
-    name of the queue as well.
+    """The binding that the client names, if it may bind the two. If the client names neither queue nor key,
+    the last declared queue's name is both.
     """
     queue = queue_name(channel, method.queue)
     routing_key = queue if not method.queue and not method.routing_key else method.routing_key
@@ -166,7 +167,7 @@ def delete(channel: Channel, method: QueueDelete) -> None:
 
 
 def queue_deleted(channel: Channel, method: QueueDelete, count: int, notices: list[Method]) -> None:
-    """Answer; the channel's own consumers of the queue are cancelled behind that."""
+    """Send delete-ok and, behind it, the cancel notices of this channel's own consumers of the queue."""
     if method.no_wait:
         channel.reply(*notices)
     else:

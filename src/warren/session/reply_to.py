@@ -1,8 +1,8 @@
-"""Direct reply-to: an answer comes back over the requester's own channel, through no declared queue.
+"""Direct reply-to: a reply comes back over the requester's own channel, without a declared queue.
 
-Consuming from `amq.rabbitmq.reply-to` makes a hidden queue with an unguessable name for this channel.
-A request that names the pseudo-queue in `reply_to` leaves with that name instead; whoever answers
-publishes to it through the default exchange.
+A client that consumes from `amq.rabbitmq.reply-to` gets a hidden queue with an unguessable name for its
+channel. When it publishes a request with the pseudo-queue in `reply_to`, the broker puts the hidden queue's
+name there; the responder publishes its reply to that name through the default exchange.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def rewrite_reply_to(properties: bytes, consumer: ChannelConsumer | None) -> byt
 
 
 def open_reply_queue(node: Node, vhost: Vhost, owner: ClientId) -> Queue:
-    """Make the hidden queue to consume from in place of the pseudo-queue."""
+    """Make the hidden queue that a channel consumes from in place of the pseudo-queue."""
     token = base64.urlsafe_b64encode(node.world.random_bytes(NAME_BYTES)).decode()
     name = f"{PSEUDO_QUEUE}.{token}"
     queue = make_queue(node, DeclareQueue(vhost=vhost.name, name=name, auto_delete=True, owner=owner))

@@ -1,4 +1,6 @@
-"""What the parts of a session know of each other. `Connection` is the host, `Channel` does the work."""
+"""What the parts of a session need of each other, as protocols, so that their modules need not import each
+other. `Connection` is a `Host`, `Channel` a `WorkingChannel`; their attributes are explained there.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from warren.session.state import State
 
 
 class Host(Protocol):
-    """A connection, as its channels, its handshake, its liveness and its meter know it."""
+    """What the channels, the handshake, the liveness and the meter need of their connection."""
 
     id: ClientId
     node: Node
@@ -78,7 +80,7 @@ class Host(Protocol):
 
 
 class WorkingChannel(Protocol):
-    """A channel, as its transaction and its chores know it."""
+    """What a transaction and chores need of their channel."""
 
     connection: Host
     confirms: Confirms

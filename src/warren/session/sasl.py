@@ -11,7 +11,7 @@ from warren.amqp.table import LENGTH, decode_table
 def read_plain(response: bytes) -> tuple[str, bytes]:
     """RFC 4616: [authzid] NUL user NUL password."""
     parts = response.split(b"\0")
-    if len(parts) != 3:  # noqa: PLR2004 - the three of the line above
+    if len(parts) != 3:  # noqa: PLR2004 - the three parts of the docstring's line
         raise SyntaxFault("the PLAIN response must be NUL user NUL password")
     return parts[1].decode("utf-8", "replace"), parts[2]
 

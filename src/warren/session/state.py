@@ -1,4 +1,4 @@
-"""Where a connection stands, and the only ways from there.
+"""The states of a connection, and the transitions between them; `Connection.become` alone makes them.
 
 AWAITING_HEADER → AWAITING_START_OK → AWAITING_TUNE_OK → AWAITING_OPEN → OPEN
                     ⇅ AUTHENTICATING                                     ↓

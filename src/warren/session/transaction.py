@@ -1,4 +1,4 @@
-"""What a tx channel has said and not yet committed."""
+"""The publishes and acknowledgements of a tx channel that are not committed yet."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ PUBLISH_WORK = SETTLE_WORK = 2
 
 
 class Transaction:
-    """Publishes, and delivery tags with their fate: None for acked, else whether to requeue. All of it waits
-    in memory, so it has limits; beyond them the channel is closed, which rolls it back.
+    """A transaction waits in memory, so it has limits. Beyond them the channel is closed, which rolls it
+    back. After a commit or rollback the same object serves the next transaction.
     """
 
     def __init__(self, messages_max: int, bytes_max: int) -> None:
         self.messages_max = messages_max
         self.bytes_max = bytes_max
         self.rollback()
+
+    def __repr__(self) -> str:
+        return f"<Transaction of {len(self.publishes)} publishes, {len(self.settled)} deliveries settled>"
 
     def publish(self, message: Message, queues: list[Queue], seen: Seen | None, *, mandatory: bool) -> None:
         self.bytes += len(message.body) + len(message.properties)
@@ -46,7 +49,9 @@ class Transaction:
             self.settled.setdefault(tag, fate)
 
     def commit(self, channel: WorkingChannel) -> Iterator[int]:
-        """Step by step: whoever looks meanwhile may see a part of it, as of any transaction over queues."""
+        """Carry out the transaction step by step. It is not atomic: other clients may see a part of it
+        meanwhile, as with RabbitMQ's transactions over several queues.
+        """
         publishes, settled = self.publishes, self.settled
         self.rollback()
         now_ms = channel.connection.node.clock.refresh()
@@ -54,7 +59,8 @@ class Transaction:
         for message, queues, seen, mandatory in publishes:
             alive = [queue for queue in queues if not queue.deleted]
             channel.enqueue_once(message.came_at(now_ms), alive, seen, mandatory)
-            for safety, longer in channel.confirms.take_unsafe().items():  # or the end of a batch forgets it
+            # Take these over here: the end of a batch, which may come before the last step, forgets them.
+            for safety, longer in channel.confirms.take_unsafe().items():
                 unsafe[safety] = longer or unsafe.get(safety, False)
             yield PUBLISH_WORK
         for tag, fate in settled.items():
@@ -70,7 +76,7 @@ class Transaction:
         channel.wake_consumers()
 
     def rollback(self) -> None:
-        """Both are dropped; what was delivered stays out with the client."""
-        self.publishes: list[tuple[Message, list[Queue], Seen | None, bool]] = []
-        self.settled: dict[int, bool | None] = {}
-        self.bytes = 0
+        """Forget the publishes and acknowledgements. The messages delivered stay out with the client."""
+        self.publishes: list[tuple[Message, list[Queue], Seen | None, bool]] = []  # the last says: mandatory
+        self.settled: dict[int, bool | None] = {}  # by delivery tag: None for acked, else whether to requeue
+        self.bytes = 0  # of all publishes

@@ -1,4 +1,4 @@
-"""A broker on an event loop of its own, in a thread, so that blocking clients can be tested against it."""
+"""A broker in a thread, on an event loop of its own, so that tests can use blocking clients."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALL = Permissions(configure=".*", write=".*", read=".*")
 
 @dataclass(frozen=True)
 class RoomInBroker:
-    """A vhost of a running broker, which is empty at first."""
+    """A vhost of a running broker, empty at first."""
 
     host: str
     port: int
@@ -37,14 +37,14 @@ class RoomInBroker:
 
 
 class BrokerThread:
-    """Runs from entering to leaving, on a port that the kernel chooses. Settings are those of
-    `warren.Config`.
+    """A context manager: the broker runs inside it, on a port that the kernel chooses. `settings` are those
+    of `warren.Config`.
     """
 
     def __init__(self, data_dir: Path, **settings: Any) -> None:
         self.broker = warren.Broker(data_dir=data_dir, port=0, **settings)
-        self.numbers = count(1)
-        self.ready: Future[asyncio.AbstractEventLoop] = Future()
+        self.numbers = count(1)  # of the rooms
+        self.ready: Future[asyncio.AbstractEventLoop] = Future()  # has the loop once the broker has started
         self.thread = threading.Thread(target=self._run_loop, name="warren-broker", daemon=True)
 
     def __enter__(self) -> Self:
@@ -63,7 +63,7 @@ class BrokerThread:
         self.over = asyncio.Event()
         try:
             await self.broker.start()
-        except BaseException as error:  # noqa: BLE001 - raised where the thread was started
+        except BaseException as error:  # noqa: BLE001 - `__enter__` raises it
             self.ready.set_exception(error)
             return
         self.ready.set_result(asyncio.get_running_loop())
@@ -71,7 +71,9 @@ class BrokerThread:
         await self.broker.stop()
 
     def call(self, work: Callable[[warren.Broker], T]) -> T:
-        """Do something with the broker, on its event loop: `call(lambda broker: broker.execute(command))`."""
+        """Call a function with the broker, on the broker's event loop:
+        `call(lambda broker: broker.execute(command))`.
+        """
 
         async def do() -> T:
             return work(self.broker)
@@ -80,7 +82,7 @@ class BrokerThread:
 
     @contextmanager
     def room(self) -> Iterator[RoomInBroker]:
-        """A new vhost, which is deleted in the end with all that is in it."""
+        """A new vhost, which is deleted at the end with all that is in it."""
         name = f"test-{next(self.numbers)}"
         self.call(lambda broker: _open(broker, name))
         try:

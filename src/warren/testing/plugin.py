@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def warren_broker_thread(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
     """One broker for all tests of a run."""
-    from warren.testing import BrokerThread  # noqa: PLC0415 - runs that need no broker do not load one
+    from warren.testing import BrokerThread  # noqa: PLC0415 - test runs without a broker should not import it
 
     with BrokerThread(tmp_path_factory.mktemp("warren") / "data") as thread:
         yield thread

@@ -1,4 +1,4 @@
-"""FrameReader and ContentReader, with what they call noted down."""
+"""FrameReader and ContentReader, as subclasses that note each call."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_batch_ends_once_for_all_that_one_read_brought() -> None:
 
 @pytest.mark.parametrize("pieces", [(0, 3), (0, 0, 3), (1, 0, 2), (0, 1, 2), (0, 1, 0, 2)])
 def test_empty_body_frames_change_neither_this_message_nor_the_next(pieces: tuple[int, ...]) -> None:
-    """Nor memory that is not theirs: the next body is longer than this one by what a buffer has to spare."""
+    """Nor do they change memory behind the body: a longer body follows, which would show it."""
     frames = publish(b"abc", *pieces) + publish(b"defg", 2, 2)
     assert notes_of(frames) == [published(b"abc"), published(b"defg")]
 

@@ -12,7 +12,7 @@ from warren.amqp.reader import ReadBuffer
 
 
 class BudgetReader(NotedReader):
-    """Each method costs all that is left."""
+    """Each method uses up the budget."""
 
     def __init__(self, buffer: ReadBuffer) -> None:
         super().__init__(buffer)

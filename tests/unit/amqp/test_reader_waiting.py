@@ -1,4 +1,4 @@
-"""Channels that wait: their frames are deferred, in order, and nobody else's are."""
+"""Channels that wait: their frames are deferred, in order, and those of other channels are not."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class WaitingReader(NotedReader):
         return 0
 
     def told(self) -> list[tuple[object, ...]]:
-        """Since the last time."""
+        """The notes since the last call."""
         notes, self.notes = self.notes, []
         return notes
 
@@ -72,7 +72,7 @@ def reader() -> WaitingReader:
 
 @pytest.fixture
 def waiting(reader: WaitingReader) -> WaitingReader:
-    """Channel 1 waits."""
+    """A reader whose channel 1 waits."""
     reader.channels[1].wait()
     return reader
 

@@ -1,4 +1,4 @@
-"""What is found, and changed, in raw properties is what decoding and encoding them gives."""
+"""Reading and changing raw properties has the same result as decoding and encoding them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output: what leaves, in which order, and in what pieces."""
+"""Output: which frames leave, in which order, and in which chunks."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ USAGE_ERROR = 2
 
 
 def start(directory: Path, *flags: str, environment: dict[str, str] | None = None) -> subprocess.Popen[str]:
-    """In a directory of its own, where its data and an unnamed configuration file would be."""
+    """Start the command in this directory, so that its data and `warren.toml` are there."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("WARREN_")}
     http_port = () if "--http-port" in flags else ("--http-port", "0")
     return subprocess.Popen(
@@ -51,7 +51,7 @@ def fail(directory: Path, *flags: str, environment: dict[str, str] | None = None
         finally:
             process.kill()
     assert (process.returncode, out) == (USAGE_ERROR, ""), err
-    # The log may have had something to say before; the reason is the last line, and no traceback.
+    # Lines of the log may come first. The reason is one line, without a traceback.
     assert "Traceback" not in err
     lines = [line for line in err.splitlines() if not line.startswith("{")]
     assert len(lines) == 1, err
@@ -60,7 +60,7 @@ def fail(directory: Path, *flags: str, environment: dict[str, str] | None = None
 
 
 class Serving:
-    """A broker that has said that it is ready; `end` gives what else it said."""
+    """A broker that has printed its line `ready`; `end` returns its other output."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
@@ -93,7 +93,7 @@ def taken_port() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
-# --- what is wrong with the world ---
+# --- failures outside the broker ---
 
 
 def test_port_in_use_is_one_line_and_exit_2(tmp_path: Path, taken_port: int) -> None:
@@ -128,7 +128,7 @@ def test_address_that_is_not_ours_is_one_line_and_exit_2(tmp_path: Path) -> None
     assert "192.0.2.1" in fail(tmp_path, "--port", "0", "--bind", "192.0.2.1")
 
 
-# --- what is wrong with a setting, which is known before anything starts ---
+# --- wrong settings, which are refused before anything starts ---
 
 
 class Refuse(Protocol):
@@ -137,7 +137,7 @@ class Refuse(Protocol):
 
 @pytest.fixture
 def refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Refuse:
-    """The one line that the command has for a setting, without a process of its own."""
+    """The command's error line for a setting, found without starting a process."""
 
     def started(serving: Coroutine[object, object, None]) -> None:
         serving.close()
@@ -225,7 +225,7 @@ def test_unknown_flag_is_exit_2(tmp_path: Path) -> None:
 
 
 def heartbeat_of(address: Address) -> int:
-    """A setting that every client is told."""
+    """The heartbeat interval, a setting that every client is told."""
     client = AmqpClient(address)
     try:
         client.start()
@@ -338,7 +338,7 @@ def test_stdout_has_only_the_ready_line(tmp_path: Path) -> None:
 def test_second_broker_on_the_usual_ports_runs_without_an_http_api(tmp_path: Path) -> None:
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        with suppress(OSError):  # somebody else has it: as well
+        with suppress(OSError):  # another process has the port already, which serves as well
             holder.bind(("127.0.0.1", 15672))
             holder.listen()
         command = [

@@ -115,7 +115,7 @@ def test_ls_marks_directories_of_queues_that_are_not_defined(data: HandMade) -> 
 
 @pytest.fixture
 def parts(log: LogDirectory) -> None:
-    """Two more logs of the queue."""
+    """Two parts of the queue, each with its own log."""
     LogDirectory(log.path / "priority-3").put(2, "seg", segment(2, [b"urgent", b"more"]))
     LogDirectory(log.path / "seen").put(1, "seg", segment(1, [b"seen"]))
 
@@ -338,7 +338,7 @@ def test_verify_of_what_a_crash_leaves_ends_with_0(store: Store, log: LogDirecto
 
 
 def unreadable(file: Path) -> None:
-    """Even for root."""
+    """Make a file that not even root can read: a directory."""
     file.unlink()
     file.mkdir()
 
@@ -401,7 +401,7 @@ def test_nothing_is_written(store: Store, log: LogDirectory) -> None:
 
 @pytest.fixture
 def long_queue(data: HandMade, log: LogDirectory) -> None:
-    """More than a pipe takes."""
+    """A queue whose messages are more than fits into a pipe."""
     parts = [encode_record(position, 0, message(b"x" * 1000)) for position in range(7, 1000)]
     log.put(7, "seg", encode_header(SEGMENT_MAGIC, 7) + b"".join(parts))
 
@@ -444,11 +444,11 @@ def test_directory_that_a_broker_uses_is_read_with_a_warning(
     out, err = capsys.readouterr()
     assert expected in out
     using = f"process {broker.process.pid} is using {broker.data_dir}"
-    assert err == f"warren store: {using}: what is told is of the moment\n"
+    assert err == f"warren store: {using}: the output is a snapshot\n"
 
 
 def test_directory_on_a_read_only_file_system_is_read(data: HandMade) -> None:
-    """In a mount namespace of its own, if this system lets us have one."""
+    """Run in a mount namespace of its own, if this system allows it."""
     mount = f"mount --bind {data.path} {data.path} && mount -o remount,bind,ro {data.path}"
     verify = f"exec {sys.executable} -m warren store verify {data.path}"
     tried = f"{mount} && ! touch {data.path}/x 2>/dev/null && {verify}"

@@ -1,4 +1,4 @@
-"""A connection for one thread, against a real broker."""
+"""The client's blocking connection, against a real broker."""
 
 from __future__ import annotations
 

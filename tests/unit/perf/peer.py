@@ -64,7 +64,7 @@ class Peer:
         return value
 
     def send(self, data: bytes) -> None:
-        """Let the loop under test take it in."""
+        """Send this, and let the loop under test read it."""
         self.socket.sendall(data)
         self._loop.turn(WAIT_SECONDS_MAX)
 

@@ -11,7 +11,7 @@ from warren.perf.loop import Loop
 
 
 class Recorder:
-    """Notes in a list that others share when it is served."""
+    """Notes each time it is served, in a list that it shares with others."""
 
     def __init__(self, name: str, loop: Loop, served: list[str]) -> None:
         self.name = name

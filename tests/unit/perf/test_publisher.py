@@ -25,7 +25,7 @@ MESSAGE = publish_frames(PUBLISH, body_bytes=4, persistent=False, frame_max=1310
 def publisher(
     loop: Loop, peer: Peer, *, window: int = 0, rate: float = 0, messages: int = 10
 ) -> LoadPublisher:
-    """One that is ready to publish, and sends at most so many messages at once."""
+    """A publisher that is ready, and sends at most `messages` at once."""
     pace = Pace(window=window, rate=rate, chunk_bytes=messages * len(MESSAGE))
     made = LoadPublisher(loop, peer.uri, PUBLISH, pace, body_bytes=4, persistent=False)
     peer.log_in()

@@ -21,7 +21,7 @@ def feed(scanner: Scanner, *pieces: bytes) -> Scanner:
 
 
 def seen(*pieces: bytes) -> tuple[object, ...]:
-    """Everything a scanner finds out, when the bytes arrive in these pieces."""
+    """All results of a scanner that gets the bytes in these pieces."""
     latencies = Histogram()
     scanner = feed(Scanner(ack_every=2, latencies=latencies), *pieces)
     counts = (scanner.deliveries, scanner.confirmed, scanner.nacked)
@@ -69,7 +69,7 @@ def test_only_the_given_size_of_the_buffer_is_read() -> None:
 
 
 def test_a_size_beyond_the_buffer_is_refused() -> None:
-    with pytest.raises(ValueError, match="not so many bytes"):
+    with pytest.raises(ValueError, match="larger than data"):
         Scanner().feed(bytearray(8), 9, NOW_NS)
 
 

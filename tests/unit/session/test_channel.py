@@ -13,7 +13,7 @@ from warren.amqp.properties import BasicProperties
 
 @pytest.fixture
 def client() -> FakeClient:
-    """With the queue q."""
+    """A client whose vhost has the queue q."""
     made = FakeClient(make_node(FakeWorld())).open()
     made.declare("q")
     return made

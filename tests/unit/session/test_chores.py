@@ -1,4 +1,4 @@
-"""What a client asks for on a channel that is too much for one turn of the event loop."""
+"""Requests on a channel that are too much work for one turn of the event loop."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def publish_many(client: FakeClient, queue: str, count: int) -> None:
 
 
 def take_all(client: FakeClient, count: int = MANY, arguments: Table | None = None) -> None:
-    """`count` messages are in the hands of consumer `c`."""
+    """Have consumer `c` take `count` messages, unacknowledged."""
     client.declare("q", arguments=arguments)
     client.declare("dead")
     publish_many(client, "q", count)

@@ -40,13 +40,13 @@ class Scene:
         self.here, self.there = Rounds(), Rounds()
 
     def publish(self, *outcomes: tuple[int, Rounds]) -> None:
-        """One message, of which these are the outcomes in its queues."""
+        """Publish one message; each of its queues has one of these outcomes."""
         for outcome, safety in outcomes:
             self.confirms.note(outcome, safety)
         self.confirms.published += 1
 
     def confirmed(self) -> list[tuple[int, bool]]:
-        """Tags and `multiple` of the acks since the last look."""
+        """Tag and `multiple` of each ack since the last call."""
         frames = split_frames(b"".join(self.output.take()))
         acks = decode_methods(frames)
         return [(ack.delivery_tag, ack.multiple) for ack in acks if isinstance(ack, m.BasicAck)]

@@ -1,4 +1,4 @@
-"""What ends a connection, what keeps it from being read, and what becomes of all that lives with it."""
+"""How a connection ends, when it is not read, and what becomes of its channels, queues and messages."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def test_alarm_leaves_alone_who_published_before_it(client: FakeClient, node: No
 def test_blocked_publish_is_taken_when_the_alarm_is_cleared(
     client: FakeClient, node: Node, world: FakeWorld
 ) -> None:
-    """It is not taken before, and nothing behind it is dealt with, on other channels either."""
+    """Until then the broker does not take the message, nor any frame behind it, on other channels either."""
     client.declare("q")
     node.raise_alarm("memory")
     client.frames()

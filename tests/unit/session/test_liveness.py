@@ -1,4 +1,4 @@
-"""Heartbeats and deadlines; time passes in the steps in which the server looks."""
+"""Heartbeats and deadlines. Time passes in steps of the server's checks."""
 
 from __future__ import annotations
 

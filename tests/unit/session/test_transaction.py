@@ -12,7 +12,7 @@ from warren.broker.queue import Queue
 
 @pytest.fixture
 def client() -> FakeClient:
-    """On a tx channel, with the queue q."""
+    """A client with a tx channel, whose vhost has the queue q."""
     made = FakeClient(make_node(FakeWorld())).open()
     made.declare("q")
     made.call(m.TxSelect(), m.TxSelectOk)

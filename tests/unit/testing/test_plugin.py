@@ -1,4 +1,4 @@
-"""Other projects test against a real broker: the fixture `warren_broker`, as pytest finds it."""
+"""The pytest plugin for other projects: pytest finds the fixture `warren_broker` by itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUEUE = "orders"
 
 
 def messages_after_publishing(url: str) -> int:
-    """Publishes one more message into a queue; how many are there then."""
+    """Publish one more message to a queue; return how many it has then."""
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         channel = connection.channel()
         channel.confirm_delivery()
