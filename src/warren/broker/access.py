@@ -1,4 +1,4 @@
-"""Who may do what: users, their permissions in vhosts, and the patterns these are made of."""
+"""Users, and what they may do: permissions in vhosts, as patterns that names have to match."""
 
 from __future__ import annotations
 
@@ -52,20 +52,23 @@ class TopicPermissions:
 
 @dataclass
 class User:
-    """`connections` and `channels` are how many are open now. All of them share `publishing` and `consuming`,
-    which are there if there is a limit.
-    """
-
     name: str
     password: PasswordHash | None
+    """None for a user who cannot log in with a password."""
     tags: frozenset[str] = frozenset()
     permissions: dict[str, Permissions] = field(default_factory=dict)
+    """By the name of the vhost; without an entry, the user may do nothing there."""
     topic_permissions: dict[tuple[str, str], TopicPermissions] = field(default_factory=dict)
+    """By the names of vhost and exchange; without an entry, any routing key is allowed."""
     limits: UserLimits = NO_LIMITS
     publishing: Allowance | None = None
+    """What all connections of the user together may publish; None without a limit."""
     consuming: Allowance | None = None
+    """What all connections of the user together may be sent; None without a limit."""
     connections: int = 0
+    """How many connections are open."""
     channels: int = 0
+    """How many channels are open, on all connections."""
 
     def set_limits(self, limits: UserLimits, now: float) -> None:
         self.limits = limits
@@ -74,14 +77,14 @@ class User:
 
 
 class TopicExchange(Protocol):
-    """An exchange, as far as topic permissions know it."""
+    """What topic permissions need to know of an exchange."""
 
     name: str
     is_topic: bool
 
 
 class Access:
-    """One user in one vhost: what is allowed, remembered until permissions change."""
+    """What one user may do in one vhost. Decisions are remembered until permissions change."""
 
     def __init__(self, user: User, vhost: str) -> None:
         self.user = user
@@ -110,7 +113,7 @@ class Access:
         return known
 
     def check_topic(self, permission: Permission, exchange: TopicExchange, routing_key: str) -> None:
-        """Whether a message may go to a topic exchange with this key, or a binding to it have it."""
+        """Raise unless the user may publish to a topic exchange with this routing key, or bind with it."""
         granted = self.user.topic_permissions.get((self.vhost, exchange.name))
         if granted is None or not exchange.is_topic:
             return

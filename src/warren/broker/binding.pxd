@@ -1,4 +1,4 @@
-# compiled: a start makes very many bindings
+# compiled: a start makes very many bindings (`benchmarks/start.py` watches this)
 
 cdef class Binding:
     cdef readonly object source

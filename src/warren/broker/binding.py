@@ -1,4 +1,4 @@
-"""A binding: from an exchange to a queue or another exchange."""
+"""Bindings: each leads from an exchange to a queue or to another exchange."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Identity: TypeAlias = tuple[bool, str, str, bytes]
 
 
 class Destination(Protocol):
-    """A queue or an exchange, as bindings know it."""
+    """What a binding needs to know of the queue or exchange that it leads to."""
 
     is_queue: bool
     name: str
@@ -21,7 +21,7 @@ class Destination(Protocol):
 
 
 class BindingSource(Protocol):
-    """An exchange, as bindings know it."""
+    """What a binding needs to know of the exchange that it comes from."""
 
     name: str
     auto_delete: bool
@@ -35,7 +35,7 @@ class BindingSource(Protocol):
 
 
 class Binding:
-    """Two bindings are the same if destination, key and arguments are. A binding never changes."""
+    """Immutable. An exchange has one binding for each `identity`: destination, routing key and arguments."""
 
     def __init__(
         self, source: BindingSource, destination: Destination, routing_key: str, arguments: Table
@@ -50,9 +50,13 @@ class Binding:
         destination = self.destination
         return (destination.is_queue, destination.name, self.routing_key, encode_table(self.arguments))
 
+    def __repr__(self) -> str:
+        source, destination = getattr(self.source, "name", None), getattr(self.destination, "name", None)
+        return f"<Binding from {source!r} to {destination!r} with key {self.routing_key!r}>"
+
 
 class Incoming:
-    """The bindings that lead to a queue or an exchange, by the exchange that they come from."""
+    """The bindings that lead to one queue or exchange, by the exchange that they come from."""
 
     def __init__(self) -> None:
         self.by_source: dict[BindingSource, dict[Binding, None]] = {}

@@ -1,11 +1,11 @@
-"""How commands change a node: the checks that belong to a change, and the one place that carries it out.
+"""Applies commands to a node: the only place that checks them and carries them out.
 
-    check       raises if the change makes no sense: names, arguments, equality on redeclaring, limits
-    carry_out   makes the change, and says what came of it
+    check       raises if the command cannot be carried out: names, arguments, equality on redeclaring, limits
+    carry_out   makes the change, and returns the result (`Applied`)
 
-What both do depends on nothing but the node's state and the command, so that AMQP, HTTP, configuration and a
-log that is read back share them. A recorded command is carried out without checks: it was checked when it was
-new, perhaps by an older version that allowed more.
+Both depend only on the node's state and the command. So AMQP, HTTP, configuration and the recovery of
+recorded commands share them. Recovery carries out recorded commands without `check`: they were checked when
+they were new, perhaps by an older version that allowed more.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ from warren.broker.vhost import Vhost
 
 
 class Applied(NamedTuple):
-    """What came of a command."""
+    """The result of a command."""
 
     changed: bool
-    """Whether anything is different from before, and has to be kept."""
+    """Whether the command changed anything, and so has to be recorded."""
     made: Any = None
-    """The queue or exchange that is there now, or how many messages a queue had that is deleted."""
+    """For a declaration, the queue or exchange; for a deleted queue, how many messages it had."""
     follow_up: tuple[Command, ...] = ()
-    """What has to be changed as well, each recorded for itself."""
+    """Commands to carry out next, because of this one. Each is recorded by itself."""
     error: AmqpError | None = None
-    """Why the change could not be made."""
+    """Why the command could not be carried out."""
 
 
 UNCHANGED, CHANGED = Applied(changed=False), Applied(changed=True)
 
 
 class Changeable(Workshop, Protocol):
-    """A node, as far as commands change it."""
+    """What commands need of the node that they change."""
 
     cluster_name: str
     users: dict[str, User]
@@ -69,7 +69,7 @@ class Changeable(Workshop, Protocol):
 
 
 def check(node: Changeable, command: Command) -> None:
-    """Raise the reply code that a client would get if the change makes no sense."""
+    """Raise if the command cannot be carried out, with the reply code that a client would get."""
     checking = _CHECKS.get(type(command))
     if checking is not None:
         checking(node, command)
@@ -105,7 +105,7 @@ def _add_vhost(node: Changeable, command: commands.AddVhost) -> Applied:
 
 
 def _delete_vhost(node: Changeable, command: commands.DeleteVhost) -> Applied:
-    """With all that is in it, and the permissions there; connections to it are closed."""
+    """Delete a vhost with all that is in it, close its connections, and have its permissions revoked."""
     vhost = node.vhosts.get(command.name)
     if vhost is None:
         return UNCHANGED
@@ -120,7 +120,7 @@ def _delete_vhost(node: Changeable, command: commands.DeleteVhost) -> Applied:
 
 
 def _revocations(node: Changeable, vhost: str) -> tuple[Command, ...]:
-    """What takes all permissions in a vhost away, from all users."""
+    """The commands that revoke all permissions in a vhost, of all users."""
     found: list[Command] = []
     for user in node.users.values():
         if vhost in user.permissions:
@@ -220,7 +220,7 @@ def _set_user_limits(node: Changeable, command: commands.SetUserLimits) -> Appli
 
 
 def policy_of(command: commands.PutPolicy) -> Policy:
-    """406 if the policy makes no sense."""
+    """The policy that a command describes; raises 406 if it is invalid."""
     policy = Policy(
         name=command.name,
         pattern=command.pattern,
@@ -259,7 +259,9 @@ def _check_exchange(node: Changeable, command: commands.DeclareExchange) -> None
 
 
 def _declare_exchange(node: Changeable, command: commands.DeclareExchange) -> Applied:
-    """The queues that belong to the exchange are declared behind it: each has messages and a number."""
+    """Declare an exchange, and have its internal queues declared next, each by a command of its own, since a
+    durable one gets a number and a log like any queue.
+    """
     vhost = find_vhost(node, command.vhost)
     existing = vhost.exchanges.get(command.name)
     if existing is not None:

@@ -1,9 +1,10 @@
 """A queue in the classic sense: entries in strict order, and the consumers that take them in turn.
 
-Entries leave from the head of a lane to whoever is next: in rings of equal priority, highest first, each ring
-round robin over those that can take one more.
+Consumers stand in rings, one for each consumer priority. An entry leaves from the head of its lane to the
+highest ring with a consumer that can take it; within a ring, consumers are served round robin.
 
-A queue whose rules ask for more than that has a `Rulebook`, which does it; the others pay one test for it.
+A queue whose rules ask for more than that has a `Rulebook`, which does the rest. A queue without such rules
+pays one test for them on each message.
 """
 
 from __future__ import annotations
@@ -24,26 +25,26 @@ from warren.broker.store import MessageLog, Store, StreamLog
 from warren.broker.turns import DELIVERED_AT_A_TIME_MAX, TooMuchForATurn
 from warren.broker.view import choose_view
 
-TRIED_FOR_A_UNIT = 10  # consumers that cannot take a message, for a unit of work
-DROP_STEP = 1_000
-SEEN_PART = "seen"  # of the queue's log: what deduplication has seen
+TRIED_FOR_A_UNIT = 10  # asking so many consumers in vain costs a unit of work
+DROP_STEP = 1_000  # purged entries are freed so many at a time
+SEEN_PART = "seen"  # the part of the queue's log in which deduplication keeps its notes
 
 
 class ClassicQueue(Queue):
     def __init__(self, *identity: Any, **properties: Any) -> None:
         super().__init__(*identity, **properties)
-        self.rings: list[Ring] = []  # consumers that get the next message, the highest priority first
-        self.choosy: list[Consumer] = []  # consumers that have a view of their own, in the same order
+        self.rings: list[Ring] = []  # the consumers that take whatever is next, by priority, highest first
+        self.choosy: list[Consumer] = []  # the consumers that select or browse by a view, also by priority
         memory, open_overflow = self.surroundings.memory, self.surroundings.open_overflow
         levels = self.rules.max_priority + 1
-        self.lanes = [  # one for each level of priority, from the lowest to the highest
+        self.lanes = [  # one for each level of message priority, from the lowest to the highest
             Lane(self, self.budget, memory, open_overflow, level, levels) for level in range(levels)
         ]
         self.lane = self.lanes[0]  # the lowest, and in most queues the only one
-        self.book: Rulebook | None = None
+        self.book: Rulebook | None = None  # None while the queue needs none, as most do
         self.set_rules(self.rules)
 
-    # --- on the path of every message ---
+    # --- on the path of every message (`warren perf throughput` watches it) ---
 
     def publish(self, message: Message) -> int:
         if self.book is not None:
@@ -87,12 +88,12 @@ class ClassicQueue(Queue):
             if self.events.delivered:
                 self.tell_delivered(entry, consumer.origin, consumer.tag, delivery_tag)
             if self.delivered - delivered == most:
-                self.touch()  # other queues first
+                self.touch()  # it is other queues' turn; this one goes on after them
                 break
         self.budget.draining -= self.delivered - delivered
 
     def most_to_deliver(self) -> int:
-        """How many may go out before other queues, or the next turn, come."""
+        """How many messages the queue may deliver before it is other queues' turn, or the next turn's."""
         return max(min(self.budget.draining, DELIVERED_AT_A_TIME_MAX), 1)
 
     def deliver(self, entry: Entry, consumer: Consumer) -> None:
@@ -103,7 +104,7 @@ class ClassicQueue(Queue):
             self.tell_delivered(entry, consumer.origin, consumer.tag, delivery_tag)
 
     def goes_out(self, entry: Entry, no_ack: bool) -> None:
-        """Count an entry that is delivered, and have it noted on disk."""
+        """Count an entry that is delivered, and have the delivery noted on disk."""
         lane = self.lane if self.book is None else self.lane_of(entry)
         self.delivered += 1
         self.delivered_bytes += entry.size
@@ -121,7 +122,7 @@ class ClassicQueue(Queue):
         return self.lanes[self.level_of(entry.message)]
 
     def level_of(self, message: Message) -> int:
-        """What is above the highest level belongs to that."""
+        """The level of priority; a message above the queue's highest level belongs to that one."""
         return min(message.priority, len(self.lanes) - 1)
 
     def next_consumer(self, size: int) -> Consumer | None:
@@ -133,7 +134,7 @@ class ClassicQueue(Queue):
         return None
 
     def settle(self, entry: Entry) -> None:
-        if entry.position == 0:
+        if entry.position == 0:  # the client only browsed: the entry is not the queue's own
             return
         self.unacked -= 1
         if self.book is not None:
@@ -146,7 +147,7 @@ class ClassicQueue(Queue):
             lane.done(entry)
 
     def requeue(self, entry: Entry) -> None:
-        """The entry returns to its place."""
+        """Put an entry back at its old place, and count the delivery that failed."""
         if entry.position == 0:
             return
         self.unacked -= 1
@@ -177,7 +178,7 @@ class ClassicQueue(Queue):
             self.bury(entry, Reason.REJECTED)
 
     def bury(self, entry: Entry, reason: Reason) -> None:
-        """An entry that nobody holds leaves, for the dead-letter exchange if there is one."""
+        """Remove an entry that is in no lane and with no client; dead-letter it, if the rules say so."""
         if self.rules.dead_letter_exchange is None and not self.events.died:
             self.forget(entry)
         else:
@@ -290,7 +291,7 @@ class ClassicQueue(Queue):
         self.flow.relieve(self)
 
     def _tell_lanes(self) -> None:
-        """Whether somebody is there for whom to hold messages ready."""
+        """Tell the lanes whether there is a consumer for whom to hold messages ready."""
         consumed = self.is_worked_off
         for lane in self.lanes:
             if lane.consumed != consumed:
@@ -315,8 +316,8 @@ class ClassicQueue(Queue):
         super().end()
 
     def open(self, store: Store) -> None:
-        """Only a durable queue that outlives its connection has logs: one for each lane, and one for what its
-        deduplication has seen.
+        """Open the queue's logs: one for each lane, and one for what deduplication has seen. Only a durable
+        queue that outlives its connection has any.
         """
         if not self.durable or self.owner is not None or self.lane.log is not None:
             return
@@ -330,7 +331,7 @@ class ClassicQueue(Queue):
                 self.book.seen.restore(*opened, self.lanes)
 
     def restore(self, log: MessageLog, position: int, level: int = 0) -> None:
-        """Take over the messages of a lane that are on disk; positions go on behind this one."""
+        """Take over the messages that a lane's log has. `position` is the last that was used."""
         self.lanes[level].restore(log, position)
         self.safety = log.safety
         if self.book is not None or self.lanes[level].expires_any:
@@ -343,6 +344,7 @@ class ClassicQueue(Queue):
             self.book.release_memory()
 
     def _dropping(self, entries: EntryList) -> Iterator[int]:
+        """Free purged entries step by step, yielding the cost of each step."""
         while entries.count:
             entries.drop(DROP_STEP)
             yield DROP_STEP

@@ -1,4 +1,4 @@
-"""What the model knows of those who use it. Sessions implement it; the model imports no session."""
+"""What the model knows of its clients. Sessions implement these protocols; the model imports no session."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ClientId = NewType("ClientId", int)
 
 @dataclass(frozen=True)
 class Origin:
-    """The channel that a message came from, or goes to, as the firehose tells it."""
+    """The channel that a message came from, or goes to; the firehose names it in its copies."""
 
     connection: str
     channel: int
@@ -21,7 +21,7 @@ class Origin:
 
 
 class Client(Protocol):
-    """A connection, as the model sees it. It owns exclusive queues by its id."""
+    """A connection, as the model sees it. An exclusive queue has the `id` of its connection as its owner."""
 
     id: ClientId
     name: str
@@ -35,7 +35,7 @@ class Client(Protocol):
         """An alarm was raised or cleared."""
 
     def forget_permissions(self) -> None:
-        """The user's permissions changed: what was allowed before has to be asked again."""
+        """The user's permissions changed: forget remembered decisions."""
 
     def rates_changed(self, user: User) -> None:
         """This user's rate limits changed."""

@@ -1,7 +1,8 @@
-"""The time of day, in milliseconds since 1970, as of the last look at it.
+"""The time of day, in milliseconds since 1970, as it was when somebody last called `refresh`.
 
-A read that begins, a timer that ends, a queue with rules that is drained and, once a second, the check for
-consumers that take too long look again (`refresh`). The path of a message takes the time that was read last.
+Messages get the time that was read last, since reading the clock for each would cost too much. `refresh` is
+called when a read from a socket begins, when a timer ends, when a queue with rules is drained, and once a
+second by the check for late acknowledgements.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ STEP_BACK_MS_MAX = 10_000
 
 class Clock:
     def __init__(self, read: Callable[[], int]) -> None:
-        self.read = read
+        self.read = read  # the system's clock
         self.time_ms = 0
         self.refresh()
 
@@ -23,8 +24,10 @@ class Clock:
 
 
 def follow(time_ms: int, now_ms: int) -> int:
-    """The time that holds after `time_ms`, now that a clock says `now_ms`. After a short step back the old
-    time holds until the clock is past it, so that what comes later is not older; a long one is followed.
+    """The time to use after `time_ms`, when the system's clock reads `now_ms`.
+
+    If the clock was set back by up to `STEP_BACK_MS_MAX`, `time_ms` stays until the clock has passed it, so
+    that later messages do not seem older. A longer step back is followed.
     """
     if now_ms > time_ms or time_ms - now_ms > STEP_BACK_MS_MAX:
         return now_ms

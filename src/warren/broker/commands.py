@@ -1,7 +1,7 @@
-"""Everything that changes the topology, as small immutable commands: plain data, and nothing that lives.
+"""Every change of the topology, as a small immutable command: plain data, no live objects.
 
-A session checks that a client may do what it asks, and then asks the node for the change; configuration, the
-HTTP API and the embedding program ask for the same commands. `changes.py` checks and carries them out.
+A session checks the client's permissions, and then hands a command to the node. Configuration, the HTTP API
+and embedding programs use the same commands. `changes.py` checks and carries them out.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from warren.broker.access import Permissions, TopicPermissions
 from warren.broker.client import ClientId
 from warren.broker.passwords import PasswordHash
 
-COMMAND_WORK = 200  # units of `Budget`: what it takes to carry one out, and to write it down
+COMMAND_WORK = 200  # units of `Budget` that it costs to carry out and record a command
 OF_THE_MOMENT: Mapping[str, bool] = {"of the moment": True}
-"""The metadata of fields that matter when a command is carried out, and are no part of what it defines."""
+"""Metadata of a field that only matters while the command is carried out. Such a field is not recorded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class AddVhost:
 
 @dataclass(frozen=True, kw_only=True)
 class DeleteVhost:
-    """With all that is in it; connections to it are closed."""
+    """Delete a vhost with all that is in it, and close its connections."""
 
     name: str
 
@@ -88,7 +88,7 @@ class ClearTopicPermissions:
 
 @dataclass(frozen=True, kw_only=True)
 class SetVhostLimits:
-    """For both, None or -1 is no limit, and 0 is none allowed. What is there already stays."""
+    """None or -1 means no limit, 0 allows none. Connections and queues above a new limit stay."""
 
     vhost: str
     max_connections: int | None = None
@@ -97,28 +97,33 @@ class SetVhostLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class SetUserLimits:
-    """None or -1 is no limit. Rates are a second's, of all connections of the user: messages, and bytes."""
+    """None or -1 means no limit. Each limit is for all connections of the user together."""
 
     user: str
     max_connections: int | None = None
     max_channels: int | None = None
-    max_publish_rate: int | None = None
-    max_publish_bytes: int | None = None
-    max_consume_rate: int | None = None
-    max_consume_bytes: int | None = None
+    max_publish_rate: int | None = None  # messages a second
+    max_publish_bytes: int | None = None  # bytes a second
+    max_consume_rate: int | None = None  # messages a second
+    max_consume_bytes: int | None = None  # bytes a second
 
 
 @dataclass(frozen=True, kw_only=True)
 class PutPolicy:
-    """Make a policy, or change it. An operator's has a name of its own among those."""
+    """Make a policy, or change it."""
 
     vhost: str
     name: str
     pattern: str
+    """A regular expression that the names of queues or exchanges have to match."""
     definition: Table
+    """The settings, as `policy_settings.py` knows them."""
     priority: int = 0
+    """If several policies match, the one with the highest priority holds."""
     apply_to: str = "all"
+    """Which kinds of queues or exchanges the policy is for."""
     operator: bool = False
+    """Whether it is an operator policy. Those have names of their own, apart from other policies."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +141,7 @@ class DeclareExchange:
     durable: bool = True
     auto_delete: bool = False
     internal: bool = False
+    """Whether clients cannot publish to it: messages come from other exchanges only."""
     arguments: Table = field(default_factory=dict)
 
 
@@ -153,10 +159,10 @@ class DeclareQueue:
     durable: bool = False
     auto_delete: bool = False
     owner: ClientId | None = field(default=None, metadata=OF_THE_MOMENT)
-    """The connection that an exclusive queue lives with."""
+    """For an exclusive queue, the connection that owns it; the queue goes with it."""
     arguments: Table = field(default_factory=dict)
     by_broker: bool = field(default=False, metadata=OF_THE_MOMENT)
-    """Whether a broker chose the name, which may then begin with `amq.`."""
+    """Whether the broker chose the name, which may then begin with `amq.`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,22 +175,25 @@ class DeleteQueue:
 
 @dataclass(frozen=True, kw_only=True)
 class BindingCommand:
-    """Which binding it is about."""
+    """Names a binding."""
 
     vhost: str
     source: str
+    """The name of the exchange that messages come from."""
     destination: str
+    """The name of the queue or exchange that messages go to."""
     to_queue: bool
+    """Whether `destination` is a queue, and not an exchange."""
     routing_key: str = ""
     arguments: Table = field(default_factory=dict)
 
 
 class Bind(BindingCommand):
-    """Make it, if it is not there."""
+    """Make the binding, if it is not there."""
 
 
 class Unbind(BindingCommand):
-    """Remove it, if it is there."""
+    """Remove the binding, if it is there."""
 
 
 Command: TypeAlias = (
@@ -193,4 +202,4 @@ Command: TypeAlias = (
     | DeclareExchange | DeleteExchange | DeclareQueue | DeleteQueue | Bind | Unbind
 )  # fmt: skip
 
-NOT_KEPT: frozenset[type[Command]] = frozenset({SetTracing})  # what they change ends with the process
+NOT_KEPT: frozenset[type[Command]] = frozenset({SetTracing})  # their changes end with the process

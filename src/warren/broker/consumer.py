@@ -1,4 +1,4 @@
-"""A consumer as its queue sees it: somebody who can take a message or not, and is told what happens.
+"""A consumer, as its queue sees it: the queue asks whether it can take a message, and tells it what happens.
 
 Sessions implement `Consumer`. The queue asks `can_take` before each delivery, so a consumer alone decides
 about prefetch limits and about the room in its connection's output.
@@ -14,7 +14,7 @@ from warren.broker.entry import Entry
 
 
 class View:
-    """A consumer's own way through a queue, for one that does not simply get the next message."""
+    """A consumer's own way through a queue. A consumer that takes whatever message is next has none."""
 
     takes = True
     """Whether messages that this consumer gets leave the queue."""
@@ -23,7 +23,7 @@ class View:
         """An entry of this level of priority is ready again, at its old place."""
 
     def was_purged(self) -> None:
-        """The queue was purged: no entry that was seen before is in it any more."""
+        """The queue was purged: none of the entries that the view knows is left."""
 
     def end(self) -> None:
         """The consumer is gone: let go of the queue's entries."""
@@ -31,14 +31,14 @@ class View:
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumeRequest:
-    """What a client asks of a queue that it wants to consume from."""
+    """A client's request to consume from a queue."""
 
     tag: str
     arguments: Table
-    no_ack: bool
-    prefetch_count: int
-    chose_tag: bool  # the client did, and not the broker
-    has_channel_limit: bool  # a prefetch limit of the whole channel, which streams do not support
+    no_ack: bool  # whether messages count as acknowledged as soon as they are sent
+    prefetch_count: int  # the consumer's own prefetch limit; 0 for none
+    chose_tag: bool  # whether the client chose the tag, and not the broker
+    has_channel_limit: bool  # whether the whole channel has a prefetch limit, which streams do not support
 
 
 class Consumer:
@@ -53,14 +53,14 @@ class Consumer:
         arguments: Table,
         view: View | None,
     ) -> None:
-        self.tag = tag
-        self.origin = origin
-        self.no_ack = no_ack
-        self.exclusive = exclusive
-        self.priority = priority
+        self.tag = tag  # the consumer tag
+        self.origin = origin  # the channel that it consumes on
+        self.no_ack = no_ack  # whether messages count as acknowledged as soon as they are sent
+        self.exclusive = exclusive  # whether the queue may have no other consumer
+        self.priority = priority  # consumers of a higher priority are served first
         self.arguments = arguments
-        self.view = view  # None for a consumer that gets the next message, whatever it is
-        self.cancelled = False  # such a consumer gets nothing more
+        self.view = view  # None for a consumer that takes whatever message is next
+        self.cancelled = False  # once it is, the consumer gets nothing more
 
     def can_take(self, size: int) -> bool:
         """Whether a message of this size may be delivered now."""
@@ -80,7 +80,7 @@ class Consumer:
 
     @property
     def takes(self) -> bool:
-        """Whether messages leave the queue by this consumer: true of all but those that browse."""
+        """Whether messages that this consumer gets leave the queue: true unless it only browses."""
         return self.view is None or self.view.takes
 
     def __repr__(self) -> str:
@@ -95,18 +95,18 @@ class Ring:
     def __init__(self, priority: int) -> None:
         self.priority = priority
         self.consumers: list[Consumer] = []
-        self.turn = 0  # the index of the consumer that comes next
+        self.turn = 0  # the index of the consumer that is asked next
         self.tried = 0  # how many consumers could not take the last message that was offered
 
     def remove(self, consumer: Consumer) -> None:
-        """Take the consumer out, if it is here, without anybody losing a turn."""
+        """Take the consumer out, if it is in the ring; no other consumer loses its turn."""
         if consumer in self.consumers:
             index = self.consumers.index(consumer)
             del self.consumers[index]
             self.turn -= index < self.turn
 
     def next_for(self, size: int) -> Consumer | None:
-        """The next in turn that can take a message of this size."""
+        """The next consumer in turn that can take a message of this size."""
         count = len(self.consumers)
         self.tried = 0
         while self.tried < count:
@@ -118,3 +118,6 @@ class Ring:
                 return consumer
             self.tried += 1
         return None
+
+    def __repr__(self) -> str:
+        return f"<Ring of priority {self.priority}: {self.consumers!r}>"

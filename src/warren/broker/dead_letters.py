@@ -1,7 +1,7 @@
-"""Messages that die in a queue go on to its dead-letter exchange.
+"""Sends messages that die in a queue on to its dead-letter exchange.
 
-They are not lost on the way: a message that has to survive leaves its old queue's log only when it is on
-disk in the new ones. If the broker ends in between, it is in both.
+No message is lost on the way: a persistent one leaves its old queue's log only when it is safe in the logs of
+the new queues. If the broker ends in between, the message is in both.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from warren.broker.surroundings import Deathbed
 from warren.broker.vhost import Vhost
 
 NAMES_CACHED_MAX = 1_000
-LETTER_WORK = 25
+LETTER_WORK = 25  # units of work for a dead letter, without its target queues
 
 
 class Handover:
-    """Entries that leave their queue for good once their message is safe elsewhere."""
+    """Lets queues forget entries as soon as the entries' messages are safe elsewhere."""
 
     def __init__(self) -> None:
+        # by safety and round: the entries that wait for this round, and the safeties to wait for after it
         self.gathered: dict[tuple[Safety, int], list[tuple[Deathbed, Entry, list[Safety]]]] = {}
 
     def forget_when_safe(self, queue: Deathbed, entry: Entry, places: Iterable[Safety]) -> None:
-        """The queue forgets the entry when all that was written until now is safe in these places."""
+        """Have the queue forget the entry when all that was written so far is safe at each of `places`."""
         left = list(places)
         if not left:
             queue.forget(entry)
@@ -52,25 +53,27 @@ class Handover:
 
 
 class DeadLetters:
-    """Of one vhost."""
+    """Routes the dead letters of one vhost."""
 
     def __init__(self, vhost: Vhost, clock: Clock, events: Events, handover: Handover) -> None:
         self.vhost = vhost
         self.clock = clock
         self.events = events
         self.handover = handover
-        self.last_route: tuple[int, Exchange, bytes] | None = None
-        self.last_targets: list[Queue] = []
+        self.last_route: tuple[int, Exchange, bytes] | None = None  # vhost's version, exchange, routing key
+        self.last_targets: list[Queue] = []  # the queues that `last_route` led to
 
     def forget_when_safe(self, queue: Deathbed, entry: Entry, places: Iterable[Safety]) -> None:
         self.handover.forget_when_safe(queue, entry, places)
 
     def bury(self, queue: Deathbed, entry: Entry, reason: Reason) -> None:
-        """An entry, which nobody holds any more, leaves its queue."""
+        """Send the entry's message on; its queue forgets the entry when the message is safe there."""
         self.handover.forget_when_safe(queue, entry, self.send(queue, entry.message, reason))
 
     def send(self, queue: Deathbed, message: Message, reason: Reason) -> Collection[Safety]:
-        """Send a message on. The places where it is on its way to disk, and not safe yet."""
+        """Send a message on to the queue's dead-letter exchange, if there is one. Return the safeties to wait
+        for until the message is safe in its new queues.
+        """
         name = queue.rules.dead_letter_exchange
         exchange = None if name is None else self.vhost.exchanges.get(name)
         if self.events.died:
@@ -106,7 +109,7 @@ class DeadLetters:
         return [target for target in targets if not letter.closes_cycle(target.name)]
 
     def _route(self, exchange: Exchange, routing_key: bytes) -> list[Queue]:
-        """Many that die together go the same way."""
+        """The queues for this key, remembered for the next: messages that die together share a route."""
         known = (self.vhost.version.number, exchange, routing_key)
         if known != self.last_route:
             self.last_route, self.last_targets = known, self.vhost.route(exchange, routing_key)

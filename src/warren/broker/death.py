@@ -1,4 +1,4 @@
-"""What a dead letter carries: why, where and how often the message died.
+"""The headers of a dead letter, which say why, where and how often the message died.
 
     x-death     array of tables, the newest first, one for each queue and reason:
                 count:long reason queue time:timestamp exchange routing-keys:array [original-expiration]
@@ -34,7 +34,7 @@ class Reason(StrEnum):
 
 
 class Death(NamedTuple):
-    """One death: of a message in a queue."""
+    """A message died in a queue."""
 
     queue: str
     reason: Reason
@@ -42,16 +42,17 @@ class Death(NamedTuple):
 
 
 class Letter(NamedTuple):
-    """A dead message as it goes on: its properties, all the keys it had, and what it died of, newest
-    first.
-    """
+    """The parts of a dead message that differ from the original's."""
 
     properties: bytes
+    """Encoded, with the headers about its deaths, and without an expiration."""
     keys: list[str]
+    """The original's routing key, and those of its CC header."""
     deaths: list[tuple[str, str]]
+    """Queue and reason of each entry of x-death, newest first."""
 
     def closes_cycle(self, queue: str) -> bool:
-        """Whether it has come from this queue before, and no client has rejected it since."""
+        """Whether the message died in this queue before, and no client has rejected it since."""
         for place, reason in self.deaths:
             if reason == Reason.REJECTED:
                 return False
@@ -61,7 +62,9 @@ class Letter(NamedTuple):
 
 
 def write_letter(message: Message, death: Death, *, drop_copies: bool) -> Letter:
-    """`drop_copies`: it gets a new routing key, and its CC header would lead it elsewhere."""
+    """The letter of a message that died. With `drop_copies` it loses its CC header: it gets a new
+    routing key, and is to go there alone.
+    """
     if not message.died and b"-death" not in message.properties and b"\2CC" not in message.properties:
         return _first_letter(message, death)
     properties = decode_properties(message.properties)
@@ -80,7 +83,9 @@ def write_letter(message: Message, death: Death, *, drop_copies: bool) -> Letter
 
 
 def _first_letter(message: Message, death: Death) -> Letter:
-    """The same for a message that has not died yet, as most: what it has stays as it is, in bytes."""
+    """The same for a message without headers to change, as most are: the encoded properties are not decoded,
+    the new headers are added to them as bytes.
+    """
     key = message.key
     entry, names = _first_headers(
         death.queue, death.reason, death.time_ms // 1000, message.exchange_name, key
@@ -95,7 +100,7 @@ def _first_letter(message: Message, death: Death) -> Letter:
 
 @lru_cache(HEADERS_CACHED_MAX)
 def _first_headers(queue: str, reason: Reason, seconds: int, exchange: str, key: str) -> tuple[bytes, bytes]:
-    """What many have in common that die together: the entry of x-death, and the other headers, encoded."""
+    """The entry of x-death and the other headers, encoded. Messages that die together share them."""
     death = Death(queue, reason, seconds * 1000)
     names: Table = {}
     _name_deaths(names, death, exchange)
@@ -114,6 +119,7 @@ def _deaths(headers: Table) -> list[Table]:
 
 
 def _forget_forged(headers: Table) -> None:
+    """Remove headers about deaths that a client wrote."""
     for which in ("first", "last"):
         for what in ("queue", "reason", "exchange"):
             headers.pop(f"x-{which}-death-{what}", None)
@@ -136,7 +142,7 @@ def _new(death: Death, expiration: str | None, exchange: str, keys: list[str]) -
 def _with(
     deaths: list[Table], death: Death, expiration: str | None, message: Message, keys: list[str]
 ) -> list[Table]:
-    """This death in front: as a new entry, or the one of its queue and reason, counted once more."""
+    """`deaths` with this one in front: a new entry, or that of its queue and reason, counted once more."""
     for known in deaths:
         if (known.get("queue"), known.get("reason")) == (death.queue, str(death.reason)):
             count = known.get("count")
@@ -146,6 +152,7 @@ def _with(
 
 
 def _name_deaths(headers: Table, death: Death, exchange: str) -> None:
+    """Write the headers x-first-death-…, unless they are there, and x-last-death-…."""
     names = {"queue": death.queue, "reason": str(death.reason), "exchange": exchange}
     for what, value in names.items():
         headers.setdefault(f"x-first-death-{what}", value)

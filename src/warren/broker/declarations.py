@@ -1,5 +1,5 @@
-"""Whether a queue or an exchange can be declared or deleted as a command says. A client's rights are not
-looked at here.
+"""Checks whether a queue or an exchange can be declared or deleted as a command says. Permissions are not
+checked here, but by the session.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COMPARED_ARGUMENTS = (ALTERNATE, "x-delayed-type")
 
 
 def check_queue(vhost: Vhost, command: DeclareQueue) -> None:
-    """Raise unless the queue can be declared, or is there already just as the command says."""
+    """Raise unless the queue can be declared, or exists just as the command describes it."""
     existing = vhost.queues.get(command.name) or vhost.internal_queues.get(command.name)
     if existing is not None:
         check_same_queue(existing, command)
@@ -47,7 +47,7 @@ def check_queue(vhost: Vhost, command: DeclareQueue) -> None:
 
 
 def check_is_to_stay(what: str, command: DeclareQueue) -> None:
-    """406 unless the queue is durable and outlives its users, as a quorum queue and a stream must."""
+    """Raise 406 unless the queue is durable and outlives its users, as a quorum queue and a stream must."""
     if command.auto_delete:
         raise PreconditionFailed(f"invalid property 'auto-delete' for {what}")
     if command.owner is not None:
@@ -68,12 +68,12 @@ def check_same_queue(queue: Queue, command: DeclareQueue) -> None:
 
 
 def is_durable(command: DeclareQueue) -> bool:
-    """An exclusive queue goes with its connection, whatever its client says."""
+    """Whether the queue is to be durable. An exclusive queue never is: it goes with its connection."""
     return command.durable and command.owner is None
 
 
 def check_queue_goes(queue: Queue, command: DeleteQueue) -> None:
-    """406 if the queue is only to be deleted when nobody uses it, or when it is empty, and is not so."""
+    """Raise 406 if the command requires an unused or an empty queue, and this one is not."""
     if command.if_unused and queue.is_consumed:
         raise PreconditionFailed(f"{queue.what} in use")
     if command.if_empty and queue.message_count:
@@ -89,7 +89,7 @@ def check_exchange_type(types: Mapping[str, type[Router]], name: str) -> None:
 
 
 def check_exchange(vhost: Vhost, types: Mapping[str, type[Router]], command: DeclareExchange) -> None:
-    """Raise unless the exchange can be declared, or is there already just as the command says."""
+    """Raise unless the exchange can be declared, or exists just as the command describes it."""
     check_exchange_type(types, command.type)
     check_not_default(command.name)
     what = f"exchange '{command.name}' in vhost '{vhost.name}'"
@@ -112,7 +112,7 @@ def check_same_exchange(what: str, exchange: Exchange, command: DeclareExchange)
 
 
 def check_exchange_goes(vhost: Vhost, command: DeleteExchange) -> None:
-    """403 for an exchange that every vhost has, 406 for one that is only to be deleted when it is unused."""
+    """Raise 403 for an exchange that every vhost has, 406 if the command requires an unused one."""
     check_not_default(command.name)
     if command.name.startswith(RESERVED):
         raise AccessRefused(
@@ -139,7 +139,7 @@ def check_new_name(kind: str, name: str) -> None:
 
 
 def named_exchange(arguments: Table, argument: str, what: str) -> str | None:
-    """The exchange that an argument names, if the argument is there."""
+    """The name of the exchange that an argument gives; None without that argument."""
     if argument not in arguments:
         return None
     name = arguments[argument]
@@ -149,7 +149,7 @@ def named_exchange(arguments: Table, argument: str, what: str) -> str | None:
 
 
 def check_equal(what: str, argument: str, received: bool | str, current: bool | str) -> None:
-    """A redeclaration must ask for what is there."""
+    """Raise 406 unless a redeclaration gives the value that the queue or exchange has."""
     if received != current:
         raise PreconditionFailed(
             f"inequivalent arg '{argument}' for {what}: "
@@ -158,7 +158,9 @@ def check_equal(what: str, argument: str, received: bool | str, current: bool | 
 
 
 def check_equal_argument(what: str, argument: str, received: Table, current: Table) -> None:
-    """Whole numbers are equal whatever their width; but 1, 1.0 and true are three values."""
+    """The same for an argument, which both must have or lack. Whole numbers are equal whatever their width;
+    but 1, 1.0 and true are three values.
+    """
     ours, theirs = current.get(argument), received.get(argument)
     if (argument in current) == (argument in received):
         if ours == theirs and _number_class(ours) is _number_class(theirs):

@@ -1,11 +1,15 @@
-"""What a queue or an exchange has seen: the values of a header, so that a message that comes again is
-dropped.
+"""Deduplication: a queue or an exchange remembers the values of a header, and drops a message whose value it
+has seen.
 
-Values are kept in the order in which they came, at most so many, each for so long. What has to survive a
-restart is also in a log, as a note for each value: a small message whose body is the value, and whose time
-is until when it counts. A note is written when the message is safe, or a message that is lost could not come
-again; and the message is confirmed when the note is safe. For a message whose note is missing after a crash,
-its queue's log tells: a note says which message it belongs to, `level position` in place of the routing key.
+Values are remembered in the order in which they came, up to a number of them, each for a limited time. If
+they have to survive a restart, each value is also written to a log, as a note: a small message whose body is
+the value, and whose `time_ms` says until when the value counts.
+
+- A note is written only when its message is safe. Otherwise a crash could leave the note without the message,
+  and the publisher, who got no confirm, could not send the message again.
+- The message is confirmed when its note is safe.
+- After a crash the last messages may lack their notes. Each note names its message, as `level position` in
+  place of a routing key; so `restore` looks at the messages in the queue's log behind the last noted one.
 """
 
 from __future__ import annotations
@@ -23,34 +27,37 @@ from warren.broker.rules import TIME_MS_MAX
 from warren.broker.store import NOTHING_TO_READ, MessageLog
 
 FOREVER = 2**63 - 1
-VALUE_BYTES_MAX = 32
+VALUE_BYTES_MAX = 32  # of a longer value only the digest is kept
 CACHE_TTL = b"x-cache-ttl"
-READ_MAX, READ_BYTES_MAX = 2_000, 4 * 1024 * 1024
+READ_MAX, READ_BYTES_MAX = 2_000, 4 * 1024 * 1024  # notes read at a time
 
 
 class Sighting:
-    """A value, until when it counts, and where its note is in the log: 0 if it is not written yet."""
+    """A value that was seen."""
 
     __slots__ = ("is_forgotten", "place", "position", "until_ms", "value")
 
     def __init__(self, value: bytes, until_ms: int, place: str = "", position: int = 0) -> None:
         self.value = value
-        self.until_ms = until_ms
-        self.place = place
-        self.position = position
-        self.is_forgotten = False
+        self.until_ms = until_ms  # from then on, a message with this value is no duplicate
+        self.place = place  # `level position` of its message; empty if the message is not in a log
+        self.position = position  # of its note in the log of notes; 0 while the note is not written
+        self.is_forgotten = False  # then no note is written any more
+
+    def __repr__(self) -> str:
+        return f"<Sighting of {self.value!r} until {self.until_ms}>"
 
 
 class Seen:
     def __init__(self, size: int, ttl_ms: int | None, header: str) -> None:
-        self.size = size
-        self.ttl_ms = ttl_ms
-        self.header = header.encode()
-        self.by_value: dict[bytes, Sighting] = {}
-        self.order: deque[Sighting] = deque()
-        self.unwritten: list[Sighting] = []
-        self.log: MessageLog | None = None
-        self.position = 0
+        self.size = size  # at most so many values are remembered
+        self.ttl_ms = ttl_ms  # for how long, unless a message says otherwise; None for ever
+        self.header = header.encode()  # the name of the header whose values are compared
+        self.by_value: dict[bytes, Sighting] = {}  # the latest sighting of each value
+        self.order: deque[Sighting] = deque()  # all sightings, the oldest first
+        self.unwritten: list[Sighting] = []  # those whose notes wait until their messages are safe
+        self.log: MessageLog | None = None  # of notes; None if values need not survive a restart
+        self.position = 0  # of the last note in the log
 
     @property
     def count(self) -> int:
@@ -62,18 +69,20 @@ class Seen:
         return self._value(message) is not None
 
     def has(self, message: Message, now_ms: int) -> bool:
+        """Whether the message is a duplicate."""
         value = self._value(message)
         known = None if value is None else self.by_value.get(value)
         return known is not None and known.until_ms > now_ms
 
     def drops(self, message: Message, now_ms: int) -> bool:
-        """Whether it has come before; if not, it has from now on."""
+        """Whether the message is a duplicate; if not, remember its value."""
         if self.has(message, now_ms):
             return True
         self.note(message, now_ms)
         return False
 
     def note(self, message: Message, now_ms: int, place: str = "") -> None:
+        """Remember the message's value, and write a note of it when the message is safe."""
         value = self._value(message)
         if value is None:
             return
@@ -86,7 +95,7 @@ class Seen:
         self._forget(now_ms)
 
     def _write(self, _number: int) -> None:
-        """What was seen is safe: now it may be noted that it was."""
+        """The messages are safe: write their notes."""
         unwritten, self.unwritten = self.unwritten, []
         for sighting in unwritten:
             if self.log is not None and not sighting.is_forgotten:
@@ -101,7 +110,7 @@ class Seen:
         self.order.append(sighting)
 
     def _forget(self, now_ms: int) -> None:
-        """Beyond the size the oldest, and the oldest as long as their time is over."""
+        """Forget the oldest sightings: those beyond the size, and those whose time is over."""
         while self.order and (len(self.order) > self.size or self.order[0].until_ms <= now_ms):
             sighting = self.order.popleft()
             sighting.is_forgotten = True
@@ -111,14 +120,14 @@ class Seen:
                 self.log.acked(sighting.position)
 
     def _value(self, message: Message) -> bytes | None:
-        """None for a message that does not say; a long value as its digest."""
+        """The value of the header, a long one as its digest; None for a message without the header."""
         value = header_of(message.properties, self.header)
         if value is not None and len(value) > VALUE_BYTES_MAX:
             return hashlib.blake2b(value, digest_size=VALUE_BYTES_MAX).digest()
         return value
 
     def _until(self, message: Message, now_ms: int) -> int:
-        """A message may ask for a time of its own, up to the longest that a queue can have."""
+        """Until when the message's value counts. The header `x-cache-ttl` may set the time to live."""
         own = header_of(message.properties, CACHE_TTL)
         ttl_ms = self.ttl_ms if own is None else decode_value(own)
         if not isinstance(ttl_ms, int) or isinstance(ttl_ms, bool) or ttl_ms < 0:
@@ -128,7 +137,7 @@ class Seen:
     # --- over a restart ---
 
     def restore(self, log: MessageLog, position: int, lanes: Iterable[Lane] = ()) -> None:
-        """Read the notes, and see what else is in the lanes of the queue."""
+        """Read the notes, and remember messages in the queue's lanes whose notes are missing."""
         self.log = log
         self.position = position
         noted: dict[int, int] = {}
@@ -141,12 +150,12 @@ class Seen:
                 level, _, place = note.message.key.partition(" ")
                 if place:
                     noted[int(level)] = max(noted.get(int(level), 0), int(place))
-        self._forget(0)  # after a power cut there may be notes of what had been forgotten
+        self._forget(0)  # after a power cut there may be notes of values that had been forgotten
         for lane in lanes:
             self._look_into(lane, noted.get(lane.level, 0))
 
     def _look_into(self, lane: Lane, above: int) -> None:
-        """What came behind this position was not noted any more."""
+        """Remember the messages in a lane's log `above` this position, which have no notes."""
         browser = None if lane.log is None else lane.log.browse()
         while browser is not None and (position := browser.next_position(above)) != NOTHING_TO_READ:
             message, above = browser.read(), position
@@ -154,7 +163,7 @@ class Seen:
                 self.note(message, message.time_ms, f"{lane.level} {position}")
 
     def clear(self) -> int:
-        """Forget everything; how much that was."""
+        """Forget all values; return how many sightings there were."""
         count = len(self.order)
         for sighting in self.order:
             sighting.is_forgotten = True

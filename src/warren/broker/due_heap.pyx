@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Which of very many messages is due next: 24 bytes for each, wherever the message itself lies.
+"""Finds which of very many messages is due next, at 24 bytes for each, wherever the message itself lies.
 
-A binary heap in one piece of memory, by time and, for equal times, by position.
+A binary heap in one piece of memory, ordered by time and, for equal times, by position.
 """
 
 from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
@@ -18,7 +18,7 @@ cdef inline bint is_before(const Due* one, const Due* other) noexcept:
 
 
 cdef class DueHeap:
-    """`position` and `location` are those of the item last popped."""
+    """After `pop`, `position` and `location` are those of the item that was taken out."""
 
     def __dealloc__(self):
         PyMem_RawFree(self.items)
@@ -33,11 +33,11 @@ cdef class DueHeap:
         return 0
 
     cpdef uint64_t next_due(self) noexcept:
-        """When the first one is due; never, if there is none."""
+        """The time at which the first item is due; NEVER if the heap is empty."""
         return self.items[0].due_ms if self.count else NEVER
 
     cpdef int pop(self) except -1:
-        """Take out the first one; there must be one."""
+        """Take out the first item; there must be one."""
         self.position = self.items[0].position
         self.location = self.items[0].location
         self.count -= 1
@@ -48,7 +48,7 @@ cdef class DueHeap:
         return 0
 
     def keep(self, uint64_t least, dict known):
-        """Only those whose positions are at least this high, and not known."""
+        """Keep only the items whose position is at least `least` and not in `known`."""
         cdef Py_ssize_t i, kept = 0
         cdef uint64_t position
         for i in range(self.count):
@@ -65,6 +65,9 @@ cdef class DueHeap:
     def clear(self):
         self.count = 0
         self.resize(0)
+
+    def __repr__(self):
+        return f"<DueHeap of {self.count} items>"
 
     cdef int resize(self, Py_ssize_t capacity) except -1:
         if capacity == 0:

@@ -5,11 +5,11 @@ from warren.broker.message cimport Message
 
 cdef class Entry:
     cdef public Message message
-    cdef public object queue
-    cdef public object consumer
-    cdef public uint64_t position
-    cdef public uint32_t size
-    cdef public uint32_t delivery_count
-    cdef public uint64_t delivered_ms
-    cdef public Entry before
-    cdef public Entry behind
+    cdef public object queue  # the queue that the entry belongs to
+    cdef public object consumer  # the consumer that has the message, if any
+    cdef public uint64_t position  # in the queue, from 1 on; 0 if the client only browses
+    cdef public uint32_t size  # of the body, in bytes
+    cdef public uint32_t delivery_count  # how often the message was delivered before and came back
+    cdef public uint64_t delivered_ms  # when it was last delivered to be acked; 0 if never since the start
+    cdef public Entry before  # the neighbour nearer to the head, in the list that the entry is in
+    cdef public Entry behind  # the neighbour nearer to the tail

@@ -1,6 +1,6 @@
-"""A queue's ready entries, strictly ordered by position.
+"""A list of entries, strictly ordered by position, such as the ready entries of a lane.
 
-They are linked both ways, so that one can leave from, or return to, any place.
+The entries are linked both ways, so that an entry can leave from any place, and return to it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ class EntryList:
 
     head: Entry | None
     tail: Entry | None
-    recent: Entry | None  # the last one put back: the next one's place is probably beside it
+    recent: Entry | None  # the entry that was put back last: the next one's place is probably beside it
 
     def __init__(self) -> None:
         self.head = None
         self.tail = None
         self.recent = None
         self.count = 0
-        self.bytes = 0
+        self.bytes = 0  # of all bodies together
 
     def append_new(self, message: Message, queue: object, position: int, delivery_count: int) -> None:
-        """Put a new entry of this queue, or of none, at the end. It is made without a call of __init__, since
-        this is on the path of every message.
+        """Put a new entry at the end. It is made without a call of __init__, since this is on the path of
+        every message (`warren perf throughput` watches it).
         """
         entry = Entry.__new__(Entry)
         entry.message = message
@@ -39,7 +39,7 @@ class EntryList:
         self.append(entry)
 
     def append(self, entry: Entry) -> None:
-        """Put at the end an entry whose position is beyond all others."""
+        """Put an entry at the end; its position must be beyond all others."""
         if self.tail is None:
             self.head = entry
         else:
@@ -50,9 +50,7 @@ class EntryList:
         self.bytes += entry.size
 
     def extend(self, more: EntryList) -> None:
-        """Put at the end all entries of another list, whose positions are beyond all others. It is empty
-        then.
-        """
+        """Move all entries of another list to the end; their positions must be beyond all others."""
         if more.head is None:
             return
         if self.tail is None:
@@ -99,7 +97,7 @@ class EntryList:
         self.bytes -= entry.size
 
     def insert(self, entry: Entry) -> int:
-        """Put an entry back where its position belongs; how many others were passed on the way."""
+        """Put an entry where its position belongs. Return how many entries were passed to find that place."""
         position = entry.position
         if self.tail is None or self.head is None or self.tail.position < position:
             self.recent = entry
@@ -108,7 +106,7 @@ class EntryList:
         after = self.nearest(position)
         self.recent = entry
         steps = 0
-        while after.position < position:  # the tail is not, so that there is another one behind it
+        while after.position < position:  # ends at the tail at the latest, whose position is higher
             after = cast("Entry", after.behind)
             steps += 1
         while after.before is not None and after.before.position > position:
@@ -126,11 +124,11 @@ class EntryList:
         return steps
 
     def nearest(self, position: int) -> Entry:
-        """The head, the tail, or the last one that was put back: where to begin to look for a place that is
-        not behind the tail.
+        """The entry from which to look for a position that is not beyond the tail: the head, the tail, or the
+        entry that was put back last.
         """
-        assert self.head is not None, "there is a tail"
-        assert self.tail is not None, "there is a head"
+        assert self.head is not None, "the list is not empty"
+        assert self.tail is not None, "the list is not empty"
         if self.head.position >= position:
             return self.head
         found, distance = self.head, position - self.head.position
@@ -143,21 +141,24 @@ class EntryList:
         return found
 
     def first_beyond(self, position: int, near: Entry | None) -> Entry | None:
-        """The first entry behind a position; `near` is one of the list that may be close to it."""
+        """The first entry beyond a position. The search begins at `near`, an entry of this list, if given."""
         if self.tail is None or self.tail.position <= position:
             return None
         entry = self.nearest(position) if near is None else near
-        while entry.position <= position:  # the tail is not, so that there is another one behind it
+        while entry.position <= position:  # ends at the tail at the latest, whose position is higher
             entry = cast("Entry", entry.behind)
         while entry.before is not None and entry.before.position > position:
             entry = entry.before
         return entry
 
     def drop(self, most: int) -> None:
-        """Take out the first ones, one by one, lest a chain of a million entries be freed by recursion."""
+        """Take out up to `most` entries, one by one: a long chain would be freed by a deep recursion."""
         while self.head is not None and most > 0:
             self.pop_head()
             most -= 1
+
+    def __repr__(self) -> str:
+        return f"<EntryList of {self.count} entries, {self.bytes} bytes>"
 
     def __iter__(self) -> Iterator[Entry]:
         entry = self.head

@@ -1,8 +1,9 @@
 """What happens in a broker, as typed events that anybody may subscribe to.
 
-Events of single messages are made only while somebody wants them: `published`, `delivered`, `acked` and, for
-what rules do with them, `died` say so to the path of a message at the price of one test. If a sample is all
-that anybody wants of the first three, no others are made. Firehoses want the first two as well, and get all.
+Events of single messages are made only while somebody subscribes to them. The path of a message finds that
+out by one test, of `published`, `delivered`, `acked`, or, for events of rules, `died`. If all subscribers of
+one of the first three want a sample, only that is made (`Countdown`). A firehose that is on also sets
+`published` and `delivered`; it gets every message, not a sample.
 """
 
 from __future__ import annotations
@@ -182,10 +183,11 @@ class ConsumerCancelled(Event):
 
 @dataclass(frozen=True, slots=True)
 class AlarmRaised(Event):
-    """`counted` are bytes by kind, and the limit."""
+    """A resource, such as memory, is short: publishers are blocked."""
 
     resource: str
     counted: dict[str, int] = field(default_factory=dict)
+    """The bytes in use by kind, and the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +198,7 @@ class AlarmCleared(Event):
 
 @dataclass(frozen=True, slots=True)
 class ActiveConsumerChanged(Event):
-    """Of a queue with a single active consumer: who gets its messages from now on, if anybody."""
+    """A queue with a single active consumer has another one from now on, or none."""
 
     vhost: str
     queue: str
@@ -215,7 +217,7 @@ class ConsumerTimedOut(Event):
 
 @dataclass(frozen=True, slots=True)
 class QueueExpired(Event):
-    """Nobody has used it for as long as its x-expires says; it is deleted."""
+    """A queue was deleted because nobody used it for as long as its x-expires says."""
 
     vhost: str
     queue: str
@@ -223,7 +225,7 @@ class QueueExpired(Event):
 
 @dataclass(frozen=True, slots=True)
 class MessageDeadLettered(Event):
-    """`exchange` is where it went, or None: then it is gone."""
+    """A message died in a queue. It went to `exchange`; None if the queue has no dead-letter exchange."""
 
     vhost: str
     queue: str
@@ -234,7 +236,7 @@ class MessageDeadLettered(Event):
 
 @dataclass(frozen=True, slots=True)
 class MessageRefused(Event):
-    """The queue is full, and told the publisher so."""
+    """A queue is full, and refused a message."""
 
     vhost: str
     queue: str
@@ -243,7 +245,7 @@ class MessageRefused(Event):
 
 @dataclass(frozen=True, slots=True)
 class MessageDeduplicated(Event):
-    """The same was there before; it was dropped. `place` is the queue's, or exchange's, name."""
+    """A duplicate was dropped. `place` is the name of the queue or exchange that dropped it."""
 
     vhost: str
     place: str
@@ -252,7 +254,7 @@ class MessageDeduplicated(Event):
 
 @dataclass(frozen=True, slots=True)
 class MessageReturns(Event):
-    """A message was requeued, and comes back after a delay."""
+    """A message was requeued, and will be ready again after a delay."""
 
     vhost: str
     queue: str
@@ -299,11 +301,11 @@ E = TypeVar("E", bound=Event)
 
 
 class Countdown:
-    """Lets one in so many pass."""
+    """Lets one of every `every` events pass."""
 
     def __init__(self) -> None:
         self.every = 1
-        self.left = 0
+        self.left = 0  # how many more to hold back before the next may pass
 
     def set_every(self, every: int) -> None:
         if every != self.every:
@@ -318,13 +320,13 @@ class Countdown:
 
 
 class Sampled:
-    """A subscriber to one event in so many, of those that its countdown lets pass."""
+    """A subscriber that wants one event in `one_in`. Its countdown may hold back some of them already."""
 
     def __init__(self, callback: Callable[[Any], None], one_in: int, countdown: Countdown) -> None:
         self.callback = callback
         self.one_in = one_in
         self.countdown = countdown
-        self.left = 0
+        self.left = 0  # how many more events have to happen before the next call
 
     def __call__(self, event: Event) -> None:
         if self.left <= 0:
@@ -334,25 +336,25 @@ class Sampled:
 
 
 class Events:
-    """Who wants to know of what. Who makes an event of those that have a countdown asks that first.
-    `firehoses` is how many of them are on.
+    """The subscribers, and which events they want. Whoever makes an event that has a countdown asks that
+    countdown first.
     """
 
     def __init__(self, on_error: Callable[[Exception], None]) -> None:
-        self.on_error = on_error
+        self.on_error = on_error  # called with the exception of a subscriber that fails
         self.subscribers: dict[type[Event], list[Callable[[Any], None]]] = {}
-        self.publishing = Countdown()
-        self.delivering = Countdown()
-        self.acking = Countdown()
-        self.firehoses = 0
-        self.published = False
-        self.delivered = False
-        self.acked = False
-        self.died = False
+        self.publishing = Countdown()  # for MessagePublished
+        self.delivering = Countdown()  # for MessageDelivered
+        self.acking = Countdown()  # for MessageAcked
+        self.firehoses = 0  # how many firehoses are on
+        self.published = False  # whether anybody, a firehose included, wants to know of published messages
+        self.delivered = False  # whether anybody, a firehose included, wants to know of deliveries
+        self.acked = False  # whether anybody wants to know of acks
+        self.died = False  # whether anybody wants to know what rules do with messages (`BY_RULES`)
 
     def subscribe(self, kind: type[E], callback: Callable[[E], None], one_in: int = 1) -> Callable[[], None]:
-        """Call back for every event of this kind (`Event` for all), or one in so many; what is returned ends
-        that.
+        """Call back for events of this kind (`Event` for all kinds), for each or for one in `one_in`.
+        Return a function that ends the subscription.
         """
         if one_in > 1:
             callback = Sampled(callback, one_in, self._countdowns().get(kind) or Countdown())
@@ -367,7 +369,7 @@ class Events:
         return unsubscribe
 
     def wants(self, kind: type[Event]) -> bool:
-        """Whether anybody does. Who emits very many of a kind need not make them for nobody."""
+        """Whether anybody subscribes to this kind. If not, there is no need to make such an event."""
         return bool(self.subscribers.get(kind) or self.subscribers.get(Event))
 
     def firehose_switched(self, *, on: bool) -> None:
@@ -375,7 +377,7 @@ class Events:
         self._mark()
 
     def emit(self, event: Event) -> None:
-        """Tell all who want to know; a subscriber that fails does not fail the broker."""
+        """Call all subscribers; one that fails does not fail the broker."""
         for kind in (type(event), Event):
             for callback in tuple(self.subscribers.get(kind, ())):
                 try:
@@ -391,6 +393,7 @@ class Events:
         }
 
     def _mark(self) -> None:
+        """Set the flags and countdowns by who subscribes now."""
         for kind, countdown in self._countdowns().items():
             wanted = [*self.subscribers.get(kind, ()), *self.subscribers.get(Event, ())]
             rates = [one.one_in if isinstance(one, Sampled) else 1 for one in wanted]

@@ -1,7 +1,7 @@
-"""The messages of a lane that expire at a time of their own, wherever in it they are.
+"""The messages of a lane that expire at a time of their own, wherever in the lane they are.
 
-The heap knows of each when and where; `entries` finds those that are ready by position. Of a message that was
-taken meanwhile the heap still knows: once most of it is like that, it is weeded.
+The heap says when each message expires, and where it lies. `entries` has the ready ones by position. When a
+message is taken, its item stays in the heap; once most items are stale like that, the heap is weeded.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from warren.broker.due_heap import DueHeap
 from warren.broker.entry import Entry
 from warren.broker.entry_list import EntryList
 
-STALE_MAX = 10_000
+STALE_MAX = 10_000  # so many stale items are no reason to weed the heap
 
 
 class Expiry:
     def __init__(self) -> None:
-        self.heap = DueHeap()
-        self.entries: dict[int, Entry] = {}
-        self.noted = 0  # the last position of entries that are, or were, ready that the heap knows of
-        self.weeded = 0  # how much was left in the heap when it was weeded last
-        self.location = 0  # where the message lay that `pop_due` gave last; 0 if it was ready
+        self.heap = DueHeap()  # all messages that expire; may also have items of messages that were taken
+        self.entries: dict[int, Entry] = {}  # the ready entries among them, by position
+        self.noted = 0  # the last position up to which ready entries are in the heap
+        self.weeded = 0  # how many items were left when the heap was weeded last
+        self.location = 0  # where the message lies that `pop_due` gave last; 0 if it was ready
 
     def next_due(self) -> int:
         """When the next message expires; -1 if none does."""
         return self.heap.next_due() if self.heap.count else -1
 
     def pop_due(self, now_ms: int) -> int:
-        """The position of the next message whose time is over; 0 if there is none."""
+        """Take the next expired message out of the heap, and return its position; 0 if there is none."""
         if self.heap.next_due() > now_ms:
             return 0
         self.heap.pop()
@@ -40,8 +40,8 @@ class Expiry:
         return self.entries.get(position)
 
     def weed_if_stale(self, waiting: int, next_behind: Callable[[], int]) -> None:
-        """Forget when messages would have expired that were taken long ago, if these are most. So many
-        messages are `waiting`, and `next_behind` finds the position of the first that is not ready.
+        """Weed the heap if most of its items are stale. `waiting` is how many messages the lane has, and
+        `next_behind` finds the position of the first one that is not ready.
         """
         if self.heap.count <= STALE_MAX + 2 * self.weeded:
             return
@@ -49,6 +49,7 @@ class Expiry:
             self.weed(next_behind())
 
     def note_behind(self, due_ms: int, position: int, location: int) -> None:
+        """Note when a message expires that waits behind the ready entries."""
         self.heap.push(due_ms, position, location)
 
     def note_ready(self, entry: Entry) -> None:
@@ -57,7 +58,7 @@ class Expiry:
         self.heap.push(message.time_ms + message.expiration_ms, entry.position, 0)
 
     def note_new(self, ready: EntryList) -> None:
-        """Entries that came in this turn, and that nobody took; they are at the end."""
+        """Note when entries expire that came in this turn and that nobody took; they are at the end."""
         entry = ready.tail
         newest = 0
         while entry is not None and entry.position > self.noted:
@@ -70,7 +71,7 @@ class Expiry:
             self.noted = newest
 
     def have_become_ready(self, ready: EntryList) -> None:
-        """They waited behind, so that the heap knows of them."""
+        """These entries waited behind, so that the heap has them, and are ready now."""
         if ready.tail is not None:
             self.noted = ready.tail.position
         entry = ready.head
@@ -80,13 +81,13 @@ class Expiry:
             entry = entry.behind
 
     def forget(self, entry: Entry) -> None:
-        """It is not ready any more."""
+        """The entry is not ready any more."""
         if entry.message.expiration_ms >= 0:
             self.entries.pop(entry.position, None)
 
     def weed(self, next_behind: int) -> None:
-        """Forget what was taken: what is neither ready nor waits at this position or behind it. Each that is
-        ready is noted once, however often it came back.
+        """Drop the items of messages that were taken: those that are neither ready nor wait at `next_behind`
+        or beyond. Each ready entry has one item then, however often it came back.
         """
         self.heap.keep(next_behind, self.entries)
         for entry in self.entries.values():

@@ -1,16 +1,16 @@
-"""The firehose: while it is on in a vhost, a copy of whatever is published or delivered there goes to the
-exchange `amq.rabbitmq.trace`, in RabbitMQ's form.
+"""The firehose: while it is on in a vhost, a copy of every message that is published or delivered there goes
+to the exchange `amq.rabbitmq.trace`, in RabbitMQ's form.
 
     routing key   publish.<exchange>, or deliver.<queue>
     body          that of the message
     headers       exchange_name, routing_keys, properties, node, vhost, connection, channel, user;
-                  of what is published also routed_queues, of what is delivered redelivered, 0 or 1
+                  when published also routed_queues, when delivered also redelivered, 0 or 1
 
-What is published in a transaction is copied when it is committed. Keys in the header BCC are among those of
-what is published; a message that is delivered does not have them any more.
+A message that is published in a transaction is copied when the transaction is committed. The copy of a
+publish names the routing keys of the header BCC as well; a message that is delivered has lost that header.
 
-Copies are not traced themselves, or each would bring about the next: neither when they are delivered, nor
-when they were dead-lettered by the queue they went to.
+Copies are not traced themselves, since each would cause another one: neither when they are delivered, nor
+when they are dead-lettered.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class Firehose:
         self, vhost: str, route: Callable[[bytes], Iterable[Queue]], clock: Clock, node: str
     ) -> None:
         self.vhost = vhost
-        self.route = route  # to the queues that get copies with this routing key
+        self.route = route  # finds the queues that get copies with this routing key
         self.clock = clock
-        self.node = node  # the name of this node, as copies tell it
+        self.node = node  # the name of this node, for the header `node`
 
     def published(
         self, message: Message, queues: list[Queue], origin: Origin, extra_keys: list[str] | None
     ) -> None:
-        """Copy a message that was published. Its `extra_keys` are those of CC and BCC, if they are known."""
+        """Copy a message that was published. `extra_keys` are the keys of CC and BCC headers, if known."""
         if not is_copy(message):
             headers = self._headers(message, origin)
             if extra_keys is not None:
@@ -85,16 +85,16 @@ class Firehose:
 
 
 def is_copy(message: Message) -> bool:
-    """Whether it comes from the firehose, and may have died since."""
+    """Whether a message is a copy that a firehose made, dead-lettered or not."""
     return message.exchange == WIRE_NAME or (message.died and WIRE_NAME[1:] in message.properties)
 
 
 def describe(message: Message) -> tuple[list[str], Table]:
-    """Further routing keys, and the properties that are set; nothing if they make no sense."""
+    """The keys of CC and BCC headers, and the properties that are set; empty if they cannot be decoded."""
     try:
         keys, raw = routing_headers.take(message.properties)
         properties = decode_properties(raw)
-    except AmqpError:  # a client may send what it likes
+    except AmqpError:  # clients may send properties that cannot be decoded
         return [], {}
     values = {field.name: getattr(properties, field.name) for field in fields(properties)}
     return keys, {name: value for name, value in values.items() if value is not None}

@@ -1,15 +1,18 @@
-"""Pushing back on publishers, so that what is published stays close to what is consumed.
+"""Holds publishers back while their queue has a high backlog and consumers that could work it off.
 
-Reading one busy publisher after another leaves consumers too little of the event loop; their acks
-wait, and the queue grows although they could keep up. So a queue that has consumers and a backlog of
-more than `HIGH` holds the connections that publish to it: they are not read. When the backlog is down
-to `LOW` they are let go one by one, each for one read.
+If one busy publisher is read after another, consumers get too little of the event loop: their acks wait, and
+the queue grows although they could keep up. So a queue that has consumers and a backlog above `HIGH` holds
+the connections that publish to it: they are not read. When the backlog is down to `LOW`, they are let go one
+by one, each for one read.
 
-A queue is also there to absorb a burst that its consumers take long to work off. Every
-`LOOK_SECONDS` without relief it is seen how much they took while publishers were held. If it was much,
-one publisher goes, for one read, which is less than that, so that the backlog shrinks. If it was little,
-it is theirs to be slow: all publishers go free for a while, which doubles from `FREE_SECONDS_MIN` to
-`FREE_SECONDS_MAX` while they stay slow, and then it is tried again.
+But a queue is also there to absorb a burst for consumers that are slow. So every `LOOK_SECONDS` in which the
+backlog did not become low, the queue looks how much its consumers took while publishers were held:
+
+    much      the consumers are fast: one publisher is let go for one read, which brings less than they took
+    little    the consumers are slow: holding publishers does not help, and all of them go free for a while.
+              That while doubles from `FREE_SECONDS_MIN` to `FREE_SECONDS_MAX` as long as consumers stay slow
+
+`warren perf throughput` watches this.
 """
 
 from __future__ import annotations
@@ -27,16 +30,16 @@ FREE_SECONDS_MIN, FREE_SECONDS_MAX = 0.1, 2.0
 
 
 class HeldPublisher(Protocol):
-    """A connection that can be left unread for a while."""
+    """A connection that is not read until the queue lets it go."""
 
     def let_go(self) -> None: ...
 
 
 class Backlog(Protocol):
-    """A queue, as far as it decides whether its publishers have to wait."""
+    """What decides whether a queue's publishers have to wait."""
 
-    holding: bool
-    delivered: int
+    holding: bool  # whether publishers are held, so that the queue has to call `relieve`
+    delivered: int  # how many messages were ever delivered
     delivered_bytes: int
 
     @property
@@ -48,16 +51,16 @@ class Backlog(Protocol):
 
 
 class QueueFlow:
-    """The publishers that one queue holds; while it does, the queue says when its backlog is low."""
+    """The publishers that one queue holds. While there are any, each drain of the queue calls `relieve`."""
 
     def __init__(self, timers: Timers) -> None:
         self.timers = timers
-        self.held: deque[HeldPublisher] = deque()
-        self.free_until = 0.0
-        self.free_seconds = FREE_SECONDS_MIN
-        self.relieved_at = 0.0
-        self.delivered_before = (0, 0)
-        self.timer_runs = False
+        self.held: deque[HeldPublisher] = deque()  # in the order in which they are let go
+        self.free_until = 0.0  # before this time nobody is held, since consumers were slow
+        self.free_seconds = FREE_SECONDS_MIN  # for how long publishers go free the next time
+        self.relieved_at = 0.0  # when watching the consumers began: the first hold, or the last relief
+        self.delivered_before = (0, 0)  # the messages and bytes that were delivered by then
+        self.timer_runs = False  # whether `_look` will be called
 
     def pushes_back(self, queue: Backlog) -> bool:
         if queue.message_count <= HIGH_MESSAGES and queue.message_bytes <= HIGH_BYTES:
@@ -73,7 +76,7 @@ class QueueFlow:
             self._start_timer(queue)
 
     def relieve(self, queue: Backlog) -> None:
-        """If the backlog is low, or nobody is left to work it off, let one go and look again next turn."""
+        """If the backlog is low, or nobody works it off, let one publisher go, and look again next turn."""
         if self.held and (is_low(queue) or not queue.is_worked_off):
             self._keeping_up(queue)
             self.held.popleft().let_go()
@@ -91,6 +94,7 @@ class QueueFlow:
         self.delivered_before = (queue.delivered, queue.delivered_bytes)
 
     def _keeping_up(self, queue: Backlog) -> None:
+        """The consumers are fast enough: begin to watch them anew."""
         self.free_seconds = FREE_SECONDS_MIN
         self._start_watching(queue)
 
@@ -99,6 +103,7 @@ class QueueFlow:
         self.timers.call_later(LOOK_SECONDS, lambda: self._look(queue))
 
     def _look(self, queue: Backlog) -> None:
+        """If there was no relief for `LOOK_SECONDS`, let one publisher go, or all if consumers are slow."""
         self.timer_runs = False
         now = self.timers.now()
         if self.held and now - self.relieved_at >= LOOK_SECONDS:

@@ -1,20 +1,23 @@
-"""Messages that belong together: those with the same value of a header are delivered in order, and to one
-consumer at a time.
+"""Message groups: messages with the same value of a header are delivered in order, and to one consumer at a
+time.
 
-A group is locked while messages of it are out: the next ones go to the same consumer, or wait until it can
-take them. When the last one is settled the group is anybody's, so that groups spread over consumers, and go
-to others when consumers come and go, by themselves.
+A group is locked while messages of it are out: its next messages go to the same consumer, or wait until that
+consumer can take them. When the last message that is out is settled, the group is free for any consumer. So
+groups spread over the consumers by themselves, also when consumers come and go.
+
+A walk over the ready entries offers each to its group's consumer. An entry that cannot be delivered is passed
+over: it stays in the ready list, and is also put into its group's `waiting`.
 
     walked up to here ─────────────v
     ready    a1  b1  a2  c1  b2    a3  c2  …
-             └ each is in its group's `waiting`, since the group could not be served when it was reached
+             └ all of these were passed over
 
-Groups with messages that wait stand where the next turn looks for them, so that a turn costs as much as it
-delivers, however many groups there are:
+A group with waiting entries stands in one of these places, so that a turn looks only at groups that it can
+serve, however many there are:
 
-    free            groups that any consumer may have
-    owned[consumer] groups that this consumer has; they wait until it can take more
-    nowhere         closed groups: nobody can get anything of them now
+    free            groups without an owner: any consumer may have them
+    owned[consumer] groups that this consumer owns; they wait until it can take more
+    nowhere         closed groups: nobody can get their messages now
 """
 
 from __future__ import annotations
@@ -29,31 +32,31 @@ from warren.broker.lane import Lane
 from warren.broker.ruled_queue import Judge, RuledQueue
 from warren.broker.turns import TooMuchForATurn
 
-AHEAD_MAX = 100_000  # entries that may be passed over; beyond that even others wait
-STEPS_AT_A_TIME_MAX = 2_000  # entries that are looked at, before other queues have their turn
-STEP_WORK = 8
+AHEAD_MAX = 100_000  # with so many entries passed over, no more are read from behind
+STEPS_AT_A_TIME_MAX = 2_000  # entries that are looked at before it is other queues' turn
+STEP_WORK = 8  # units of work for each entry that is looked at
 
 
 class Group:
-    """`owner` is the consumer that has messages of the group out, as many as `out`; `lent`: they are out with
-    a client that gets no more, such as one that used basic.get. While some are `delayed`, the rest waits.
-    `place` is where the group stands in line, None for nowhere.
-    """
+    """The messages with one value of the header that are out, delayed or passed over."""
 
     __slots__ = ("delayed", "key", "lent", "out", "owner", "place", "waiting")
 
     def __init__(self, key: object) -> None:
-        self.key = key
-        self.owner: Consumer | None = None
-        self.out = 0
-        self.lent = False
-        self.delayed = 0
-        self.waiting: deque[Entry] = deque()
-        self.place: dict[object, Group] | None = None
+        self.key = key  # the value of the header; for a message without it, its own position and priority
+        self.owner: Consumer | None = None  # the consumer that has messages of the group, if any are out
+        self.out = 0  # how many messages are out
+        self.lent = False  # whether they are out by basic.get, whose client gets no more of them
+        self.delayed = 0  # how many messages wait for a retry; meanwhile the others wait for them
+        self.waiting: deque[Entry] = deque()  # ready entries that were passed over, in order
+        self.place: dict[object, Group] | None = None  # `free` or one of `owned`; None for nowhere
+
+    def __repr__(self) -> str:
+        return f"<Group {self.key!r}: {self.out} out with {self.owner!r}, {len(self.waiting)} waiting>"
 
     @property
     def is_closed(self) -> bool:
-        """Nobody can get anything of it now."""
+        """Whether nobody can get messages of the group now."""
         return self.lent or self.delayed > 0 or (self.owner is not None and self.owner.cancelled)
 
     @property
@@ -73,26 +76,23 @@ class Group:
 
 
 class Groups:
-    """Of one queue. `known` are the groups that are locked or have something waiting; so many entries as
-    `passed` wait. The walk has come to `walked` in each lane, and `last` is the entry there, or the one
-    before it. `steps` are left before other queues have their turn.
-    """
+    """The groups of one queue."""
 
     def __init__(self, header: str, queue: RuledQueue, book: Judge) -> None:
-        self.header = header.encode()
+        self.header = header.encode()  # the name of the header that names the group
         self.queue = queue
         self.book = book
         self.budget = queue.surroundings.turns.budget
-        self.known: dict[object, Group] = {}
-        self.free: dict[object, Group] = {}
-        self.owned: dict[Consumer, dict[object, Group]] = {}
-        self.walked: dict[int, int] = {}
-        self.last: dict[int, Entry | None] = {}
-        self.passed = 0
-        self.steps = 0
+        self.known: dict[object, Group] = {}  # all groups that have messages out, delayed or waiting
+        self.free: dict[object, Group] = {}  # those of them that any consumer may have
+        self.owned: dict[Consumer, dict[object, Group]] = {}  # those that wait for their owner
+        self.walked: dict[int, int] = {}  # by level of priority: the position that the walk has come to
+        self.last: dict[int, Entry | None] = {}  # the entry there, or if that was taken, the one before it
+        self.passed = 0  # how many entries wait, in all groups
+        self.steps = 0  # how many more entries may be looked at before it is other queues' turn
 
     def group_of(self, entry: Entry) -> Group:
-        """Each message without the header is a group of its own."""
+        """The group of an entry. A message without the header is a group of its own."""
         value = header_of(entry.message.properties, self.header)
         key = (entry.position, entry.message.priority) if value is None else value
         group = self.known.get(key)
@@ -101,7 +101,7 @@ class Groups:
         return group
 
     def _stand(self, group: Group) -> None:
-        """See to it that a group that has changed stands where it belongs."""
+        """Move a group that has changed to the place where it belongs."""
         place = self._place_of(group)
         if group.place is not place:
             if group.place is not None:
@@ -118,12 +118,12 @@ class Groups:
     # --- what can go out ---
 
     def drain(self) -> None:
-        """Groups that were passed over first, then on from where the walk has come to."""
+        """Deliver: first entries that were passed over, then on from where the walk has come to."""
         self.steps = STEPS_AT_A_TIME_MAX
         for consumer in list(self.owned):
             if self.steps > 0 and self.book.is_active(consumer) and consumer.can_take(0):
                 groups = self.owned.pop(consumer)
-                self.owned[consumer] = groups  # behind those that have not had their turn
+                self.owned[consumer] = groups  # at the end: the next turn begins with others
                 self._serve_all(groups)
                 if not groups:
                     del self.owned[consumer]
@@ -135,13 +135,13 @@ class Groups:
             self.book.go_on_soon()
 
     def _serve_all(self, groups: dict[object, Group]) -> None:
-        """Deliver of groups that stand in one place, until one of them cannot be served."""
+        """Serve the groups of one place, until one of them cannot be served."""
         while groups and self.steps > 0:
             if not self._serve(next(iter(groups.values()))):
                 return
 
     def _serve(self, group: Group) -> bool:
-        """Deliver what waits in a group, as far as its consumer can take it; whether that was something."""
+        """Deliver a group's waiting entries, as far as consumers can take them. False if none could be."""
         served = False
         while self.steps > 0 and not group.is_closed:
             entry = self._first_waiting(group)
@@ -154,7 +154,7 @@ class Groups:
         return True
 
     def take_free(self) -> Entry | None:
-        """For basic.get: the first message of a group that nobody has, out of its lane."""
+        """For basic.get: take the first entry of a free group out of its lane."""
         while self.free:
             group = next(iter(self.free.values()))
             entry = self._first_waiting(group)
@@ -173,7 +173,7 @@ class Groups:
         return None
 
     def _has_steps(self) -> bool:
-        """Whether there is time for another one. It is charged for this one."""
+        """Charge for an entry that was looked at. Return whether there are steps left for another."""
         self.steps -= 1
         self.budget.left -= STEP_WORK
         return self.steps > 0
@@ -184,11 +184,11 @@ class Groups:
         return entry
 
     def lend(self, entry: Entry) -> None:
-        """It goes out with basic.get, whose client gets no more of its group until it is settled."""
+        """An entry goes out by basic.get: nobody gets more of its group until the entry is settled."""
         self._goes_out(entry, None)
 
     def _first_waiting(self, group: Group) -> Entry | None:
-        """The next entry of a group that was passed over, if it is still there."""
+        """A group's next entry among those that were passed over, if any of them is still ready."""
         while group.waiting:
             entry = group.waiting[0]
             if self.queue.lane_of(entry).is_ready(entry):
@@ -204,7 +204,9 @@ class Groups:
             self._stand(group)
 
     def _walk(self, lane: Lane) -> bool:
-        """Whether it came to the end: else nobody can take anything, or it is enough for now."""
+        """Go on with the walk. False if it did not reach the end of the lane, because no consumer can take
+        anything, or the steps are used up.
+        """
         while (entry := self._next_unseen(lane)) is not None:
             if self.steps <= 0:
                 return False
@@ -221,7 +223,7 @@ class Groups:
         return True
 
     def _next_unseen(self, lane: Lane) -> Entry | None:
-        """The next entry of a lane behind those that were passed over."""
+        """The next entry of a lane behind the walk, read from behind if it is not ready yet."""
         entry = self._behind_walked(lane)
         if entry is None and self.passed < AHEAD_MAX and lane.has_behind():
             lane.read_on()
@@ -248,7 +250,9 @@ class Groups:
         self._stand(group)
 
     def _offer(self, entry: Entry, owner: Consumer | None) -> bool:
-        """Deliver it to the one who has its group, or to the next who can take it; whether it is gone."""
+        """Deliver an entry to the group's owner, or without one to the next consumer that can take it. Return
+        whether the entry has left.
+        """
         book = self.book
         self._has_steps()
         if book.is_unfit(entry):
@@ -263,7 +267,7 @@ class Groups:
         return True
 
     def _send_away(self, entry: Entry) -> bool:
-        """Whether there was room for that."""
+        """Have the rulebook send an unfit entry away, unless that is too much for this turn (False)."""
         if self.book.room <= 0:
             return False
         self._take(entry)
@@ -271,7 +275,7 @@ class Groups:
         return True
 
     def _take(self, entry: Entry) -> None:
-        """Out of its lane, whether it was passed over or is the next one behind those."""
+        """Take an entry out of its lane; it was passed over, or is the next one of the walk."""
         lane = self.queue.lane_of(entry)
         if entry.position > self.walked.get(lane.level, 0):
             self.walked[lane.level] = entry.position
@@ -290,11 +294,11 @@ class Groups:
         self._stand(group)
 
     def came_back(self, entry: Entry) -> None:
-        """It is ready again, at its old place, before where the walk has come to."""
+        """An entry is ready again, at its old place, which the walk has passed: it waits in its group."""
         self._wait(self.group_of(entry), entry)
 
     def settled(self, entry: Entry) -> None:
-        """It is not out any more."""
+        """An entry is not out any more."""
         group = self.group_of(entry)
         group.out -= 1
         if group.out <= 0:
@@ -305,18 +309,21 @@ class Groups:
         self.forget_if_idle(group)
 
     def delay(self, entry: Entry, change: int) -> None:
+        """A retry of this entry begins to wait (`change` is 1), or ends (-1)."""
         group = self.group_of(entry)
         group.delayed += change
         self._stand(group)
         self.forget_if_idle(group)
 
     def consumer_is_gone(self, consumer: Consumer) -> None:
-        """What it still has out, it may settle; it gets no more."""
+        """The consumer gets no more. Its groups stay locked until it has settled what it has out."""
         for group in self.owned.pop(consumer, {}).values():
             group.place = None
 
     def clear(self) -> None:
-        """The queue was purged: what is out is still out, and whoever forgets what was delayed says so."""
+        """The queue was purged: nothing waits any more. Messages that are out stay out; `delay` is called for
+        each delayed one that is dropped.
+        """
         for group in list(self.known.values()):
             group.waiting.clear()
             group.place = None

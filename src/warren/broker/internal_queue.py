@@ -1,8 +1,8 @@
-"""Queues that belong to an exchange: nobody consumes from them or publishes to them, but an operator sees
-how much is in them, and can purge them.
+"""Queues that belong to an exchange. Clients cannot consume from them or publish to them, but an operator
+sees how much is in them, and can purge them.
 
     amq.delayed.<exchange>    messages of a delayed exchange that are not due yet
-    amq.dedup.<exchange>      what an exchange that drops duplicates has seen
+    amq.dedup.<exchange>      the values that an exchange which drops duplicates has seen
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from warren.broker.timetable import Appointment
 from warren.broker.vhost import Vhost
 
 DELAYED, SEEN = "amq.delayed.", "amq.dedup."
-RELEASE_WORK = 40
+RELEASE_WORK = 40  # units of work for routing a message that is due
 
 
 class InternalQueue(Queue):
@@ -45,22 +45,24 @@ class InternalQueue(Queue):
         return False
 
     def drain(self) -> None:
-        """There is nobody to deliver to."""
+        """Nothing to do: there are no consumers."""
 
 
 class DelayQueue(InternalQueue):
-    """Messages in the order in which they are due. Each waits where it is stored, not as an object."""
+    """The messages of a delayed exchange, in the order in which they are due. A message that waits is no
+    object: the heap knows where it is stored.
+    """
 
     routes_again = True
 
     def __init__(self, vhost: Vhost, exchange: Exchange, **properties: Any) -> None:
         super().__init__(DELAYED + exchange.name, vhost.name, vhost.surroundings, **properties)
-        self.home = vhost
-        self.exchange = exchange
+        self.home = vhost  # the vhost itself, for routing; `vhost` is its name
+        self.exchange = exchange  # the delayed exchange
         self.lane = Lane(self, self.budget, self.surroundings.memory, self.surroundings.open_overflow, 0)
-        self.heap = DueHeap()
-        self.appointment: Appointment | None = None
-        self.releasing = False  # whether messages that are due are being sent on
+        self.heap = DueHeap()  # when each message is due, and where in the lane it lies
+        self.appointment: Appointment | None = None  # for the first message that is due
+        self.releasing = False  # whether messages that are due are being routed
 
     def publish(self, message: Message) -> int:
         due = due_ms(decode_properties(message.properties).headers, message.time_ms)
@@ -73,7 +75,7 @@ class DelayQueue(InternalQueue):
         return ON_ITS_WAY if on_disk else STORED
 
     def _come_back(self) -> None:
-        """When the first one is due."""
+        """Make an appointment for when the first message is due."""
         if self.heap.count and not self.releasing:
             due = self.heap.next_due()
             if self.appointment is None or self.appointment.due_ms > due:
@@ -95,10 +97,10 @@ class DelayQueue(InternalQueue):
                 yield RELEASE_WORK
         finally:
             self.releasing = False
-            self._come_back()  # whatever happened to one, the others have their time
+            self._come_back()  # even if one message failed, the others are released in time
 
     def _release(self, entry: Entry) -> None:
-        """On to where it was to go; it leaves for good when it is safe there."""
+        """Route a message that is due. It leaves this queue for good when it is safe in its new queues."""
         message = entry.message
         more_keys, raw = routing_headers.take(message.properties)
         properties = decode_properties(raw)
@@ -155,12 +157,12 @@ class DelayQueue(InternalQueue):
     def end(self) -> None:
         self.surroundings.timetable.drop(self.appointment)
         self.lane.end()
-        del self.exchange.router.waiting_room  # type: ignore[attr-defined]  # they know each other
+        del self.exchange.router.waiting_room  # type: ignore[attr-defined]  # it refers back
         super().end()
 
 
 class SeenQueue(InternalQueue):
-    """What an exchange has seen, as a queue that can be looked at and purged."""
+    """The values that an exchange has seen, as a queue that can be looked at and purged."""
 
     def __init__(self, vhost: Vhost, exchange: Exchange, seen: Seen, **properties: Any) -> None:
         super().__init__(SEEN + exchange.name, vhost.name, vhost.surroundings, **properties)
@@ -195,7 +197,7 @@ class SeenQueue(InternalQueue):
 
 
 def exchange_of(queue: str) -> str | None:
-    """The exchange that a queue with this name would belong to."""
+    """The name of the exchange that a queue with this name would belong to; None if it is no such name."""
     for prefix in _KINDS:
         if queue.startswith(prefix):
             return queue.removeprefix(prefix)
@@ -203,7 +205,7 @@ def exchange_of(queue: str) -> str | None:
 
 
 def make_internal_queue(vhost: Vhost, name: str, **named: Any) -> Queue | None:
-    """The queue of an exchange, if this is the name of one."""
+    """Make the queue of this name for its exchange; None if no exchange has such a queue."""
     for prefix, make in _KINDS.items():
         exchange = vhost.exchanges.get(name.removeprefix(prefix)) if name.startswith(prefix) else None
         if exchange is not None and name in exchange.internal_queues():
@@ -213,12 +215,12 @@ def make_internal_queue(vhost: Vhost, name: str, **named: Any) -> Queue | None:
 
 def _delay_queue(vhost: Vhost, exchange: Exchange, **named: Any) -> Queue:
     queue = DelayQueue(vhost, exchange, **named)
-    exchange.router.waiting_room = queue  # type: ignore[attr-defined]  # it has one, or the name would not be its
+    exchange.router.waiting_room = queue  # type: ignore[attr-defined]  # a `Delayed`, by the queue's name
     return queue
 
 
 def _seen_queue(vhost: Vhost, exchange: Exchange, **named: Any) -> Queue:
-    assert exchange.seen is not None, "or the name would not be its"
+    assert exchange.seen is not None, "an exchange that deduplicates has it"
     return SeenQueue(vhost, exchange, exchange.seen, **named)
 
 

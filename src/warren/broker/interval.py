@@ -1,4 +1,4 @@
-"""Spans of time as streams have them: a number and a unit, `7D`."""
+"""Spans of time as arguments of streams give them: a number and a unit, such as `7D`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INTERVAL = re.compile(r"([0-9]{1,12})([YMDhms])", re.ASCII)
 
 
 def interval_ms(text: str) -> int:
-    """ValueError if it is none."""
+    """The length of an interval; raises ValueError if the text is none."""
     found = INTERVAL.fullmatch(text)
     if found is None:
         raise ValueError(f"expected a number and one of {'/'.join(UNITS_MS)}, not {text!r}")

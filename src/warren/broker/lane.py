@@ -1,20 +1,21 @@
-"""The messages of a queue that wait in one line, strictly ordered by position. A queue with priorities has a
-lane for each level, any other queue has one.
+"""A lane: messages of a queue in one line, strictly ordered by position. A queue with priorities has a lane
+for each level, any other queue has one.
 
-Only the first entries are objects. What waits behind these is made into entries when its time comes:
+Only the first messages are objects: the ready entries. The others wait behind these, and are made into
+entries when their time comes:
 
-    ready -> log         on disk, what is persistent in a queue that is durable
-          -> packed      the rest, in memory
-             -> overflow    and on disk, when memory for that is used up
-          -> strays      entries that were taken out from the middle of these, and came back
+    ready -> log         on disk: persistent messages of a durable queue
+          -> packed      in memory: all other messages
+             -> overflow    on disk: those of them for which memory has no room
+          -> strays      entries that were taken out from the middle of the above, and came back
 
-All of these are in order of position, and so is what is read from them. What waits there can also be taken
-out from the middle, by its location.
+Each of these is in order of position, and messages become ready in order of position. A message that waits
+behind can also be taken out from the middle, by its location.
 
-How many entries are ready depends on who wants them. A lane that nobody consumes holds a few; one that is
-consumed borrows from the node's budget for more, twice as much each time, up to `READY_MAX` or
-`READY_BYTES_MAX`. What is ready and on disk as well can be given up, from the tail on: then it waits on disk
-again, as if it had never been read.
+How many entries may be ready depends on demand. A lane without consumers holds a few. A lane with consumers
+borrows memory from the node's budget to hold more, twice as much each time, up to `READY_MAX` or
+`READY_BYTES_MAX`. A ready entry whose message is on disk can be given up, from the tail on: the message then
+waits in the log again, as if it had never been read.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ from warren.broker.queue import Queue
 from warren.broker.store import NOTHING_TO_READ, LogBrowser, MessageLog
 
 READY_MAX, READY_BYTES_MAX = 10_000, 16 * 1024 * 1024
-READY_FREE_MAX, READY_FREE_BYTES_MAX = 32, 16 * 1024  # of a queue, for nothing
-READY_SLACK, READY_SLACK_BYTES = 64, 16 * 1024  # more than a lane may hold, before it gives up
-READ_MAX, READ_BYTES_MAX = 2_000, 4 * 1024 * 1024  # from disk at a time
-READ_FEW, READ_FEW_BYTES = 32, 16 * 1024  # at least
-PASSED_FOR_A_UNIT = 50  # entries, on the way to the place of one, for a unit of work
+READY_FREE_MAX, READY_FREE_BYTES_MAX = 32, 16 * 1024  # what a queue may hold without a loan
+READY_SLACK, READY_SLACK_BYTES = 64, 16 * 1024  # a lane gives entries up when it is so far above its limit
+READ_MAX, READ_BYTES_MAX = 2_000, 4 * 1024 * 1024  # at most so much is read from disk at a time
+READ_FEW, READ_FEW_BYTES = 32, 16 * 1024  # at least so much may be read, however small the lane's limit
+PASSED_FOR_A_UNIT = 50  # passing so many entries, to find the place of one, costs a unit of work
 
 
 def part_of(level: int) -> str:
-    """The name of the part of the queue's log that has the messages of a level."""
+    """The name of the part of the queue's log that has the messages of this level of priority."""
     return f"priority-{level}" if level else ""
 
 
@@ -55,30 +56,36 @@ class Lane:
         level: int,
         share: int = 1,
     ) -> None:
-        self.queue = queue  # for whom entries are made
-        self.budget = budget
-        self.memory = memory
-        self.open_overflow = open_overflow
+        self.queue = queue  # the queue that the lane's entries belong to; None when that is deleted
+        self.budget = budget  # of work in this turn
+        self.memory = memory  # the node's budget of memory for messages
+        self.open_overflow = open_overflow  # opens a log for `overflow`; None if there is no disk
         self.level = level  # of priority
-        self.ready = EntryList()
-        self.share = share  # how many lanes the queue has, which share what it may hold for nothing
-        self.ready_max = READY_FREE_MAX // share
-        self.ready_bytes_max = READY_FREE_BYTES_MAX // share
-        self.consumed = False  # while it is, the lane may borrow memory
+        self.ready = EntryList()  # the first messages, as entries
+        self.share = share  # how many lanes the queue has: they share what it may hold without a loan
+        self.ready_max = READY_FREE_MAX // share  # how many entries may be ready
+        self.ready_bytes_max = READY_FREE_BYTES_MAX // share  # how large their bodies may be together
+        self.consumed = False  # whether consumers take messages; only then the lane may borrow memory
         self.loan = 0  # bytes that the lane has borrowed
-        self.keeps_all = False  # ready entries are known to others, and are not given up
-        self.keeps_returned = False  # nor are those that were out with a client: a rule may wait for them
-        self.strays = EntryList()
-        self.log: MessageLog | None = None  # of a durable queue, for what has to survive a restart
-        self.packed = Pack(memory)
-        self.overflow: MessageLog | None = None
+        self.keeps_all = False  # whether no ready entry may be given up, since message groups refer to them
+        self.keeps_returned = False  # whether entries that came back may not be: rules need what they carry
+        self.strays = EntryList()  # entries that came back, but belong behind messages that are not ready
+        self.log: MessageLog | None = None  # for persistent messages of a durable queue
+        self.packed = Pack(memory)  # messages in memory that are not entries
+        self.overflow: MessageLog | None = None  # for messages that memory has no room for
         self.position = 0  # of the last message that came
-        self.expiry: Expiry | None = None  # there once a message came that expires at a time of its own
+        self.expiry: Expiry | None = None  # made when the first message with an expiration of its own comes
+
+    def __repr__(self) -> str:
+        name = getattr(self.queue, "name", None)
+        return f"<Lane {self.level} of {name!r}: {self.ready!r} ready, last position {self.position}>"
 
     # --- in ---
 
     def put(self, message: Message) -> bool:
-        """Whether the message is on its way to disk, and not safe before it is there."""
+        """Add a message at the end. Return whether it is on its way to disk, and not safe before it is there.
+        `warren perf throughput` watches this.
+        """
         self.position += 1
         waits = self.has_behind() or not self.has_room(len(message.body))
         log = self.log if message.persistent else None
@@ -94,17 +101,17 @@ class Lane:
         return log is not None
 
     def has_room(self, size: int) -> bool:
-        """Whether an entry of this size may be ready."""
+        """Whether an entry of this size may be ready, if need be with a loan."""
         while self.ready.count >= self.ready_max or self.ready.bytes + size > self.ready_bytes_max:
             if not self.consumed:
                 return False
             if self.ready.count == 0 or not self.borrow():
-                return self.ready.count == 0  # one for which there is no room alone is welcome, too
+                return self.ready.count == 0  # an empty lane takes a message of any size
         return True
 
     def put_behind(self, message: Message) -> int:
-        """Keep a message that need not survive: in memory, or on disk if there is no more room. Where it
-        lies.
+        """Keep a message that need not survive a restart: in memory, or on disk if memory has no room. Return
+        its location.
         """
         full = self.memory.used_bytes >= self.memory.limit_bytes
         if full and self.overflow is None:
@@ -114,8 +121,8 @@ class Lane:
         return self.packed.append(message, self.position) | IN_PACK
 
     def put_aside(self, message: Message) -> tuple[int, int, bool]:
-        """Keep a message that leaves by `take_out` only. Its position, where it lies, and whether it is on
-        its way to disk.
+        """Keep a message that leaves by `take_out` only. Return its position, its location, and whether it is
+        on its way to disk.
         """
         self.position += 1
         if self.log is not None and message.persistent:
@@ -123,14 +130,14 @@ class Lane:
         return self.position, self.put_behind(message), False
 
     def expires(self, message: Message, location: int, waits: bool, position: int) -> None:
-        """It may be gone before its turn comes. If it is ready, that is noted when nobody has taken it."""
+        """Note when a message expires. A ready one is noted later (`note_expiries`), if nobody takes it."""
         if self.expiry is None:
             self.expiry = Expiry()
         if waits:
             self.expiry.note_behind(message.time_ms + message.expiration_ms, position, location)
 
     def put_back(self, entry: Entry) -> None:
-        """An entry that was out returns to its place."""
+        """An entry that was out returns to its place: among the ready entries, or as a stray behind them."""
         if self.has_behind() and (entry.position > self.next_behind() or self.is_among_strays(entry)):
             passed = self.strays.insert(entry)
         else:
@@ -154,24 +161,24 @@ class Lane:
         return self.overflow is not None and self.overflow.unread > 0
 
     def has_any(self) -> bool:
-        """Whether anything waits here."""
+        """Whether there is any message, ready or behind."""
         return self.ready.head is not None or self.has_behind()
 
     def first(self) -> Entry | None:
-        """The entry that is next, which stays there."""
+        """The next entry, made ready if need be; it stays in the lane."""
         while self.ready.head is None and self.has_behind():
             self.read_on()
         return self.ready.head
 
     def pop(self) -> Entry:
-        """Take out the entry that is next; there must be one."""
+        """Take out the first ready entry; there must be one."""
         entry = self.ready.pop_head()
         if self.expiry is not None:
             self.expiry.forget(entry)
         return entry
 
     def remove(self, entry: Entry) -> None:
-        """Take out an entry, from wherever it is."""
+        """Take out an entry, ready or stray."""
         if self.is_among_strays(entry):
             self.strays.remove(entry)
         else:
@@ -180,23 +187,23 @@ class Lane:
             self.expiry.forget(entry)
 
     def is_ready(self, entry: Entry) -> bool:
-        """Whether it is in the list, and not taken."""
+        """Whether an entry of this lane is ready, and was not taken meanwhile."""
         if self.ready.tail is entry:
             return True
         return entry.behind is not None and not self.is_among_strays(entry)
 
     def is_stray(self, entry: Entry) -> bool:
-        """Whether it is in the list of those, and not taken."""
+        """Whether an entry of this lane is a stray, and was not taken meanwhile."""
         if self.strays.tail is entry:
             return True
         return entry.behind is not None and self.is_among_strays(entry)
 
     def is_among_strays(self, entry: Entry) -> bool:
-        """Whether it is there, or that is where it belongs: all strays are behind all that are ready."""
+        """Whether an entry is a stray, or would be one: all strays are behind all ready entries."""
         return self.strays.head is not None and entry.position >= self.strays.head.position
 
     def read_on(self) -> None:
-        """Make entries of the next messages that wait behind; from memory many, from disk some at a time."""
+        """Make the next messages that wait behind ready, from whichever source has the lowest position."""
         if self.consumed and self.ready_bytes_max < READ_BYTES_MAX:
             self.borrow()
         most = min(max(self.ready_max, READ_FEW), READ_MAX)
@@ -221,7 +228,7 @@ class Lane:
             self.rest()
 
     def next_aside(self) -> int:
-        """The position of the next one that is not in the log."""
+        """The position of the next message that is packed or in the overflow."""
         if self.packed.count:
             return self.packed.next_position
         if self.overflow is not None:
@@ -229,6 +236,7 @@ class Lane:
         return NOTHING_TO_READ
 
     def unpack(self, more: EntryList, before: int) -> None:
+        """Append to `more` entries of packed messages, those with positions below `before`."""
         room = max(self.ready_max, READ_FEW)
         while self.packed.count and room > 0 and self.packed.next_position < before:
             position = self.packed.next_position
@@ -236,7 +244,9 @@ class Lane:
             room -= 1
 
     def take_out(self, position: int, location: int, time_ms: int) -> Entry | None:
-        """One that waits behind, and came then; None if it does not any more, or cannot be read."""
+        """Take out a message that waits behind, by its location; None if it does not wait any more, or cannot
+        be read. `time_ms` is when the message came, which a pack cannot tell for a single message.
+        """
         if location & IN_PACK:
             waits = self.packed.count and position >= self.packed.next_position
             message = self.packed.take_out(location & LOCATION_MASK, time_ms) if waits else None
@@ -246,14 +256,14 @@ class Lane:
         return None if message is None else self.made(message, position, location)
 
     def made(self, message: Message, position: int, location: int) -> Entry:
-        """An entry of a message that lies there; after a restart it may have been delivered before."""
+        """The entry for a message that was taken out, which may have been delivered before a restart."""
         entry = Entry(message, self.queue, position)
         if self.log is not None and location <= LOCATION_MASK:
             entry.delivery_count = self.log.deliveries_of(position)
         return entry
 
     def take_expired(self, now_ms: int) -> Entry | None:
-        """The next one whose own time is over, or None."""
+        """Take out the next message whose own expiration has passed; None if there is none."""
         expiry = self.expiry
         while expiry is not None:
             position = expiry.pop_due(now_ms)
@@ -270,48 +280,48 @@ class Lane:
 
     @property
     def expires_any(self) -> bool:
-        """Whether a message has come that expires at a time of its own."""
+        """Whether a message with an expiration of its own has come."""
         return self.expiry is not None
 
     def note_expiries(self) -> None:
-        """Note when entries expire that have become ready since the last time."""
+        """Note when entries expire that came since the last call and are still ready."""
         if self.expiry is not None:
             self.expiry.note_new(self.ready)
 
     def next_expiry(self) -> int:
-        """When the next message expires at a time of its own; -1 if none does."""
+        """When the next message with an expiration of its own expires; -1 if there is none."""
         if self.expiry is None:
             return -1
         self.expiry.weed_if_stale(self.length(), self.next_behind)
         return self.expiry.next_due()
 
     def next_behind(self) -> int:
-        """The position of the first that waits behind, strays not counted."""
+        """The position of the first message that waits behind, strays not counted."""
         stored = NOTHING_TO_READ if self.log is None else self.log.peek()
         return min(stored, self.next_aside())
 
     # --- looking, without taking ---
 
     def next_ready(self, last: Entry | None, position: int) -> Entry | None:
-        """The ready entry behind this one, if that is still there, or else the first beyond a position."""
+        """The ready entry behind `last`, if that is still ready; else the first one beyond `position`."""
         if last is not None and (last.behind is not None or self.ready.tail is last):
             return last.behind
         return self.ready.first_beyond(position, None)
 
     def next_stray(self, last: Entry | None, position: int) -> Entry | None:
-        """The first stray beyond a position. It is found from `last`, so that to walk over very many strays
-        costs no more than their number.
+        """The first stray beyond `position`. The search begins at `last`, so that a walk over very many
+        strays takes one step for each.
         """
         if last is not None and not self.is_stray(last):
             last = None
         return self.strays.first_beyond(position, last)
 
     def sources_behind(self) -> tuple[object, object, object]:
-        """Where messages wait behind the ready ones. A purge changes that, and ends all browsers."""
+        """The places where messages wait behind. When a purge replaces them, their browsers are of no use."""
         return (self.packed, self.log, self.overflow)
 
     def browse(self) -> tuple[PackBrowser, LogBrowser | None, LogBrowser | None]:
-        """Pointers to what waits behind: packed, in the log, and in the overflow."""
+        """Browsers of what waits behind: packed, in the log, and in the overflow."""
         return (
             PackBrowser(self.packed),
             None if self.log is None else self.log.browse(),
@@ -321,7 +331,7 @@ class Lane:
     # --- how much is ready ---
 
     def borrow(self) -> bool:
-        """Whether it may hold more from now on: about twice as much."""
+        """Try to borrow memory, to hold about twice as much. Return whether that was granted."""
         if self.ready_max >= READY_MAX and self.ready_bytes_max >= READY_BYTES_MAX:
             return False
         more = min(max(self.ready_bytes_max, READY_FREE_BYTES_MAX), READY_BYTES_MAX - self.ready_bytes_max)
@@ -333,7 +343,7 @@ class Lane:
         return True
 
     def needs_loan(self) -> bool:
-        """Whether it holds a good part of what it might."""
+        """Whether the lane holds at least a quarter of what it may."""
         return 4 * self.ready.count >= self.ready_max or 4 * self.ready.bytes >= self.ready_bytes_max
 
     def return_loan(self) -> None:
@@ -350,14 +360,14 @@ class Lane:
             self.memory.shrink_soon(self)
 
     def rest(self) -> None:
-        """Nobody is about to read on."""
+        """Nobody is about to read on: let go of what reading needs, and of entries above the limit."""
         if self.log is not None:
             self.log.rest()
         if self.is_over():
             self.memory.shrink_soon(self)
 
     def is_over(self) -> bool:
-        """Whether it holds so much more than it may that to give it up is worth while."""
+        """Whether the lane holds so much more than it may that giving entries up is worth while."""
         if self.log is None or self.ready.count <= 1:
             return False
         if self.ready.count > self.ready_max + READY_SLACK:
@@ -365,8 +375,8 @@ class Lane:
         return self.ready.bytes > self.ready_bytes_max + READY_SLACK_BYTES
 
     def give_up(self, most: int) -> int:
-        """Have entries that are on disk as well wait there alone, down to what may be ready, at most so many;
-        return how many that were.
+        """Give up ready entries whose messages are on disk, until the lane is within its limits, but at most
+        `most`. Return how many were given up.
         """
         if self.log is None or self.keeps_all or not self.is_over():
             return 0
@@ -382,7 +392,7 @@ class Lane:
         return given
 
     def give_up_last(self) -> bool:
-        """Whether the last ready entry could be given up."""
+        """Give up the last ready entry. Return whether that was possible."""
         entry = self.ready.tail
         if entry is None or self.log is None or not entry.message.persistent:
             return False
@@ -396,7 +406,7 @@ class Lane:
             self.expires(entry.message, location, True, entry.position)
         return True
 
-    # --- what is known of a message that is out ---
+    # --- what the log has to know ---
 
     def note_delivered(self, entry: Entry) -> None:
         if self.log is not None and entry.message.persistent:
@@ -409,7 +419,7 @@ class Lane:
     # --- all of it ---
 
     def length(self) -> int:
-        """How many are ready, those that wait behind included."""
+        """How many messages there are, ready or behind."""
         count = self.ready.count + self.packed.count + self.strays.count
         if self.log is not None:
             count += self.log.unread
@@ -426,7 +436,7 @@ class Lane:
         return count
 
     def clear(self, *, deleted: bool) -> EntryList:
-        """Nothing waits here any more. The entries, to be freed a part at a time."""
+        """Drop all messages. Return the entries, for the caller to free some at a time."""
         self.return_loan()
         self.memory.shrinking.pop(self, None)
         if self.log is not None and deleted:
@@ -443,24 +453,24 @@ class Lane:
         return dropped
 
     def end(self) -> None:
-        """The queue is deleted. It still knows its lanes, but they make no more entries for it."""
-        self.queue = None  # type: ignore[assignment]  # or it would never be so, in every other line
+        """The queue is deleted: let go of it, since the queue and its lanes would form a cycle."""
+        self.queue = None  # type: ignore[assignment]  # everywhere else it is a Queue
 
     def release_memory(self) -> None:
-        """The broker ends: nothing else frees entries, of which the garbage collector knows nothing."""
+        """The broker ends: free the entries, since the garbage collector does not know them."""
         for entries in (self.ready, self.strays):
             entries.drop(entries.count)
 
     def take_over(self, log: MessageLog, position: int) -> Iterable[tuple[int, int, int]]:
-        """Take over messages that are on disk; positions go on behind this one. When, position and location
-        of those that are due at a time of their own.
+        """Take over a log with its messages; `position` is the last one that was used. Return the time,
+        position and location of each message that is due at a time of its own.
         """
         self.log = log
         self.position = position
         return log.due()
 
     def restore(self, log: MessageLog, position: int) -> None:
-        """Take over messages that are on disk, and note when they expire."""
+        """Take over a log with its messages, and note when they expire."""
         for due_ms, due_position, location in self.take_over(log, position):
             if self.expiry is None:
                 self.expiry = Expiry()

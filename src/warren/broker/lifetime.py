@@ -1,6 +1,6 @@
-"""x-expires: a queue that nobody has used for so long is deleted.
+"""x-expires: a queue that was not used for a given time is deleted.
 
-Declaring it, consuming from it and basic.get are using it; to have a consumer is, too.
+Declaring the queue, consuming from it and basic.get count as use; so does having a consumer.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ class Lifetime:
         self.queue = queue
         self.clock = queue.surroundings.clock
         self.timetable = queue.surroundings.timetable
-        self.limit_ms = NO_LIMIT
-        self.used_ms = 0
-        self.appointment: Appointment | None = None
+        self.limit_ms = NO_LIMIT  # for how long the queue may be unused
+        self.used_ms = 0  # when it was used last
+        self.appointment: Appointment | None = None  # to look whether the queue was used since
 
     def set_limit(self, limit_ms: int) -> None:
         if limit_ms != self.limit_ms:
@@ -27,12 +27,15 @@ class Lifetime:
             self.begin_anew()
 
     def begin_anew(self) -> None:
+        """The queue is used now: its time begins anew."""
         self.used_ms = self.clock.time_ms
         if self.limit_ms >= 0 and self.appointment is None:
             self.appointment = self.timetable.at(self.used_ms + self.limit_ms, self._see)
 
     def _see(self) -> None:
-        """Whether it was used since. Who consumes from it will say when that is over."""
+        """Delete the queue, unless it was used since. With consumers there is nothing to do: `begin_anew` is
+        called when one goes.
+        """
         self.appointment = None
         queue = self.queue
         if queue.is_consumed:

@@ -1,4 +1,4 @@
-"""How much a vhost may hold, and a user take. None stands for no limit, and so does -1 when one is set."""
+"""The limits of vhosts and users. None means no limit, and so does -1 in a command that sets one."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class VhostLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class UserLimits:
-    """Over all connections of the user. Rates are a second's: messages, and bytes on the wire."""
+    """Each limit is for all connections of the user together."""
 
     max_connections: int | None = None
     max_channels: int | None = None
-    max_publish_rate: int | None = None
-    max_publish_bytes: int | None = None
-    max_consume_rate: int | None = None
-    max_consume_bytes: int | None = None
+    max_publish_rate: int | None = None  # messages a second
+    max_publish_bytes: int | None = None  # bytes on the wire a second
+    max_consume_rate: int | None = None  # messages a second
+    max_consume_bytes: int | None = None  # bytes on the wire a second
 
 
 NO_LIMITS = UserLimits()
@@ -36,7 +36,7 @@ L = TypeVar("L", VhostLimits, UserLimits)
 
 
 def read_limits(kind: type[L], given: object) -> L:
-    """Those that the attributes of something say; 406 if one makes no sense."""
+    """Read limits from the attributes of `given`, such as a command; raises 406 if a value is invalid."""
     return kind(**{field.name: _read(field.name, getattr(given, field.name)) for field in fields(kind)})
 
 

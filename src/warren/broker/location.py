@@ -1,5 +1,7 @@
-"""Where a message lies that waits behind the ready entries of a lane: in the two highest bits, in what; and
-below them, what that gave for the place.
+"""The location of a message that waits behind the ready entries of a lane, as one number of 64 bits.
+
+The two highest bits say in what the message lies: the log, the pack or the overflow. The other bits are the
+place that this gave when the message was put there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who logs in, over AMQP or HTTP: what the password is compared with, so that a refusal says nothing more."""
+"""Logging in, over AMQP or HTTP: which hash to compare a password with, so that a refusal tells nothing."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from warren.broker.passwords import PasswordHash
 
 
 def expected_password(node: Node, name: str, *, is_loopback: bool) -> tuple[PasswordHash, str]:
-    """The hash to compare a password with, and for the log the reason why it was wrong. For who cannot log in
-    whatever the password is, it is the decoy: so they wait as long as others, and learn nothing of the
-    password that there is.
+    """The hash to compare a password with, and the reason to log if they differ.
+
+    For a user who cannot log in with any password it is the decoy. So the refusal takes as long as any other,
+    and does not tell whether the user exists or the password was right.
     """
     user = node.users.get(name)
     if user is None or user.password is None:

@@ -21,7 +21,7 @@ from warren.broker.vhost import TELL_WORK
 pytestmark = pytest.mark.slow
 
 GONE_AT_A_TIME_MAX, GONE_WORK = 200, 3  # in rulebook.py, where they are C numbers
-TRIED_FOR_A_UNIT = 10  # in queue.py, likewise
+TRIED_FOR_A_UNIT = 10  # in classic_queue.py, likewise
 MANY = 30_000
 GET = m.BasicGet(queue="q", no_ack=True)
 EXPIRING: Table = {"x-message-ttl": 1_000}
@@ -47,7 +47,7 @@ def publish_many(client: FakeClient, queue: str, count: int, body: bytes = b"x")
 
 
 def most_in_a_turn(broker: FakeBroker, count: Callable[[], int]) -> int:
-    """Let the event loop come to rest; by how much a count went down, or up, in one turn at the most."""
+    """Run the event loop until it rests. Return the largest change of a count in one turn."""
     most, before = 0, count()
     while broker.world.soon:
         broker.world.turn()
@@ -57,7 +57,7 @@ def most_in_a_turn(broker: FakeBroker, count: Callable[[], int]) -> int:
 
 
 def expire_silently(broker: FakeBroker) -> None:
-    """The time of all messages is over, and no timer has told the queues yet."""
+    """Let all messages expire, without a timer that tells the queues."""
     broker.world.ahead_ms += 60_000
 
 
@@ -65,7 +65,7 @@ def expire_silently(broker: FakeBroker) -> None:
 
 
 def get_behind_expired(broker: FakeBroker, client: FakeClient) -> Queue:
-    """Ask for the one message that is fresh, behind very many that are not."""
+    """Ask by basic.get for a fresh message behind very many expired ones."""
     queue = client.declare("q", arguments=EXPIRING)
     publish_many(client, "q", MANY)
     expire_silently(broker)
@@ -145,7 +145,7 @@ def test_get_waits_for_messages_that_another_client_is_giving_back(
 def test_queue_whose_messages_come_last_delivers_nothing_before_they_are_back(
     broker: FakeBroker, client: FakeClient
 ) -> None:
-    """A channel that ends has more of another queue to give back than fits into a turn."""
+    """A channel ends that has to give back to another queue first, more than fits into a turn."""
     for queue in ("a", "b"):
         client.declare(queue)
     publish_many(client, "a", MANY)
@@ -275,7 +275,7 @@ def of_group(name: str) -> BasicProperties:
 def test_turn_of_a_queue_with_very_many_groups_that_wait_costs_what_it_delivers(
     broker: FakeBroker, client: FakeClient
 ) -> None:
-    """Ten thousand groups are out with consumers at their limit, each with more that waits."""
+    """Ten thousand groups have messages out with consumers at their limit, and each has more that wait."""
     queue = client.declare("q", arguments=GROUPED)
     takers = connect_many(broker, 2, "q", prefetch=5_000)
     for _ in range(2):

@@ -145,7 +145,7 @@ def test_subscriber_may_make_a_change_at_once(broker: FakeBroker) -> None:
 
 
 def test_long_chain_of_exchanges_that_delete_themselves_ends(broker: FakeBroker) -> None:
-    """Each goes with its last binding, which leads to the next; a call in a call would be too deep."""
+    """Each exchange is deleted with its last binding, which leads to the next: too deep for recursion."""
     count = 2_000
     for number in range(count):
         command = c.DeclareExchange(vhost="/", name=f"x{number}", type="direct", auto_delete=True)

@@ -21,7 +21,7 @@ DELAYED: Table = {"x-delayed-type": "topic"}
 
 
 def topology(node: Node) -> dict[str, object]:
-    """All that commands make, in plain values."""
+    """Everything that commands have made, as plain values."""
     return {
         "users": {
             user.name: (

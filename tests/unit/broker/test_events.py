@@ -478,7 +478,7 @@ def test_sample_is_the_same_beside_a_subscriber_to_all() -> None:
 
 
 def publish_where_wanted(source: Events, count: int) -> list[str]:
-    """As the path of a message does; which events were made."""
+    """Emit events as the path of a message does; return the names of those that were made."""
     message = Message(b"\0", b"\0", b"\0\0", b"", persistent=False)
     made = []
     for name in map(str, range(count)):

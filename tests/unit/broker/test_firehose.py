@@ -30,7 +30,7 @@ class Scene:
         self.broker.node.execute(commands.SetTracing(vhost=vhost, on=on))
 
     def traced(self) -> list[tuple[str, bytes, Table]]:
-        """Key, body and headers of the copies, which are gone then."""
+        """Take all copies out of the queue `trace`; return their keys, bodies and headers."""
         queue = self.broker.vhost.queues["trace"]
         entries = list(iter(lambda: queue.get(no_ack=True), None))
         found = []
@@ -156,7 +156,7 @@ def test_queue_of_messages_and_of_their_copies_comes_to_an_end(scene: Scene) -> 
 
 
 def test_copies_that_died_are_not_traced(scene: Scene) -> None:
-    """Else a queue of copies that drops its oldest would never come to rest."""
+    """Otherwise a queue of copies with a maximum length would dead-letter copies of copies for ever."""
     scene.client.declare("dead")
     scene.client.bind("dead", "amq.fanout", "")
     scene.client.declare("few", arguments={"x-max-length": 1, "x-dead-letter-exchange": "amq.fanout"})
@@ -210,7 +210,7 @@ def test_long_names_are_cut(scene: Scene) -> None:
 
 
 def test_properties_that_make_no_sense_are_left_out(scene: Scene) -> None:
-    """What a client sends as a table is not looked at on the way of a message."""
+    """The broker does not check the tables in a message's properties, so they may be broken."""
     broken = Message(b"\x01e", b"\x01k", b"\x20\x00\x00\x00\x00\x05abc", b"x", False)
     firehose = scene.broker.vhost.firehose
     assert firehose is not None

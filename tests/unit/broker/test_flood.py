@@ -147,7 +147,7 @@ def test_large_message_reaches_all_queues_though_its_connection_ends_meanwhile(b
 
 
 def test_nothing_is_said_behind_connection_close(broker: FakeBroker) -> None:
-    """Its channels end one after the other, and that of a message which is under way is the last of them."""
+    """The connection's channels end one after the other; the last of them has a message under way."""
     client = broker.connect().open()
     for number in range(2, MANY_CHANNELS + 1):
         client.call(m.ChannelOpen(), m.ChannelOpenOk, number)
@@ -162,7 +162,7 @@ def test_nothing_is_said_behind_connection_close(broker: FakeBroker) -> None:
 
 
 def test_methods_are_work_too(broker: FakeBroker) -> None:
-    """Ten thousand declares in one read are spread over turns."""
+    """Thousands of declares in one read are spread over turns."""
     client = broker.connect().open()
     frames = b"".join(
         method_frame(1, m.QueueDeclare(queue=f"many {number}", no_wait=True, arguments={}))
@@ -175,7 +175,7 @@ def test_methods_are_work_too(broker: FakeBroker) -> None:
 
 
 def test_every_queue_that_a_read_reached_can_hold_its_publisher_back(broker: FakeBroker) -> None:
-    """Not only those of the last message: the busy queue here is the first one's."""
+    """Not only the queue of the last message: here, the queue of the first messages is the busy one."""
     consumer = broker.connect().open()
     consumer.declare("busy")
     consumer.send(m.BasicQos(prefetch_count=1))
