@@ -1,4 +1,4 @@
-"""What goes wrong with one message or queue is no other's trouble, and what is over leaves nothing behind."""
+"""A message or a queue that fails does not disturb others, and nothing is left of what is over."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from warren.broker.selector import Selector
 
 GROUPED: Table = {"x-group-header": "group"}
 DELAYED: Table = {"x-delayed-type": "fanout"}
-MANY = 1_200  # more than goes in one turn
+MANY = 1_200  # more messages than expire or are dropped in one turn
 
 
 def known_groups(queue: Queue) -> int:
