@@ -1,5 +1,5 @@
-"""Who and what is on the stage when consumers of every kind come and go: a queue as it was declared, its
-messages, and those who take them.
+"""The parts of a test in which consumers of every kind come and go: a queue's arguments, its messages, and
+the consumers.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ class Declared:
     durable: bool
     grouped: bool
     retry: bool
-    limit: int | None
-    priority: int
-    single: bool
+    limit: int | None  # of deliveries
+    priority: int  # the highest level
+    single: bool  # whether there is a single active consumer
     ttl_ms: int | None
-    once: bool
+    once: bool  # whether duplicates are dropped
 
     def arguments(self) -> Table:
         said: Table = {
@@ -38,25 +38,25 @@ class Declared:
 
 @dataclass
 class Record:
-    """A message: `state` is in, out, or what became of it."""
+    """What the test knows of a message."""
 
     number: int
-    level: int
+    level: int  # of priority
     group: int | None
-    n: int
+    n: int  # a header, for selectors
     persistent: bool
-    due_ms: int | None
-    state: str = "in"
-    holder: object = None
-    delivered: bool = False
-    returned: int = 0
-    waits_until_ms: int = 0
+    due_ms: int | None  # when it expires
+    state: str = "in"  # in, out, or how it left the queue
+    holder: object = None  # the consumer that it is out with
+    delivered: bool = False  # whether it was delivered before
+    returned: int = 0  # how often
+    waits_until_ms: int = 0  # for its retry
     rejected: bool = False
 
 
 @dataclass(eq=False)
 class Taker:
-    """A consumer, with a connection of its own. `out` has the record of each delivery tag."""
+    """A consumer, with a connection of its own."""
 
     client: Client
     kind: str
@@ -65,8 +65,8 @@ class Taker:
     below: int
     priority: int
     consumes: bool = True
-    out: dict[int, Record] = field(default_factory=dict)
-    seen: dict[int, int] = field(default_factory=dict)  # of one that browses, by level the last number
+    out: dict[int, Record] = field(default_factory=dict)  # by delivery tag
+    seen: dict[int, int] = field(default_factory=dict)  # of a browser: by level, the last number
     firsts: dict[tuple[int, int | None], int] = field(default_factory=dict)
 
     @property

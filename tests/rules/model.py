@@ -1,11 +1,12 @@
-"""A queue with rules as plain lists, to compare a real one with.
+"""A model of a queue with rules, made of plain lists, to compare a real queue with.
 
-Messages are ready, out with a client, or waiting to come back. A turn brings back what has waited, delivers,
-lets expire, and drops what is too much, in this order. `deaths` are groups in the order in which they happen;
-within a group the order is not told: what expires at one time.
+A message is ready, out with a client, or waiting for its retry. A turn makes messages ready whose delay is
+over, delivers, expires, and drops messages above the length limits, in this order. `deaths` is a list of
+groups, in order; within a group the order is open, since its messages expire at the same time.
 
-What was returned before a restart is ready until somebody could have it. Then it waits for its delay, which
-began with the restart; or it dies, if it was returned too often (but not for one time, which is a guess).
+A message that was returned before a restart is ready until a consumer could take it. Then it waits for its
+delay, which began with the restart; or it dies, if it was returned too often. Once is not too often, since
+after a power cut every message counts as returned once.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class QueueModel:
     restored_ms: int = 0
 
     def those(self, *states: State) -> list[Copy]:
-        """Those that are so, in order."""
+        """The messages in one of these states, in the order of the queue."""
         found = [copy for copy in self.copies if copy.state in states]
         return sorted(found, key=lambda copy: (-copy.level, copy.number))
 
@@ -84,7 +85,7 @@ class QueueModel:
     # --- what clients do ---
 
     def publish(self, copy: Copy) -> bool:
-        """Whether it is taken; the time that the queue allows is added."""
+        """Add a message, whose TTL may be lowered by the queue's; whether the queue takes it."""
         ttl = self.rules.ttl_ms
         if ttl is not None:
             ends = self.now_ms + ttl
@@ -101,7 +102,7 @@ class QueueModel:
         return not self.ready and self.can_deliver()
 
     def take(self) -> Copy | None:
-        """For basic.get."""
+        """The next message for basic.get."""
         gone: list[Death] = []
         self.weed(gone)
         self.deaths.append(gone)
@@ -142,10 +143,10 @@ class QueueModel:
             copy.state = State.DONE
         return len(purged)
 
-    # --- what happens by itself ---
+    # --- what the queue does ---
 
     def turn(self) -> list[Copy]:
-        """What is delivered, in order."""
+        """One turn; the messages that it delivers, in order."""
         for copy in self.those(State.WAITING):
             if copy.due_ms <= self.now_ms:
                 copy.state = State.READY
@@ -176,7 +177,7 @@ class QueueModel:
         return delivered
 
     def weed(self, gone: list[Death]) -> None:
-        """Until the first that is ready can be delivered."""
+        """Remove messages from the head until the first one may be delivered."""
         limit = self.rules.delivery_limit
         while self.ready:
             copy = self.ready[0]
@@ -203,7 +204,7 @@ class QueueModel:
         return rules.length_bytes is not None and sum(copy.size for copy in copies) > rules.length_bytes
 
     def advance(self, until_ms: int) -> list[Copy]:
-        """Time passes, and all happens at its time."""
+        """Let time pass, with a turn whenever something is due; the messages that are delivered."""
         delivered = []
         while True:
             due = self.next_due()
@@ -222,7 +223,7 @@ class QueueModel:
     # --- the broker ends and comes back ---
 
     def lose_clients(self, *, cleanly: bool) -> None:
-        """All that is out returns: at once, or when a killed broker finds it so."""
+        """Every message that is out returns: by the rules, or, if the broker was killed, with its restart."""
         self.consumer = None
         for copy in self.those(State.OUT):
             if cleanly:
@@ -232,7 +233,7 @@ class QueueModel:
                 copy.state, copy.consumer = State.READY, None
 
     def come_back(self) -> None:
-        """Only what is persistent is left."""
+        """The broker starts again, with the persistent messages."""
         self.restored_ms = self.now_ms
         self.copies = [copy for copy in self.copies if copy.persistent]
         for copy in self.those(State.READY, State.WAITING):

@@ -1,8 +1,8 @@
-"""A stage for the rules of queues: a broker on a disk, time that passes when told, and clients that wait.
+"""A stage for the tests of rules: a broker with a disk, a clock that the test moves on, and clients.
 
-A queue keeps its messages in several ways, and a rule has to hold for each: as entries that are ready, packed
-in memory, aside on disk, or in the queue's log; `Keeping` says which. At most three are
-ready, but for `READY`.
+A queue keeps messages in several ways: ready, packed in memory, in an overflow on disk, or in its log. A rule
+has to hold for each; `Keeping` says which one a test uses. Except for `READY`, at most three messages are
+ready.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ TO_DEAD: Table = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "de
 
 class Keeping(NamedTuple):
     name: str
-    small: bool
-    durable: bool
-    modes: tuple[int, ...]  # of delivery, in turn
-    memory_bytes: int
+    small: bool  # whether few messages are ready
+    durable: bool  # whether queues are
+    modes: tuple[int, ...]  # the delivery modes of messages, in turn
+    memory_bytes: int  # for packed messages
 
 
 READY = Keeping("ready", False, False, (TRANSIENT,), MUCH_MEMORY)
@@ -54,7 +54,7 @@ class PreparedMessage(NamedTuple):
 
 
 class Client(FakeClient):
-    """All that it sends is done, and safe on disk, when the call returns."""
+    """A client. When one of its methods returns, the broker has done it, and it is safe on disk."""
 
     def __init__(self, stage: Stage, *, confirming: bool = False, prefetch: int = 0) -> None:
         super().__init__(stage.node, buffer=stage.buffer)
@@ -73,12 +73,12 @@ class Client(FakeClient):
         self.stage.settle()
 
     def expect_nothing(self) -> None:
-        """Nothing was said, and the channel is open."""
+        """The broker has sent nothing, and the channel is open."""
         assert self.methods() == []
         assert 1 in self.connection.channels
 
     def send_only(self, method: m.Method) -> None:
-        """Without waiting for the disk."""
+        """Send a method, and do not wait until it is safe on disk."""
         super().send(method)
 
     def hang_up(self) -> None:
@@ -88,18 +88,18 @@ class Client(FakeClient):
     # --- queues ---
 
     def queue(self, name: str, arguments: Table | None = None, *, durable: bool = True) -> Queue:
-        """Durable if the stage is; a quorum queue always is."""
+        """Declare a queue. It is durable if the stage's queues are; a quorum queue always is."""
         is_quorum = (arguments or {}).get("x-queue-type") == "quorum"
         durable = is_quorum or (durable and self.stage.keeping.durable)
         return self.declare(name, arguments=arguments, durable=durable)
 
     def count(self, queue: str) -> int:
-        """How many a client is told are ready."""
+        """How many messages are ready, as queue.declare-ok says."""
         declare = m.QueueDeclare(queue=queue, passive=True, arguments={})
         return self.call(declare, m.QueueDeclareOk).message_count
 
     def purge(self, queue: str, count: int) -> None:
-        """So many must have been there."""
+        """Purge a queue, which must have this many messages."""
         assert self.call(m.QueuePurge(queue=queue), m.QueuePurgeOk).message_count == count
 
     def delete(self, queue: str) -> None:
@@ -117,7 +117,7 @@ class Client(FakeClient):
         priority: int | None = None,
         mandatory: bool = False,
     ) -> None:
-        """Each body as a message of its own, in a turn of its own."""
+        """Publish each body as a message, each in a turn of its own."""
         for body in bodies:
             message = self.message(body, headers=headers, expiration=expiration, priority=priority)
             self.put_together([message], key, exchange=exchange, mandatory=mandatory)
@@ -146,7 +146,7 @@ class Client(FakeClient):
         exchange: str = "",
         mandatory: bool = False,
     ) -> None:
-        """All of them in one turn."""
+        """Publish messages in one turn."""
         for message in messages:
             self.publish_soon(message, key, exchange=exchange, mandatory=mandatory)
         self.flush()
@@ -154,7 +154,7 @@ class Client(FakeClient):
     def publish_soon(
         self, message: PreparedMessage, key: str, *, exchange: str = "", mandatory: bool = False
     ) -> None:
-        """With the next `flush`."""
+        """Publish a message with the next `flush`."""
         self.gathered += published(exchange, key, *message, mandatory=mandatory)
         self.published += 1
         self.unconfirmed.add(self.published)
@@ -165,7 +165,7 @@ class Client(FakeClient):
         self.stage.settle()
 
     def confirms(self) -> list[tuple[str, int]]:
-        """What was said of each message, in this order; a message is spoken of once."""
+        """Acks and nacks, a pair for each message, in the order in which they came."""
         said = []
         for method in self.methods():
             assert isinstance(method, m.BasicAck | m.BasicNack), method
@@ -178,7 +178,7 @@ class Client(FakeClient):
         return said
 
     def nacked(self) -> list[int]:
-        """Which were refused; all others were confirmed."""
+        """The messages that were refused; all others must have been confirmed."""
         said = self.confirms()
         assert not self.unconfirmed
         return [tag for what, tag in said if what == "nack"]
@@ -196,7 +196,7 @@ class Client(FakeClient):
         return Content(method, content.properties, content.body)
 
     def take(self, queue: str) -> Content[m.BasicGetOk]:
-        """One that must be there, and is out until it is settled."""
+        """Get a message, which must be there, and do not settle it."""
         content = self.get(queue, no_ack=False)
         assert content is not None, f"{queue} is empty"
         return content
@@ -220,7 +220,7 @@ class Client(FakeClient):
         prefetch: int | None = None,
         arguments: Table | None = None,
     ) -> None:
-        """A consumer that must be taken; what it gets at once is for `deliveries`."""
+        """Start a consumer, which must succeed; `deliveries` returns what it gets at once."""
         if prefetch is not None:
             self.send(m.BasicQos(prefetch_count=prefetch))
         consume = m.BasicConsume(
@@ -230,7 +230,7 @@ class Client(FakeClient):
         assert tag in self.channel.consumers, self.methods()
 
     def deliveries(self) -> list[Content[m.BasicDeliver]]:
-        """Since the last look, at which nothing else may have been said than answers."""
+        """Deliveries since the last call. Besides them, the broker may only have sent answers."""
         frames = [frame for frame in self.frames() if frame.channel == 1]
         for method in decode_methods(frames):
             assert isinstance(method, m.BasicDeliver | ANSWERS), method
@@ -253,11 +253,11 @@ class Client(FakeClient):
         self.send(m.BasicNack(delivery_tag=delivery_tag, requeue=True))
 
     def cancel(self, tag: str = "c") -> None:
-        """What else is said meanwhile stays to be looked at."""
+        """Cancel a consumer; what the broker has sent can still be looked at."""
         self.send(m.BasicCancel(consumer_tag=tag))
 
     def reopen(self) -> None:
-        """Close channel 1, by which all that is out on it returns, and open it again."""
+        """Close channel 1, so that its unacked messages return, and open it again."""
         self.frames()
         self.call(m.ChannelClose(reply_code=200), m.ChannelCloseOk)
         self.call(m.ChannelOpen(), m.ChannelOpenOk)
@@ -297,8 +297,8 @@ class Stage:
         self.machine.run()
 
     def pass_ms(self, ms: float) -> None:
-        """Of years only the last hour passes, and the clock is set ahead by the rest: the broker looks at it
-        every 10 seconds, which takes long in a century.
+        """Let time pass. Of a long time only the last hour passes, and the clock is set ahead by the rest:
+        the broker looks at it every 10 seconds, which would take long for a century.
         """
         leap_ms = max(int(ms) - HOUR_MS, 0)
         self.world.ahead_ms += leap_ms
@@ -306,7 +306,7 @@ class Stage:
         self.settle()
 
     def pass_time(self, seconds: float) -> None:
-        """In the steps in which the server looks at its clients."""
+        """Let time pass in small steps, and check the clients after each, as the server does."""
         for _ in range(round(seconds / CHECK_SECONDS)):
             self.world.advance(CHECK_SECONDS)
             self.settle()
@@ -314,13 +314,13 @@ class Stage:
             self.settle()
 
     def restart(self, *, down_ms: int = 0) -> Client:
-        """A clean one, after which there is a new client. Of itself it takes more than a second."""
+        """Stop the broker cleanly and start it again; the new client. That alone takes more than a second."""
         self.machine.stop()
         self._come_back(down_ms)
         return self.client
 
     def kill(self, rng: Random, *, power: bool = False) -> Client:
-        """In the middle of what the disk does; and what was not synced may be gone with the power."""
+        """Kill the broker while the disk writes; with `power`, what was not synced may be lost."""
         (self.machine.cut_power if power else self.machine.kill)(rng)
         self._come_back(0)
         return self.client
@@ -361,7 +361,7 @@ def numbers(count: int, first: int = 0) -> list[bytes]:
 
 
 def staged(path: Path, keeping: Keeping) -> Iterator[Stage]:
-    """For a fixture: what the broker takes for its own mistake fails the test."""
+    """A stage for a fixture. An error that the broker reports as its own mistake fails the test."""
     with ExitStack() as patches:
         if keeping.small:
             patches.enter_context(small_limits())

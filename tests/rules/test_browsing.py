@@ -47,7 +47,7 @@ def test_browser_sees_what_was_there_and_then_what_comes(stage: Stage) -> None:
 
 
 def test_browser_sees_no_message_twice_and_none_out_of_order(stage: Stage) -> None:
-    """While others take, return and publish."""
+    """Other clients take messages, give some back and publish meanwhile."""
     client = stage.client
     client.queue("q")
     client.put("q", *numbers(8))

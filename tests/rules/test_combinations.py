@@ -77,7 +77,7 @@ def test_returned_urgent_message_waits_for_its_delay_and_then_overtakes(stage: S
 
 
 class TestRetryTopology:
-    """work -> retry -> wait, where it expires -> back to work."""
+    """A rejected message goes from `work` to `retry` to `wait`, expires there, and returns to `work`."""
 
     def declare(self, client: Client) -> None:
         durable = client.stage.keeping.durable
@@ -255,7 +255,7 @@ def test_selector_does_not_find_what_expired(stage: Stage) -> None:
     client.queue("q")
     for number in range(12):
         client.put("q", b"%d" % number, headers={"n": number}, expiration=1000 if number % 2 else None)
-    stage.world.time += 2  # and no timer has run
+    stage.world.time += 2  # but no timer runs
     taker.start("q", arguments={"x-selector": "n > 3"})
     assert taker.delivered() == [b"4", b"6", b"8", b"10"]
 
@@ -316,7 +316,7 @@ def test_message_that_dies_in_two_queues_dies_once_in_each(stage: Stage, first: 
 def test_what_is_taken_from_the_middle_again_and_again_does_not_expire_while_it_is_out(
     stage: Stage, times: int, taken: tuple[int, ...]
 ) -> None:
-    """Nor is anything else taken for it."""
+    """Nor does another message expire in the place of one that is out."""
     client = stage.client
     client.queue("dead")
     queue = client.queue("q", TO_DEAD)

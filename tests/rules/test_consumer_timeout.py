@@ -12,7 +12,7 @@ from warren.amqp.table import Table
 from warren.broker.node import Limits
 from warren.server.app import CHECK_SECONDS
 
-SLACK = 2 * CHECK_SECONDS  # so much later than due it may be
+SLACK = 2 * CHECK_SECONDS  # a channel may be closed this much later than it is due
 TEN_SECONDS: Table = {"x-consumer-timeout": 10_000}
 
 

@@ -18,7 +18,7 @@ def reject_next(client: Client, queue: str = "q") -> None:
 
 
 def declare_keys(client: Client, *keys: str) -> None:
-    """Each key of amq.topic leads to the queue of that name."""
+    """Declare a queue for each key, and bind it to amq.topic with that key."""
     for key in keys:
         client.queue(key)
         client.bind(key, "amq.topic", key)
@@ -201,7 +201,7 @@ def test_message_is_dropped_only_for_the_queue_that_closes_the_cycle(stage: Stag
 
 
 def test_rejection_that_is_older_than_the_cycle_does_not_keep_it_up(stage: Stage) -> None:
-    """c rejects, a and b let it expire: back in a, there is no rejection on the way."""
+    """The message is rejected in c, and expires in a and b: from a back to a, it is not rejected."""
     client = stage.client
     for name, other in (("c", "a"), ("a", "b"), ("b", "a")):
         ttl: Table = {} if name == "c" else {"x-message-ttl": 1000}
@@ -216,7 +216,7 @@ def test_rejection_that_is_older_than_the_cycle_does_not_keep_it_up(stage: Stage
 
 
 def test_rejection_within_the_cycle_keeps_it_up(stage: Stage) -> None:
-    """a rejects, b lets it expire: it comes back to a."""
+    """The message is rejected in a, and expires in b: it comes back to a."""
     client = stage.client
     client.queue("a", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "b"})
     client.queue("b", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "a", "x-message-ttl": 1000})
@@ -239,7 +239,7 @@ LIMITS: dict[str, Table] = {
 
 
 def die(stage: Stage, reason: str) -> None:
-    """All that is in q, without waiting for the disk."""
+    """Have all messages in q die for this reason, without waiting for the disk."""
     client = stage.connect()
     if reason in {"rejected", "delivery_limit"}:
         for _ in range(8):

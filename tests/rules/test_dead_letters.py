@@ -1,4 +1,4 @@
-"""Dead letters: who becomes one, and what is written on it."""
+"""Dead letters: which messages become one, and the headers they get."""
 
 from __future__ import annotations
 

@@ -15,7 +15,9 @@ HEADER = "x-deduplication-header"
 
 
 def put(client: Client, *values: Value, body: bytes | None = None, **headers: Value) -> None:
-    """Messages whose bodies, if nothing else is said, are the values they are known by."""
+    """Publish a message for each value of the deduplication header; the body is the value, unless it is
+    given.
+    """
     for value in values:
         text = str(value).encode() if body is None else body
         client.put("q", text, headers={HEADER: value, **{k.replace("_", "-"): v for k, v in headers.items()}})

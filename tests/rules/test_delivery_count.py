@@ -1,4 +1,4 @@
-"""x-delivery-count on what was delivered before, and x-delivery-limit."""
+"""The header x-delivery-count of redelivered messages, and x-delivery-limit."""
 
 from __future__ import annotations
 

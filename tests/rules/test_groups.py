@@ -15,7 +15,9 @@ GROUPED: Table = {"x-group-header": "group"}
 
 
 def put_groups(client: Client, groups: str) -> None:
-    """One message for each letter, whose body is the letter and its number within the group; `-` has none."""
+    """Publish a message for each letter: the letter is its group, and the body the letter and its number in
+    the group. Messages for `-` have no group.
+    """
     counts: dict[str, int] = {}
     for letter in groups:
         counts[letter] = counts.get(letter, 0) + 1
@@ -143,7 +145,7 @@ def test_messages_without_the_header_go_to_anybody(stage: Stage) -> None:
 
 @pytest.mark.parametrize("value", ["text", "", 7, True, 1.5, None, ["list"], {"table": 1}], ids=str)
 def test_group_may_be_of_any_type(plain: Stage, value: Value) -> None:
-    """Nothing at all (a void) may be a group or none."""
+    """Messages with a void as value may be one group, or have none."""
     plain.client.queue("q", GROUPED)
     first, second = taker(plain), taker(plain)
     plain.client.put("q", *numbers(4), headers={"group": value})

@@ -11,11 +11,11 @@ from warren.amqp import methods as m
 from warren.amqp.table import Table
 from warren.broker.groups import STEPS_AT_A_TIME_MAX
 
-MANY = 2_200  # more than is looked at in one turn
+MANY = 2_200  # more messages than a queue looks at in one turn
 
 
 def put_many(client: Client, count: int = MANY, *, expiration: int | None = None) -> None:
-    """With their numbers in the header `n`."""
+    """Publish messages with their number in the header `n`."""
     messages = [
         client.message(number, headers={"n": int(number)}, expiration=expiration) for number in numbers(count)
     ]
@@ -133,6 +133,6 @@ def test_limit_holds_at_the_end_of_the_turn_however_much_came_in_it(arguments: T
     broker = FakeBroker()
     client = broker.connect().open()
     queue = client.declare("q", arguments=arguments)
-    client.connection.feed(published("", "q", b"x") * 5_000)  # and the event loop does not go on
+    client.connection.feed(published("", "q", b"x") * 5_000)  # in one turn
     assert queue.message_count == left
     broker.stop()

@@ -1,4 +1,4 @@
-"""x-max-length and x-max-length-bytes, and what becomes of what is too much."""
+"""x-max-length and x-max-length-bytes, and where messages above the limit go."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_unacked_messages_do_not_count(stage: Stage, overflow: str) -> None:
 
 
 def test_message_that_returns_to_a_full_queue_pushes_out_the_head(stage: Stage) -> None:
-    """And the head is what returns first."""
+    """The message that returns becomes the head, and so is the one that is dropped."""
     client = stage.client
     client.queue("dead")
     client.queue("q", longest(2))

@@ -1,4 +1,4 @@
-"""x-max-priority: the more urgent first, and among the equally urgent the older."""
+"""x-max-priority: higher priorities first, and within a priority the older message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FIVE: Table = {"x-max-priority": 5}
 
 
 def put_levels(client: Client, *priorities: int | None) -> None:
-    """Bodies tell the priority and the place: `3 of 7`."""
+    """Publish a message for each priority. The body has the priority and its place: `3 of 7`."""
     for place, priority in enumerate(priorities):
         body = b"%d of %d" % (priority or 0, place)
         client.put("q", body, priority=priority)
@@ -130,7 +130,7 @@ def test_nothing_acked_comes_back_after_a_restart(durable: Stage) -> None:
 
 
 def test_drop_head_drops_the_most_urgent(stage: Stage) -> None:
-    """As RabbitMQ documents it: the head is where the highest are."""
+    """As RabbitMQ documents it: the messages of the highest priority are the head."""
     client = stage.client
     client.queue("dead")
     client.queue("q", {**FIVE, **TO_DEAD, "x-max-length": 4})

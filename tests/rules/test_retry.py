@@ -1,4 +1,4 @@
-"""x-retry-delay-min and -max: what is returned comes back after a while, each time after a longer one."""
+"""x-retry-delay-min and -max: a message that is given back returns after a delay, which grows each time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong with one message or queue is no other's trouble, and what is over leaves nothing behind."""
+"""A message or a queue that fails does not disturb others, and nothing is left of what is over."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.rules.stage import TO_DEAD, Client, Stage, numbers
 from tests.support.queues import classic
 from warren.amqp import methods as m
 from warren.amqp.table import Int8, Int64, Table, Timestamp, UInt8, UInt16, UInt32, Value
-from warren.broker import queue as queue_module
+from warren.broker import classic_queue
 from warren.broker.queue import Queue
 from warren.broker.selector import Selector
 
 GROUPED: Table = {"x-group-header": "group"}
 DELAYED: Table = {"x-delayed-type": "fanout"}
-MANY = 1_200  # more than goes in one turn
+MANY = 1_200  # more messages than expire or are dropped in one turn
 
 
 def known_groups(queue: Queue) -> int:
@@ -143,7 +143,7 @@ def test_redelivered_message_that_nobody_can_take_is_noted_once(plain: Stage) ->
 
 @pytest.fixture
 def few_dropped_a_turn() -> Iterator[None]:
-    with patch.object(queue_module, "DROP_STEP", 2):
+    with patch.object(classic_queue, "DROP_STEP", 2):
         yield
 
 

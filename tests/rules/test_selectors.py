@@ -17,7 +17,7 @@ def select(stage: Stage, selector: Value, *, prefetch: int = 0) -> Client:
 
 
 def put_numbers(client: Client, count: int, first: int = 0) -> None:
-    """With the headers `n` and `parity`."""
+    """Publish messages with the headers `n` and `parity`."""
     for number in range(first, first + count):
         parity = "odd" if number % 2 else "even"
         client.put("q", b"%d" % number, headers={"n": number, "parity": parity})

@@ -81,7 +81,7 @@ def test_expired_message_never_reaches_a_client_though_the_timer_is_late(stage: 
     client.put("q", *numbers(2), expiration=1000)
     client.put("q", b"lives")
     client.put("q", *numbers(5), expiration=1000)
-    stage.world.time += 2  # and no timer has run
+    stage.world.time += 2  # but no timer runs
     if how == "get":
         assert client.drain("q") == [b"lives"]
     else:
@@ -132,7 +132,7 @@ def test_messages_of_one_turn_expire_at_once_and_die_in_the_order_of_the_queue(s
 @pytest.mark.parametrize("by", ["queue", "message"])
 class TestTtlOfZero:
     def declare(self, stage: Stage, by: str) -> int | None:
-        """What the messages are to have as their own."""
+        """Declare the queue; the expiration that messages are to be published with."""
         stage.client.queue("dead")
         stage.client.queue("q", living(0 if by == "queue" else None))
         return 0 if by == "message" else None

@@ -1,4 +1,4 @@
-"""Makes vhosts, exchanges and queues, as commands describe them."""
+"""Makes the vhosts, exchanges and queues that commands describe."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from warren.broker.vhost import INTERNAL, PREDECLARED, Vhost, default_exchange
 
 
 class Workshop(Protocol):
-    """A node, as far as things are made for it."""
+    """The parts of a node that are needed to make vhosts, exchanges and queues for it."""
 
     events: Events
     clock: Clock
@@ -35,7 +35,7 @@ class Workshop(Protocol):
 
 
 def make_vhost(node: Workshop, name: str, change: Callable[[Command], None]) -> Vhost:
-    """With the exchanges that every vhost has."""
+    """A vhost with its predeclared exchanges. `change` is how it asks for changes of its own."""
     vhost = Vhost(name, node.events, change)
     vhost.surroundings = node.surroundings_of(vhost)
     vhost.add_exchange(default_exchange())
@@ -69,7 +69,9 @@ def _make_router(node: Workshop, wanted: DeclareExchange) -> Router:
 
 
 def make_queue(node: Workshop, wanted: DeclareQueue) -> Queue:
-    """A queue of the kind that its name, if it belongs to an exchange, or else its arguments say."""
+    """The queue that a command describes. The name alone makes it one that belongs to an exchange; the
+    arguments say whether any other queue is a stream.
+    """
     vhost = node.vhosts[wanted.vhost]
     internal = make_internal_queue(vhost, wanted.name, durable=wanted.durable)
     if internal is not None:

@@ -1,5 +1,8 @@
-"""How much memory messages that wait in queues may take, all queues together: those packed behind the ready
-entries, and those that are ready, most of which are on disk as well.
+"""The memory that messages waiting in queues may take, for all queues of a node together.
+
+There are two budgets. One is for messages that are packed behind the ready entries of a queue; when it is
+used up, such messages go to disk. The other is for ready entries, most of which are on disk as well, so that
+a queue can give them up and read them again later.
 """
 
 from __future__ import annotations
@@ -11,12 +14,12 @@ from typing import Protocol
 from warren.broker.entry_list import EntryList
 
 READY_BYTES = 256 * 1024 * 1024
-LOOKED_AT_MAX = 64
-GIVEN_UP_A_TURN_MAX = 2_000
+LOOKED_AT_MAX = 64  # borrowers that are asked for idle memory each time
+GIVEN_UP_A_TURN_MAX = 2_000  # entries, and lanes
 
 
 class Borrower(Protocol):
-    """A lane, as the memory budget knows it."""
+    """The methods of a lane that the memory budget uses."""
 
     ready: EntryList
 
@@ -31,12 +34,7 @@ def at_once(work: Callable[[], None]) -> None:
 
 
 class Memory:
-    """What is packed behind the ready entries of a queue counts as used; beyond the limit it goes to disk.
-
-    A lane may hold a few ready entries for nothing. To hold more it borrows from the one budget for all
-    lanes: `borrowers` have done so, `lent_bytes` are those of all of them. `shrinking` are lanes that hold
-    more than they may, and will give it up before long.
-    """
+    """Both budgets. Every lane may hold a few ready entries for nothing; to hold more, it borrows here."""
 
     def __init__(
         self,
@@ -44,17 +42,19 @@ class Memory:
         ready_limit_bytes: int = READY_BYTES,
         later: Callable[[Callable[[], None]], None] = at_once,
     ) -> None:
-        self.used_bytes = 0
-        self.limit_bytes = limit_bytes
-        self.lent_bytes = 0
-        self.ready_limit_bytes = ready_limit_bytes
-        self.borrowers: dict[Borrower, None] = {}
-        self.shrinking: dict[Borrower, None] = {}
-        self.later = later
-        self.is_scheduled = False
+        self.used_bytes = 0  # taken by packed messages
+        self.limit_bytes = limit_bytes  # for packed messages: beyond that they go to disk
+        self.lent_bytes = 0  # lent to lanes for ready entries
+        self.ready_limit_bytes = ready_limit_bytes  # that may be lent
+        self.borrowers: dict[Borrower, None] = {}  # lanes that have borrowed
+        self.shrinking: dict[Borrower, None] = {}  # lanes that hold more than they may, and will give it up
+        self.later = later  # calls a function in a turn to come
+        self.is_scheduled = False  # whether `shrink` will be called
 
     def lend(self, lane: Borrower, more: int) -> bool:
-        """Whether a lane may hold so many bytes more. If all are lent, some may lie idle."""
+        """Lend a lane so many bytes more, if there are any; return whether there were. When the budget is
+        used up, take back first what other lanes have borrowed and do not need.
+        """
         if self.lent_bytes + more > self.ready_limit_bytes:
             self.collect_idle(lane)
             if self.lent_bytes + more > self.ready_limit_bytes:
@@ -68,27 +68,28 @@ class Memory:
         self.borrowers.pop(lane, None)
 
     def collect_idle(self, asking: Borrower) -> None:
-        """From other lanes that hold little of what they might; each time some are looked at."""
+        """Take back the loans of lanes that hold little. Only some lanes are looked at each time."""
         for lane in list(islice(self.borrowers, LOOKED_AT_MAX)):
             if lane is asking or lane.needs_loan():
-                del self.borrowers[lane]  # the next time, others are looked at first
+                del self.borrowers[lane]  # move the lane to the end: next time, others are looked at first
                 self.borrowers[lane] = None
             else:
                 lane.return_loan()
 
     def ready_bytes(self) -> int:
-        """Of bodies that are ready in lanes that have borrowed; the others hold next to nothing."""
+        """The size of the ready bodies in all lanes that have borrowed. Other lanes hold next to nothing."""
         return sum(lane.ready.bytes for lane in self.borrowers)
 
     # --- giving up ---
 
     def call_in(self) -> None:
-        """Memory is short: nobody holds more than a little, if it is on disk as well."""
+        """Memory is short: take back all loans. Lanes then give up ready entries that are on disk as well."""
         for lane in list(self.borrowers):
             lane.return_loan()
             self.shrink_soon(lane)
 
     def shrink_soon(self, lane: Borrower) -> None:
+        """Have the lane give up what it holds beyond its share, in a turn to come."""
         self.shrinking[lane] = None
         self.schedule()
 
@@ -98,7 +99,7 @@ class Memory:
             self.later(self.shrink)
 
     def shrink(self) -> None:
-        """Of very many lanes and entries some in each turn."""
+        """Have lanes give up entries: at most `GIVEN_UP_A_TURN_MAX` a turn, the rest in the next turns."""
         left = GIVEN_UP_A_TURN_MAX
         try:
             while self.shrinking and left > 0:
@@ -110,3 +111,7 @@ class Memory:
         finally:
             self.is_scheduled = False
             self.schedule()
+
+    def __repr__(self) -> str:
+        packed, lent = f"{self.used_bytes}/{self.limit_bytes}", f"{self.lent_bytes}/{self.ready_limit_bytes}"
+        return f"<Memory: {packed} bytes packed, {lent} bytes lent>"

@@ -1,4 +1,4 @@
-"""A message as it was published: immutable, and shared by all the queues it went to."""
+"""A message as it was published: immutable, and shared by all queues that it went to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from warren.amqp.traits import expiration_of, priority_of
 
 
 class Message:
-    """Names are short strings as on the wire, length octet included, since so they leave again."""
+    """`exchange` and `routing_key` are short strings as on the wire, with their length octet, since they are
+    sent to consumers in this form.
+    """
 
     __slots__ = (
         "body", "died", "exchange", "expiration_ms", "persistent", "priority", "properties", "routing_key",
@@ -27,17 +29,19 @@ class Message:
     ) -> None:
         self.exchange = exchange
         self.routing_key = routing_key
-        self.properties = properties
+        self.properties = properties  # as on the wire: flags, then the values
         self.body = body
         self.persistent = persistent
-        self.time_ms = time_ms  # when the message came, since 1970; of a scheduled one, when it is due
-        self.died = died  # whether this broker dead-lettered it, and so wrote its x-death header
-        self.scheduled = scheduled
-        self.expiration_ms = expiration_of(properties)  # -1 for a message that does not expire by itself
+        self.time_ms = time_ms  # when the message arrived, since 1970; if it is scheduled, when it is due
+        self.died = died  # whether this broker dead-lettered the message, and so wrote its x-death header
+        self.scheduled = scheduled  # whether the message waits in a delayed exchange until it is due
+        self.expiration_ms = expiration_of(properties)  # the message's own TTL; -1 if it has none
         self.priority = priority_of(properties)
 
     def came_at(self, time_ms: int) -> Message:
-        """The same message with another time: what is in a transaction comes when that is committed."""
+        """The same message with another time of arrival: for a message that was published in a transaction,
+        that is the commit.
+        """
         return Message(self.exchange, self.routing_key, self.properties, self.body, self.persistent, time_ms)
 
     def waiting_until(self, due_ms: int) -> Message:
@@ -78,8 +82,8 @@ def publish_message(
     expiration_ms: int,
     priority: int,
 ) -> Message:
-    """A message as `Message` makes it, but its expiration and priority are known already. A call of __init__
-    would cost as much as the rest of a publish (`warren perf throughput` watches it).
+    """Make a message whose expiration and priority are known already. Calling `__init__` would cost as much
+    as the rest of a publish (`warren perf throughput` watches this).
     """
     message = Message.__new__(Message)
     message.exchange = exchange

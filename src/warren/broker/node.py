@@ -34,9 +34,11 @@ MEMORY = "memory"
 
 
 class World(Timers, Protocol):
-    """What the model needs from outside: time, chance, a thread for what takes long, and a place for
-    errors that are nobody's fault but ours. Work in a thread ends with a call of `done` or, when what it
-    raised is reported, of `failed`.
+    """What the model needs from outside: time, chance, threads for slow work, and a place to report errors
+    that are our own fault.
+
+    `in_thread` runs `work` in a thread, and then calls `done` with the result on the event loop. If `work`
+    raises, it reports the error and calls `failed` with it.
     """
 
     def time_ms(self) -> int: ...
@@ -49,22 +51,24 @@ class World(Timers, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What is offered to clients, and what they are held to."""
+    """The limits of a node. The first three are offered to clients when they connect."""
 
     channel_max: int = 2047
     frame_max: int = 131_072
     heartbeat_seconds: int = 60
     message_bytes_max: int = 128 * 1024 * 1024
-    transaction_messages_max: int = 1_000_000
+    transaction_messages_max: int = 1_000_000  # published in one transaction
     transaction_bytes_max: int = 1024 * 1024 * 1024
-    memory_budget_bytes: int = 1024 * 1024 * 1024
-    ready_budget_bytes: int = 256 * 1024 * 1024
-    consumer_timeout_ms: int = 1_800_000
+    memory_budget_bytes: int = 1024 * 1024 * 1024  # for messages packed behind the ready entries of queues
+    ready_budget_bytes: int = 256 * 1024 * 1024  # for ready entries, beyond the few that are free
+    consumer_timeout_ms: int = 1_800_000  # for an ack, in queues without a limit of their own
     connections_max: int | None = None
-    loopback_users: frozenset[str] = frozenset({"guest"})
+    loopback_users: frozenset[str] = frozenset({"guest"})  # who may connect from this machine only
 
 
 class Node:
+    """All state of one node. `change` and `execute` are the only ways to change its definitions."""
+
     def __init__(
         self,
         world: World,
@@ -75,34 +79,34 @@ class Node:
     ) -> None:
         self.world = world
         self.limits = limits
-        self.exchange_types = exchange_types
+        self.exchange_types = exchange_types  # the class that routes for each type of exchange
         self.cluster_name = cluster_name
-        self.store = store or Store()
-        self.clock = Clock(world.time_ms)
-        self.turns = Turns(world, Budget(), self.end_turn, world.report)
+        self.store = store or Store()  # without a data directory, one that keeps nothing
+        self.clock = Clock(world.time_ms)  # the time of day
+        self.turns = Turns(world, Budget(), self.end_turn, world.report)  # shares out the event loop's time
         self.memory = Memory(limits.memory_budget_bytes, limits.ready_budget_bytes, self.turns.later)
-        self.timetable = Timetable(world, self.clock, self.turns, world.report)
-        self.handover = Handover()
+        self.timetable = Timetable(world, self.clock, self.turns, world.report)  # appointments of all queues
+        self.handover = Handover()  # dead letters that are not safe yet in their new queue
         self.events = Events(world.report)
         self.vhosts: dict[str, Vhost] = {}
         self.users: dict[str, User] = {}
         self.passwords = VerifiedPasswords(world.random_bytes(32), world)
-        self.clients: dict[ClientId, Client] = {}
-        self.client_ids = count(1)
-        self.on_last_client: Callable[[], None] | None = None
+        self.clients: dict[ClientId, Client] = {}  # the open connections
+        self.client_ids = count(1)  # ids for new connections
+        self.on_last_client: Callable[[], None] | None = None  # called when no connection is left
         self.touched_queues: list[Drainable] = []  # to be drained in this turn
         self.dirty_outputs: list[Output] = []  # to be sent in this turn
-        self.alarms: set[str] = set()
+        self.alarms: set[str] = set()  # the resources that are short, such as "memory"
         self.changes: deque[tuple[Command, Callable[[Applied], None] | None]] = deque()  # not begun yet
-        self.is_changing = False
+        self.is_changing = False  # whether a change is being carried out
 
     # --- changes ---
 
     def change(self, command: Command, then: Callable[[Applied], None] | None = None) -> None:
-        """Check and carry out a change of the definitions, and call `then` with what came of it: at once in a
-        node that is alone. A durable change is safe on disk when `store.safety` says so.
+        """Check and carry out a change of the definitions, and call `then` with the result: in a node that is
+        alone, before this returns. A durable change is safe on disk when `store.safety` says so.
 
-        A change that is asked for while another one is carried out comes behind it.
+        A change that is asked for during another change is carried out after it.
         """
         self.changes.append((command, then))
         if self.is_changing:
@@ -126,7 +130,7 @@ class Node:
             self.world.report(applied.error)
 
     def _carry_out(self, command: Command) -> Applied:
-        """Record what is changed, and carry out what follows from it, which needs no check."""
+        """Carry out a command, record it if it changed anything, and carry out its follow-ups unchecked."""
         self.turns.budget.left -= COMMAND_WORK
         applied = carry_out(self, command)
         if applied.changed and type(command) not in NOT_KEPT:
@@ -138,8 +142,8 @@ class Node:
         return applied
 
     def execute(self, command: Command) -> Applied:
-        """Make a change now, or raise why it cannot be made: for programs that embed the broker, and tests.
-        A subscriber that is told of a change may make another one.
+        """Carry out a change now, or raise the reason why it cannot be made: for programs that embed the
+        broker, and for tests. A subscriber to events may call this while another change is carried out.
         """
         if self.is_changing:
             check(self, command)
@@ -152,25 +156,26 @@ class Node:
         return applied
 
     def restore(self, commands: Iterable[Command]) -> None:
-        """Carry out what was recorded in the time before; then every durable queue finds its messages."""
+        """Carry out the commands that earlier runs recorded; then have every durable queue open its log."""
         follow_ups: list[Command] = []
         for command in commands:
             try:
                 follow_ups += carry_out(self, command).follow_up
-            except AmqpError as error:  # an exchange type, say, whose package is not installed any more
+            except AmqpError as error:  # the package of an exchange type may be missing
                 self.world.report(error)
-        for command in follow_ups:  # recorded as well, unless the broker ended in between
+        for command in follow_ups:  # were recorded as well, unless the broker ended in between
             self._carry_out(command)
         for vhost in self.vhosts.values():
             for queue in vhost.all_queues():
                 queue.open(self.store)
-        self.world.call_soon(self.end_turn)  # some of it may have expired meanwhile
+        self.world.call_soon(self.end_turn)  # some messages may have expired meanwhile
 
     # --- a turn ---
 
     def drain(self) -> None:
-        """Deliver from every queue that was touched. If that is too much for a turn, the last of them, and
-        those that have more to do, are drained in the next.
+        """Deliver from every queue that was touched. When the turn's budget is used up, the remaining queues,
+        and those that have more to deliver, are drained in the next turn. `warren perf throughput` and
+        `benchmarks/flood.py` watch this.
         """
         turns = self.turns
         budget = turns.budget
@@ -190,11 +195,13 @@ class Node:
     def _drain_one(self, queue: Drainable) -> None:
         try:
             queue.drain()
-        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from their turn
+        except Exception as error:  # noqa: BLE001 - a queue that fails must not stop the others
             self.world.report(error)
 
     def end_turn(self) -> None:
-        """Deliver what can be delivered, and send what there is to send."""
+        """Deliver what can be delivered, and send all output. Marks are written before: a client must never
+        know more than the disk's page cache.
+        """
         if self.touched_queues:
             self.drain()
         self.store.write_marks()
@@ -208,7 +215,7 @@ class Node:
         try:
             if output.owner is not None:
                 output.owner.flush()
-        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others unsent
+        except Exception as error:  # noqa: BLE001 - an output that fails must not keep the others unsent
             self.world.report(error)
 
     def surroundings_of(self, vhost: Vhost) -> Surroundings:
@@ -236,6 +243,7 @@ class Node:
         self.clients[client.id] = client
 
     def when_last_client_ends(self, callback: Callable[[], None]) -> None:
+        """Call back when no connection is left; now, if there is none."""
         self.on_last_client = callback
         if not self.clients:
             callback()
@@ -246,7 +254,7 @@ class Node:
             self.on_last_client()
 
     def check_consumers(self) -> None:
-        """From time to time: channels that have not acknowledged for too long are closed."""
+        """Close channels that have not acknowledged a delivery for too long. A timer calls this."""
         now_ms = self.clock.refresh()
         for client in list(self.clients.values()):
             client.close_late_channels(now_ms, self.limits.consumer_timeout_ms)
@@ -275,7 +283,7 @@ class Node:
     # --- alarms ---
 
     def raise_alarm(self, resource: str, counted: dict[str, int] | None = None) -> None:
-        """From now on, whoever publishes is blocked. `counted` is why, in bytes by kind."""
+        """Block publishers from now on. `counted` says what memory is used for, in bytes by kind."""
         if resource not in self.alarms:
             self.alarms.add(resource)
             if resource == MEMORY:
@@ -292,3 +300,6 @@ class Node:
             for client in self.clients.values():
                 client.alarm_changed()
             self.end_turn()
+
+    def __repr__(self) -> str:
+        return f"<Node of cluster {self.cluster_name!r}>"

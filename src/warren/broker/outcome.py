@@ -1,7 +1,8 @@
-"""What a queue says of a message that is published to it: it has it; it is safe when the round of writing
-that gathers now is over, or only when the one after that is; it does not take it.
-"""
+"""The answers of `Queue.publish`: whether the queue has taken a message, and when the message is safe."""
 
 from __future__ import annotations
 
-STORED, ON_ITS_WAY, AFTER_NEXT, REFUSED = 0, 1, 2, 3
+STORED = 0  # taken, and there is nothing to wait for
+ON_ITS_WAY = 1  # taken, and safe when the round of writing that gathers now is over
+AFTER_NEXT = 2  # safe one round later: deduplication writes its note when the message itself is safe
+REFUSED = 3  # not taken: the queue is full

@@ -5,15 +5,15 @@ from warren.broker.message cimport Message
 
 
 cdef class Block:
-    cdef uint8_t* data
-    cdef uint32_t number
-    cdef uint64_t base
-    cdef uint32_t size
-    cdef list messages
-    cdef Message template
+    cdef uint8_t* data  # records and notes
+    cdef uint32_t number  # blocks of a pack are counted from 0
+    cdef uint64_t base  # the position of the first record
+    cdef uint32_t size  # bytes of data that are in use
+    cdef list messages  # to which the numbers of records refer
+    cdef Message template  # the last of `messages`, if small bodies may refer to it
     cdef Memory memory
-    cdef Py_ssize_t held_bytes
-    cdef Py_ssize_t capacity
+    cdef Py_ssize_t held_bytes  # what this block counts for in the memory budget
+    cdef Py_ssize_t capacity  # bytes allocated for data
 
     cdef void hold(self, Py_ssize_t size) noexcept
     cdef void put(self, uint32_t number, uint32_t size) noexcept
@@ -21,11 +21,11 @@ cdef class Block:
 
 
 cdef class Place:
-    cdef Block block
-    cdef uint32_t at
-    cdef uint64_t position
-    cdef uint64_t time_ms
-    cdef uint32_t number
+    cdef Block block  # None for nowhere
+    cdef uint32_t at  # where the record begins in the block
+    cdef uint64_t position  # of the message
+    cdef uint64_t time_ms  # when the message arrived
+    cdef uint32_t number  # the head of the record
     cdef uint32_t size
 
     cdef void begin(self, Block block) noexcept
@@ -40,15 +40,15 @@ cdef class Place:
 
 cdef class Pack:
     cdef Memory memory
-    cdef object blocks
-    cdef uint32_t blocks_made
-    cdef Block last
-    cdef Place front
-    cdef readonly Py_ssize_t count
-    cdef readonly Py_ssize_t bytes
-    cdef readonly uint64_t next_position
-    cdef uint64_t last_position
-    cdef uint64_t last_time_ms
+    cdef object blocks  # a deque, with consecutive numbers
+    cdef uint32_t blocks_made  # the number of the next block
+    cdef Block last  # the block that is written to
+    cdef Place front  # the first message
+    cdef readonly Py_ssize_t count  # of messages
+    cdef readonly Py_ssize_t bytes  # of their bodies
+    cdef readonly uint64_t next_position  # of the first message
+    cdef uint64_t last_position  # of the last message
+    cdef uint64_t last_time_ms  # when the last message arrived
 
     cdef Block room(self, Py_ssize_t size, uint64_t position, uint64_t time_ms)
     cpdef uint64_t append(self, Message message, uint64_t position) except? 0

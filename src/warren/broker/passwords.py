@@ -1,13 +1,13 @@
 """Password hashes: our own by scrypt, and RabbitMQ's salted ones, which are verified as they are.
 
-Hashing is slow by intention, so it is done in a thread. A connection opened with a password that was
-verified a moment ago need not wait for it again: `VerifiedPasswords` remembers a keyed digest of what
-was right, under a key that only this process knows. Of many who bring the same one at once, as all clients
-do after a restart, one is verified and the others wait for that.
+Hashing is slow on purpose, so it is done in a thread. A connection whose password was verified a moment ago
+does not wait for that again: `VerifiedPasswords` remembers a digest of each right password, under a key that
+only this process knows. When many clients bring the same password at once, as they do after a restart, it is
+verified once for all of them.
 
-How long a refusal takes must not tell whether there is such a user. So each costs one hash by scrypt: where
-there is nothing to compare with, a decoy is verified, which no password matches, and a hash of RabbitMQ's,
-which is quick, is followed by the decoy if it did not match.
+The time that a refusal takes must not tell whether the user exists. So every refusal costs one scrypt hash.
+For a user that does not exist or has no password, a decoy hash is verified, which no password matches.
+RabbitMQ's hashes are quick; if one does not match, the decoy is verified as well.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class Threads(Protocol):
-    """As the world has them: each piece of work ends with one of the two calls."""
+    """The part of `World` that is needed here. `in_thread` calls either `done` or `failed`."""
 
     def in_thread(
         self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[BaseException], None]
@@ -73,7 +73,7 @@ def hash_password(password: str, salt: bytes) -> PasswordHash:
 
 
 def decoy(key: bytes) -> PasswordHash:
-    """A hash that no password matches, at the cost of one that some password does."""
+    """A hash that no password matches, and that takes as long to verify as a real one."""
     raw = hashlib.blake2b(b"decoy", digest_size=SALT_BYTES + DIGEST_BYTES, key=key).digest()
     return PasswordHash(SCRYPT, base64.b64encode(raw).decode())
 
@@ -85,23 +85,23 @@ def _scrypt(password: bytes, salt: bytes) -> bytes:
 
 
 class VerifiedPasswords:
-    """Passwords that were right lately, as keyed digests; changing a user's hash forgets them by itself.
-    `decoy` is what to verify for a user that has no password, or does not exist.
+    """Remembers passwords that were right lately, as keyed digests. They are remembered under the user's
+    hash, so a new hash makes the old password unknown.
     """
 
     def __init__(self, key: bytes, threads: Threads) -> None:
-        self.key = key
+        self.key = key  # of the digests
         self.threads = threads
-        self.decoy = decoy(key)
+        self.decoy = decoy(key)  # verified for a user that has no password, or does not exist
         self.digests: OrderedDict[tuple[str, PasswordHash], bytes] = OrderedDict()
-        self.waiting: dict[tuple[str, PasswordHash, bytes], list[Callable[[bool], None]]] = {}
+        self.waiting: dict[tuple[str, PasswordHash, bytes], list[Callable[[bool], None]]] = {}  # for a thread
 
     def knows(self, user: str, stored: PasswordHash, password: bytes) -> bool:
         digest = self.digests.get((user, stored))
         return digest is not None and hmac.compare_digest(digest, self._digest(password))
 
     def verify(self, user: str, stored: PasswordHash, password: bytes, done: Callable[[bool], None]) -> None:
-        """Find out in a thread, and then call back. If that fails, no password was right."""
+        """Verify a password in a thread, and call back with the result: False if the thread fails."""
         attempt = (user, stored, self._digest(password))
         if attempt in self.waiting:
             self.waiting[attempt].append(done)
@@ -120,7 +120,7 @@ class VerifiedPasswords:
         self.threads.in_thread(lambda: self._matches(stored, password), finish, lambda _error: finish(False))
 
     def _matches(self, stored: PasswordHash, password: bytes) -> bool:
-        """Slow: not for the event loop. As slow for every password that is wrong."""
+        """Slow: not for the event loop. Equally slow for every wrong password."""
         if stored.verify(password):
             return True
         return stored.algorithm != SCRYPT and self.decoy.verify(password)

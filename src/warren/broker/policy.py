@@ -1,8 +1,9 @@
-"""Policies: what holds for every queue and exchange of a vhost whose name matches, while the policy is there.
+"""Policies: settings for all queues and exchanges of a vhost whose names match a pattern.
 
-Of all that match, the one of the highest priority holds, alone; of equals, the one whose name comes first.
-Beside it an operator's policy may hold, found the same way: it is for queues, and can only lower what their
-arguments and policies allow. How the three become the rules of a queue is in `rules.py`.
+If several policies match, only the one with the highest priority is in force; among equals, the one whose
+name comes first. An operator policy may be in force beside it, found in the same way: it is for queues only,
+and can only lower what arguments and policies allow. `rules.py` makes a queue's rules from its arguments and
+both.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ APPLY_TO = (ALL, QUEUES, *QUEUES_OF_TYPE, EXCHANGES)
 @dataclass(frozen=True, kw_only=True)
 class Policy:
     name: str
-    pattern: str
-    definition: Table = field(hash=False)
+    pattern: str  # a regular expression, for the names of queues and exchanges
+    definition: Table = field(hash=False)  # the settings
     priority: int = 0
-    apply_to: str = ALL
-    operator: bool = False
+    apply_to: str = ALL  # one of APPLY_TO
+    operator: bool = False  # whether this is an operator policy
 
     def check(self) -> None:
-        """406 if it makes no sense."""
+        """406 if the policy makes no sense."""
         for what, value in (("name", self.name), ("pattern", self.pattern)):
             if not isinstance(value, str):
                 raise PreconditionFailed(f"{what}: expected a string, not {value!r}")
@@ -63,7 +64,7 @@ class Policy:
         return self._matches(queue.name)
 
     def is_for_exchange(self, exchange: Exchange) -> bool:
-        """Nothing ever holds for the default exchange."""
+        """Whether the policy matches an exchange. None ever matches the default exchange."""
         if self.operator or self.apply_to not in {ALL, EXCHANGES} or not exchange.name:
             return False
         return self._matches(exchange.name)
@@ -73,7 +74,7 @@ class Policy:
 
 
 class InForce(NamedTuple):
-    """What holds for a queue."""
+    """The policies in force for a queue."""
 
     policy: Policy | None = None
     operator_policy: Policy | None = None
@@ -83,14 +84,12 @@ NOTHING = InForce()
 
 
 class Policies:
-    """Those of one vhost, the ones that come first in front. `of_queues` has what holds for the queues for
-    which anything does, by name.
-    """
+    """The policies of one vhost. Of two that match, the one that comes first in the dictionary wins."""
 
     def __init__(self) -> None:
         self.policies: dict[str, Policy] = {}
         self.operator_policies: dict[str, Policy] = {}
-        self.of_queues: dict[str, InForce] = {}
+        self.of_queues: dict[str, InForce] = {}  # by the names of queues that any policy is in force for
 
     def find(self, name: str, *, operator: bool) -> Policy | None:
         return self._kind(operator=operator).get(name)
@@ -114,7 +113,7 @@ class Policies:
         return self.of_queues.get(queue.name, NOTHING)
 
     def names_of(self, queue: Queue) -> tuple[str | None, str | None]:
-        """Of the policy and the operator's policy that hold for it."""
+        """The names of the policy and of the operator policy that are in force for a queue."""
         policy, operator_policy = self.in_force(queue)
         return (
             None if policy is None else policy.name,
@@ -122,10 +121,10 @@ class Policies:
         )
 
     def apply_to_queue(self, queue: Queue) -> None:
-        """Find what holds for a queue, new or not; it is only told if that is something else than before."""
+        """Find the policies for a queue, which may be new. The queue gets new rules only if they differ."""
         found = self._find(queue)
         if found is NOTHING and self.of_queues.pop(queue.name, None) is None:
-            return  # it has what its arguments say, as ever
+            return  # no policy now or before: the queue has the rules of its arguments
         if found is not NOTHING:
             self.of_queues[queue.name] = found
         rules = _rules(queue.arguments, found)
@@ -140,7 +139,7 @@ class Policies:
         return NOTHING if policy is None and operators is None else InForce(policy, operators)
 
     def forget(self, queue: Queue) -> None:
-        """It is deleted."""
+        """The queue is deleted."""
         self.of_queues.pop(queue.name, None)
 
     # --- exchanges ---
@@ -157,7 +156,9 @@ def _first(policies: Iterable[Policy]) -> Policy | None:
 
 
 def _rules(arguments: Table, found: InForce) -> Rules:
-    """A policy is often for very many queues that have the same arguments."""
+    """The rules of a queue. They are remembered: a policy is often for very many queues with the same
+    arguments.
+    """
     items = tuple(arguments.items())
     if all(isinstance(value, int | str) for _, value in items):
         return _remembered_rules(items, found)

@@ -1,7 +1,7 @@
-"""What may stand in the definition of a policy, and what in an operator's.
+"""The settings that a policy, and an operator policy, may have in its definition.
 
-Those of queues are the rules of `rules.py`. Some that RabbitMQ knows are checked and have no effect here:
-people bring their policies along.
+Settings of queues are the rules of `rules.py`. Some settings of RabbitMQ are checked but have no effect here,
+so that people can bring their policies along.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ALTERNATE_EXCHANGE = "alternate-exchange"
 
 
 def number_or_names(value: Value) -> Value:
-    """How many nodes a queue is mirrored to, or which."""
+    """The number, or the names, of the nodes that a queue is mirrored to."""
     if isinstance(value, list):
         return [name(item) for item in value]
     return whole_number(1, COUNT_MAX)(value)
@@ -48,7 +48,7 @@ OPERATOR_SETTINGS: dict[str, Read] = {
 
 
 def check_definition(definition: Table, *, operator: bool) -> None:
-    """406 if something in it is not known, or makes no sense."""
+    """406 if a setting is unknown, or its value makes no sense."""
     if not isinstance(definition, dict):
         raise PreconditionFailed(f"definition: expected a table, not {definition!r}")
     if not definition:

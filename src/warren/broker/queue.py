@@ -1,11 +1,11 @@
 """A queue of any kind, as exchanges, channels and operators see it.
 
-The kinds are `ClassicQueue` (quorum queues as well), `Stream`, and two that belong to an exchange and that no
-client can use: `DelayQueue` and `SeenQueue`. What differs between them is behind the methods here, so that
-nobody else asks of which kind a queue is.
+The kinds are `ClassicQueue` (also for quorum queues), `Stream`, and two that belong to an exchange and that
+no client can use: `DelayQueue` and `SeenQueue`. The methods here hide what differs between them, so that no
+other code asks for the kind of a queue.
 
-Publishing only marks a queue as touched; it is drained at the end of the turn, so that one turn's deliveries
-leave together.
+Publishing only marks a queue as touched. Touched queues are drained at the end of the turn, so that all
+deliveries of a turn are sent together.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from warren.broker.surroundings import Surroundings
 
 
 class Queue:
-    is_queue = True  # and no exchange, among the destinations of bindings
+    is_queue = True  # a binding's destination is a queue or an exchange
     internal = False  # whether the queue belongs to an exchange, and is not for clients
-    routes_again = False  # whether messages are routed once more when they leave, and need all their keys
+    routes_again = False  # whether messages are routed again when they leave, and so must keep CC and BCC
 
     def __init__(
         self,
@@ -46,40 +46,40 @@ class Queue:
     ) -> None:
         self.name = name
         self.vhost = vhost
-        self.surroundings = surroundings
+        self.surroundings = surroundings  # what all queues of the vhost share; some of it is at hand below
         self.events = surroundings.events
         self.clock = surroundings.clock
         self.budget = surroundings.turns.budget
-        self.touched_queues = surroundings.touched_queues
-        self.touched = False  # whether the queue stands among those, to be drained in this turn
+        self.touched_queues = surroundings.touched_queues  # the queues to be drained in this turn
+        self.touched = False  # whether this queue is among them
         self.flow = QueueFlow(surroundings.timers)
         self.holding = False  # whether publishers are held back because of the backlog
-        self.returning = 0  # clients that are giving back very many messages: until then nothing goes out
+        self.returning = 0  # clients that are giving very many messages back; meanwhile none is delivered
         self.durable = durable
         self.auto_delete = auto_delete
         self.owner = owner  # the connection that an exclusive queue belongs to
         self.arguments = arguments or {}
-        self.rules = rules_of(self.arguments)
-        self.incoming = Incoming()
+        self.rules = rules_of(self.arguments)  # what arguments and policies ask for
+        self.incoming = Incoming()  # the bindings that lead here
         self.deleted = False
-        self.had_consumer = False
-        self.exclusive_consumer: Consumer | None = None
-        self.safety: Safety | None = None  # says when messages are safe that are on their way to disk
-        self.unacked = 0
-        self.delivered = 0
-        self.delivered_bytes = 0
+        self.had_consumer = False  # an auto-delete queue is only deleted if it had one
+        self.exclusive_consumer: Consumer | None = None  # while it is there, no other may consume
+        self.safety: Safety | None = None  # says when messages that are written to disk are safe
+        self.unacked = 0  # messages that are out with clients
+        self.delivered = 0  # messages so far, redeliveries included
+        self.delivered_bytes = 0  # of their bodies
 
     # --- on the path of every message ---
 
     def publish(self, message: Message) -> int:
-        """STORED, ON_ITS_WAY to disk and not safe before it is there, or REFUSED."""
+        """Add a message; return one of the answers in `outcome.py`."""
         raise NotImplementedError
 
     def touch(self) -> None:
-        """See to it that the queue is drained at the end of this turn, if that could be of use."""
+        """Have the queue drained at the end of this turn, if it might have something to deliver."""
 
     def drain(self) -> None:
-        """Deliver as much as there are messages, and consumers that can take them; of very many a part."""
+        """Deliver messages for as long as consumers can take them; if there are very many, a part of them."""
         raise NotImplementedError
 
     def settle(self, entry: Entry) -> None:
@@ -95,11 +95,11 @@ class Queue:
         raise NotImplementedError
 
     def take_back(self, entry: Entry) -> None:
-        """The client that an entry was delivered to is gone, or asks for all that it has not settled."""
+        """The client that an entry was delivered to is gone, or has called basic.recover."""
         raise NotImplementedError
 
     def forget(self, entry: Entry) -> None:
-        """Nothing is left of an entry here: its message is safe elsewhere, or unwanted."""
+        """Remove an entry from the log, too: its message is safe elsewhere, or not needed any more."""
         raise NotImplementedError
 
     def redelivered(self, entry: Entry) -> None:
@@ -107,10 +107,11 @@ class Queue:
         raise NotImplementedError
 
     def get(self, no_ack: bool) -> Entry | None:
-        """The first message for basic.get. TooMuchForATurn while it is not known which one is the first."""
+        """Take the first message, for basic.get. TooMuchForATurn if finding it takes longer than a turn."""
         raise NotImplementedError
 
     def tell_delivered(self, entry: Entry, origin: Origin, consumer_tag: str, delivery_tag: int) -> None:
+        """Tell the firehose and subscribers of a delivery. To be called if `events.delivered` is set."""
         message, redelivered = entry.message, entry.delivery_count > 0
         self.surroundings.trace_delivered(message, self.name, origin, redelivered=redelivered)
         if self.events.delivering.is_next():
@@ -125,6 +126,7 @@ class Queue:
         raise NotImplementedError
 
     def body_bytes(self) -> int:
+        """The size of the bodies of all ready messages."""
         raise NotImplementedError
 
     @property
@@ -137,7 +139,7 @@ class Queue:
 
     @property
     def next_offset(self) -> int:
-        """The offset behind that of the last message. The first message of a queue has offset 0."""
+        """The offset that the next message will get. The first message of a queue has offset 0."""
         raise NotImplementedError
 
     def logs(self) -> list[tuple[str, MessageLog | StreamLog]]:
@@ -156,7 +158,7 @@ class Queue:
 
     @property
     def is_worked_off(self) -> bool:
-        """Whether the queue has consumers who take messages away, and do not only look at them."""
+        """Whether the queue has consumers that take messages out of it, and do not only browse."""
         raise NotImplementedError
 
     @property
@@ -165,11 +167,11 @@ class Queue:
         return self.auto_delete and self.had_consumer and not self.is_consumed
 
     def view_for(self, request: ConsumeRequest) -> View | None:
-        """The way through the queue of a consumer that asks for its own. 406 if that makes no sense."""
+        """A view, for a consumer that chooses its messages. 406 if its arguments make no sense."""
         raise NotImplementedError
 
     def admit(self, consumer: Consumer) -> None:
-        """403 if another consumer, or this one, wants to be alone."""
+        """403 if the queue has an exclusive consumer, or this one wants to be exclusive and is not alone."""
         if self.exclusive_consumer is not None or (consumer.exclusive and self.is_consumed):
             raise AccessRefused(f"{self.what} in exclusive use")
         if consumer.exclusive:
@@ -192,31 +194,31 @@ class Queue:
         """Somebody has declared the queue, consumed from it or looked into it."""
 
     def set_rules(self, rules: Rules) -> None:
-        """From now on these rules hold, for messages that are there as well."""
+        """These rules hold from now on, also for messages that are in the queue already."""
         self.rules = rules
 
     def purge(self) -> int:
-        """Drop all messages that are ready; of very many a part each turn. How many that were."""
+        """Drop all ready messages, very many over several turns; return how many there were."""
         raise NotImplementedError
 
     def open(self, store: Store) -> None:
-        """Take over the messages that the store has of the queue, if it keeps any."""
+        """Open the queue's log, and take over the messages in it. A queue that is not durable has none."""
 
     def end(self) -> None:
-        """The queue is deleted and empty. Whatever refers back to it is let go, so that the queue is gone
-        with the last of its messages that is out, and need not wait for the garbage collector.
+        """The queue is deleted and empty. Let go of all that refers back to it, so that the queue is freed
+        with the last of its unacked messages, without the garbage collector.
         """
         self.owner = None
 
     def release_memory(self) -> None:
-        """The broker ends: free what the garbage collector knows nothing of."""
+        """The broker ends: free the entries, which the garbage collector does not track."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} in {self.vhost!r}: {self.length()} ready>"
 
 
 def publish_to(queues: Iterable[Queue], message: Message) -> set[Safety]:
-    """Publish a message that nobody confirms. Where the message is not safe yet."""
+    """Publish a message that no client awaits a confirm for. Return the safeties that say when it is safe."""
     unsafe: set[Safety] = set()
     for queue in queues:
         if queue.publish(message) in {ON_ITS_WAY, AFTER_NEXT} and queue.safety is not None:

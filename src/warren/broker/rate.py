@@ -1,14 +1,14 @@
-"""So much a second, and who takes more has to wait.
+"""Rate limits of users: so many messages and bytes a second; a client that is over the rate has to wait.
 
-Nothing is refused: whatever was taken is charged, and if that was more than there is, the debt says how long
-it takes until it is paid. As much as for `BURST_SECONDS` is saved up while nothing is taken.
+Nothing is refused. What a client has taken is charged afterwards, to a token bucket that may go below zero:
+the debt says how long the client has to wait. A bucket saves up tokens for `BURST_SECONDS` at most.
 """
 
 from __future__ import annotations
 
 BURST_SECONDS = 1.0
-MESSAGE_BYTES_MIN = 50  # what the smallest one takes on the wire, either way
-AT_ONCE_BYTES_MIN = 256
+MESSAGE_BYTES_MIN = 50  # what the smallest message takes on the wire, published or delivered
+AT_ONCE_BYTES_MIN = 256  # bounds of `Allowance.bytes_at_once`
 AT_ONCE_BYTES_MAX = 2**31 - 1
 
 
@@ -18,10 +18,10 @@ class Rate:
     def __init__(self, per_second: int, now: float) -> None:
         self.per_second = per_second
         self.tokens = self.tokens_max = per_second * BURST_SECONDS
-        self.at = now
+        self.at = now  # when the tokens were last counted
 
     def charge(self, amount: int, now: float) -> float:
-        """How many seconds it is until this is paid, and all before it."""
+        """Take this many tokens; return for how many seconds the client has to wait."""
         saved = self.tokens + (now - self.at) * self.per_second
         self.tokens = min(saved, self.tokens_max) - amount
         self.at = now
@@ -29,7 +29,7 @@ class Rate:
 
 
 class Allowance:
-    """How many messages and bytes a second; all connections of a user take from the same."""
+    """How many messages and bytes a second a user may send, or get. All its connections share one."""
 
     def __init__(self, messages: int | None, octets: int | None, now: float) -> None:
         self.messages = None if messages is None else Rate(messages, now)
@@ -42,7 +42,9 @@ class Allowance:
 
     @property
     def bytes_at_once(self) -> int:
-        """What is saved up at most, so that nobody gets far above the rate before it is noticed."""
+        """How many bytes a client may read or write before it is charged: no more than the bucket holds, so
+        that nobody gets far above the rate.
+        """
         bounds = []
         if self.messages is not None:
             bounds.append(self.messages.tokens_max * MESSAGE_BYTES_MIN)
@@ -52,5 +54,5 @@ class Allowance:
 
 
 def allowance(messages: int | None, octets: int | None, now: float) -> Allowance | None:
-    """None if there is no limit to either."""
+    """An allowance with these limits; None if neither is limited."""
     return None if messages is None and octets is None else Allowance(messages, octets, now)

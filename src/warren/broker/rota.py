@@ -1,11 +1,11 @@
-"""Whose turn it is, among the queues that a channel consumes, while the channel as a whole has a limit.
+"""The order in which queues deliver to a channel that has a prefetch limit for all its consumers together.
 
-A queue that may not deliver to the channel now joins the line. As long as there is one, only the first in it
-may, one message; then it leaves, and joins again at the end if it has more. So queues are served one after
-the other, however fast one of them fills. While none waits, none has to.
+A queue that may not deliver to the channel now joins a line. While anybody is in line, only the first queue
+may deliver, and only one message; then it leaves the line, and joins again at the end if it has more. So the
+queues are served in turn, however fast one of them fills. While the line is empty, every queue may deliver.
 
-A queue in the line may have nothing to deliver any more, if other channels have emptied it. So `drain`, which
-the end of a turn calls as it calls a queue's, drains the first queue and then sees who is first.
+A queue in line may have nothing to deliver any more, if other channels have emptied it. So the end of a turn
+also drains the rota, as if it were a queue: that drains the queues in line, one after the other.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from typing import Protocol
 
 
 class Drainable(Protocol):
-    """What a turn has to finish: a queue, or a rota."""
+    """What is drained at the end of a turn: a queue, or a rota."""
 
     def drain(self) -> None: ...
 
 
 class Rota:
-    """`line` are the queues that wait, the `first` one first. `full` says that one was refused because of the
-    limit, and not because of others; `taken` counts messages.
-    """
+    """One channel's line of queues."""
 
     def __init__(self, touched: list[Drainable]) -> None:
-        self.all_touched = touched
-        self.touched = False
-        self.full = False
-        self.taken = 0
-        self.line: dict[Drainable, None] = {}
-        self.first: Drainable | None = None
+        self.all_touched = touched  # what is to be drained in this turn
+        self.touched = False  # whether this rota is among that
+        self.full = False  # whether a queue was refused because of the limit, and not because of the line
+        self.taken = 0  # messages that queues have delivered
+        self.line: dict[Drainable, None] = {}  # the queues that wait
+        self.first: Drainable | None = None  # the first of the line
 
     def admits(self, queue: Drainable, has_room: bool) -> bool:
-        """Whether this queue may deliver a message now, for which the channel has room or not."""
+        """Whether this queue may deliver a message now; if not, it joins the line. `has_room` says whether
+        the channel's limit allows one more message.
+        """
         if has_room and (self.first is None or self.first is queue):
             return True
         self.line[queue] = None
@@ -46,19 +46,19 @@ class Rota:
         return False
 
     def took(self, queue: Drainable) -> None:
-        """It was this one's turn."""
+        """This queue has delivered a message."""
         self.taken += 1
         if self.first is not None:
             self.leave(queue)
 
     def leave(self, queue: Drainable) -> None:
-        """It has had its turn, or has nothing to deliver here."""
+        """This queue has had its turn, or has nothing to deliver to this channel."""
         self.line.pop(queue, None)
         self.first = next(iter(self.line), None)
         self.touch()
 
     def touch(self) -> None:
-        """See to it that the line is served in this turn: there may be room."""
+        """Have the line served in this turn: the channel may have room."""
         if self.first is not None and not self.touched:
             self.touched = True
             self.all_touched.append(self)
@@ -70,8 +70,8 @@ class Rota:
             self.touched = False
 
     def serve(self) -> None:
-        """Have the queues deliver in turn, until the channel is full or none of them does."""
-        idle = 0
+        """Have the queues in line deliver in turn, until the channel is full or none of them delivers."""
+        idle = 0  # queues in a row that delivered nothing
         self.full = False
         while self.first is not None and not self.full and idle <= len(self.line):
             first, taken = self.first, self.taken
@@ -81,3 +81,6 @@ class Rota:
             elif not self.full:
                 idle += 1
                 self.leave(first)
+
+    def __repr__(self) -> str:
+        return f"<Rota: {len(self.line or ())} queues in line, {self.taken} messages taken>"

@@ -1,4 +1,4 @@
-"""The headers CC and BCC: further routing keys for a message. BCC does not travel on with it."""
+"""The headers CC and BCC: further routing keys for a message. BCC is removed before delivery."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from warren.amqp.table import Table, type_name
 
 
 def take(properties: bytes) -> tuple[list[str], bytes]:
-    """The keys, and the properties to deliver."""
+    """The keys in CC and BCC, and the properties without BCC."""
     decoded = decode_properties(properties)
     headers = decoded.headers or {}
     keys = [*_keys(headers, "CC"), *_keys(headers, "BCC")]
@@ -19,7 +19,7 @@ def take(properties: bytes) -> tuple[list[str], bytes]:
 
 
 def _keys(headers: Table, name: str) -> list[str]:
-    """What is no string in the array leads nowhere, as in RabbitMQ."""
+    """The strings in one of the headers. Other values in its array are ignored, as in RabbitMQ."""
     value = headers.get(name, [])
     if not isinstance(value, list):
         kind = type_name(value)

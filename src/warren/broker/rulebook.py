@@ -1,14 +1,15 @@
-"""What a queue does whose rules ask for more than first in, first out.
+"""The behaviour of a queue that has rules beyond first in, first out.
 
-A queue gets a rulebook with its first such rule, with the first message that expires, or with the first
-consumer that has a view of its own. Each turn that touches the queue goes through the rules in this order:
+A queue gets a rulebook with its first such rule, with the first message that has an expiration of its own, or
+with the first consumer that has a view of its own. Each turn that touches the queue takes these steps:
 
-    deliver what consumers can take     those with a view of their own, then the others
-    expire what is too old              by the queue's limit at the head, by a message's own wherever it is
-    drop what is too much               from the head
-    be back when something is due
+    deliver     to consumers that have a view of their own, then to the others
+    expire      messages older than the queue's TTL, at the heads of lanes, or older than their own, anywhere
+    drop        messages above the length limits, from the head
+    plan        when the next message expires or returns, and the queue has to be drained again
 
-So a message that finds a consumer waiting is delivered though its time, or the queue's length, is 0.
+Delivering comes first: a message that finds a consumer waiting is delivered even if the TTL, or the length
+limit, is 0.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ from warren.broker.timetable import Appointment
 from warren.broker.turns import TooMuchForATurn
 from warren.broker.view import Views, would_take
 
-NONE = -1
-GONE_AT_A_TIME_MAX = 200
-RETURNED_AT_A_TIME_MAX = 2_000
-DELAY_WORK, GONE_WORK, RETURN_WORK = 5, 3, 3
-CONSUMERS_FOR_A_UNIT = 10  # that are asked whether they could take a message
+NONE = -1  # stands for no limit, and for no time
+GONE_AT_A_TIME_MAX = 200  # messages that expire or are dropped, before it is other queues' turn
+RETURNED_AT_A_TIME_MAX = 2_000  # messages that return after a delay
+DELAY_WORK, GONE_WORK, RETURN_WORK = 5, 3, 3  # units of work, for one message
+CONSUMERS_FOR_A_UNIT = 10  # that are asked whether they could take a message, for a unit of work
 
 
 class Rulebook:
-    """Limits are numbers, and NONE where there is none."""
+    """The rules of one queue, and the state that they need."""
 
     def __init__(self, queue: RuledQueue) -> None:
         self.queue = queue
@@ -48,36 +49,36 @@ class Rulebook:
         self.clock = queue.surroundings.clock
         self.events = queue.surroundings.events
         self.timetable = queue.surroundings.timetable
-        self.groups: Groups | None = None
+        self.groups: Groups | None = None  # of `x-group-header`
         self.seen: Seen | None = None  # what deduplication has seen
-        self.retry = Retry(self.clock)
+        self.retry = Retry(self.clock)  # messages that were given back, and return after a delay
         self.appointment: Appointment | None = None  # to drain the queue when something is due
-        self.lifetime = Lifetime(queue)
-        self.views = Views(queue, self)
-        self.draining = False
-        self.room = 0  # how many more messages may go by themselves before it is other queues' turn
+        self.lifetime = Lifetime(queue)  # of `x-expires`
+        self.views = Views(queue, self)  # serves consumers that have a view of their own
+        self.draining = False  # whether `drain` is running
+        self.room = 0  # how many more messages may expire or be dropped before it is other queues' turn
         self.arrived = 0  # messages that came since the last turn
-        self.going_on = False  # whether the rest of a turn stands in line
+        self.going_on = False  # whether `go_on` will be called
         self.active: Consumer | None = None  # the single active consumer
-        self.line: list[Consumer] = []  # consumers in the order in which they came, if one alone is active
+        self.line: list[Consumer] = []  # with a single active consumer: all consumers, in order of arrival
         for lane in queue.lanes:
             lane.keeps_returned = True
         self.read(queue.rules)
 
     def read(self, rules: Rules) -> None:
-        """From now on these hold."""
+        """These rules hold from now on."""
         self.ttl_ms = _or_none(rules.message_ttl)
-        self.max_length = _or_none(rules.max_length)
-        self.max_bytes = _or_none(rules.max_length_bytes)
-        self.drops_head = rules.overflow == DROP_HEAD
-        self.refuses_to_dlx = rules.overflow == REJECT_TO_DLX
-        self.delivery_limit = _or_none(rules.delivery_limit)
+        self.max_length = _or_none(rules.max_length)  # of ready messages
+        self.max_bytes = _or_none(rules.max_length_bytes)  # of their bodies
+        self.drops_head = rules.overflow == DROP_HEAD  # else new messages are refused when the queue is full
+        self.refuses_to_dlx = rules.overflow == REJECT_TO_DLX  # whether refused messages are dead-lettered
+        self.delivery_limit = _or_none(rules.delivery_limit)  # how often a message may be given back
         self.retry.set_limits(_or_none(rules.retry_delay_min), rules.retry_delay_max)
         self.single_active = rules.single_active_consumer
         if self.groups is None and rules.group_header is not None:
             self.groups = Groups(rules.group_header, self.queue, self)
             for lane in self.queue.lanes:
-                lane.keeps_all = True  # groups know them
+                lane.keeps_all = True  # groups refer to ready entries
         if self.seen is None and rules.message_deduplication:
             self.seen = Seen(rules.cache_size, rules.cache_ttl, rules.deduplication_header)
         self.lifetime.set_limit(_or_none(rules.expires))
@@ -85,12 +86,15 @@ class Rulebook:
     # --- in ---
 
     def publish(self, message: Message) -> int:
+        """Add a message; return one of the answers in `outcome.py`."""
         if self.seen is not None and self.seen.concerns(message):
             return self.publish_once(message, self.seen)
         return self.put(message)
 
     def publish_once(self, message: Message, seen: Seen) -> int:
-        """A duplicate is answered as its original was."""
+        """Add a message that carries the deduplication header, unless it is a duplicate. A duplicate is
+        answered as its original was.
+        """
         queue = self.queue
         if seen.has(message, self.clock.time_ms):
             if self.events.died:
@@ -114,7 +118,7 @@ class Rulebook:
         return ON_ITS_WAY if unsafe else STORED
 
     def is_full(self, message: Message) -> bool:
-        """Whether one more is too much: one that a consumer could have at once is not."""
+        """Whether there is no room for a message. A message that a consumer can take at once needs none."""
         size = len(message.body)
         if not self.is_beyond(1, size):
             return False
@@ -126,7 +130,7 @@ class Rulebook:
         return queue.length() > 0 or not self.could_deliver(message, size)
 
     def is_beyond(self, more: int, more_bytes: int) -> bool:
-        """Whether so many more would be above a limit."""
+        """Whether so many more messages, or bytes, would be above a length limit."""
         queue = self.queue
         if self.max_length >= 0 and queue.length() + more > self.max_length:
             return True
@@ -149,7 +153,9 @@ class Rulebook:
         return REFUSED
 
     def requeue(self, entry: Entry) -> None:
-        """It was out, and was not wanted; it may have been for the last time."""
+        """A client gives an entry back. Bury it if that was too often, or if it has expired; delay it if
+        retries are delayed; else put it back to its place.
+        """
         queue = self.queue
         if 0 <= self.delivery_limit < entry.delivery_count:
             self.settled(entry)
@@ -166,6 +172,7 @@ class Rulebook:
             self.put_back(entry)
 
     def delay(self, entry: Entry) -> None:
+        """Have an entry wait for its retry."""
         delay_ms = self.retry.delay(entry)
         self.budget.left -= DELAY_WORK
         if self.events.died:
@@ -174,19 +181,21 @@ class Rulebook:
         self.queue.touch()
 
     def is_worn(self, entry: Entry) -> bool:
-        """Whether it was delivered, and did not come back, so often before the broker ended that it may not
-        be again. Once is not enough: after a power cut that is only a guess.
+        """Whether an entry from an earlier run was delivered too often then to be delivered again. One
+        delivery is not enough: after a power cut all messages count as delivered once.
         """
         return entry.delivered_ms == 0 and 0 <= self.delivery_limit < entry.delivery_count > 1
 
     def is_unfit(self, entry: Entry) -> bool:
-        """Whether an entry that could be delivered is too old, or comes too early."""
+        """Whether an entry must not be delivered now: it has expired, was delivered too often, or still has
+        to wait for its retry.
+        """
         if self.is_over(entry.message, self.clock.time_ms):
             return True
         return entry.delivery_count > 0 and (self.is_worn(entry) or self.retry.was_waiting(entry))
 
     def send_away(self, entry: Entry) -> None:
-        """An unfit entry, which was taken out, goes where it belongs."""
+        """Bury or delay an unfit entry, which has been taken out of its lane."""
         if self.is_over(entry.message, self.clock.time_ms):
             self.bury(entry, Reason.EXPIRED)
         elif self.is_worn(entry):
@@ -198,6 +207,7 @@ class Rulebook:
             self.delay(entry)
 
     def bury(self, entry: Entry, reason: Reason) -> None:
+        """An entry, which has been taken out of its lane, dies."""
         self.room -= 1
         self.budget.left -= GONE_WORK
         self.queue.bury(entry, reason)
@@ -207,7 +217,7 @@ class Rulebook:
         self.settled(entry)
 
     def make_ready(self, entry: Entry) -> None:
-        """At its old place; who has passed that looks there again."""
+        """Put an entry back to its old place. Groups and views that have passed it look there again."""
         queue = self.queue
         queue.lane_of(entry).put_back(entry)
         if self.groups is not None:
@@ -217,15 +227,16 @@ class Rulebook:
                 consumer.view.came_back(entry, queue.level_of(entry.message))
 
     def settled(self, entry: Entry) -> None:
-        """It is not out any more."""
+        """An entry is not out with a client any more."""
         if self.groups is not None:
             self.groups.settled(entry)
 
     # --- a turn ---
 
     def drain(self) -> None:
+        """Take the steps of a turn. Dead letters may lead back to this queue, and to this call, meanwhile."""
         if self.draining or self.queue.returning:
-            return  # what it buried has come back to it, by way of another queue
+            return
         self.draining = True
         try:
             self.go_through()
@@ -233,9 +244,12 @@ class Rulebook:
             self.draining = False
 
     def go_through(self) -> None:
+        """The steps of a turn, in their order. `tests/stress/test_rules.py` measures it with a million
+        messages that expire.
+        """
         queue = self.queue
         now_ms = self.clock.refresh()
-        self.room = GONE_AT_A_TIME_MAX + self.arrived  # or more might come than go, and limits would not hold
+        self.room = GONE_AT_A_TIME_MAX + self.arrived  # with less, more might arrive than can be dropped
         self.arrived = 0
         if self.retry.waiting:
             self.bring_back(now_ms)
@@ -259,7 +273,7 @@ class Rulebook:
         delivered, most = queue.delivered, queue.most_to_deliver()
         while True:
             if queue.delivered - delivered >= most:
-                queue.touch()  # other queues first
+                queue.touch()  # it is other queues' turn
                 return
             lane = self.first_lane()
             if lane is None:
@@ -278,7 +292,7 @@ class Rulebook:
             queue.deliver(lane.pop(), consumer)
 
     def first_lane(self) -> Lane | None:
-        """Of the highest priority that has something."""
+        """The lane of the highest priority that has any message."""
         lanes = self.queue.lanes
         level = len(lanes) - 1
         while level >= 0:
@@ -295,11 +309,11 @@ class Rulebook:
         return active if active is not None and active.view is None and active.can_take(size) else None
 
     def is_active(self, consumer: Consumer) -> bool:
-        """Whether it may get messages at all, or waits for another to go."""
+        """Whether a consumer may get messages: all may, unless the queue has a single active consumer."""
         return not self.single_active or consumer is self.active
 
     def go_on_soon(self) -> None:
-        """What was too much for one turn goes on in the next."""
+        """Drain the queue again in a turn to come: there was too much to do for this one."""
         if not self.going_on:
             self.going_on = True
             self.queue.surroundings.turns.later(self.go_on)
@@ -309,7 +323,7 @@ class Rulebook:
         self.queue.drain()
 
     def get(self, no_ack: bool) -> Entry | None:
-        """The first message for basic.get, behind those that are too old or come too early."""
+        """Take the first message that may be delivered, for basic.get; bury or delay those before it."""
         queue = self.queue
         self.drain()
         entry = self.take_first()
@@ -330,30 +344,32 @@ class Rulebook:
         lane = self.first_lane()
         return None if lane is None or lane.first() is None else lane.pop()
 
-    # --- what goes by itself ---
+    # --- messages that expire or are dropped ---
 
     def is_over(self, message: Message, now_ms: int) -> bool:
-        """Whether it is too old to be delivered. One that must not wait at all can be, in its own turn."""
+        """Whether a message is too old to be delivered. A message with a TTL of 0 is not, in the turn in
+        which it arrives.
+        """
         return self.is_past(message, now_ms) and self.ttl_of(message) != 0
 
     def is_expired(self, message: Message) -> bool:
-        """Whether the message is too old to be shown now."""
+        """Whether a message is too old to be shown to a consumer that browses."""
         return self.is_over(message, self.clock.time_ms)
 
     def is_past(self, message: Message, now_ms: int) -> bool:
-        """Whether its time is over."""
+        """Whether a message's TTL is over."""
         ttl_ms = self.ttl_of(message)
         return ttl_ms >= 0 and message.time_ms + ttl_ms <= now_ms
 
     def ttl_of(self, message: Message) -> int:
-        """The lower of the queue's and its own; NONE if there is neither."""
+        """A message's TTL: the lower of the queue's and the message's own; NONE if there is neither."""
         ttl_ms = message.expiration_ms
         if self.ttl_ms >= 0 and (ttl_ms < 0 or self.ttl_ms < ttl_ms):
             return self.ttl_ms
         return ttl_ms
 
     def expire(self, now_ms: int) -> None:
-        """Bury what is too old, as far as there is room."""
+        """Bury messages that are too old, as long as there is `room`."""
         queue = self.queue
         for lane in queue.lanes:
             entry = lane.take_expired(now_ms) if self.room > 0 else None
@@ -366,7 +382,7 @@ class Rulebook:
                 head = lane.first()
 
     def drop_head(self) -> None:
-        """Bury what is above a limit, as far as there is room."""
+        """Bury messages from the head while the queue is above a limit, as long as there is `room`."""
         while self.room > 0 and self.is_beyond(0, 0):
             lane = self.first_lane()
             if lane is None:
@@ -375,7 +391,7 @@ class Rulebook:
                 self.bury(lane.pop(), Reason.MAXLEN)
 
     def bring_back(self, now_ms: int) -> None:
-        """Entries whose delay is over are ready again; of very many, some at a time."""
+        """Make entries ready whose delay is over; if there are very many, a part of them."""
         for _ in range(RETURNED_AT_A_TIME_MAX):
             entry = self.retry.take_due(now_ms)
             if entry is None:
@@ -386,7 +402,7 @@ class Rulebook:
                 self.groups.delay(entry, -1)
 
     def next_due(self) -> int:
-        """When something has to be done again; NONE for never."""
+        """When the next message expires or returns; NONE if none does."""
         due_ms = self.retry.next_due()
         for lane in self.queue.lanes:
             expiry_ms = lane.next_expiry()
@@ -398,7 +414,7 @@ class Rulebook:
         return due_ms
 
     def come_back(self, due_ms: int) -> None:
-        """Have the queue drained at that time."""
+        """Have the queue drained at this time; NONE for not at all."""
         appointment = self.appointment
         if due_ms == NONE or (appointment is not None and appointment.due_ms <= due_ms):
             return
@@ -412,7 +428,7 @@ class Rulebook:
     # --- consumers come and go ---
 
     def consumers_changed(self) -> None:
-        """The active one is the first that came, of the highest priority."""
+        """Choose the single active consumer: the highest priority, and among equals the first that came."""
         if not self.single_active:
             return
         queue = self.queue
@@ -437,7 +453,7 @@ class Rulebook:
     # --- all of it ---
 
     def clear(self) -> int:
-        """What comes back later goes as well; how many that was."""
+        """The queue is purged: forget messages that wait for their retry, and return how many there were."""
         returning = self.retry.take_all()
         count = len(returning)
         if self.groups is not None:
@@ -460,10 +476,10 @@ class Rulebook:
         self.lifetime.end()
         if self.seen is not None:
             self.seen.delete()
-        self.groups = None  # they refer to this, too
+        self.groups = None  # groups refer back to this rulebook
 
     def restored(self) -> None:
-        """There are messages from the time before."""
+        """The queue has messages from an earlier run."""
         self.retry.restored()
         self.queue.touch()
 
@@ -478,4 +494,5 @@ def _or_none(limit: int | None) -> int:
 
 
 def _earlier(due_ms: int, other_ms: int) -> int:
+    """The earlier of two times, the first of which may be NONE."""
     return other_ms if due_ms == NONE or other_ms < due_ms else due_ms

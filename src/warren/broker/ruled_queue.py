@@ -1,6 +1,7 @@
-"""What a rulebook, its groups and its views need of their queue, and what these need of the rulebook.
+"""The two protocols between a queue and its rules.
 
-`ClassicQueue` and `Rulebook` implement the two, and know each other by them alone.
+`RuledQueue` is what a rulebook, its groups and its views need of their queue; `ClassicQueue` implements it.
+`Judge` is what groups and views need of the rulebook; `Rulebook` implements it. Nothing else is used.
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ from warren.broker.surroundings import Surroundings
 
 
 class RuledQueue(Protocol):
+    """A queue, as its rules know it."""
+
     name: str
     vhost: str
     surroundings: Surroundings
     rules: Rules
-    lanes: list[Lane]
-    rings: list[Ring]
-    choosy: list[Consumer]
-    delivered: int
-    returning: int
-    touched: bool
+    lanes: list[Lane]  # one for each level of priority, from the lowest to the highest
+    rings: list[Ring]  # consumers that get the next message, the highest priority first
+    choosy: list[Consumer]  # consumers that have a view of their own, in the same order
+    delivered: int  # messages so far
+    returning: int  # clients that are giving very many messages back; meanwhile none is delivered
+    touched: bool  # whether the queue is to be drained in this turn
 
     @property
     def what(self) -> str: ...
@@ -49,11 +52,13 @@ class RuledQueue(Protocol):
 
 
 class Judge(Protocol):
-    """A rulebook, which says who may have a message, and which messages are fit to be had."""
+    """A rulebook, as groups and views know it: it says which consumers may get messages, and which messages
+    may be delivered.
+    """
 
     @property
     def room(self) -> int:
-        """How many more messages may leave by themselves in this turn."""
+        """How many more messages may expire, or be dropped or delayed, in this turn."""
 
     def next_consumer(self, size: int) -> Consumer | None: ...
     def is_active(self, consumer: Consumer) -> bool: ...

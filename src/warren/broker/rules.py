@@ -1,11 +1,11 @@
-"""What a queue is to do with its messages, as its arguments and the policies for it say.
+"""The rules of queues: what a queue's arguments, its policy and its operator policy ask for.
 
-Each rule is known by the name of its argument, `x-message-ttl`, and in a policy by the same without the `x-`.
-Where more than one says something, the lowest number holds for limits; for the rest the argument comes before
-the operator's policy, and that before the policy.
+A rule has the name of its argument, such as `x-message-ttl`; in a policy it is the same without the `x-`. If
+several of the three set a rule, the lowest value wins for a limit. For other rules, the argument wins over
+the operator policy, and the operator policy over the policy.
 
-To add a rule: a row in `RULES`, which has its name, its reading, where it may be said and for which queues; a
-field of `Rules` with its default; and what it does, in `Rulebook` or `Stream`.
+To add a rule, add a row to `RULES` (its name, how its value is read, where it may be set, for which queues),
+a field with the default to `Rules`, and the behaviour to `Rulebook` or `Stream`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ PRIORITY_MAX = 255
 NAME_BYTES_MAX = 255
 QUORUM_DELIVERY_LIMIT = 20
 RETRY_DELAY_MS_MAX = 24 * 3600 * 1000
-CACHE_SIZE = 10_000
+CACHE_SIZE = 10_000  # messages that deduplication remembers
 CACHE_SIZE_MAX = 1_000_000  # each takes about 250 bytes of memory
 CACHE_HEADER = "x-deduplication-header"
 CLASSIC, QUORUM, STREAM = QUEUE_TYPES = ("classic", "quorum", "stream")
-SEGMENT_BYTES_MAX = 3_000_000_000  # a place in a segment has 32 bits
+SEGMENT_BYTES_MAX = 3_000_000_000  # places in a segment are numbers of 32 bits
 DROP_HEAD, REJECT, REJECT_TO_DLX = OVERFLOWS = ("drop-head", "reject-publish", "reject-publish-dlx")
 QUEUE_MODES = ("default", "lazy")
 LEADER_LOCATORS = ("client-local", "balanced", "random", "least-leaders")
@@ -40,69 +40,75 @@ DEAD_LETTER_STRATEGIES = ("at-most-once", "at-least-once")
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """The values that hold for one queue. None stands for no limit."""
+    """The values that are in force for one queue. None stands for no limit. README.md says what each does."""
 
-    message_ttl: int | None = None
-    expires: int | None = None
-    max_length: int | None = None
+    message_ttl: int | None = None  # milliseconds
+    expires: int | None = None  # milliseconds without use, until the queue is deleted
+    max_length: int | None = None  # messages
     max_length_bytes: int | None = None
-    overflow: str = DROP_HEAD
+    overflow: str = DROP_HEAD  # one of OVERFLOWS
     dead_letter_exchange: str | None = None
     dead_letter_routing_key: str | None = None
-    max_priority: int = 0
+    max_priority: int = 0  # the highest level of priority; 0 for a queue without priorities
     single_active_consumer: bool = False
-    delivery_limit: int | None = None
+    delivery_limit: int | None = None  # how often a message may be given back
     consumer_timeout: int | None = None
-    """Milliseconds; 0 stands for no limit, and None for the node's."""
-    retry_delay_min: int | None = None
-    retry_delay_max: int = RETRY_DELAY_MS_MAX
-    group_header: str | None = None
+    """Milliseconds in which a delivery must be acknowledged. 0 is no limit, None is the node's limit."""
+    retry_delay_min: int | None = None  # milliseconds; None if messages return at once
+    retry_delay_max: int = RETRY_DELAY_MS_MAX  # milliseconds
+    group_header: str | None = None  # messages with the same value of this header are a group
     message_deduplication: bool = False
-    cache_size: int = CACHE_SIZE
-    cache_ttl: int | None = None
-    deduplication_header: str = CACHE_HEADER
-    max_age: int | None = None
+    cache_size: int = CACHE_SIZE  # messages that deduplication remembers
+    cache_ttl: int | None = None  # milliseconds for which deduplication remembers a message
+    deduplication_header: str = CACHE_HEADER  # the header by which duplicates are known
+    max_age: int | None = None  # milliseconds that a stream keeps a message
     stream_max_segment_size_bytes: int | None = None
     tells_delivery_count: bool = False
-    """Whether redeliveries say in a header how often: of quorum queues, and where a rule counts them."""
+    """Whether redeliveries carry the header `x-delivery-count`: if a rule counts deliveries, and always in
+    quorum queues.
+    """
 
     @cached_property
     def need_rulebook(self) -> bool:
-        """Whether a queue has to do more for these rules than to know them."""
+        """Whether the queue needs a rulebook: some rule is set that it does not only have to know."""
         return any(getattr(self, rule.field) != rule.default for rule in RULES if not rule.is_only_known)
 
 
 @dataclass(frozen=True)
 class Rule:
+    """One rule: how its value is read, where it may be set, and for which queues."""
+
     name: str
-    """In a policy, and with `x-` as an argument."""
+    """The name of the setting in a policy; with `x-` in front, the name of the argument."""
     read: Callable[[Value], Any]
-    """Gives the value that holds, or raises ValueError with the reason why it makes no sense."""
+    """Converts what a client wrote to the rule's value; ValueError, with the reason, if it makes no sense."""
     most: int | None = None
-    """Nobody may ask for more; what was declared before there was such a bound counts as that."""
+    """The highest value that may be set. A higher one, from before this bound existed, counts as this."""
     limit: bool = False
-    """Whether the lowest value that is said holds."""
+    """Whether the lowest value wins, if several are set."""
     in_policies: bool = True
+    """Whether policies may set it."""
     in_operator_policies: bool = False
+    """Whether operator policies may set it."""
     stricter: Callable[[Value], Any] | None = None
-    """A reading that new values must pass too, which older definitions did not know."""
+    """Reads new values, in the place of `read`. Definitions on disk may be older than this stricter check."""
     types: tuple[str, ...] = (CLASSIC, QUORUM)
-    """The types of the queues that it is for."""
+    """The types of queues that the rule is for."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """What holds for a type of queues if nobody says anything, unless that is the field's default."""
+    """By type of queue, the default, where it is not that of the field of `Rules`."""
     counts_deliveries: bool = False
-    """Whether what the queue does depends on how often a message was delivered."""
+    """Whether the rule depends on how often a message was delivered."""
     is_only_known: bool = False
     """Whether the queue only has to know the value, and needs no rulebook for it."""
 
     def check(self, value: Value) -> None:
-        """ValueError, with the reason, if nobody may ask for this."""
+        """ValueError, with the reason, if this value may not be set."""
         read = (self.stricter or self.read)(value)
         if self.most is not None and read > self.most:
             raise ValueError(f"{value!r} is more than {self._most_shown}")
 
     def value(self, value: Value) -> Any:
-        """What holds of what was said."""
+        """The rule's value for what a client wrote."""
         read = self.read(value)
         return read if self.most is None else min(read, self.most)
 
@@ -125,6 +131,8 @@ class Rule:
 
 
 def whole_number(least: int, most: int) -> Callable[[Value], int]:
+    """A function that reads whole numbers from `least` to `most`."""
+
     def read(value: Value) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
             raise ValueError(f"expected a whole number, not {_kind(value)}")  # noqa: TRY004 - it is the value's
@@ -136,7 +144,7 @@ def whole_number(least: int, most: int) -> Callable[[Value], int]:
 
 
 def delivery_limit(value: Value) -> int | None:
-    """-1 stands for none."""
+    """A limit of deliveries; -1 stands for no limit."""
     limit = whole_number(-1, COUNT_MAX)(value)
     return None if limit < 0 else limit
 
@@ -171,12 +179,12 @@ def one_of(*known: str) -> Callable[[Value], str]:
 
 
 def age(value: Value) -> int:
-    """In milliseconds."""
+    """An interval such as `7D`, in milliseconds."""
     return interval_ms(text(value))
 
 
 def some_age(value: Value) -> int:
-    """An age above 0: nothing is younger than that."""
+    """An interval above 0."""
     if age(value) == 0:
         raise ValueError(f"{value!r} is no age")
     return age(value)
@@ -186,7 +194,7 @@ def _kind(value: Value) -> str:
     return f"{value!r} ({type(value).__name__})"
 
 
-RULES = (  # in the order in which RabbitMQ looks at them, as far as it has them
+RULES = (  # in the order in which RabbitMQ checks them: it reports the first one that is wrong
     Rule("expires", whole_number(1, TIME_MS_MAX), limit=True, in_operator_policies=True),
     Rule("message-ttl", whole_number(0, TIME_MS_MAX), limit=True, in_operator_policies=True),
     Rule("dead-letter-exchange", text, is_only_known=True),
@@ -213,7 +221,7 @@ RULES = (  # in the order in which RabbitMQ looks at them, as far as it has them
     Rule(
         "consumer-timeout",
         whole_number(0, TIME_MS_MAX),
-        defaults={STREAM: 0},  # nobody waits for what one of its readers holds
+        defaults={STREAM: 0},  # a reader that holds messages keeps nobody else waiting
         is_only_known=True,
     ),
     Rule("retry-delay-min", whole_number(1, TIME_MS_MAX), counts_deliveries=True),
@@ -234,7 +242,7 @@ RULES = (  # in the order in which RabbitMQ looks at them, as far as it has them
     ),
     Rule("stream-max-segment-size-bytes", whole_number(1, SEGMENT_BYTES_MAX), types=(STREAM,)),
 )
-WITHOUT_EFFECT = (  # a node alone has no replicas, and one kind of storage
+WITHOUT_EFFECT = (  # arguments of RabbitMQ about replicas and storage that are checked and ignored
     Rule("queue-mode", one_of(*QUEUE_MODES), types=(CLASSIC,)),
     Rule("queue-version", whole_number(1, 2), types=(CLASSIC,)),
     Rule("queue-master-locator", one_of(*MASTER_LOCATORS), types=(CLASSIC,)),
@@ -274,7 +282,7 @@ def not_for_type(argument: str, what: str, kind: str) -> PreconditionFailed:
 
 
 def arguments_of(kind: str) -> list[str]:
-    """The arguments that say what a queue of this type is."""
+    """The arguments that a queue of this type may have."""
     return [rule.argument for rule in ARGUMENTS if kind in rule.types]
 
 
@@ -287,11 +295,12 @@ def exchange_rules_of(arguments: Table) -> Rules:
 
 
 def _of_exchange(arguments: Table) -> Table:
-    """What counts for an exchange: only what says which messages to drop."""
+    """The arguments that count for an exchange: those of deduplication."""
     return {name: value for name, value in arguments.items() if name in EXCHANGE_ARGUMENTS}
 
 
 def _conflicts(arguments: Table) -> list[tuple[str, str]]:
+    """Arguments that make no sense beside the others, each with the reason."""
     found = []
     if "x-dead-letter-routing-key" in arguments and "x-dead-letter-exchange" not in arguments:
         found.append(("x-dead-letter-routing-key", "routing_key_but_no_dlx_defined"))
@@ -311,8 +320,8 @@ def rules_of(
     policy: Mapping[str, Value] | None = None,
     operator_policy: Mapping[str, Value] | None = None,
 ) -> Rules:
-    """Those that hold; what is given must have been checked. Very many queues have the same arguments, or
-    none, and share the rules that these make.
+    """The rules of a queue with these arguments and policies, which must have been checked. Very many queues
+    have the same arguments, or none: they share one `Rules`.
     """
     if not policy and not operator_policy:
         items = tuple(arguments.items())
@@ -352,7 +361,7 @@ def _sources(
     policy: Mapping[str, Value] | None,
     operator_policy: Mapping[str, Value] | None,
 ) -> list[tuple[Mapping[str, Value], str]]:
-    """In the order in which they come before each other."""
+    """Where a rule may be set, with its name there: the first one that sets it wins, unless it is a limit."""
     found: list[tuple[Mapping[str, Value], str]] = [(arguments, rule.argument)]
     if rule.in_operator_policies and operator_policy:
         found.append((operator_policy, rule.name))

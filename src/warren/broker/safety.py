@@ -1,8 +1,8 @@
-"""When something that was written is safe.
+"""Says when something that was written is safe: when it would survive a power cut.
 
-What is written is not safe at once. It gathers for a round, which has a number, and is safe when that round
-is over. A confirm, a declare-ok, and whatever else must not be sent too early, waits on the `Safety` of the
-log that was written to: logs may become safe in different ways, and at different times.
+Records are not safe as soon as they are written. They gather for a round, which has a number, and are safe
+when that round is over. A confirm, a declare-ok, and any other answer that must not be sent too early, waits
+on the `Safety` of the log that was written to: not all logs need become safe in the same way.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Protocol
 
 
 class Safety(Protocol):
-    """The rounds that make safe what is written to one log, or to several."""
+    """The rounds of one log, or of several logs."""
 
     @property
     def gathering(self) -> int:
-        """The number of the round that will make safe what is written now."""
+        """The number of the round that gathers now. What was written until now is safe when it is over."""
 
     @property
     def behind(self) -> bool:
         """Whether so much has gathered that publishers should wait."""
 
     def when_safe(self, callback: Callable[[int], None]) -> None:
-        """Call back with its number when the round that gathers now is over."""
+        """When the round that gathers now is over, call back with its number."""
 
 
 class NeverAsked:
-    """The safety of a broker that has no disk: nothing is written, so that nobody has to wait."""
+    """The safety of a broker without a data directory: nothing is written, so nobody may wait for it."""
 
     gathering = 1
     behind = False
@@ -38,7 +38,7 @@ class NeverAsked:
 
 
 def when_all_safe(points: Iterable[tuple[Safety, int]], callback: Callable[[], None]) -> None:
-    """Call back once, when the round of this number is over at each of these safeties."""
+    """Call back once, when at each of these safeties the round of the number beside it is over."""
     waiting = _Waiting(callback)
     for safety, number in points:
         waiting.wait_for(safety, number)
@@ -47,7 +47,7 @@ def when_all_safe(points: Iterable[tuple[Safety, int]], callback: Callable[[], N
 class _Waiting:
     def __init__(self, callback: Callable[[], None]) -> None:
         self.callback = callback
-        self.left = 0  # safeties that have not come so far
+        self.left = 0  # safeties whose round is not over yet
 
     def wait_for(self, safety: Safety, number: int) -> None:
         self.left += 1

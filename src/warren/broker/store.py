@@ -1,7 +1,7 @@
-"""What the model asks of a disk. The classes here are those of a broker that has none.
+"""The interface between the model and the disk. `warren.storage` implements it.
 
-What is written is not safe at once: each log, and the store for the definitions, names the `Safety` that says
-when it is.
+`Store` itself is the store of a broker without a data directory: it keeps nothing. Each log, and the store
+for the definitions, names the `Safety` that says when what was written is safe.
 """
 
 from __future__ import annotations
@@ -14,41 +14,41 @@ from warren.broker.message import Message
 from warren.broker.safety import NeverAsked, Safety
 from warren.broker.stream_filter import StreamFilter
 
-NOTHING_TO_READ = 2**64 - 1
+NOTHING_TO_READ = 2**64 - 1  # a position beyond all others
 NO_DISK = NeverAsked()
 
 
 class LogBrowser:
-    """Reads what waits in a log, in order; what is taken by others meanwhile is not seen any more. `location`
-    is where the message lies whose position was last given.
+    """Reads the unread messages of a log in order, and takes none out. Messages that others take out
+    meanwhile are passed over.
     """
 
     def __init__(self) -> None:
-        self.location = 0
+        self.location = 0  # of the message whose position was returned last
 
     def next_position(self, above: int) -> int:
-        """Of the first unread message above this position, or NOTHING_TO_READ."""
+        """The position of the first unread message above this one, or NOTHING_TO_READ."""
         raise NotImplementedError
 
     def read(self) -> Message:
-        """The message whose position was just given."""
+        """The message whose position `next_position` has just returned."""
         raise NotImplementedError
 
 
 class MessageLog:
-    """The messages of one queue on disk, in order of position. Those that are unread are there alone; the
-    others are held by the queue as well, or were given to a consumer.
+    """The messages of one queue on disk, in order of position. An unread message is only on disk; the queue
+    holds the others in memory as well, or has delivered them.
     """
 
     def __init__(self, safety: Safety) -> None:
         self.safety = safety  # says when what is appended is safe
-        self.unread = 0  # how many messages are on disk alone
+        self.unread = 0  # how many messages are unread
         self.unread_bytes = 0  # the size of their bodies
         self.given_back = 0  # how often a message became unread again
 
     def append(self, message: Message, position: int, taken: bool) -> int:
-        """Add a message. If not `taken`, the queue will read it when its time comes. Where it lies, for
-        `take_out`.
+        """Add a message; return its location, for `take_out`. The message is unread unless it is `taken`:
+        then the queue holds it in memory.
         """
         raise NotImplementedError
 
@@ -57,72 +57,72 @@ class MessageLog:
         raise NotImplementedError
 
     def read_on(self, queue: object, ready: EntryList, most: int, most_bytes: int, before: int) -> None:
-        """Append to `ready` entries of the next unread messages whose positions are below `before`: at most
-        so many, and so many bytes and one message.
+        """Read the next unread messages whose positions are below `before`, and append entries of them to
+        `ready`: at most `most` messages, and at most `most_bytes` plus one message.
         """
         raise NotImplementedError
 
     def give_back(self, message: Message, position: int, deliveries: int) -> int:
-        """The message that was read last, or appended as taken, and is alive, is unread again. Where it lies;
-        0 if that cannot be.
+        """Make a message unread again: the one that was read last or appended as taken, if it is not acked.
+        Return its location, or 0 if that is not possible.
         """
         raise NotImplementedError
 
     def rest(self) -> None:
-        """Nobody is about to read on: let go of what that would need."""
+        """Nobody will read on soon: free the buffers for that."""
 
     def take_out(self, position: int, location: int) -> Message | None:
-        """An unread message leaves from the middle, and counts as read from now on. None if it is lost, or
-        not unread any more.
+        """Read an unread message from the middle; it counts as read from now on. None if the message is lost,
+        or not unread any more.
         """
         raise NotImplementedError
 
     def deliveries_of(self, position: int) -> int:
-        """How often a message that is alive had been delivered when the log was opened."""
+        """How often a message, which is not acked, had been delivered when the log was opened."""
         raise NotImplementedError
 
     def browse(self) -> LogBrowser:
-        """A pointer of its own to the unread messages, which takes nothing."""
+        """A reader of the unread messages that takes none out."""
         raise NotImplementedError
 
     def due(self) -> Iterable[tuple[int, int, int]]:
-        """When, position and location of unread messages that are due at a time of their own: they are
-        scheduled, or they expire. To be asked once, when the log was just opened.
+        """Time, position and location of each unread message that is scheduled, or expires at a time of its
+        own. To be called once, when the log was just opened.
         """
         raise NotImplementedError
 
     def delivered(self, position: int, deliveries: int) -> None:
-        """A message goes out for so many times."""
+        """Note that a message is delivered, and how often it has been delivered now."""
         raise NotImplementedError
 
     def acked(self, position: int) -> None:
-        """A message is done with."""
+        """Note that a message is not needed any more."""
         raise NotImplementedError
 
     def purge(self) -> None:
-        """All that is unread is done with."""
+        """Drop all unread messages."""
         raise NotImplementedError
 
     def delete(self) -> None:
-        """The queue is gone, and so are its messages."""
+        """The queue is deleted, and so are its messages."""
         raise NotImplementedError
 
 
 class StreamReader:
-    """Reads a stream in order, what is safe of it, and of that what its filter wants."""
+    """Reads the messages of a stream in order: those that are safe and pass the reader's filter."""
 
     def ready(self) -> int:
-        """The size of the next message's body; -1 if there is none yet, or -2 if looking for it took so long
-        that others should have their turn.
+        """The size of the next message's body; -1 if there is no message yet; -2 if finding one takes so long
+        that others should have their turn first.
         """
         raise NotImplementedError
 
     def take(self) -> Message:
-        """The message whose size was just given, as it is delivered: with the header that says its offset."""
+        """The message whose size `ready` has just returned, with its offset in a header, for delivery."""
         raise NotImplementedError
 
     def next_position(self) -> int:
-        """Of the next message, if nothing is in between that is left out."""
+        """Where the reader looks for the next message: one above the last message taken or passed over."""
         raise NotImplementedError
 
 
@@ -131,7 +131,7 @@ class StreamLog:
 
     def __init__(self, safety: Safety) -> None:
         self.safety = safety  # says when what is appended is safe
-        self.offsets: dict[str, int] = {}  # how far readers have come, by the names they go by
+        self.offsets: dict[str, int] = {}  # by name, the last offset that a reader is done with
         self.count = 0  # how many messages there are
         self.size_bytes = 0  # the size of the segments
 
@@ -139,15 +139,15 @@ class StreamLog:
         raise NotImplementedError
 
     def first_position(self) -> int:
-        """Of the first message that is still there; of the next one, if there is none."""
+        """The position of the oldest message; if there is none, of the next one to come."""
         raise NotImplementedError
 
     def safe_position(self) -> int:
-        """Of the last message that a consumer may get."""
+        """The position of the last message that is safe, and so may be delivered."""
         raise NotImplementedError
 
     def all_is_safe(self) -> bool:
-        """Whether consumers may get all that there is."""
+        """Whether all messages are safe."""
         raise NotImplementedError
 
     def newest_ms(self) -> int:
@@ -155,33 +155,35 @@ class StreamLog:
         raise NotImplementedError
 
     def position_at(self, time_ms: int) -> int:
-        """Of the first message that came at a time or later; of the next one, if there is none."""
+        """The position of the first message since this time; if there is none, of the next one to come."""
         raise NotImplementedError
 
     def reader(self, position: int, wanted: StreamFilter | None) -> StreamReader:
+        """A reader that begins at this position."""
         raise NotImplementedError
 
     def set_segment_bytes(self, segment_bytes: int | None) -> None:
-        """At which size a segment is full; None stands for the usual one."""
+        """Set the size at which a segment is full; None for the usual one."""
         raise NotImplementedError
 
     def retain(self, max_bytes: int | None, max_messages: int | None, since_ms: int | None) -> int:
-        """Drop whole segments, oldest first, while there is more than this, or what came before that time.
-        The time of the last message in the oldest segment that could go; 0 if there is none.
+        """Drop whole segments from the front: while there are more bytes or messages than this, or while all
+        messages of the oldest segment are older than `since_ms`. Return the time of the last message in the
+        oldest segment that may still be dropped; 0 if there is none.
         """
         raise NotImplementedError
 
     def note_offset(self, name: str, offset: int | None) -> None:
-        """A name stands for this offset from now on, or for none."""
+        """Remember an offset under a name; None forgets it."""
         raise NotImplementedError
 
     def delete(self) -> None:
-        """The stream is gone, and so are its messages."""
+        """The stream is deleted, and so are its messages."""
         raise NotImplementedError
 
 
 class Store:
-    """A disk; here, none. No log can be opened then, and a definition is safe as soon as it is recorded."""
+    """A disk. This class keeps nothing: it opens no log, and definitions are safe at once."""
 
     keeps_streams = False
 
@@ -191,28 +193,28 @@ class Store:
         return NO_DISK
 
     def begin_round(self) -> None:
-        """Send off what has gathered, if the disk has nothing to do, and not only in the next turn."""
+        """If the disk is idle, begin to write what has gathered now, and not only in the next turn."""
 
     def write_marks(self) -> None:
-        """Note what was delivered and acked, before any client can hear of it."""
+        """Write down what was delivered and acked, before any client can hear of it."""
 
     def record(self, command: Command) -> None:
         """Keep a command that was carried out."""
 
     def is_saving(self) -> bool:
-        """Whether a definition has changed, whoever changed it, and that is not safe yet."""
+        """Whether any change of the definitions is not safe yet."""
         return False
 
     def open_log(self, vhost: str, queue: str, part: str = "") -> tuple[MessageLog, int] | None:
-        """The log of a durable queue, with what it has from the time before, and the last position there. A
-        queue may have further ones, each known by the name of its `part`, that go with it.
+        """The log of a durable queue, with its messages from earlier runs, and the last position in it; None
+        if the store keeps nothing. A queue may have more than one log: each has the name of a `part`.
         """
         return None
 
     def open_stream(self, vhost: str, name: str) -> tuple[StreamLog, int]:
-        """The log of a stream, and the last position there."""
+        """The log of a stream, and the last position in it."""
         raise NotImplementedError
 
     def open_overflow(self) -> MessageLog | None:
-        """A log for messages that need not survive, but that memory has no room for."""
+        """A log for messages that need not survive a restart, but for which there is no room in memory."""
         return None

@@ -1,8 +1,8 @@
 """A stream: messages stay, in order, each with its offset, and every consumer reads them for itself.
 
-Consumers get what is safe on disk, and only that. They acknowledge to get more: `prefetch_count` is their
-credit, and nothing else becomes of what they have acked, but that the broker can remember how far they are.
-What is too old, or too much, goes from the front, in whole segments.
+Consumers only get messages that are safe on disk. An ack lets a consumer get more, up to its
+`prefetch_count`; besides, the broker can remember a consumer's offset by its acks. Messages that are too old
+or too many are dropped from the front, in whole segments.
 
     offset = position - 1    positions, as in all queues, count from 1
 """
@@ -26,34 +26,36 @@ from warren.broker.stream_filter import filter_of
 from warren.broker.stream_offset import is_tracked, start_position
 from warren.broker.timetable import Appointment
 
-NOT_YET_FOUND = -2  # of a reader: others have their turn first
+NOT_YET_FOUND = -2  # what `StreamReader.ready` returns if others should have their turn first
 SENT_A_TURN_MAX = 256 * 1024  # bytes, to one consumer
-SENT_OVERHEAD = 64
-RETENTION_LOOK_MS_MAX = 60_000
-NAMES_MAX = 10_000  # that have an offset
+SENT_OVERHEAD = 64  # bytes that a delivery counts for, besides the body
+RETENTION_LOOK_MS_MAX = 60_000  # between two looks at the age of messages
+NAMES_MAX = 10_000  # names of one stream that have an offset
 NEVER = 2**64 - 1  # beyond all positions
 
 
 class StreamView(View):
     """Where a consumer is in its stream.
 
-    If the consumer's offset is remembered, under a name, the view notes which positions are out with it and
-    which of them are done, so that only what is done without a gap counts.
+    If the broker remembers the consumer's offset, the view notes which positions are out with the consumer
+    and which of them are settled. The remembered offset is that of the last position before the first gap.
     """
 
     def __init__(self, reader: StreamReader, name: str | None) -> None:
         self.reader = reader
-        self.name = name  # None for a consumer whose offset is not remembered
-        self.out: deque[int] = deque()  # positions that the consumer has and did not settle
-        self.done: set[int] = set()  # positions that it settled behind one that it did not
-        self.counts_before = NEVER  # the first position that was given back: from there on nothing counts
+        self.name = name  # under which the offset is remembered; None if it is not
+        self.out: deque[int] = deque()  # positions that are out, and settled ones behind the first of these
+        self.done: set[int] = set()  # the settled positions among `out`
+        self.counts_before = NEVER  # the first position that was given back: the offset stays before it
 
     def sent(self, position: int) -> None:
         if position < self.counts_before:
             self.out.append(position)
 
     def settled(self, position: int) -> int | None:
-        """The last position up to which all is done, if that is news."""
+        """The consumer has settled a position. Return the last position before the first gap, if it has
+        changed.
+        """
         if position >= self.counts_before:
             return None
         self.done.add(position)
@@ -64,12 +66,15 @@ class StreamView(View):
         return last
 
     def given_back(self, position: int) -> None:
-        """It will not be done."""
+        """The consumer has given a position back, and will not settle it."""
         if position >= self.counts_before:
             return
         self.counts_before = position
         while self.out and self.out[-1] >= position:
             self.done.discard(self.out.pop())
+
+    def __repr__(self) -> str:
+        return f"<StreamView {self.name!r}: {len(self.out or ())} positions out>"
 
 
 def stream_view(consumer: Consumer) -> StreamView:
@@ -81,15 +86,15 @@ def stream_view(consumer: Consumer) -> StreamView:
 class Stream(Queue):
     def __init__(self, *identity: Any, **properties: Any) -> None:
         super().__init__(*identity, **properties)
-        self.log: StreamLog | None = None  # there from the time when the stream is opened
+        self.log: StreamLog | None = None  # None until the stream is opened
         self.readers: list[Consumer] = []
         self.watchers: list[Callable[[], None]] = []  # called when there is more to read, and at the end
-        self.position = 0  # of the last message that came
-        self.newest_ms = 0
-        self.retention: Appointment | None = None
-        self.awaiting = False  # whether the stream waits for a round of the store
-        self.going_on = False
-        self.served = 0  # the index of the consumer that comes first the next time
+        self.position = 0  # of the last message that was published
+        self.newest_ms = 0  # its time
+        self.retention: Appointment | None = None  # to look again for messages that are too old
+        self.awaiting = False  # whether the stream waits until what was published is safe
+        self.going_on = False  # whether `go_on` will be called
+        self.served = 0  # the index of the consumer that is served first the next time
 
     def open(self, store: Store) -> None:
         if self.log is None:
@@ -101,8 +106,9 @@ class Stream(Queue):
     # --- on the path of every message ---
 
     def publish(self, message: Message) -> int:
-        """Times do not go down in a segment, so that they can be looked up. After a long step back of the
-        clock they do go down, with a new segment, or `x-max-age` would wait until the clock is where it was.
+        """Append a message. Times never go down within a segment, so that they can be searched. If the clock
+        was set back far, they go down with a new segment: else `x-max-age` would not work until the clock has
+        caught up. `warren perf stream` watches this, and `serve`.
         """
         assert self.log is not None, "clients come when all streams are open"
         self.newest_ms = follow(self.newest_ms, self.clock.time_ms)
@@ -117,7 +123,7 @@ class Stream(Queue):
         self.opened_log().safety.when_safe(self._is_safe)
 
     def _is_safe(self, _round: int) -> None:
-        """What was published is there for consumers, but for what came since the round began."""
+        """A round is over, and consumers may get what it wrote. Later messages need another round."""
         self.awaiting = False
         if not self.opened_log().all_is_safe():
             self._await()
@@ -142,7 +148,7 @@ class Stream(Queue):
         first = self.served
         for index in range(len(self.readers)):
             if self.budget.draining <= 0:
-                more = True  # the others come first in the next turn
+                more = True  # the remaining consumers are served first in the next turn
                 break
             self.served = (first + index + 1) % len(self.readers)
             if self.serve(self.readers[(first + index) % len(self.readers)]):
@@ -152,14 +158,14 @@ class Stream(Queue):
             self.surroundings.timers.call_soon(self.go_on)
 
     def go_on(self) -> None:
-        """With what was too much for one turn."""
+        """Go on with what was too much for the last turn."""
         self.going_on = False
         self.touch()
         self.surroundings.turns.after()
 
     def serve(self, consumer: Consumer) -> bool:
-        """Give a consumer its share of this turn; whether there is more for it. For one that can take nothing
-        nothing is read: of a thousand, most wait for their clients.
+        """Deliver a consumer's share of this turn; return whether there is more for it. For a consumer that
+        can take no message, none is read: of a thousand consumers, most wait for acks.
         """
         if not consumer.can_take(0):
             return False
@@ -172,7 +178,7 @@ class Stream(Queue):
                 return size == NOT_YET_FOUND
             if not consumer.can_take(size):
                 return False
-            entry = Entry.__new__(Entry)  # without a call of __init__, as in other queues
+            entry = Entry.__new__(Entry)  # faster than a call of __init__, as in `EntryList.append_new`
             entry.message = reader.take()
             entry.queue = self
             entry.position = reader.next_position() - 1
@@ -234,13 +240,13 @@ class Stream(Queue):
             self.exclusive_consumer = None
 
     def remember(self, view: StreamView, position: int) -> None:
-        """A consumer is done with it."""
+        """A consumer whose offset is remembered has settled a position."""
         last = view.settled(position)
         if last is not None and view.name is not None:
             self.store_offset(view.name, last - 1)
 
     def take_back(self, entry: Entry) -> None:
-        """There is nothing to take back; but who did not settle it is not done with it."""
+        """The message is still in the stream; but the consumer's offset must stay before it."""
         self.unacked -= 1
         if entry.consumer is not None:
             stream_view(entry.consumer).given_back(entry.position)
@@ -251,7 +257,7 @@ class Stream(Queue):
         self.settle(entry)
 
     def reject(self, entry: Entry) -> None:
-        """The same: there is nowhere that it would go."""
+        """A reject is an ack, too: streams have no dead letters."""
         self.settle(entry)
 
     def get(self, no_ack: bool) -> Entry | None:
@@ -261,7 +267,7 @@ class Stream(Queue):
         """Messages stay in a stream until they are too old or too many."""
 
     def redelivered(self, entry: Entry) -> None:
-        """A stream notes nothing of deliveries."""
+        """A stream does not count deliveries."""
 
     @property
     def consumers(self) -> list[Consumer]:
@@ -269,7 +275,7 @@ class Stream(Queue):
 
     @property
     def is_worked_off(self) -> bool:
-        """Consumers take nothing away, so that publishers are not held for them."""
+        """Consumers take no messages out of a stream, so publishers are not held back for them."""
         return False
 
     # --- offsets ---
@@ -280,7 +286,7 @@ class Stream(Queue):
 
     @property
     def next_offset(self) -> int:
-        """Behind the last message that is safe."""
+        """The offset behind the last message that is safe."""
         return self.opened_log().safe_position()
 
     @property
@@ -288,7 +294,9 @@ class Stream(Queue):
         return self.opened_log().offsets
 
     def check_name(self, name: str) -> None:
-        """406 if there are too many others: whoever makes up a name each time would fill memory and disk."""
+        """406 if the name is new and there are too many: a client that makes up a new name each time would
+        fill memory and disk.
+        """
         if name not in self.named_offsets and len(self.named_offsets) >= NAMES_MAX:
             raise PreconditionFailed(
                 f"stream '{self.name}' in vhost '{self.vhost}' has offsets of {NAMES_MAX} names already"
@@ -306,7 +314,7 @@ class Stream(Queue):
         return 0 if self.log is None else self.log.count
 
     def body_bytes(self) -> int:
-        """With all that belongs to the messages: a stream does not look at them one by one."""
+        """The size of the segments: a stream does not count the bodies of its messages."""
         return 0 if self.log is None else self.log.size_bytes
 
     def logs(self) -> list[tuple[str, MessageLog | StreamLog]]:
@@ -319,7 +327,7 @@ class Stream(Queue):
             self._retain()
 
     def _retain(self) -> None:
-        """Let go of what is too much or too old, and look again when the next is too old."""
+        """Drop segments that are too many or too old, and look again when the next one will be too old."""
         rules, log = self.rules, self.opened_log()
         if self.deleted or (
             rules.max_age is None and rules.max_length_bytes is None and rules.max_length is None
@@ -339,7 +347,7 @@ class Stream(Queue):
         self._retain()
 
     def purge(self) -> int:
-        """Only with the whole stream."""
+        """Clients cannot purge a stream; its messages only go when it is deleted."""
         if not self.deleted:
             raise NotImplementedByBroker(f"queue.purge not supported by stream queues {self.what}")
         return self.length()
@@ -353,5 +361,5 @@ class Stream(Queue):
 
 
 def stream_of(queue: Queue) -> Stream | None:
-    """The queue, if it is a stream: for those who ask for offsets, which no other kind has."""
+    """The queue, if it is a stream: for those who need named offsets, which no other kind has."""
     return queue if isinstance(queue, Stream) else None

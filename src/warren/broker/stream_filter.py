@@ -1,8 +1,8 @@
-"""What a consumer of a stream wants of it: the language of `x-stream-filter`.
+"""`x-stream-filter`: which messages of a stream a consumer wants.
 
-A message has values in its header `x-stream-filter-value`, separated by commas. A filter is values as well,
-all of which a message must have; a list of such filters is satisfied by any of them. A message without
-values is left out, unless `x-stream-match-unfiltered` asks for it.
+A message has values in its header `x-stream-filter-value`, separated by commas. A filter is a list of values,
+too, and matches messages that have all of them. If the argument is an array of filters, one that matches is
+enough. Messages without values only match if `x-stream-match-unfiltered` is true.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ ALTERNATIVES_MAX = 256
 
 
 def filter_values(value: Value) -> frozenset[str]:
-    """Those in a header or a filter; none if it is not text."""
+    """The values in a header or a filter; none if it is not a string."""
     if not isinstance(value, str):
         return frozenset()
     return frozenset(part.strip() for part in value.split(",") if part.strip())
 
 
 class StreamFilter:
+    """A message must have all values of at least one of the `alternatives`."""
+
     def __init__(self, alternatives: list[frozenset[str]], *, match_unfiltered: bool) -> None:
         self.alternatives = alternatives
         self.match_unfiltered = match_unfiltered
@@ -37,7 +39,7 @@ class StreamFilter:
 
 
 def filter_of(arguments: Table) -> StreamFilter | None:
-    """What a consumer's arguments ask for; 406 if that makes no sense."""
+    """The filter in a consumer's arguments, or None; 406 if it makes no sense."""
     match_unfiltered = arguments.get(MATCH_UNFILTERED, False)
     if not isinstance(match_unfiltered, bool):
         raise PreconditionFailed(f"invalid arg '{MATCH_UNFILTERED}': {match_unfiltered!r} is not a boolean")

@@ -1,4 +1,4 @@
-"""Where a consumer of a stream begins: as `x-stream-offset` says, or where it was the last time."""
+"""Where a consumer of a stream begins: where `x-stream-offset` says, or behind its remembered offset."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NEXT = "next"
 
 
 def is_tracked(arguments: Table) -> bool:
-    """Whether the broker is to remember how far the consumer is, under the name of its tag."""
+    """Whether the broker is to remember the consumer's offset, under its consumer tag."""
     tracked = arguments.get(TRACKING, False)
     if not isinstance(tracked, bool):
         raise PreconditionFailed(f"invalid arg '{TRACKING}': {tracked!r} is not a boolean")
@@ -21,8 +21,9 @@ def is_tracked(arguments: Table) -> bool:
 
 
 def start_position(arguments: Table, log: StreamLog, known: int | None, now_ms: int) -> int:
-    """`known` is the last offset that it was done with, which counts more than the arguments; but nothing is
-    passed by if the stream has lost its end since then.
+    """The position of the first message for a consumer. `known` is its remembered offset, the last one that
+    it was done with, and wins over the arguments. If a power cut took the end of the stream, `known` may be
+    beyond it: then the consumer begins with the next message.
     """
     wanted = arguments.get(OFFSET, NEXT)
     position = _position(wanted, log, now_ms)
@@ -32,7 +33,7 @@ def start_position(arguments: Table, log: StreamLog, known: int | None, now_ms: 
 
 
 def _position(wanted: Value, log: StreamLog, now_ms: int) -> int:
-    """Positions count from 1, offsets from 0."""
+    """The position that `x-stream-offset` means. Positions count from 1, offsets from 0."""
     if isinstance(wanted, Timestamp):
         return _position_at(int(wanted) * SECOND_MS, log)
     if isinstance(wanted, int) and not isinstance(wanted, bool) and wanted >= 0:
@@ -57,5 +58,5 @@ def _position(wanted: Value, log: StreamLog, now_ms: int) -> int:
 
 
 def _position_at(time_ms: int, log: StreamLog) -> int:
-    """Also of a time before all times, or far ahead, which anybody may ask for."""
+    """The position of the first message since a time. Clients may ask for any time, even before 1970."""
     return log.position_at(min(max(time_ms, 0), TIME_MS_MAX))

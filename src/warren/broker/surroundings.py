@@ -1,4 +1,4 @@
-"""What a queue finds around it: all that it shares with the other queues of its vhost."""
+"""What a queue shares with the other queues of its vhost, and the protocols for parts of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from warren.broker.turns import Turns
 
 
 class Deathbed(Protocol):
-    """The queue that a message dies in, as far as dead-lettering knows it."""
+    """The queue that a message dies in, as dead-lettering knows it."""
 
     name: str
     rules: Rules
@@ -32,7 +32,7 @@ class Deathbed(Protocol):
 
 
 class Undertaker(Protocol):
-    """Sends messages that die on to their dead-letter exchanges."""
+    """Sends messages that died on to their dead-letter exchanges; `DeadLetters` implements it."""
 
     def bury(self, queue: Deathbed, entry: Entry, reason: Reason) -> None: ...
     def send(self, queue: Deathbed, message: Message, reason: Reason) -> Collection[Safety]: ...
@@ -47,13 +47,15 @@ class Tracer(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
+    """Handed to every queue of a vhost when it is made."""
+
     events: Events
     touched_queues: list[Drainable]  # the queues to be drained at the end of this turn
-    timers: Timers
-    turns: Turns
-    memory: Memory
-    clock: Clock
-    timetable: Timetable
+    timers: Timers  # seconds that only go up, for flow control
+    turns: Turns  # for work that is too much for one turn
+    memory: Memory  # the memory budget of all queues
+    clock: Clock  # the time of day
+    timetable: Timetable  # calls at a time of day
     dead_letters: Undertaker
     open_overflow: Callable[[], MessageLog | None]  # a log for messages that memory has no room for
     expire: Callable[[str], None]  # delete the queue of this name, which nobody has used for too long

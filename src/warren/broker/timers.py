@@ -1,4 +1,4 @@
-"""Time that only goes up, and calls to come. The time of day is `Clock`'s."""
+"""Protocols for the event loop's time and timers. The time of day, which may jump, is in `Clock`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Protocol
 
 
 class Timer(Protocol):
-    """A call that is to come."""
+    """A call that is planned."""
 
     def cancel(self) -> None: ...
 
 
 class Timers(Protocol):
-    """Turns of the event loop, and seconds that only ever go up."""
+    """The event loop: `now` is in seconds, and never goes down; `call_soon` calls in the next turn."""
 
     def now(self) -> float: ...
     def call_soon(self, callback: Callable[[], None]) -> None: ...

@@ -1,11 +1,11 @@
-"""What is to happen at a certain time, in milliseconds since 1970, of all queues together.
+"""Appointments of all queues: functions to be called at a time of day, in milliseconds since 1970.
 
-One timer of the event loop runs, for whatever comes first; none if there is nothing to wait for. Timers count
-seconds, and appointments are by the clock, which may be set, or have gone on while the machine slept. So the
-timer looks at the clock every `LOOK_SECONDS_MAX`, however far away the first appointment is.
+One timer of the event loop runs, for the first appointment; none if there is no appointment. The timer counts
+seconds, but appointments go by the clock, which may be set, or go on while the machine sleeps. So the timer
+runs for `LOOK_SECONDS_MAX` at most, and then looks at the clock again.
 
-Appointments that are due at the same time, such as the ends of fifty thousand queues, are kept over as many
-turns as that takes; meanwhile no timer runs.
+If very many appointments are due together, such as the ends of fifty thousand queues, they are kept over as
+many turns as that takes. Meanwhile no timer runs.
 """
 
 from __future__ import annotations
@@ -19,20 +19,25 @@ from warren.broker.timers import Timer, Timers
 from warren.broker.turns import Turns
 
 LOOK_SECONDS_MAX = 10.0
-APPOINTMENT_WORK = 3
-DROPPED_MAX = 1_000
+APPOINTMENT_WORK = 3  # units of work
+DROPPED_MAX = 1_000  # appointments that may stay in the heap in vain
 
 
 class Appointment:
+    """A function to be called, and when."""
+
     __slots__ = ("callback", "due_ms")
 
     def __init__(self, due_ms: int, callback: Callable[[], None]) -> None:
         self.due_ms = due_ms
-        self.callback: Callable[[], None] | None = callback
+        self.callback: Callable[[], None] | None = callback  # None when the appointment was kept or dropped
+
+    def __repr__(self) -> str:
+        return f"<Appointment at {self.due_ms} ms: {self.callback}>"
 
 
 class Timetable:
-    """`keeping`: appointments that are due are being kept."""
+    """All appointments, and the timer for the first one."""
 
     def __init__(
         self, timers: Timers, clock: Clock, turns: Turns, report: Callable[[Exception], None]
@@ -40,21 +45,23 @@ class Timetable:
         self.timers = timers
         self.clock = clock
         self.turns = turns
-        self.report = report
-        self.keeping = False
-        self.heap: list[tuple[int, int, Appointment]] = []
-        self.numbers = count()
-        self.timer: Timer | None = None
-        self.timer_due_ms = 0
-        self.dropped = 0
+        self.report = report  # called with errors of callbacks
+        self.keeping = False  # whether appointments that are due are being kept
+        self.heap: list[tuple[int, int, Appointment]] = []  # with the time and a number
+        self.numbers = count()  # appointments for the same time are kept in this order
+        self.timer: Timer | None = None  # None while appointments are kept, or if there are none
+        self.timer_due_ms = 0  # the appointment that the timer runs for
+        self.dropped = 0  # dropped appointments that are still in the heap
 
     def at(self, due_ms: int, callback: Callable[[], None]) -> Appointment:
+        """Call back at this time, or soon if it is over."""
         appointment = Appointment(due_ms, callback)
         heapq.heappush(self.heap, (due_ms, next(self.numbers), appointment))
         self._start_timer()
         return appointment
 
     def drop(self, appointment: Appointment | None) -> None:
+        """Cancel an appointment. It leaves the heap when it would be due, or when most there are dropped."""
         if appointment is not None and appointment.callback is not None:
             appointment.callback = None
             self.dropped += 1
@@ -83,8 +90,8 @@ class Timetable:
             self._start_timer()
 
     def _keep_all(self) -> Iterator[int]:
-        """Those that are due now, and were made before now: one that is made anew for the same time has to
-        wait until its queue is drained.
+        """Keep all appointments that are due now and were made before now. A callback may make another one
+        for the same time, which has to wait until its queue was drained.
         """
         now_ms, number = self.clock.time_ms, next(self.numbers)
         while self.heap and self.heap[0] < (now_ms, number):
@@ -103,5 +110,5 @@ class Timetable:
             return
         try:
             callback()
-        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from theirs
+        except Exception as error:  # noqa: BLE001 - a callback that fails must not stop the others
             self.report(error)

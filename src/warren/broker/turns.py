@@ -1,16 +1,16 @@
-"""What is too much for one turn of the event loop goes on in the next ones, fairly.
+"""Shares out the event loop's time: work that is too much for one turn goes on in the next turns, fairly.
 
-A turn has a budget of work (`Budget` says what a unit is). A client's read takes from it as much as there is;
-whatever is left to do stands in line here, and in each turn those in front get a share until the budget of
-that turn is used up. Between two turns the event loop sees to sockets and timers, so that however much waits
-here, a new client, an HTTP request or an alarm waits for one turn.
+A turn has a budget of work (`Budget` says what a unit is). A client's read may use all that is left of it.
+Work beyond that becomes a job, which stands in line here; each turn gives a share to the jobs in front, until
+its budget is used up. Between two turns the event loop handles sockets and timers. So a new client, an HTTP
+request or an alarm waits for one turn at most, however many jobs are in line.
 
     turns.later(callback)        call once, in a turn to come
-    turns.spread(steps, then)    go through a generator that yields the cost of each step, now as far as the
-                                 turn allows and the rest in turns to come; call `then` at its end
+    turns.spread(steps, then)    run a generator that yields the cost of each step: now as far as the turn's
+                                 budget allows, the rest in turns to come; call `then` at its end
 
-Whoever has to answer at once, and would have to do too much for that, raises `TooMuchForATurn`: it has done a
-part, and is to be asked again in a turn to come.
+A function that has to answer at once, but would have to work for longer than a turn, does a part of the work
+and raises `TooMuchForATurn`. Its caller asks again in a turn to come.
 """
 
 from __future__ import annotations
@@ -24,41 +24,38 @@ from warren.broker.timers import Timers
 
 WORK_A_TURN_MAX = 40_000
 SHARE_MAX = 10_000  # of one job in one turn
-SHARE_MIN = 1_000  # whoever has little to do gets it done at once, whatever others did in this turn
-LOOK_AROUND_WORK = 100_000
-DRAINED_MIN = 100  # for each of a thousand clients that could take something again in the same turn
+SHARE_MIN = 1_000  # work that did not stand in line gets this even if the budget is used up
+LOOK_AROUND_WORK = 100_000  # units of work between two calls of `look_around`
+DRAINED_MIN = 100  # small, since a thousand clients may become able to take messages in the same turn
 DELIVERED_AT_A_TIME_MAX = 10_000  # by one queue, before others have their turn
 
 
 class TooMuchForATurn(Exception):
-    """A part was done; ask again in a turn to come."""
+    """Only a part of the work was done; the caller has to ask again in a turn to come."""
 
 
 class Turns:
-    """`jobs` stand in line; `done_this_turn` are those that had a share of the last turn. `after` ends a
-    turn. `look_around` checks alarms, and is called after every `LOOK_AROUND_WORK` units, since timers come
-    late when there is much to do.
-    """
+    """The budget of the present turn, and the line of jobs. `benchmarks/flood.py` watches it."""
 
     def __init__(
         self, timers: Timers, budget: Budget, after: Callable[[], None], report: Callable[[Exception], None]
     ) -> None:
         self.timers = timers
-        self.budget = budget
-        self.after = after
-        self.report = report
-        self.look_around: Callable[[], None] | None = None
-        self.jobs: deque[Callable[[], None]] = deque()
-        self.done_this_turn: list[Callable[[], None]] = []
-        self.turn_is_planned = False
-        self.worked = 0
-        self.sharing = False
+        self.budget = budget  # what is left for the present turn
+        self.after = after  # ends a turn: delivers and sends
+        self.report = report  # called with errors of jobs
+        self.look_around: Callable[[], None] | None = None  # checks alarms, since timers come late under load
+        self.jobs: deque[Callable[[], None]] = deque()  # the line
+        self.done_this_turn: list[Callable[[], None]] = []  # jobs that had a share of the last turn
+        self.turn_is_planned = False  # whether `_turn` will be called
+        self.worked = 0  # units of work since the last call of `look_around`
+        self.sharing = False  # whether somebody is working who has a share
         budget.left = budget.draining = WORK_A_TURN_MAX
 
     # --- the present turn ---
 
     def begin_share(self) -> None:
-        """Somebody begins to work who has not stood in line: that is at least a small share."""
+        """Somebody begins to work who has not stood in line, and gets at least a small share."""
         self.sharing = True
         missing = SHARE_MIN - self.budget.left
         if missing > 0:
@@ -66,27 +63,31 @@ class Turns:
             self.budget.left = SHARE_MIN
 
     def end_share(self) -> None:
-        """Have the budget filled again in the next turn, if there is little left of it."""
+        """The work is done. If little is left of the budget, plan a turn, which fills it again."""
         self.sharing = False
         if self.budget.left < WORK_A_TURN_MAX // 2:
             self.plan_turn()
 
     def begin_draining(self) -> None:
-        """Queues are about to be drained: at least a very small share, whatever was drained before."""
+        """Queues are about to be drained, and get at least a very small share."""
         self.budget.draining = max(self.budget.draining, DRAINED_MIN)
 
     def end_draining(self) -> None:
         if self.budget.draining < WORK_A_TURN_MAX // 2:
             self.plan_turn()
 
-    # --- the next ones ---
+    # --- turns to come ---
 
     def later(self, job: Callable[[], None]) -> None:
+        """Call a job once, in a turn to come."""
         self.jobs.append(job)
         self.plan_turn()
 
     def spread(self, steps: Iterator[int], then: Callable[[], None] | None = None) -> None:
-        if self.sharing:  # it is a part of what somebody does with a share
+        """Run a generator that yields the cost of each step, over as many turns as that takes; call `then` at
+        its end. The first step is always taken at once.
+        """
+        if self.sharing:  # the caller has a share already: these steps are a part of its work
             self._go_on(steps, then)
             return
         self.begin_share()
@@ -96,7 +97,7 @@ class Turns:
             self.end_share()
 
     def _go_on(self, steps: Iterator[int], then: Callable[[], None] | None) -> None:
-        """One step at least, so that whatever is asked for has begun when this returns."""
+        """Take one step at least, and more while the budget lasts; the rest is a job."""
         budget = self.budget
         while (cost := next(steps, None)) is not None:
             budget.left -= cost
@@ -114,8 +115,8 @@ class Turns:
             self.timers.call_soon(self._turn)
 
     def _turn(self) -> None:
-        """Give those in front their shares, each one share at most. What was done in the turn before, by
-        whoever, counts for when to look around.
+        """Give the jobs in front a share each, until the budget is used up. All work of the turn before
+        counts for when to look around.
         """
         self.turn_is_planned = False
         self.worked += WORK_A_TURN_MAX - self.budget.left
@@ -143,7 +144,10 @@ class Turns:
         self.sharing = True
         try:
             job()
-        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from their turn
+        except Exception as error:  # noqa: BLE001 - a job that fails must not stop the others
             self.report(error)
         finally:
             self.sharing = False
+
+    def __repr__(self) -> str:
+        return f"<Turns: {len(self.jobs or ())} jobs in line>"

@@ -1,10 +1,10 @@
-"""A number that says whether what was worked out earlier still holds."""
+"""A number by which remembered routes and permissions are known to be out of date."""
 
 from __future__ import annotations
 
 
 class Version:
-    """Goes up with every change that could lead a message elsewhere."""
+    """Goes up with every change of a vhost that may change a route or take a permission away."""
 
     def __init__(self) -> None:
         self.number = 1

@@ -1,4 +1,8 @@
-"""A vhost: its exchanges, queues and bindings, and the way of a message through them."""
+"""A vhost: its exchanges, queues and bindings, and how a message is routed through them.
+
+Commands change a vhost by its methods, after all checks. Work that may be long, such as removing very many
+bindings, is spread over several turns.
+"""
 
 from __future__ import annotations
 
@@ -40,29 +44,29 @@ PREDECLARED = {
     "amq.match": "headers",
     TRACE_EXCHANGE: "topic",
 }
-INTERNAL = frozenset({TRACE_EXCHANGE})  # of these
+INTERNAL = frozenset({TRACE_EXCHANGE})  # those of PREDECLARED that clients cannot publish to
 NO_PROPERTIES = BasicProperties()
-UNBIND_WORK, POLICY_WORK, TELL_WORK = 40, 80, 30
+UNBIND_WORK, POLICY_WORK, TELL_WORK = 40, 80, 30  # units of work: a binding, a queue or exchange, a consumer
 
 
 class Vhost:
     def __init__(self, name: str, events: Events, change: Callable[[Command], None]) -> None:
         self.name = name
         self.events = events
-        self.change = change  # asks for a change that nobody asked for, such as the end of an unused queue
-        self.version = Version()  # goes up when a message could be led elsewhere, or a right be taken away
+        self.change = change  # asks for a change that no client asked for, such as the end of an unused queue
+        self.version = Version()  # goes up when a route may have changed, or a permission was taken away
         self.exchanges: dict[str, Exchange] = {}
-        self.exchanges_by_wire_name: dict[bytes, Exchange] = {}
+        self.exchanges_by_wire_name: dict[bytes, Exchange] = {}  # by short strings with their length octet
         self.queues: dict[str, Queue] = {}  # those that clients use
         self.internal_queues: dict[str, Queue] = {}  # those that belong to an exchange
         self.reply_queues: dict[str, Queue] = {}  # those behind amq.rabbitmq.reply-to
         self.exclusive_queues: dict[ClientId, dict[str, Queue]] = {}  # by the connection that owns them
-        self.connections = 0
-        self.surroundings: Surroundings
+        self.connections = 0  # open ones, for the limit
+        self.surroundings: Surroundings  # what all queues of the vhost share; set by `make_vhost`
         self.policies = Policies()
         self.alternates = Alternates()
         self.limits = VhostLimits()
-        self.firehose: Firehose | None = None  # there while it is on
+        self.firehose: Firehose | None = None  # None while it is off
         self.ended = False  # whether the vhost is deleted
 
     # --- exchanges ---
@@ -85,7 +89,7 @@ class Vhost:
         self._remove_bindings(self._forget_exchange(exchange))
 
     def _forget_exchange(self, exchange: Exchange) -> list[Binding]:
-        """Take it out; the bindings that have to go with it."""
+        """Take an exchange out; return the bindings that have to be removed, those to it and from it."""
         if self.exchanges.pop(exchange.name, None) is None:
             return []
         del self.exchanges_by_wire_name[exchange.wire_name]
@@ -102,15 +106,16 @@ class Vhost:
         return [*self.queues.values(), *self.internal_queues.values()]
 
     def find_queue(self, name: str) -> Queue:
-        """A queue that exists, whoever may use it."""
+        """The queue of this name, even if the caller may not use it; 404 if there is none."""
         queue = self.queues.get(name) or self.internal_queues.get(name)
         if queue is None:
             raise NotFound(f"no queue '{name}' in vhost '{self.name}'")
         return queue
 
     def queue_for(self, client: ClientId | None, name: str) -> Queue:
-        """A queue that this connection, or for None somebody without one, may consume from, bind and delete:
-        it exists, is not another connection's own, and belongs to no exchange.
+        """The queue of this name, if this connection may consume from it, bind it and delete it: 405 if the
+        queue is exclusive to another connection, 403 if it belongs to an exchange. None stands for a caller
+        without a connection, such as the HTTP API.
         """
         queue = self.find_queue(name)
         check_owner(queue, client)
@@ -119,7 +124,7 @@ class Vhost:
         return queue
 
     def check_queue_limit(self, name: str) -> None:
-        """406 if there may be no more queues."""
+        """406 if the vhost may have no more queues."""
         if self.limits.max_queues is None:
             return
         if is_reached(self.limits.max_queues, len(self.queues)):
@@ -141,7 +146,9 @@ class Vhost:
             self.events.emit(QueueCreated(self.name, queue.name))
 
     def remove_queue(self, queue: Queue) -> int:
-        """Delete it with its bindings and messages; its consumers are told. How many messages it had."""
+        """Delete a queue with its bindings and messages, and tell its consumers. Return how many messages it
+        had.
+        """
         if queue.deleted:
             return 0
         queue.deleted = True
@@ -158,7 +165,7 @@ class Vhost:
         return count
 
     def _disown(self, queue: Queue) -> None:
-        """The connection that the queue belongs to has one less."""
+        """An exclusive queue does not belong to its connection any more."""
         if queue.owner is not None:
             owned = self.exclusive_queues.get(queue.owner, {})
             owned.pop(queue.name, None)
@@ -166,7 +173,7 @@ class Vhost:
                 self.exclusive_queues.pop(queue.owner, None)
 
     def _telling(self, consumers: list[Consumer]) -> Iterator[int]:
-        """Tell consumers that their queue is gone; some may have gone themselves since."""
+        """Tell consumers that their queue is gone. Some may have been cancelled meanwhile."""
         for consumer in consumers:
             if not consumer.cancelled:
                 consumer.queue_is_gone()
@@ -182,12 +189,12 @@ class Vhost:
             self.ask_for(DeleteQueue(vhost=self.name, name=queue.name))
 
     def ask_for(self, command: Command) -> None:
-        """Ask for a change, unless all that is here goes anyway."""
+        """Ask for a change, unless the vhost is deleted, and all that is in it goes anyway."""
         if not self.ended:
             self.change(command)
 
     def end(self) -> None:
-        """The vhost is deleted: all that is in it goes, of very much a part each turn."""
+        """The vhost is deleted: remove all that is in it, over several turns if it is much."""
         self.surroundings.turns.spread(self._ending(), self._has_ended)
 
     def _ending(self) -> Iterator[int]:
@@ -199,13 +206,13 @@ class Vhost:
             yield COMMAND_WORK
 
     def _has_ended(self) -> None:
-        """Let go of what the vhost shares with its queues, which would keep it."""
+        """Let go of what the vhost shares with its queues, since that refers back to the vhost."""
         del self.surroundings
 
     # --- policies ---
 
     def put_policy(self, policy: Policy) -> bool:
-        """Whether it is another than before."""
+        """Add or replace a policy; return whether that changed anything."""
         before = self.policies.find(policy.name, operator=policy.operator)
         if before == policy:
             return False
@@ -218,12 +225,14 @@ class Vhost:
         self._apply_policies(policy, policy)
 
     def _apply_policies(self, before: Policy, after: Policy) -> None:
-        """To all that either of them is for: for nothing else it can make a difference."""
+        """A policy changed: apply the policies to all queues and exchanges that it matched before or matches
+        now.
+        """
         self.surroundings.turns.spread(self._applying(before, after))
 
     def _applying(self, before: Policy, after: Policy) -> Iterator[int]:
-        """Each gets what the policies say when its turn comes. So if they change again meanwhile, it does not
-        matter in which order changes come to an end.
+        """Each queue and exchange gets what the policies say when its turn comes. So if policies change again
+        meanwhile, it does not matter which of the changes is done first.
         """
         for exchange in list(self.exchanges.values()):
             if before.is_for_exchange(exchange) or after.is_for_exchange(exchange):
@@ -241,7 +250,7 @@ class Vhost:
     # --- bindings ---
 
     def bind(self, binding: Binding) -> bool:
-        """Whether the binding is new."""
+        """Add a binding; return whether it is new."""
         source = binding.source
         if not source.add(binding):
             return False
@@ -253,7 +262,9 @@ class Vhost:
         return True
 
     def unbind(self, binding: Binding) -> bool:
-        """Whether the binding was there. An auto-delete exchange goes with its last binding, and so on."""
+        """Remove a binding; return whether it was there. An auto-delete exchange goes with its last binding,
+        and then the bindings to that exchange, and so on.
+        """
         found = binding.source.bindings.get(binding.identity)
         if found is None:
             return False
@@ -261,8 +272,8 @@ class Vhost:
         return True
 
     def _remove_bindings(self, bindings: list[Binding]) -> None:
-        """Of a queue or an exchange that is gone, and leads nowhere any more, or a single one: at least the
-        first is removed at once.
+        """Remove bindings, over several turns if they are many. At least one is removed at once. A queue or
+        an exchange to which the others lead is deleted already, so that they have no effect.
         """
         if bindings:
             self.surroundings.turns.spread(self._removing(bindings))
@@ -283,9 +294,7 @@ class Vhost:
     # --- routes ---
 
     def _routes_changed(self, *exchanges: BindingSource) -> None:
-        """Routes that lead through these are forgotten at once: a queue in one of them may be gone, and would
-        be kept by it.
-        """
+        """Forget all remembered routes through these exchanges: a route would keep a deleted queue alive."""
         pending = list(exchanges)
         while pending:
             exchange = pending.pop()
@@ -295,7 +304,9 @@ class Vhost:
         self.version.bump()
 
     def route(self, exchange: Exchange, routing_key: bytes) -> list[Queue]:
-        """Where a key leads, remembered by exchange and key until a binding on the way changes."""
+        """The queues that a routing key leads to. The exchange remembers them until a binding on the way
+        changes. `warren perf throughput` watches this.
+        """
         key = routing_key[1:].decode("utf-8", "surrogateescape")
         if not exchange.name or self.depends_on_properties(exchange):
             return self.walk(exchange, [key], NO_PROPERTIES)
@@ -306,7 +317,9 @@ class Vhost:
         return queues
 
     def depends_on_properties(self, exchange: Exchange) -> bool:
-        """Whether this exchange, or one that it leads to, looks at more than the routing key and bindings."""
+        """Whether the route from this exchange depends on more than the routing key and bindings, so that it
+        cannot be remembered.
+        """
         if not exchange.name:
             return False
         if exchange.routes_by_properties is None:
@@ -314,7 +327,9 @@ class Vhost:
         return exchange.routes_by_properties
 
     def _leads_to_properties(self, exchange: Exchange) -> bool:
-        """All that a message can come to on the way is noted as remembered."""
+        """Whether this exchange, or one that it leads to, routes by properties, or is the default exchange.
+        All of these are marked as remembered, so that a change of one makes this one forget the answer.
+        """
         pending, seen = [exchange], {exchange}
         found = False
         while pending:
@@ -327,13 +342,16 @@ class Vhost:
         return found
 
     def _neighbours(self, exchange: Exchange) -> set[Exchange]:
+        """The exchanges to which an exchange leads directly, by a binding or as its alternate."""
         neighbours = set(exchange.leads_to)
         if exchange.alternate in self.exchanges:
             neighbours.add(self.exchanges[exchange.alternate])
         return neighbours
 
     def walk(self, exchange: Exchange, keys: list[str], properties: BasicProperties) -> list[Queue]:
-        """Every queue that a message reaches, once, by bindings and alternate exchanges, in loops too."""
+        """Every queue that a message reaches by bindings and alternate exchanges, each once. Bindings of
+        exchanges may form loops.
+        """
         queues: dict[Queue, None] = {}
         pending, seen = [exchange], {exchange.name}
         while pending:
@@ -362,7 +380,7 @@ class Vhost:
             self.firehose.delivered(message, queue, origin, redelivered=redelivered)
 
     def trace_route(self, routing_key: bytes) -> list[Queue]:
-        """The queues that get copies with this key from the firehose."""
+        """The queues that get the firehose's copies with this key."""
         return self.route(self.exchanges[TRACE_EXCHANGE], routing_key)
 
     def __repr__(self) -> str:
@@ -370,7 +388,7 @@ class Vhost:
 
 
 def check_owner(queue: Queue, client: ClientId | None) -> None:
-    """405 if the queue is another connection's own."""
+    """405 if the queue is exclusive to another connection."""
     if queue.owner is not None and queue.owner != client:
         raise locked(queue)
 
@@ -384,5 +402,5 @@ def locked(queue: Queue) -> ResourceLocked:
 
 
 def default_exchange() -> Exchange:
-    """Every queue is bound to it by its name; that is in the routing, not in bindings."""
+    """The exchange to which every queue is bound by its name. `Vhost._match` does that, without bindings."""
     return Exchange("", "direct", Direct({}))

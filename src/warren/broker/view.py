@@ -1,8 +1,9 @@
-"""A consumer's own way through a queue: it looks at the messages one after the other, from head to tail and
-on, and takes those that it selects, or none, if it only browses.
+"""Views: a consumer with `x-selector` or `x-browse` walks through its queue on its own.
 
-Where it is, is the position it has looked at last, in each lane. Ready entries come first, then what waits
-behind them, which is looked at where it lies.
+It looks at one message after the other, from head to tail, and goes on when more arrive. It takes the
+messages that its selector matches; a consumer that browses takes none. In each lane the view knows the
+position that it has looked at last. It looks at the ready entries first, and then at the messages behind
+them, where they are stored, without making them ready.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from warren.broker.ruled_queue import Judge, RuledQueue
 from warren.broker.selector import Selector, SelectorError, compile_selector
 from warren.broker.store import NOTHING_TO_READ, LogBrowser
 
-LOOKED_AT_MAX, LOOKED_AT_MIN = 2_000, 20  # in one turn, by all together and by each
-LOOK_WORK = 20
+LOOKED_AT_MAX = 2_000  # messages, in one turn by all views of a queue
+LOOKED_AT_MIN = 20  # by each view that has a share of the turn
+LOOK_WORK = 20  # units of work for a message that is looked at
 NOTHING = -1
 DECODED_CACHED_MAX, DECODED_BYTES_MAX = 2_000, 1_024
 
@@ -34,7 +36,9 @@ def _decoded(properties: bytes) -> BasicProperties:
 
 
 def decoded(properties: bytes) -> BasicProperties:
-    """To be read only: those who select look at the same messages one after the other, and share them."""
+    """A message's properties, which must not be changed: several views look at the same message, and share
+    them.
+    """
     if len(properties) > DECODED_BYTES_MAX:
         return decode_properties(properties)
     return _decoded(properties)
@@ -44,20 +48,22 @@ class QueueView(View):
     """The way through a classic queue of a consumer that selects or browses."""
 
     def __init__(self, queue: RuledQueue, selector: Selector | None, *, takes: bool) -> None:
-        self.selector = selector
-        self.takes = takes
+        self.selector = selector  # None for all messages
+        self.takes = takes  # False for a consumer that browses
         self.budget = queue.surroundings.turns.budget
-        self.lanes = [LaneView(lane, self) for lane in reversed(queue.lanes)]
-        self.left = 0  # how many messages it may still look at in this turn
-        self.tired = False  # whether there is more to look at, in the next turn
+        self.lanes = [LaneView(lane, self) for lane in reversed(queue.lanes)]  # the highest priority first
+        self.left = 0  # how many messages the view may still look at in this turn
+        self.tired = False  # whether the view stopped because of that, and has to go on in the next turn
 
     def begin_turn(self, most: int) -> None:
-        """In which it looks at so many at most."""
+        """A turn begins, in which the view may look at this many messages."""
         self.left = most
         self.tired = False
 
     def find(self) -> LaneView | None:
-        """The next message that it wants is `found` there; None if there is none, at least for now."""
+        """Look for the next message that the consumer wants: it is `found` in the lane that is returned. None
+        if there is none, or if the view may look no further in this turn.
+        """
         for lane in self.lanes:
             lane.find()
             if lane.found is not None:
@@ -65,6 +71,7 @@ class QueueView(View):
         return None
 
     def wants(self, entry: Entry) -> bool:
+        """Look at a message: whether the consumer wants it."""
         self.left -= 1
         self.budget.left -= LOOK_WORK
         return self.matches(entry.message)
@@ -78,7 +85,7 @@ class QueueView(View):
         return self.tired
 
     def came_back(self, entry: Entry, level: int) -> None:
-        """A view that takes messages looks at the entry again; one that browses has shown it."""
+        """An entry is ready again. A view that takes messages looks at it again; a browser does not."""
         for lane in self.lanes:
             if lane.level == level:
                 lane.came_back(entry.position, look_again=self.takes)
@@ -92,7 +99,7 @@ class QueueView(View):
 
 
 class LaneView:
-    """How far a view has come in one lane, and the message that it wants next."""
+    """How far a view has come in one lane, and the message that its consumer wants next."""
 
     def __init__(self, lane: Lane, view: QueueView) -> None:
         self.lane = lane
@@ -101,17 +108,19 @@ class LaneView:
         self.position = 0  # of the message that was looked at last
         self.seen_all_of = NOTHING  # the lane's last position when nothing was left to look at
         self.entry: Entry | None = None  # the entry that was looked at last, if it was ready then
-        self.stray: Entry | None = None  # the last stray that was met
+        self.stray: Entry | None = None  # the last stray that was found on the way
         self.found: Entry | None = None  # the message that is wanted next
-        self.is_listed = False  # whether `found` is among the lane's entries, and does not wait behind
-        self.location = 0  # where `found` lies, if it waits behind
-        self.pack_browser: PackBrowser | None = None
+        self.is_listed = False  # whether `found` is in a list of the lane, ready or a stray
+        self.location = 0  # where `found` is stored, if it is in no list
+        self.pack_browser: PackBrowser | None = None  # these three read what waits behind the ready entries
         self.log_browser: LogBrowser | None = None
         self.overflow_browser: LogBrowser | None = None
-        self.browsed: tuple[object, object, object] = (None, None, None)
+        self.browsed: tuple[object, object, object] = (None, None, None)  # the pack and logs that they read
 
     def find(self) -> None:
-        """Look on, until something is wanted. What was found before and not taken is looked at again."""
+        """Look on until a message is wanted. A message that was found before and not taken is looked at
+        again.
+        """
         self.found = None
         while self.seen_all_of != self.lane.position and not self.view.is_tired():
             entry = self.lane.next_ready(self.entry, self.position)
@@ -127,7 +136,7 @@ class LaneView:
             self.step(entry)
 
     def step(self, entry: Entry) -> None:
-        """This one has been dealt with."""
+        """The view is done with an entry: go on behind it."""
         self.position = entry.position
         self.entry = entry if self.lane.is_ready(entry) else None
 
@@ -139,10 +148,13 @@ class LaneView:
             self.entry = None
 
     def was_purged(self) -> None:
-        """No entry that was looked at is in a list any more."""
+        """The queue was purged: the entries that this view knows are in no list any more."""
         self.entry = self.stray = self.found = None
 
     def next_behind(self) -> Entry | None:
+        """The next message that waits behind the ready entries, as an entry: of all places where messages
+        wait, the one with the lowest position.
+        """
         if not self.lane.has_behind():
             return None
         self.open_browsers()
@@ -173,14 +185,14 @@ class LaneView:
         return self.lane.made(message, position, self.location)
 
     def open_browsers(self) -> None:
-        """Browse the pack and logs that the lane has now; a purge gives it others."""
+        """Browse the pack and logs that the lane has now; a purge gives the lane new ones."""
         sources = self.lane.sources_behind()
         if self.browsed != sources:
             self.browsed = sources
             self.pack_browser, self.log_browser, self.overflow_browser = self.lane.browse()
 
     def take(self) -> Entry | None:
-        """What was found leaves the lane; None if it could not be had."""
+        """Take the message that was found out of the lane; None if it cannot be read any more."""
         entry = self.found
         assert entry is not None, "something was found"
         self.found = None
@@ -193,7 +205,7 @@ class LaneView:
         return self.lane.take_out(entry.position, self.location, entry.message.time_ms)
 
     def look(self) -> Entry:
-        """What was found, to be shown: it stays where it is."""
+        """A copy of the entry that was found, to be shown. The message stays in the lane."""
         entry = self.found
         assert entry is not None, "something was found"
         self.found = None
@@ -240,7 +252,7 @@ class Views:
         self.first = 0  # the index of the consumer that gets a share of this turn first
 
     def serve(self) -> None:
-        """Each gets one message in turn, among those of equal priority; the higher ones come first."""
+        """Deliver to consumers with views: higher priorities first, equal ones in turn, a message each."""
         queue = self.queue
         self._share_out()
         for priority in sorted({consumer.priority for consumer in queue.choosy}, reverse=True):
@@ -251,8 +263,8 @@ class Views:
             self.judge.go_on_soon()
 
     def _share_out(self) -> None:
-        """Share out how many messages all of them may look at in this turn. Of very many consumers only some
-        get a share, and the others in the next turns.
+        """Say how many messages each view may look at in this turn. If there are very many views, only some
+        get a share, and the others get theirs in the next turns.
         """
         queue = self.queue
         count, budget = len(queue.choosy), queue.surroundings.turns.budget
@@ -264,7 +276,7 @@ class Views:
             view_of(consumer).begin_turn(looks // served if has_share else 0)
 
     def _serve(self, consumer: Consumer) -> bool:
-        """Whether the consumer may get another message."""
+        """Deliver one message; return whether to try again, since there may be another one."""
         judge, view = self.judge, view_of(consumer)
         if consumer not in self.queue.choosy or not (judge.is_active(consumer) or not view.takes):
             return False

@@ -144,7 +144,7 @@ def node_of_all_kinds_of_users() -> Node:
     [("scrypt", True), ("rabbit", True), ("without", True), ("nobody", True), ("guest", False)],
 )
 def test_every_refusal_costs_one_slow_hash(hashes: list[bytes], user: str, is_loopback: bool) -> None:
-    """Else the time that it takes would tell which users there are, and of which kind."""
+    """Otherwise the time of a refusal would tell which users exist, and how their passwords are hashed."""
     client = FakeClient(node_of_all_kinds_of_users(), is_loopback=is_loopback)
     client.greet()
     hashes.clear()

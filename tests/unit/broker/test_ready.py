@@ -1,5 +1,5 @@
-"""How many messages queues hold ready that are on disk as well: few while nobody consumes them, and within
-one budget for all otherwise.
+"""How many messages that are on disk queues hold ready as well: few while nobody consumes them; otherwise as
+many as one budget for all queues allows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def fill(client: FakeClient, name: str, count: int, size: int = 100, priority: i
 
 
 def declare(machine: Machine, client: FakeClient, name: str, arguments: Table | None = None) -> Queue:
-    """It is there when that is on disk."""
+    """Declare a durable queue, and wait until that is safe on disk."""
     client.send(m.QueueDeclare(queue=name, durable=True, arguments=arguments or {}))
     machine.run()
     assert m.QueueDeclareOk in {type(method) for method in client.methods()}

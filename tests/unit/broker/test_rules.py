@@ -1,4 +1,4 @@
-"""Bounds of what a client may ask of a queue, and what was declared before they were there."""
+"""Bounds of the values of rules, and definitions from before these bounds existed."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def test_bounds_hold_for_policies_too() -> None:
 
 
 def test_what_was_declared_before_there_was_a_bound_counts_as_the_bound() -> None:
-    """Or a queue of an earlier version would be lost."""
+    """Otherwise a start would refuse a queue that an earlier version has declared."""
     assert rules_of({"x-message-deduplication": True, "x-cache-size": 10**12}).cache_size == CACHE_SIZE_MAX
     assert rules_of({**STREAM, "x-max-age": "999999999999Y"}).max_age == TIME_MS_MAX

@@ -1,4 +1,4 @@
-"""How far a consumer of a stream is, and what the broker keeps in memory to know it."""
+"""The remembered offset of a stream's consumer, and what the broker keeps in memory for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The timetable on a world whose time is the test's."""
+"""The timetable, on a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_without_appointments_no_timer_runs(scene: Scene) -> None:
 
 
 def test_after_a_jump_of_the_clock_what_is_due_happens_at_the_next_look(scene: Scene) -> None:
-    """The machine was suspended: seconds did not pass for timers, but the time of day is another."""
+    """The machine was suspended: the timers stood still, but the time of day went on."""
     scene.at(3600_000, "due while it slept")
     scene.at(100 * DAY_MS, "far")
     scene.pass_ms(1000)

@@ -1,4 +1,4 @@
-"""What is too much for one turn of the event loop."""
+"""Work that is too much for one turn of the event loop goes on in the next ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way of a message through bindings between exchanges and alternate exchanges, and what is remembered."""
+"""Routes through bindings between exchanges and through alternate exchanges, and which are remembered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from warren.broker.vhost import Vhost
 
 
 class Topology:
-    """A vhost that is built in few words."""
+    """A vhost, with short methods to fill it."""
 
     def __init__(self) -> None:
         self.node: Node = make_node(FakeWorld())

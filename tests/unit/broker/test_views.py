@@ -1,4 +1,4 @@
-"""How much those who browse or select look at in one turn."""
+"""How many messages consumers that browse or select look at in one turn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def client() -> FakeClient:
     client.declare("q")
     classic(
         client.vhost.queues["q"]
-    ).lane.ready_max = MESSAGES  # whoever goes back looks only at what is ready again
+    ).lane.ready_max = MESSAGES  # all messages are ready, and none waits behind
     for number in range(MESSAGES):
         client.publish("", "q", b"x", BasicProperties(headers={"number": number}))
     client.frames()

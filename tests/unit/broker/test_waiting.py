@@ -1,4 +1,4 @@
-"""A channel that waits for something, a disk say: what its client, and the other channels, notice of it."""
+"""A channel that waits, for a disk for example: what its client and the other channels notice of that."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def broker() -> Iterator[FakeBroker]:
 
 @pytest.fixture
 def client(broker: FakeBroker) -> FakeClient:
-    """Its channels 1 and 2 are open, and channel 1 waits."""
+    """A client whose channels 1 and 2 are open; channel 1 waits."""
     client = broker.connect().open()
     client.call(m.ChannelOpen(), m.ChannelOpenOk, 2)
     client.declare("q")
@@ -40,7 +40,7 @@ def client(broker: FakeBroker) -> FakeClient:
 
 @pytest.fixture
 def waiting_commits(monkeypatch: pytest.MonkeyPatch) -> list[Channel]:
-    """From now on tx.commit waits, and these are the channels that did."""
+    """Has every tx.commit wait; the channels that called it."""
     committed: list[Channel] = []
 
     def commit(channel: Channel, _method: m.Method) -> None:
@@ -52,7 +52,7 @@ def waiting_commits(monkeypatch: pytest.MonkeyPatch) -> list[Channel]:
 
 
 def fill(client: FakeClient) -> None:
-    """Defer more than a connection may."""
+    """Have the connection defer more than it may."""
     client.publish("", "q", bytes(DEFERRED_BYTES_MAX))
 
 
@@ -173,7 +173,7 @@ def test_connection_that_is_not_read_for_another_reason_too_stays_unread(client:
 def test_deferred_frames_wait_for_a_client_that_does_not_take_its_answers(
     broker: FakeBroker, client: FakeClient
 ) -> None:
-    """It is suspended in the middle of them, and goes on there, before what it said later."""
+    """The connection stops in the middle of the deferred frames, and goes on there before later frames."""
     client.publish("", "q", bytes(OUTPUT_BYTES_MAX + 1))
     client.send(m.BasicGet(queue="q", no_ack=True))
     client.send(m.BasicQos())
@@ -366,7 +366,7 @@ def test_hard_error_of_what_a_channel_waited_for_closes_the_connection(client: F
 
 
 def test_connection_lost_in_the_middle_of_going_on_leaves_no_cycle(client: FakeClient) -> None:
-    """Suspended with deferred frames left, which nobody will ask for."""
+    """The connection ends while it is stopped, with deferred frames left."""
     client.publish("", "q", bytes(OUTPUT_BYTES_MAX + 1))
     client.send(m.BasicGet(queue="q", no_ack=True))
     client.send(m.BasicQos())

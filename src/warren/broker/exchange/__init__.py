@@ -1,3 +1,3 @@
-"""Exchanges, one file a type. A new type implements `Router` and is found by the entry point
-`warren.exchange_types`.
+"""Exchanges, and a file for each type. A type is a class that implements `Router`, named by an entry point in
+the group `warren.exchange_types`, so that other packages can add types.
 """

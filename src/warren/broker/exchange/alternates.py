@@ -1,4 +1,4 @@
-"""Which exchanges of a vhost name which as their alternate. One may be named that is not there (yet)."""
+"""The alternate exchanges of a vhost: which exchange names which. The one that is named need not exist."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from warren.broker.exchange.exchange import Exchange
 
 class Alternates:
     def __init__(self) -> None:
-        self.names: dict[Exchange, str] = {}
-        self.followers: dict[str, dict[Exchange, None]] = {}
+        self.names: dict[Exchange, str] = {}  # the alternate that an exchange names
+        self.followers: dict[str, dict[Exchange, None]] = {}  # the exchanges that name an alternate
 
     def follow(self, exchange: Exchange, name: str | None) -> None:
-        """From now on this is the name of its alternate."""
+        """Set the name of an exchange's alternate; None if it has none."""
         before = self.names.pop(exchange, None)
         if before is not None:
             del self.followers[before][exchange]
@@ -25,5 +25,5 @@ class Alternates:
             self.followers.setdefault(name, {})[exchange] = None
 
     def of(self, exchange: BindingSource) -> Collection[Exchange]:
-        """Those whose alternate it is."""
+        """The exchanges that name this one as their alternate."""
         return self.followers.get(exchange.name, ())

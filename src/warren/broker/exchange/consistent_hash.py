@@ -1,10 +1,11 @@
-"""x-consistent-hash: a key keeps its destination, and a new destination takes over only its share.
+"""x-consistent-hash: messages with the same key go to the same destination, and a new destination takes over
+only its share of keys.
 
-A binding key is a weight, a whole number. For each message every binding draws a number from the hash
-of the key and its own identity, scaled by its weight, and the highest draw gets the message (weighted
-rendezvous hashing). Adding or removing a binding moves only the keys that it wins or had won.
+A binding key is a weight, a whole number. For each message every binding gets a score, from the hash of the
+message's key and the binding's destination, scaled by the weight; the highest score wins (weighted rendezvous
+hashing). Adding or removing a binding moves only the keys that it wins, or had won.
 
-What is hashed is the routing key, or the header named by the exchange's argument `hash-header`, or the
+The key of a message is its routing key, or the header named by the exchange's argument `hash-header`, or the
 property named by `hash-property` (correlation_id, message_id or timestamp).
 """
 
@@ -35,7 +36,7 @@ class ConsistentHash:
                 f"Unsupported property: {self.property}; expected one of {', '.join(PROPERTIES)}"
             )
         self.by_properties = bool(self.header or self.property)
-        self.weights: dict[Binding, tuple[bytes, int]] = {}
+        self.weights: dict[Binding, tuple[bytes, int]] = {}  # the destination, to be hashed, and the weight
 
     def bind(self, binding: Binding) -> None:
         weight = int(binding.routing_key) if binding.routing_key.isdecimal() else 0
@@ -73,7 +74,7 @@ def _name(arguments: Table, argument: str) -> str:
 
 
 def _draw(key: bytes, identity: bytes, weight: int) -> float:
-    """A number that only this key and this binding give; a double weight wins twice as often."""
+    """The score of a binding for a key. A binding of twice the weight wins twice as often."""
     digest = hashlib.blake2b(key, digest_size=8, key=hashlib.blake2b(identity, digest_size=16).digest())
     uniform = (int.from_bytes(digest.digest()) + 1) / (HASH_RANGE + 1)
     return -weight / math.log(uniform) if uniform < 1 else math.inf

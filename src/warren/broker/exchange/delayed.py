@@ -1,9 +1,9 @@
-"""x-delayed-message: messages wait until they are due, and are then routed as the type in `x-delayed-type`
-does.
+"""x-delayed-message: messages wait until they are due, and are then routed as by the type in
+`x-delayed-type`.
 
-The header `x-delay` says how many milliseconds to wait, `x-deliver-at` until when: a timestamp, or a whole
-number of milliseconds since 1970. A message that waits is in the exchange's own queue. When it leaves, its
-`x-delay` is negative, so that no other such exchange delays it again.
+The header `x-delay` says for how many milliseconds a message waits, `x-deliver-at` until when: a timestamp,
+or a whole number of milliseconds since 1970. It waits in a queue that belongs to the exchange. When it
+leaves, its `x-delay` is made negative, so that no other delayed exchange delays it again.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ SIGNED = (Int8, Int16, Int64, OldInt64)
 
 
 class Delayed:
-    """`inner` does the routing; `waiting_room` is where messages wait."""
+    """Routes messages that have to wait to the waiting room, and others by the inner type."""
 
     by_properties = True
-    inner: Router
-    waiting_room: Destination
+    inner: Router  # of the type in `x-delayed-type`
+    waiting_room: Destination  # the queue in which messages wait
     clock: Clock
 
     def __init__(self, arguments: Table) -> None:
@@ -52,7 +52,7 @@ class Delayed:
 
 
 def due_ms(headers: Table | None, now_ms: int) -> int:
-    """When a message that comes now is to go on."""
+    """When a message that arrives now is to be routed; `now_ms`, if it does not have to wait."""
     headers = headers or {}
     at, delay = headers.get(DELIVER_AT), headers.get(DELAY)
     if isinstance(at, int) and not isinstance(at, bool):
@@ -63,6 +63,6 @@ def due_ms(headers: Table | None, now_ms: int) -> int:
 
 
 def negative(delay: int) -> int:
-    """What says that the delay is over; of its own type if that can be negative."""
+    """The `x-delay` of a message whose delay is over: of the same integer type, if that can be negative."""
     value = max(-abs(delay), INT64_MIN)
     return type(delay)(value) if isinstance(delay, SIGNED) else value

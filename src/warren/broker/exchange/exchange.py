@@ -1,4 +1,4 @@
-"""An exchange: a name, a type's way of routing, and its bindings."""
+"""An exchange: its name and properties, its bindings, and the router of its type."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ROUTES_CACHED_MAX = 10_000
 ROUTED_QUEUES_CACHED_MAX = 200_000  # in all the routes of an exchange together
 TOPIC_TYPE = "topic"
 DELAYED_TYPE = "x-delayed-message"
-INNER_TYPE = "x-delayed-type"  # the argument that says how a delayed exchange routes in the end
+INNER_TYPE = "x-delayed-type"  # the argument that says how a delayed exchange routes messages that are due
 
 
 def seen_by(arguments: Table) -> Seen | None:
-    """For an exchange that drops what comes again."""
+    """What the exchange's deduplication has seen; None if it does not deduplicate."""
     rules = exchange_rules_of(arguments)
     if not rules.message_deduplication:
         return None
@@ -29,13 +29,12 @@ def seen_by(arguments: Table) -> Seen | None:
 
 
 class Router(Protocol):
-    """How one type of exchange routes. One is made for each exchange, with its declared arguments.
+    """How one type of exchange routes. A router is made for each exchange, with its declared arguments.
 
-    `by_properties`: the route depends on more than the routing key, so it cannot be remembered by key.
     Arguments or bindings that make no sense raise PreconditionFailed.
     """
 
-    by_properties: bool
+    by_properties: bool  # whether the route depends on more than the routing key, and cannot be remembered
 
     def __init__(self, arguments: Table) -> None: ...
     def bind(self, binding: Binding) -> None: ...
@@ -44,9 +43,9 @@ class Router(Protocol):
 
 
 class Exchange:
-    """`is_remembered`: this exchange, or one that leads to it, remembers something that its bindings say."""
+    """An exchange of any type; what differs between types is in the router."""
 
-    is_queue = False
+    is_queue = False  # a binding's destination is a queue or an exchange
 
     def __init__(
         self,
@@ -60,29 +59,29 @@ class Exchange:
         arguments: Table | None = None,
     ) -> None:
         self.name = name
-        self.wire_name = encode_name(name)
         self.type = type_name
+        self.wire_name = encode_name(name)  # a short string with its length octet
         self.router = router
         self.durable = durable
         self.auto_delete = auto_delete
-        self.internal = internal
+        self.internal = internal  # whether clients cannot publish to it
         self.arguments = arguments or {}
-        self.bindings: dict[Identity, Binding] = {}
-        self.incoming = Incoming()
-        self.leads_to: Counter[Exchange] = Counter()  # exchanges, by how many bindings
+        self.bindings: dict[Identity, Binding] = {}  # from this exchange
+        self.incoming = Incoming()  # bindings from other exchanges to this one
+        self.leads_to: Counter[Exchange] = Counter()  # destinations of bindings, with the number of these
         self.deleted = False
-        self.seen = seen_by(self.arguments)
-        self.policy: str | None = None  # the name of the one in force
-        self.policy_alternate: str | None = None
-        self.routes: dict[bytes, list[Queue]] = {}
-        self.routed_queues = 0
-        self.routes_by_properties: bool | None = None  # not known
-        self.is_remembered = False
+        self.seen = seen_by(self.arguments)  # what deduplication has seen; None if it is off
+        self.policy: str | None = None  # the name of the policy in force
+        self.policy_alternate: str | None = None  # the alternate exchange that the policy names
+        self.routes: dict[bytes, list[Queue]] = {}  # remembered, by routing key with its length octet
+        self.routed_queues = 0  # in all remembered routes together
+        self.routes_by_properties: bool | None = None  # of `Vhost.depends_on_properties`; None if not known
+        self.is_remembered = False  # whether this exchange, or one that leads to it, remembers anything
         routes_as = self.arguments.get(INNER_TYPE) if type_name == DELAYED_TYPE else type_name
-        self.is_topic = routes_as == TOPIC_TYPE
+        self.is_topic = routes_as == TOPIC_TYPE  # topic permissions are checked for these
 
     def internal_queues(self) -> list[str]:
-        """The names of the queues that belong to it."""
+        """The names of the queues that belong to this exchange."""
         names = []
         if self.type == DELAYED_TYPE:
             names.append(f"amq.delayed.{self.name}")
@@ -92,7 +91,7 @@ class Exchange:
 
     @property
     def alternate(self) -> str | None:
-        """As its arguments say, or else the policy."""
+        """The name of the alternate exchange, from the arguments or else from the policy."""
         name = self.arguments.get("alternate-exchange")
         return name if isinstance(name, str) else self.policy_alternate
 
@@ -110,7 +109,9 @@ class Exchange:
         self.routed_queues = 0
 
     def add(self, binding: Binding) -> bool:
-        """Whether it is new. One to a destination that is gone, and is only not removed yet, gives way."""
+        """Add a binding; return whether it is new. An equal binding to a deleted destination, which is not
+        removed yet, is replaced.
+        """
         identity = binding.identity
         before = self.bindings.get(identity)
         if before is not None and not before.destination.deleted:
@@ -125,7 +126,7 @@ class Exchange:
         return True
 
     def discard(self, binding: Binding) -> bool:
-        """Whether it was there."""
+        """Remove a binding; return whether it was there."""
         identity = binding.identity
         if self.bindings.get(identity) is not binding:
             return False
@@ -137,3 +138,6 @@ class Exchange:
             if not self.leads_to[binding.destination]:
                 del self.leads_to[binding.destination]
         return True
+
+    def __repr__(self) -> str:
+        return f"<Exchange {self.name!r} of type {self.type!r}>"

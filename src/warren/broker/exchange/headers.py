@@ -1,7 +1,8 @@
-"""headers: a message's headers against the arguments of the binding.
+"""headers: a binding matches if the message's headers equal the binding's arguments.
 
-`x-match` says how: `all` (the default), `any`, `all-with-x`, `any-with-x`; only the last two compare
-arguments whose names start with `x-`. An argument without a value asks for the header's presence.
+`x-match` says how many must be equal: `all` (the default), `any`, `all-with-x`, `any-with-x`. Only the last
+two compare arguments whose names start with `x-`. For an argument without a value, the header need only be
+present.
 """
 
 from __future__ import annotations
@@ -47,5 +48,5 @@ def matches(wanted: Table, headers: Table) -> bool:
 
 
 def _equal(wanted: object, value: object) -> bool:
-    """Integers of all widths are alike; True is not 1."""
+    """Integers of different types may be equal; True does not equal 1."""
     return wanted == value and isinstance(wanted, bool) == isinstance(value, bool)

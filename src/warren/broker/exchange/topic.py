@@ -1,8 +1,9 @@
-"""topic: binding keys of words, where `*` is one word and `#` is any number of words.
+"""topic: the words of the routing key match those of the binding key, where `*` is one word and `#` is any
+number of words.
 
-The binding keys form a trie, a level a word. A message's words walk down it; at a `#` the walk goes on
-with every possible rest of the words. The walk remembers where it has been, so that no key, however
-many `#` the bindings have, takes more steps than nodes times words.
+The binding keys form a trie, with a level for each word. Routing walks down the trie with the words of the
+routing key; at a `#` it goes on with every possible rest of the words. It remembers where it has been, so
+that it takes at most as many steps as nodes times words, however many `#` the bindings have.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ ONE, MANY = "*", "#"
 
 class _Node:
     def __init__(self) -> None:
-        self.children: dict[str, _Node] = {}
-        self.bindings: dict[Binding, None] = {}
+        self.children: dict[str, _Node] = {}  # by the next word
+        self.bindings: dict[Binding, None] = {}  # those whose key ends here
 
 
 class Topic:
@@ -65,12 +66,12 @@ class Topic:
 
 
 def _words(key: str) -> list[str]:
-    """An empty key has no word at all."""
+    """The words of a key; an empty key has none."""
     return key.split(".") if key else []
 
 
 def _steps(node: _Node, words: list[str], at: int) -> Iterable[tuple[_Node, int]]:
-    """Where the walk can go from here."""
+    """The nodes to which the walk can go from here, each with the index of the next word."""
     many = node.children.get(MANY)
     if many is not None:
         for rest in range(at, len(words) + 1):

@@ -1,14 +1,14 @@
-"""From a tree to closures, and the selector that they are.
+"""Compiles the tree of a selector to closures.
 
-A closure takes the properties and the headers of a message and gives a value: see `values`. Truth has three
-values, as in SQL-92: TRUE, FALSE and unknown, which is None; whatever is no boolean counts as unknown.
+A closure takes the properties and the headers of a message, and returns a value: see `values`. A condition is
+TRUE, FALSE or unknown, as in SQL-92. Unknown is None; every value that is no boolean counts as unknown, too.
 
     NOT unknown        unknown
     unknown AND FALSE  FALSE        unknown AND anything else  unknown
     unknown OR TRUE    TRUE         unknown OR anything else   unknown
 
-A message matches only if the whole is TRUE. Most comparisons are with a literal, and these have a closure of
-their own.
+A message matches only if the whole condition is TRUE. Most comparisons are with a literal: these have a
+faster closure of their own.
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ NO_HEADERS: Table = {}
 
 
 class Selector:
-    """A condition that a message meets or not. `names` are those it uses; `needs_headers` is false if none of
-    them can be a header's.
-    """
+    """A compiled condition. `names` are the names in it; `needs_headers`: any of them may be a header's."""
 
     __slots__ = ("_evaluate", "names", "needs_headers", "text")
 
@@ -51,16 +49,20 @@ class Selector:
         self.needs_headers = not all(map(is_property, self.names))
 
     def matches(self, properties: BasicProperties) -> bool:
+        """Whether a message with these properties meets the condition."""
         return self._evaluate(properties, properties.headers or NO_HEADERS) is True
+
+    def __repr__(self) -> str:
+        return f"<Selector {self.text!r}>"
 
 
 def compile_selector(text: str) -> Selector:
-    """The selector that the text describes; SelectorError says what is wrong with it, and where."""
+    """The selector in a text; SelectorError, with what is wrong and where, if there is none."""
     return Selector(text)
 
 
 class _Compiler:
-    """Remembers the names that it meets."""
+    """Compiles one tree, and gathers the names in it."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -153,7 +155,7 @@ def _between(operand: Evaluate, low: Evaluate, high: Evaluate) -> Evaluate:
 
 
 def _in(operand: Evaluate, choices: tuple[t.Constant, ...]) -> Evaluate:
-    """TRUE for one of the choices; among others, unknown as soon as one of them cannot be compared with."""
+    """TRUE if the value equals a choice. If not, FALSE, or unknown if any choice is of another kind."""
     by_type = {kind: _choices_of(types, choices) for kind, types in EQUAL_TYPES.items()}
 
     def evaluate(properties: BasicProperties, headers: Table) -> object:
@@ -167,7 +169,7 @@ def _in(operand: Evaluate, choices: tuple[t.Constant, ...]) -> Evaluate:
 def _choices_of(
     types: frozenset[type], choices: tuple[t.Constant, ...]
 ) -> tuple[frozenset[t.Constant], bool | None]:
-    """Those that compare with the types, and what it means to be none of them."""
+    """The choices of these types, and the result for a value that equals none of them."""
     equals = [choice for choice in choices if type(choice) in types]
     return frozenset(equals), False if len(equals) == len(choices) else None
 

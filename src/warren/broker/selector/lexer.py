@@ -1,15 +1,15 @@
-"""The text of a selector, cut into tokens.
+"""Cuts the text of a selector into tokens.
 
     keyword   AND OR NOT BETWEEN IN LIKE ESCAPE IS NULL TRUE FALSE, in any case
     name      a letter, '_' or '$', then letters, digits and any of '_ $ .'
-              a '-' between two such characters is of the name: `a-b` is one name, `a - b` a difference
-              or "any text", where "" is one quote
+              a '-' between two such characters belongs to the name: `a-b` is one name, `a - b` a difference
+              also "any text", where "" is one quote
     string    'any text', where '' is one quote
     integer   12  0x1F                     at most 64 bits
     float     1.5  1.  .5  1e3  1.5E-3
     symbol    = <> != < <= > >= + - * / ( ) ,
 
-Positions in errors are characters of the text, counted from 0.
+Positions in error texts count the characters of the selector from 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from warren.broker.selector.values import INTEGER_MAX
 
 TEXT_LENGTH_MAX = 4096
 TOKENS_MAX = 1024
-SHOWN_LENGTH_MAX = 30
+SHOWN_LENGTH_MAX = 30  # characters of a token in an error text
 
 KEYWORDS = frozenset({"AND", "OR", "NOT", "BETWEEN", "IN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE"})
 
@@ -44,7 +44,7 @@ _CONTINUES_NUMBER = re.compile(r"[\w$.]")
 
 
 class SelectorError(ValueError):
-    """What is wrong with the text of a selector, and where."""
+    """Says what is wrong with the text of a selector, and where."""
 
 
 class TokenKind(Enum):
@@ -58,24 +58,22 @@ class TokenKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`text` is what was written, a keyword in capitals; `value` what it means, for names and literals."""
-
     kind: TokenKind
-    text: str
-    at: int
-    value: str | int | float | None = None
+    text: str  # as it was written, but a keyword in capitals
+    at: int  # where it begins
+    value: str | int | float | None = None  # of a name or a literal
 
     def __str__(self) -> str:
         return "end" if self.kind is TokenKind.END else shown(self.text)
 
 
 def shown(text: str) -> str:
-    """As it can stand in a message of one line."""
+    """The text in quotes, cut if it is long, for an error text of one line."""
     return repr(text if len(text) <= SHOWN_LENGTH_MAX else text[:SHOWN_LENGTH_MAX] + "…")
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of the text; the last one is its end."""
+    """The tokens of the text; the last one is an END."""
     if len(text) > TEXT_LENGTH_MAX:
         raise SelectorError(f"the selector is too long: {len(text)} characters, at most {TEXT_LENGTH_MAX}")
     tokens: list[Token] = []

@@ -3,12 +3,13 @@
     region          the header; NULL if the message has none of this name
     content-type    the header of this name if there is one, else the property, spelled with '_' or '-'
     JMSPriority     the same: the header of this name if there is one, else the property that JMS means
-    amqp.priority   the property, whatever the headers are
+    amqp.priority   the property, even if there is a header of this name
 
-Two are not what the wire has. `expiration` is digits there and a number of milliseconds here: it compares
-with 60000, not with '60000'. `JMSDeliveryMode` is 'PERSISTENT' or 'NON_PERSISTENT', the latter also for a
-message without a mode, as the broker sees it. Every other property that is not set is NULL, `JMSPriority`
-too. `timestamp` and `JMSTimestamp` are what the publisher wrote: seconds, by the specification.
+Two properties have another value here than on the wire. `expiration` is a string of digits on the wire, and a
+number of milliseconds here: it compares with 60000, not with '60000'. `JMSDeliveryMode` is 'PERSISTENT' or
+'NON_PERSISTENT'; a message without a delivery mode is NON_PERSISTENT, as for the broker. Every other property
+that is not set is NULL, `JMSPriority` too. `timestamp` and `JMSTimestamp` are as the publisher wrote them: in
+seconds, says the specification.
 """
 
 from __future__ import annotations
@@ -54,16 +55,17 @@ JMS_PROPERTIES: dict[str, Read] = {
 
 
 def is_property(name: str) -> bool:
-    """Whether it is never a header."""
+    """Whether the name always means a property, never a header."""
     return name.startswith(PROPERTY_PREFIX)
 
 
 def is_known(name: str) -> bool:
-    """Every name may be a header's; not so those that are never one."""
+    """Whether the name can mean anything: any name may be a header's, but only some are properties."""
     return not is_property(name) or name.removeprefix(PROPERTY_PREFIX) in PROPERTIES
 
 
 def resolve(name: str) -> Evaluate:
+    """A function that reads what the name stands for; see the table above."""
     if is_property(name):
         return _read_property(PROPERTIES[name.removeprefix(PROPERTY_PREFIX)])
     read = PROPERTIES.get(name) or JMS_PROPERTIES.get(name)

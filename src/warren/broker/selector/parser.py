@@ -1,4 +1,4 @@
-"""From tokens to a tree, by recursive descent.
+"""Makes a tree of the tokens of a selector, by recursive descent.
 
     selector     expression END
     expression   conjunction { OR conjunction }
@@ -16,8 +16,8 @@
     primary      string | number | TRUE | FALSE | name | '(' expression ')'
     literal      string | { + | - } number | TRUE | FALSE
 
-The selector itself and the operands of AND, OR and NOT must be conditions. A name is one, for a header may be
-a boolean; a string or a number is not, and an error, as in JMS: it could never be true.
+The selector itself and the operands of AND, OR and NOT must be conditions. A name is a condition, since a
+header may be a boolean. A string or a number is not, and is an error, as in JMS: it could never be true.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def parse(text: str) -> Node:
 
 
 def _condition(node: Node, start: Token) -> Node:
-    """The node, which must be something that may be true; `start` is its first token."""
+    """The node, if it can be true or false; else SelectorError. `start` is its first token."""
     match node:
         case Literal(value=bool()):
             return node
@@ -75,8 +75,8 @@ def _condition(node: Node, start: Token) -> Node:
 class _Parser:
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
-        self.next = 0
-        self.depth = 0
+        self.next = 0  # the index of the next token
+        self.depth = 0  # of open parentheses
 
     @property
     def token(self) -> Token:
@@ -92,6 +92,7 @@ class _Parser:
         return self.token.kind in {TokenKind.KEYWORD, TokenKind.SYMBOL} and self.token.text in words
 
     def skip(self, word: str) -> bool:
+        """Take the next token if it is this keyword or symbol; return whether it was."""
         found = self.at(word)
         self.next += found
         return found
@@ -231,7 +232,7 @@ class _Parser:
         return Signed(negative, operand)
 
     def signs(self) -> bool:
-        """Takes them all, and says whether they make a minus."""
+        """Take all signs; return whether together they are a minus."""
         negative = False
         while self.at("+", "-"):
             negative ^= self.take().text == "-"

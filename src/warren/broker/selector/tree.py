@@ -1,7 +1,7 @@
-"""What a selector says, as a tree.
+"""The nodes of a selector's tree.
 
-Chains are lists and signs are counted away, so a tree is deep only where its text has parentheses, and these
-are bounded: whoever walks a tree may do so by recursion.
+Chains of operators are lists, and of repeated signs and NOTs only the result is kept. So a tree is only as
+deep as the parentheses in its text, which are bounded: it can be walked by recursion.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Signed:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """`first`, then sign and operand again and again, from left to right; the signs are of one precedence."""
+    """A chain of operators of one precedence, from left to right."""
 
     first: Node
-    rest: tuple[tuple[str, Node], ...]
+    rest: tuple[tuple[str, Node], ...]  # operator and operand
 
 
 @dataclass(frozen=True, slots=True)

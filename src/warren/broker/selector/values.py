@@ -1,18 +1,20 @@
-"""The values of a selector and how they meet.
+"""The values in a selector: how they compare and calculate.
 
-    kind      what it is made of
-    number    integers of every width, timestamps, floats; a decimal is the float next to it, which loses
-              nothing: those of the wire have at most ten digits
+    kind      values of this kind
+    number    integers of every width, timestamps, floats; a decimal becomes the nearest float, which loses
+              nothing, since decimals on the wire have at most ten digits
     string    text
     boolean   true and false, which are no numbers
-    opaque    bytes, arrays, tables: there, and nothing else can be said of them
-    NULL      what is not there (None)
+    opaque    bytes, arrays, tables: they are not NULL, and compare with nothing
+    NULL      a header or property that the message does not have (None)
 
-Only values of one kind compare, and only numbers and strings have an order, strings that of their characters.
-Everything else gives unknown, which is NULL as a boolean: `'5' = 5`, `'5' <> 5` and `TRUE < FALSE`.
+Values of different kinds do not compare. Only numbers and strings have an order; strings are ordered by their
+characters. The result of any other comparison is unknown, which is NULL as a boolean: `'5' = 5`, `'5' <> 5`
+and `TRUE < FALSE` are unknown.
 
-Arithmetic is for numbers. Two integers divide to an integer, towards zero, as in SQL and Java. An integer
-beyond 64 bits becomes a float. Division by zero gives NULL, and so does anything with what is no number.
+Only numbers calculate. An integer divided by an integer is an integer, rounded towards zero, as in SQL and
+Java. An integer beyond 64 bits becomes a float. Division by zero is NULL, and so is a calculation with
+anything that is no number.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ BOOLEANS = frozenset({bool})
 PLAIN = NUMBERS | STRINGS | BOOLEANS | {type(None)}
 INTEGER_MAX = 2**64 - 1
 
-# By the type of one value, the types that the other may have.
+# By the type of one value, the types of the values that it compares with.
 EQUAL_TYPES: Types = {int: NUMBERS, float: NUMBERS, str: STRINGS, bool: BOOLEANS}
 ORDER_TYPES: Types = {int: NUMBERS, float: NUMBERS, str: STRINGS}
 NO_TYPES: frozenset[type] = frozenset()
@@ -49,7 +51,9 @@ MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def plain(value: object) -> object:
-    """An Int8, a Decimal, a member of an enum as the plain value it is like: its type then says its kind."""
+    """A value of a subclass, such as an Int8, as the plain int, float or str, so that its type says its kind.
+    A Decimal becomes a float.
+    """
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float | Decimal):
@@ -82,5 +86,5 @@ def calculate(operate: Operator, left: object, right: object) -> int | float | N
     try:
         result: int | float = operate(left, right)
         return result if -INTEGER_MAX <= result <= INTEGER_MAX else float(result)
-    except (ZeroDivisionError, OverflowError):  # what has no result is NULL
+    except (ZeroDivisionError, OverflowError):  # there is no result: NULL
         return None

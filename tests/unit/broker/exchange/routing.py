@@ -1,4 +1,4 @@
-"""Exchanges' ways of routing, driven without a broker."""
+"""Helpers to test routers without a broker."""
 
 from __future__ import annotations
 

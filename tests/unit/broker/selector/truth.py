@@ -1,4 +1,4 @@
-"""Asks a selector; with its negation, it tells the three values of truth apart."""
+"""Evaluates a selector and its negation, which together tell TRUE, FALSE and unknown apart."""
 
 from __future__ import annotations
 
