@@ -46,7 +46,7 @@ CHECK_SECONDS = 0.5
 RESOURCES_CHECK_SECONDS = 1.0
 CONSUMERS_CHECK_SECONDS = 1.0
 MEMORY_BACK_SECONDS = 1.0
-READY_SHARE = 4  # ready messages may take one part in so many of the memory for messages
+READY_SHARE = 4  # ready messages may take 1/4 of the memory for messages
 STOP_SECONDS_MAX = 5.0
 
 
@@ -67,6 +67,9 @@ class Broker:
         self.services: dict[str, Service] = {}  # what runs beside AMQP, by name
         self.event_stream: EventStream | None = None  # None unless the setting `events_stream` is on
         self.stopping = True  # or not started, or stopped: `stop` has nothing to do
+
+    def __repr__(self) -> str:
+        return f"<Broker {'not running' if getattr(self, 'stopping', True) else self.address}>"
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -46,6 +46,9 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         self.farewells = farewells
         self.connection: Connection | None = None  # None before the socket is open, and after `close`
 
+    def __repr__(self) -> str:
+        return f"<AmqpProtocol {getattr(getattr(self, 'connection', None), 'name', 'without connection')}>"
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH, low=UNSENT_BYTES_LOW)
