@@ -1,4 +1,6 @@
-"""The compiled parts: raw memory in .pyx; the rules on every message's path in .py with a .pxd beside it."""
+"""Builds the compiled modules: every `.pyx` (raw memory), and every `.py` with a `.pxd` beside it (rules on
+the path of every message).
+"""
 
 import os
 from pathlib import Path
@@ -16,7 +18,7 @@ def extension(path: Path) -> Extension:
 
 
 def extensions() -> list[Extension]:
-    """All of them; none if scripts/build asks for that, which builds them afterwards."""
+    """All compiled modules; none if `WITHOUT_COMPILING` is set: scripts/build compiles them later."""
     if "WITHOUT_COMPILING" in os.environ:
         return []
     sources = {*SOURCE.rglob("*.pyx"), *(path.with_suffix(".py") for path in SOURCE.rglob("*.pxd"))}

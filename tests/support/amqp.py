@@ -1,8 +1,8 @@
 """A synchronous AMQP client for tests that must send and see exact frames.
 
-It does nothing on its own: no heartbeats, no answers, no threads. Every wait is bounded, and what comes
-instead of the expected is in the failure's text. Frames of other channels than the one that is read are kept
-for their readers, so the order is kept per channel.
+It does nothing on its own: no heartbeats, no answers, no threads. Every wait is bounded. A failure's text has
+the frame that came in place of the expected one. Frames of other channels than the one that is read are kept
+for their readers, so each channel's frames stay in order.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ M = TypeVar("M", bound=m.Method)
 
 
 class AmqpClient:
-    """One connection. The steps of the handshake can be taken singly; `connect` takes them all."""
+    """One connection. The steps of the handshake can be taken one by one; `connect` takes them all."""
 
     def __init__(self, address: Address, *, wait_seconds_max: float = WAIT_SECONDS_MAX) -> None:
         self.wait_seconds_max = wait_seconds_max
@@ -103,7 +103,7 @@ class AmqpClient:
     def tune(
         self, *, channel_max: int | None = None, frame_max: int | None = None, heartbeat: int = 0
     ) -> m.ConnectionTune:
-        """Answers connection.tune with what is given, and with what the broker offers where nothing is."""
+        """Answers connection.tune with the given values, or with the broker's where none is given."""
         offered = self.expect(0, m.ConnectionTune)
         channels = offered.channel_max if channel_max is None else channel_max
         self.frame_max = offered.frame_max if frame_max is None else frame_max
@@ -151,7 +151,7 @@ class AmqpClient:
     # --- receiving ---
 
     def read_bytes(self, size: int) -> bytes:
-        """Exactly so many bytes, whatever they are."""
+        """Exactly so many bytes from the socket."""
         deadline = time.monotonic() + self.wait_seconds_max
         while len(self._received) < size:
             self._receive(deadline)
@@ -192,7 +192,7 @@ class AmqpClient:
         return Content(method, *self.read_message(channel))
 
     def expect_close(self, code: int) -> m.ConnectionClose:
-        """The broker closes the connection, and the socket once that is answered."""
+        """Expect that the broker closes the connection, and the socket once close-ok is sent."""
         close = self.expect(0, m.ConnectionClose)
         if close.reply_code != code:
             raise UnexpectedError(f"waited for {code}, but got {close}")
@@ -201,7 +201,7 @@ class AmqpClient:
         return close
 
     def expect_end(self) -> None:
-        """The broker closes the socket, and sends nothing but heartbeats before."""
+        """Expect that the broker closes the socket, and sends nothing but heartbeats before."""
         try:
             while (frame := self.read_any_frame()).kind == HEARTBEAT:
                 pass
@@ -240,7 +240,7 @@ class AmqpClient:
     # --- the end ---
 
     def close(self) -> None:
-        """Closes as a good client does. Fails if the broker had closed something that nobody looked at."""
+        """Closes as a good client does. Fails if the broker had closed something that nobody waited for."""
         if self.socket.fileno() < 0:
             return
         try:
@@ -257,7 +257,7 @@ class AmqpClient:
             self.abort()
 
     def abort(self) -> None:
-        """Closes the socket without a word."""
+        """Closes the socket without connection.close."""
         self.socket.close()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""What can be called on a channel in the same way whether there is a socket between or not."""
+"""The calls that tests make on a channel, with a socket (`AmqpChannel`) or without one (`FakeClient`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ M = TypeVar("M", bound=m.Method)
 class Caller(ABC):
     @abstractmethod
     def call(self, method: m.Method, answer: type[M]) -> M:
-        """Send a method, and take the answer that it must have."""
+        """Send a method, and return its answer, which must be of the expected kind."""
 
     def declare_exchange(
         self, exchange: str, kind: str = "direct", *, arguments: Table | None = None, **flags: bool

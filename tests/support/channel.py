@@ -41,7 +41,7 @@ class AmqpChannel(Caller):
         self.call(m.ChannelClose(reply_code=200), m.ChannelCloseOk)
 
     def expect_close(self, code: int) -> m.ChannelClose:
-        """The broker closes the channel, which is answered: the number can be opened again."""
+        """Expect that the broker closes the channel, and answer it. The number can be opened again."""
         close = self.expect(m.ChannelClose)
         if close.reply_code != code:
             raise UnexpectedError(f"waited for {code}, but got {close}")
@@ -51,7 +51,7 @@ class AmqpChannel(Caller):
     def declare(
         self, queue: str = "", *, exclusive: bool = True, arguments: Table | None = None, **flags: bool
     ) -> m.QueueDeclareOk:
-        """Declares a queue; unless told otherwise one that goes with the connection."""
+        """Declares a queue, exclusive unless told otherwise."""
         declare = m.QueueDeclare(queue=queue, exclusive=exclusive, arguments=arguments or {}, **flags)
         return self.call(declare, m.QueueDeclareOk)
 
@@ -66,7 +66,7 @@ class AmqpChannel(Caller):
         self.client.publish(self.number, exchange, routing_key, body, properties, **flags)
 
     def consume(self, queue: str, tag: str = "", *, arguments: Table | None = None, **flags: bool) -> str:
-        """Starts a consumer and gives its tag."""
+        """Starts a consumer and returns its tag."""
         consume = m.BasicConsume(queue=queue, consumer_tag=tag, arguments=arguments or {}, **flags)
         return self.call(consume, m.BasicConsumeOk).consumer_tag
 
@@ -88,5 +88,5 @@ class AmqpChannel(Caller):
         return got
 
     def drain(self, queue: str) -> list[bytes]:
-        """Takes all that is ready in the queue. What this channel published before is in it by then."""
+        """Takes all ready messages of the queue, those that this channel published before included."""
         return [got.body for got in iter(lambda: self.try_get(queue), None)]

@@ -24,7 +24,7 @@ PARAMETER_NAME = re.compile(r"(\w+)(?: not None)?\s*(?:=.*)?$")
 
 @dataclass
 class Declared:
-    """What a file declares in a class, or outside of any: functions with their parameters, and names of
+    """What a file declares in one class, or at module level: functions with their parameters, and names of
     attributes or variables.
     """
 
@@ -39,7 +39,7 @@ def sources() -> list[Path]:
 
 
 def stale(paths: list[Path]) -> list[Path]:
-    """Sources that have changed since they were compiled, or never were."""
+    """Sources that have changed since they were compiled, or were never compiled."""
     return [
         path
         for path in paths
@@ -87,7 +87,7 @@ def _declare(line: str, declared: Declared) -> None:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines, of which those that go on inside brackets are one."""
+    """Logical lines: a statement that goes on inside brackets is one line."""
     whole = ""
     for line in text.splitlines():
         whole = f"{whole} {line.strip()}" if whole else line

@@ -1,8 +1,8 @@
-"""How what a broker sends can differ from what a test waits for."""
+"""The errors of test clients: the broker did not send what the test expects."""
 
 
 class UnexpectedError(AssertionError):
-    """The broker sent something else than what the test waits for."""
+    """The broker sent something else than the test expects."""
 
 
 class SilenceError(UnexpectedError):

@@ -18,7 +18,7 @@ END_SECONDS_MAX = 30
 
 
 def run_example(*arguments: str, home: Path, **environment: str) -> list[str]:
-    """What `python ARGUMENTS` prints, line by line. It must end with 0, and leave no process and no file."""
+    """The lines that `python ARGUMENTS` prints. It must exit with 0, and leave no process and no file."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("WARREN_")}
     process = subprocess.Popen(
         [sys.executable, *arguments],
@@ -43,7 +43,7 @@ def run_example(*arguments: str, home: Path, **environment: str) -> list[str]:
 
 
 def processes_of(session: int) -> list[int]:
-    """The processes that the leader of the session has started, and that are not gone."""
+    """The processes of a session that are still there, but for its leader."""
     found = []
     for directory in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has just ended
@@ -74,7 +74,7 @@ def path_of(example: str) -> str:
 
 
 def told(example: str) -> list[str]:
-    """What the program's docstring says that it prints: the last lines that are indented."""
+    """The output that the program's docstring promises: its last indented block."""
     docstring = ast.get_docstring(ast.parse(Path(path_of(example)).read_text())) or ""
     *_, block = docstring.split("\n\n")
     assert block.startswith("    "), f"the docstring of {example} does not end with what it prints"

@@ -1,8 +1,7 @@
 """Both ends of one connection, without a socket.
 
-What a `FakeClient` `send`s is handled at once; what it `feed`s is handled when the broker reads it, and the
-event loop goes on behind it. What the broker answered is in `frames()` or, method by method, in `methods()`,
-each time since the last look.
+The broker handles what a `FakeClient` `send`s at once. What it `feed`s waits until the broker reads it, and
+the event loop runs behind it. `frames()` and `methods()` return what the broker has sent since the last call.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ M = TypeVar("M", bound=m.Method)
 
 
 class FakeLink:
-    """A socket that takes everything and notes it."""
+    """A socket that takes everything, and keeps it for the test."""
 
     def __init__(self) -> None:
         self.sent = bytearray()
@@ -76,7 +75,7 @@ class FakeLink:
         self.is_closed = self.was_reset = True
 
     def take(self) -> bytes:
-        """What was sent since the last time."""
+        """The bytes that were sent since the last call."""
         sent = bytes(self.sent)
         self.sent.clear()
         return sent
@@ -106,7 +105,7 @@ class FakeClient(Caller):
         password: str | None = None,
         capabilities: tuple[str, ...] = ALL_CAPABILITIES,
     ) -> None:
-        """Say who it is; a thread has yet to look at the password."""
+        """Send user and password; the thread that checks the password has yet to run."""
         self.send(start_ok(user, user if password is None else password, capabilities), 0)
 
     def tune(self, heartbeat: int = 0, frame_max: int = FRAME_MAX) -> None:
@@ -136,7 +135,7 @@ class FakeClient(Caller):
         self.connection.feed(method_frame(channel, method))
 
     def feed(self, data: bytes) -> None:
-        """As a network does: what the broker does not read has to wait."""
+        """Deliver bytes as a network does: they wait until the broker reads."""
         self.unread.append(data)
         self.run()
 
@@ -151,7 +150,7 @@ class FakeClient(Caller):
         self.world.run()
 
     def call(self, method: m.Method, answer: type[M], channel: int = 1) -> M:
-        """Send, and take the answer, which must be the only thing said on the channel."""
+        """Send, and return the answer, which must be the only method on the channel."""
         self.send(method, channel)
         (got,) = self.methods(channel)
         assert isinstance(got, answer), f"waited for {answer.__name__}, but got {got}"
@@ -170,15 +169,15 @@ class FakeClient(Caller):
         self.connection.feed(published(exchange, routing_key, body, properties, channel=channel, **flags))
 
     def frames(self) -> list[Frame]:
-        """All that was sent to this client since the last look."""
+        """All frames that were sent to this client since the last call."""
         return list(split_frames(self.link.take()))
 
     def methods(self, *channels: int) -> list[m.Method]:
-        """On channel 1, unless told which."""
+        """The methods sent since the last call, on channel 1 or on the given ones."""
         return decode_methods(frame for frame in self.frames() if frame.channel in (channels or (1,)))
 
     def expect_close(self, code: int, channel: int = 1) -> m.ChannelClose | m.ConnectionClose:
-        """The broker has closed the channel, or for channel 0 the connection, and said nothing else there."""
+        """Expect that the broker has closed the channel (0: the connection), and sent nothing else there."""
         (close,) = self.methods(channel)
         assert isinstance(close, m.ChannelClose if channel else m.ConnectionClose), close
         assert close.reply_code == code, close
@@ -191,7 +190,7 @@ class FakeClient(Caller):
     def bodies(self, channel: int = 1) -> list[bytes]:
         return [content.body for content in self.contents(channel)]
 
-    # --- what is done most ---
+    # --- frequent calls ---
 
     def declare(self, queue: str, *, arguments: Table | None = None, **flags: bool) -> Queue:
         self.call(m.QueueDeclare(queue=queue, arguments=arguments or {}, **flags), m.QueueDeclareOk)
@@ -200,7 +199,7 @@ class FakeClient(Caller):
     def consume(
         self, queue: str, tag: str = "c", *, no_ack: bool = False, arguments: Table | None = None
     ) -> None:
-        """Start a consumer; what is delivered at once is still to be looked at."""
+        """Start a consumer. Its consume-ok and first deliveries are left for the test to read."""
         self.send(m.BasicConsume(queue=queue, consumer_tag=tag, no_ack=no_ack, arguments=arguments or {}))
 
     @property

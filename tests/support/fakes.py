@@ -1,4 +1,4 @@
-"""The world around the model, made by hand: time that moves when told, and a broker in the middle of it."""
+"""A `World` for tests, whose time moves only when the test says so, and a broker in it."""
 
 from __future__ import annotations
 
@@ -40,19 +40,17 @@ class FakeTimer:
 
 
 class FakeWorld:
-    """Nothing happens by itself: `turn`, `run_threads`, `run` and `advance` make it happen. The clock on the
-    wall is `ahead_ms` of where it was at first, for whatever is not the passing of time.
-    """
+    """Nothing happens by itself: `turn`, `run_threads`, `run` and `advance` make it happen."""
 
     def __init__(self) -> None:
-        self.time = 1_000.0
-        self.ahead_ms = 0
-        self.soon: deque[Callable[[], None]] = deque()
-        self.later: list[tuple[float, int, Callable[[], None]]] = []
-        self.threads: deque[Callable[[], None]] = deque()
-        self.errors: list[Exception] = []
+        self.time = 1_000.0  # the monotonic clock, in seconds
+        self.ahead_ms = 0  # by how much a test has set the wall clock forward (or back)
+        self.soon: deque[Callable[[], None]] = deque()  # for the next turn
+        self.later: list[tuple[float, int, Callable[[], None]]] = []  # timers, a heap by time
+        self.threads: deque[Callable[[], None]] = deque()  # work for threads, done by `run_threads`
+        self.errors: list[Exception] = []  # what the broker reported as its own mistakes
         self.numbers = count(1)
-        self.broken: Exception | None = None  # what asking for random bytes raises: a fault of our own
+        self.broken: Exception | None = None  # raised when random bytes are asked for: a mistake of our own
 
     def now(self) -> float:
         return self.time
@@ -69,7 +67,7 @@ class FakeWorld:
         return FakeTimer(self.later, number)
 
     def random_bytes(self, count: int) -> bytes:
-        """Never the same twice, and the same in every run."""
+        """Never the same bytes twice, but the same in every run of the test."""
         if self.broken is not None:
             raise self.broken
         return next(self.numbers).to_bytes(count)
@@ -80,7 +78,7 @@ class FakeWorld:
         def run() -> None:
             try:
                 result = work()
-            except Exception as error:  # noqa: BLE001 - whatever it is, whoever waits is told
+            except Exception as error:  # noqa: BLE001 - any error is passed to the caller's `failed`
                 self.report(error)
                 failed(error)
             else:
@@ -92,7 +90,7 @@ class FakeWorld:
         self.errors.append(error)
 
     def turn(self) -> None:
-        """One turn of the event loop: what was due when it began."""
+        """One turn of the event loop: call what was due when the turn began."""
         for _ in range(len(self.soon)):
             self.soon.popleft()()
 
@@ -101,13 +99,13 @@ class FakeWorld:
             self.threads.popleft()()
 
     def run(self) -> None:
-        """All that is due now, and what follows from it."""
+        """Call all that is due now, and all that this makes due."""
         while self.soon or self.threads:
             self.run_threads()
             self.turn()
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, and call back what becomes due: a moment late, as event loops do."""
+        """Let time pass, and call the timers that become due: a moment late, as event loops do."""
         end = self.time + seconds + LATE_SECONDS
         while self.later and self.later[0][0] + LATE_SECONDS <= end:
             due, _, callback = heapq.heappop(self.later)
@@ -117,7 +115,7 @@ class FakeWorld:
 
 
 def quick_hash(password: str) -> PasswordHash:
-    """A hash that is verified in no time."""
+    """A password hash that is quick to verify."""
     digest = hashlib.sha256(SALT + password.encode()).digest()
     return PasswordHash("rabbit_password_hashing_sha256", base64.b64encode(SALT + digest).decode())
 
@@ -131,13 +129,13 @@ def make_node(world: FakeWorld, limits: Limits | None = None) -> Node:
 
 
 def add_user(node: Node, name: str, permissions: Permissions = EVERYTHING) -> None:
-    """The password is the name."""
+    """Add a user whose password is the name."""
     node.execute(commands.PutUser(name=name, password=quick_hash(name)))
     node.execute(commands.SetPermissions(user=name, vhost="/", permissions=permissions))
 
 
 def check_clients(node: Node, world: FakeWorld) -> None:
-    """What the server does every `CHECK_SECONDS`: who is alive, and who holds messages for too long."""
+    """What the server does every `CHECK_SECONDS`: check heartbeats, and how long consumers hold messages."""
     for connection in connections_of(node):
         connection.liveness.check(connection, world.now())
     node.check_consumers()
@@ -145,7 +143,7 @@ def check_clients(node: Node, world: FakeWorld) -> None:
 
 
 class FakeBroker:
-    """A node with all that it needs. What it reports as its own mistake is in the world's `errors`."""
+    """A node and its world. What the node reports as its own mistake is in the world's `errors`."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.world = FakeWorld()
@@ -165,14 +163,14 @@ class FakeBroker:
         self.world.run()
 
     def pass_time(self, seconds: float) -> None:
-        """In the steps in which the server looks who is still alive."""
+        """Let time pass in steps of `CHECK_SECONDS`, with the server's checks after each."""
         for _ in range(round(seconds / CHECK_SECONDS)):
             self.advance(CHECK_SECONDS)
             check_clients(self.node, self.world)
             self.world.run()
 
     def stop(self) -> None:
-        """All connections and queues go, so that nothing is left that refers to the node."""
+        """End all connections and queues, so that nothing refers to the node any more."""
         for connection in connections_of(self.node):
             connection.lost()
         for vhost in self.node.vhosts.values():

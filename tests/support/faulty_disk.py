@@ -1,8 +1,8 @@
 """A disk that loses what was not synced, and that fails when told to, over real files in a real directory.
 
-The broker reads and writes real files: these are what the kernel would have in its cache. Beside them, in
-memory, is what would be on the platter: of every file the bytes as of its last sync, and of every directory
-the names. It only ever changes by a sync that goes through here, so whoever changes files need not be asked.
+The broker reads and writes real files: these stand for what the kernel has in its cache. Beside them, in
+memory, is what would be on the platter: for every file its bytes at the last sync, for every directory its
+names. The platter changes only by a sync, and all syncs go through here; other code may change files freely.
 
     real files   = all that was written            what the end of a process leaves
     platter      = all that was synced             what a power cut leaves at least
@@ -34,15 +34,13 @@ Tree = dict[str, "bytes | Tree"]
 
 @dataclass
 class Synced:
-    """What the platter has of one file or directory. `handle` keeps its inode from being used again; the
-    pages in `forgotten` are no longer on their way to it.
-    """
+    """What the platter has of one file or directory."""
 
-    handle: int
+    handle: int  # an open descriptor, which keeps the inode from being used again
     is_directory: bool
-    content: bytes = b""
-    names: dict[str, int] = field(default_factory=dict)
-    forgotten: set[int] = field(default_factory=set)
+    content: bytes = b""  # of a file
+    names: dict[str, int] = field(default_factory=dict)  # of a directory: names and inodes
+    forgotten: set[int] = field(default_factory=set)  # pages that a failed sync made the kernel forget
 
 
 @dataclass
@@ -55,22 +53,20 @@ class Fault:
 
 
 class Faults:
-    """Counts all that can fail, and makes it fail when its turn comes. `done` says what it all was; `before`
-    is called before each of it.
-    """
+    """Counts the operations that can fail, and makes those fail that the plan names."""
 
     def __init__(self) -> None:
-        self.before: Callable[[], None] | None = None
-        self.done: list[str] = []
-        self.failed = 0
+        self.before: Callable[[], None] | None = None  # called before each operation
+        self.done: list[str] = []  # all operations so far, in words
+        self.failed = 0  # how many of them failed
         self.plan: Fault | None = None
 
     def fail(self, *, at: int, error: int, times: int = 1) -> None:
-        """From the operation of this number on, counted from 0, this many fail."""
+        """Let the operations `at`, `at + 1`, … fail, `times` of them. The first operation has number 0."""
         self.plan = Fault(at, error, times)
 
     def strikes(self, what: str, path: str) -> OSError | None:
-        """What comes of one operation."""
+        """Count one operation, and return its error if it is to fail."""
         if self.before is not None:
             self.before()
         number = len(self.done)
@@ -89,7 +85,7 @@ class Faults:
 
 
 class Platter:
-    """What is synced of all that is in a directory."""
+    """What is synced of a directory, its files and subdirectories."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -104,13 +100,13 @@ class Platter:
     # --- what is written and synced ---
 
     def wrote(self, file: int, offset: int, size: int) -> None:
-        """Pages that are written again are on their way to the platter again."""
+        """A write: the next sync brings these pages to the platter, even if they were forgotten before."""
         synced = self.known.get(os.fstat(file).st_ino)
         if synced is not None and size:
             synced.forgotten -= set(range(offset // PAGE_BYTES, (offset + size - 1) // PAGE_BYTES + 1))
 
     def sync(self, path: Path) -> None:
-        """Of a file the bytes, of a directory the names."""
+        """Sync one file, its bytes, or one directory, its names."""
         synced = self._know(path)
         if synced.is_directory:
             synced.names = {entry.name: entry.inode() for entry in os.scandir(path)}
@@ -126,7 +122,7 @@ class Platter:
                 self.sync(Path(directory, name))
 
     def failed_sync(self, path: Path) -> None:
-        """What has changed since the last one is forgotten."""
+        """A failed sync: pages that changed since the last sync are forgotten."""
         synced = self._know(path)
         if not synced.is_directory:
             now = path.read_bytes()
@@ -152,16 +148,16 @@ class Platter:
         ]
         return b"".join(pages)
 
-    # --- what is left of it ---
+    # --- what a power cut leaves ---
 
     def least(self) -> Tree:
-        """What is left if all is lost that can be."""
+        """What is left if everything is lost that was not synced."""
         return self._tree(
             self.root.stat().st_ino, lambda old, _new: old, lambda synced, _path: synced.content
         )
 
     def crashed(self, rng: Random) -> Tree:
-        """What may be left."""
+        """A random state that a power cut may leave."""
 
         def name(old: int | None, new: int | None) -> int | None:
             return rng.choice((old, new))
@@ -192,7 +188,7 @@ class Platter:
         return directory(root)
 
     def _paths(self) -> dict[int, Path]:
-        """Where everything is now."""
+        """The paths of all files and directories, by inode."""
         paths: dict[int, Path] = {}
         for directory, _, files in os.walk(self.root):
             for path in [Path(directory), *(Path(directory, name) for name in files)]:
@@ -201,7 +197,7 @@ class Platter:
         return paths
 
     def replace(self, tree: Tree) -> None:
-        """From now on, this is there, and all of it is synced."""
+        """Replace all files by these, and count them as synced."""
         for path in self.root.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         write_tree(self.root, tree)
@@ -212,7 +208,7 @@ class Platter:
 def choose_names(
     old: dict[str, int], new: dict[str, int], choose: Callable[[int | None, int | None], int | None]
 ) -> dict[str, int]:
-    """Each name is as it was or as it is; what was renamed has exactly one of the two."""
+    """A random mix of old and new names. A file that was renamed has either its old or its new name."""
     moved = {inode: name for name, inode in old.items() if inode in new.values() and name not in new}
     chosen = {}
     for name in sorted({*old, *new} - set(moved.values())):
@@ -234,7 +230,7 @@ def page(data: bytes, number: int) -> bytes:
 
 
 def resized(data: bytes, size: int) -> bytes:
-    """Where a file grows and nothing was written, there are zeros."""
+    """The data cut to this size, or filled up with zeros, as a file that grows."""
     return data[:size].ljust(size, b"\0")
 
 
@@ -263,7 +259,7 @@ def write_tree(root: Path, tree: Tree) -> None:
 
 
 class FaultyDisk:
-    """Stands in for `Disk`: what is submitted is done when the test says so."""
+    """Stands in for `Disk`: operations that are submitted wait until the test calls `work`."""
 
     def __init__(self, platter: Platter, faults: Faults) -> None:
         self.platter = platter
@@ -279,7 +275,7 @@ class FaultyDisk:
         self.is_busy = True
 
     def work(self, most: int | None = None) -> None:
-        """Carry out what was submitted, or the first so many of it."""
+        """Carry out all submitted operations, or at most `most` of them."""
         while self.pending and most != 0:
             operation = self.pending.pop(0)
             self.error = self._carry_out(operation)
@@ -288,7 +284,7 @@ class FaultyDisk:
             most = most and most - 1
 
     def write_part(self, rng: Random) -> None:
-        """The next operation, if it is to write, is interrupted."""
+        """Carry out only a part of the next operation, if it is a write."""
         if self.pending and self.pending[0].kind in {WRITE, WRITE_SAFELY}:
             self._write(self.pending[0], rng.random())
 
@@ -318,7 +314,7 @@ class FaultyDisk:
             self._rename(operation, error)
         elif operation.kind == SYNC_ALL:
             self.platter.sync_all() if error is None else self.platter.failed_sync_all()
-        elif path.exists():  # what was deleted meanwhile has nothing to be synced
+        elif path.exists():  # else it was deleted meanwhile, and there is nothing to sync
             self.platter.sync(path) if error is None else self.platter.failed_sync(path)
         return error
 
@@ -342,7 +338,7 @@ def file_path(operation: Operation) -> Path:
 
 
 class FaultyFiles(OpenFiles):
-    """What is done to files outside of the disk's thread: created, and marks written."""
+    """Operations on files outside of the disk's thread, which can fail, too: creating, and writing marks."""
 
     def __init__(self, limit: int, platter: Platter, faults: Faults) -> None:
         super().__init__(limit)
@@ -408,7 +404,7 @@ class FaultyFiles(OpenFiles):
 
 
 class PatientHousekeeping(Housekeeping):
-    """What is to be done waits until the test says so."""
+    """Housekeeping whose jobs wait until the test says so."""
 
     def __init__(
         self, warn: Callable[..., object], report: Callable[[Exception], None], faults: Faults

@@ -74,7 +74,7 @@ def method_frame(channel: int, method: m.Method) -> bytes:
 
 
 def body_frames(channel: int, body: bytes, sizes: Iterable[int]) -> bytes:
-    """The body in pieces of these sizes."""
+    """The body as frames with payloads of these sizes."""
     frames, at = b"", 0
     for size in sizes:
         frames += encode_frame(BODY, channel, body[at : at + size])
@@ -128,13 +128,13 @@ def tune_ok(heartbeat: int = 0, frame_max: int = FRAME_MAX) -> m.ConnectionTuneO
 
 
 def handshake(heartbeat: int = 0) -> list[bytes]:
-    """All that a client says until its connection is open."""
+    """All frames that a client sends until its connection is open."""
     steps = (start_ok(), tune_ok(heartbeat), m.ConnectionOpen())
     return [PROTOCOL_HEADER, *(method_frame(0, step) for step in steps)]
 
 
 def split_frames(data: bytes) -> Iterator[Frame]:
-    """The frames in what a broker sent; it must be whole frames."""
+    """The frames in the bytes that a broker sent, which must be whole frames."""
     at = 0
     while at < len(data):
         kind, channel, size = FRAME_HEAD.unpack_from(data, at)
@@ -150,7 +150,7 @@ def decode_methods(frames: Iterable[Frame]) -> list[m.Method]:
 
 
 def decode_contents(frames: Iterable[Frame]) -> list[Content[m.Method]]:
-    """Of one channel's frames the methods that carry a message, each with its message."""
+    """The methods that carry a message among one channel's frames, each with its message."""
     found: list[Content[m.Method]] = []
     method: m.Method | None = None
     for frame in frames:

@@ -1,4 +1,4 @@
-"""A client that talks nonsense, but answers the broker as a client would, and checks all that it sends."""
+"""A client that sends nonsense, but answers as a client would, and checks all that the broker sends."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ CUT_AT_RANDOM = 0.3
 
 
 class FuzzClient:
-    """One connection's worth of nonsense. `spoil` is how often a frame is spoiled; `frames` counts them."""
+    """One connection of nonsense, from one seed."""
 
     def __init__(self, broker: FakeBroker, seed: str) -> None:
         self.dice = random.Random(seed)
         self.nonsense = Nonsense(self.dice)
         self.peer = broker.connect(seed)
-        self.frames = 0
-        self.unsent = bytearray()
-        self.closes: list[m.ConnectionClose] = []
-        self.closed_channels: set[int] = set()
-        self.spoil = self.dice.choice((0.0, 0.0, 0.02, 0.02, 0.1, 0.5))
-        self.answers = self.dice.random() < 0.9
+        self.frames = 0  # how many were sent so far
+        self.unsent = bytearray()  # the beginning of a frame that was cut at random
+        self.closes: list[m.ConnectionClose] = []  # sent by the broker
+        self.closed_channels: set[int] = set()  # closed by the broker
+        self.spoil = self.dice.choice((0.0, 0.0, 0.02, 0.02, 0.1, 0.5))  # this part of the frames is spoiled
+        self.answers = self.dice.random() < 0.9  # whether it answers what the broker asks
 
     def run(self) -> None:
         for frame in handshake(heartbeat=self.dice.choice((0, 1, 60))):
@@ -50,7 +50,7 @@ class FuzzClient:
         self.peer.hang_up()
 
     def preparations(self) -> list[m.Method]:
-        """What most clients do first; no two of them the same."""
+        """What most clients do first, with random names."""
         dice = self.dice
         queue, exchange = dice.choice(QUEUES[0]), dice.choice(EXCHANGES[0][:5])
         steps: list[m.Method] = [
@@ -81,7 +81,7 @@ class FuzzClient:
         self.unsent.clear()
 
     def phrase(self) -> list[bytes]:
-        """On a channel that it probably has."""
+        """The next frames, on a channel that is probably open."""
         number = self.dice.randrange(1, CHANNELS + 1)
         if number in self.closed_channels and self.answers:
             self.closed_channels.discard(number)
@@ -112,7 +112,7 @@ class FuzzClient:
             self.nonsense.tags.append(method.delivery_tag)
 
     def check_end(self) -> None:
-        """It works on, or was closed with a reason, or has gone of itself."""
+        """The connection still works, or the broker closed it with a reason, or the client closed it."""
         connection = self.peer.connection
         if self.closes:
             assert connection.state in {State.CLOSING, State.CLOSED}

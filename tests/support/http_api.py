@@ -27,7 +27,7 @@ SEGMENT_BYTES = 4096
 
 
 def user(name: str, *tags: str, read: str | None = None) -> UserConfig:
-    """Whose password is the name; without `read` there are no permissions at all."""
+    """A user whose password is the name. Without `read` the user has no permissions at all."""
     permissions = {} if read is None else {"/": Permissions("", "", read)}
     return UserConfig(
         name=name, password_hash=quick_hash(name), tags=frozenset(tags), permissions=permissions
@@ -96,7 +96,7 @@ class Api:
         return self.vhost.queues[name]
 
     async def publish(self, queue: Queue, bodies: list[bytes], **properties: Any) -> None:
-        """Persistent messages; they are on disk afterwards."""
+        """Publish persistent messages, and wait until they are on disk."""
         encoded = BasicProperties(delivery_mode=2, **properties).encode()
         now_ms = self.broker.node.clock.refresh()
         for body in bodies:

@@ -36,7 +36,7 @@ def message(
 
 
 class LogMachine:
-    """The data directory is `data` in the given one, which outlives it."""
+    """The data directory is `data` in the given directory, which outlives the machine."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class LogMachine:
     # --- going on ---
 
     def finish_round(self) -> bool:
-        """Let the disk do all that it was told; whether there was something."""
+        """Let the disk carry out all that was submitted. Returns whether there was anything."""
         self.world.run()
         if not self.disk.is_busy:
             return False
@@ -127,7 +127,7 @@ class LogMachine:
         return True
 
     def run(self) -> None:
-        """Until neither the disk nor housekeeping has anything left to do."""
+        """Go on until neither the disk nor housekeeping has anything left to do."""
         while self.finish_round():
             pass
         self.store.write_marks()
@@ -136,7 +136,7 @@ class LogMachine:
     # --- the end ---
 
     def stop(self) -> None:
-        """When all is written."""
+        """Write everything, and close the store."""
         self.run()
         self.store.close()
 
@@ -145,7 +145,7 @@ class LogMachine:
         self.start()
 
     def kill(self, rng: Random) -> None:
-        """What is in flight is only partly written."""
+        """End the process. The round in flight is only partly written."""
         self.world.run()
         self.disk.work(rng.randint(0, len(self.disk.pending)))
         self.disk.write_part(rng)
@@ -153,13 +153,13 @@ class LogMachine:
         self._close_files()
 
     def cut_power(self, rng: Random) -> None:
-        """The same, and any part of what was not synced is gone."""
+        """The same, and a random part of what was not synced is lost."""
         self.kill(rng)
         self.platter.replace(self.platter.crashed(rng))
         self.boot_id.write_text(f"boot {rng.random()}\n")
 
     def lose_all_unsynced(self) -> None:
-        """The power is cut."""
+        """Cut the power: everything that was not synced is lost."""
         least = self.platter.least()
         self._close_files()
         self.platter.replace(least)
@@ -181,7 +181,7 @@ class LogMachine:
 
 
 def read_on(log: QueueLog, most: int = 1_000, before: int = NOTHING_TO_READ) -> list[tuple[int, Message]]:
-    """What the log gives, with positions."""
+    """Read on in the log: messages, with their positions."""
     ready = EntryList()
     log.read_on(None, ready, most, READ_BYTES_MAX, before)
     found = []
@@ -192,7 +192,7 @@ def read_on(log: QueueLog, most: int = 1_000, before: int = NOTHING_TO_READ) -> 
 
 
 def browse(log: QueueLog) -> list[tuple[int, Message]]:
-    """All that is unread."""
+    """All unread records, by a browser, which takes none of them."""
     browser, position, found = log.browse(), 0, []
     while (position := browser.next_position(position)) != NOTHING_TO_READ:
         found.append((position, browser.read()))

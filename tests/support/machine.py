@@ -66,7 +66,7 @@ def small_limits() -> Iterator[None]:
 
 
 def give_up_ready(queues: Iterable[Queue]) -> int:
-    """As when memory is short: what is ready, and on disk as well, waits there alone. How many those are."""
+    """As when memory is short: drop ready entries that are on disk as well. Returns how many were dropped."""
     given = 0
     for queue in queues:
         for each in queue.lanes if isinstance(queue, ClassicQueue) else ():
@@ -76,7 +76,7 @@ def give_up_ready(queues: Iterable[Queue]) -> int:
 
 
 class Notes:
-    """A log that is only kept."""
+    """A logger that keeps its lines for the test."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, dict[str, Any]]] = []
@@ -88,14 +88,14 @@ class Notes:
 
 
 def subtree(tree: Tree, name: str) -> Tree:
-    """A directory in another one; empty if it is not there."""
+    """A directory in a tree; empty if there is none of that name."""
     found = tree.get(name, {})
     assert isinstance(found, dict)
     return found
 
 
 class Machine:
-    """The data directory is `data` in the given one, which outlives it."""
+    """The data directory is `data` in the given directory, which outlives the machine."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Machine:
         self.boot_id.write_text(f"boot {self.boots}\n")
 
     def start(self) -> None:
-        """As the server does it; the time of day goes on from the time before."""
+        """Start as the server does. The clock goes on from where it was before a restart."""
         previous = getattr(self, "world", None)
         self.world = FakeWorld()
         if previous is not None:
@@ -173,7 +173,7 @@ class Machine:
         return client
 
     def safe_messages(self, name: str) -> list[Message]:
-        """What is left of a durable queue if all is lost that was not synced."""
+        """What a power cut leaves of a durable queue, if everything is lost that was not synced."""
         number = self.store.file.definitions.queue_number("/", name)
         left = self.platter.least()
         directory = subtree(subtree(left, "queues"), str(number))
@@ -195,7 +195,7 @@ class Machine:
         self.world.run()
 
     def finish_round(self) -> bool:
-        """Let the disk do all that it was told; whether there was something."""
+        """Let the disk carry out all that was submitted. Returns whether there was anything."""
         self.turn()
         if not self.disk.is_busy:
             return False
@@ -205,21 +205,21 @@ class Machine:
         return True
 
     def run(self) -> None:
-        """Until the disk has nothing left to do, or fails."""
+        """Go on until the disk has nothing left to do, or fails."""
         rounds = 0
         while self.finish_round():
             rounds += 1
             assert rounds < ROUNDS_MAX, "the disk is never done"
 
     def pass_time(self, seconds: float = RETRY_SECONDS) -> None:
-        """What failed is tried again, and the alarm follows, as the server sees to it every second."""
+        """Let time pass, so that failed rounds are tried again, and check the alarm as the server does."""
         self.world.advance(seconds)
         self.turn()
         (self.node.raise_alarm if self.store.is_failing else self.node.clear_alarm)("disk")
         self.turn()
 
     def recover_from_faults(self) -> None:
-        """The disk works again: all goes on by itself."""
+        """Let the disk work again; the broker must go on by itself."""
         self.faults.plan = None
         self.run()
         self.pass_time()
@@ -229,18 +229,18 @@ class Machine:
     # --- the end ---
 
     def stop(self) -> None:
-        """As the server ends: all connections first, then all is written."""
+        """Stop as the server does: end all connections, then write everything."""
         for connection in connections_of(self.node):
             connection.lost()
         self.recover_from_faults()
-        self.run()  # what was due meanwhile
+        self.run()  # what became due meanwhile
         assert self.store.commit.is_idle
         self.store.close()
         assert not open_to_others(self.data)
         self._forget()
 
     def kill(self, rng: Random) -> None:
-        """The process is gone, maybe in the middle of a write; what is in flight is only partly written."""
+        """End the process, maybe in the middle of a write: the round in flight is only partly written."""
         self.turn()
         self.disk.work(rng.randint(0, len(self.disk.pending)))
         self.disk.write_part(rng)
@@ -251,13 +251,13 @@ class Machine:
         self._forget()
 
     def cut_power(self, rng: Random) -> None:
-        """The same, and any part of what was not synced is gone."""
+        """The same, and a random part of what was not synced is lost."""
         self.kill(rng)
         self.platter.replace(self.platter.crashed(rng))
         self.boot()
 
     def _forget(self) -> None:
-        """Let go of all entries: what they are a part of, the garbage collector would never find."""
+        """Let go of all entries. The garbage collector does not track them: cycles with them would stay."""
         for connection in connections_of(self.node):
             for channel in connection.open_channels():
                 channel.deliveries.take_up_to(channel.deliveries.delivery_tag)
@@ -271,7 +271,7 @@ class Machine:
         self.world.later.clear()
 
     def open_files(self) -> list[int]:
-        """All that this process has open in the data directory, but for the platter's own."""
+        """The descriptors that this process has open in the data directory, except the platter's."""
         ours = {synced.handle for synced in self.platter.known.values()}
         found = []
         for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - one of them is gone when it is looked at

@@ -27,7 +27,7 @@ from warren.amqp.properties import BasicProperties
 
 OFTEN = 0.9  # how often a name is one that makes sense
 
-# Of each kind those that make sense, and those that rarely do.
+# For each kind of name: those that make sense, and those that rarely do.
 QUEUES = (("q0", "q1", "q2", "q3"), ("", "amq.rabbitmq.reply-to", "amq.queue", "\udcff", "q" * 255))
 EXCHANGES = (
     ("direct", "fanout", "topic", "headers", "x-consistent-hash", "amq.topic", "amq.headers"),
@@ -52,7 +52,7 @@ FIELDS = (
 )  # fmt: skip
 STRINGS = ("", "a", "all", "any", "any-with-x", "classic", "quorum", "topic", "timestamp", "a\0b", "é" * 100)
 
-# What a client may say on a channel; the rest of the methods is only said by mistake.
+# The methods that a client may send on a channel; all others are sent only as mistakes.
 SPOKEN = [
     kind for ids, kind in m.METHODS.items() if ids[0] > 20 and not kind.name.endswith("-ok")
     and kind not in {m.BasicPublish, m.BasicDeliver, m.BasicReturn, m.BasicGetEmpty}
@@ -82,7 +82,7 @@ class Nonsense:
         return self.dice.choice(likely if self.dice.random() < OFTEN else unlikely)
 
     def tag(self) -> int:
-        """A delivery tag, of those that came lately if there are any."""
+        """A delivery tag, mostly one of the latest deliveries."""
         if self.tags and self.dice.random() < OFTEN:
             return self.dice.choice(self.tags)
         return self.dice.choice((0, 1, 1000, 2**63, 2**64 - 1))
@@ -146,23 +146,23 @@ class Nonsense:
         return [HEARTBEAT_FRAME]
 
     def phrase(self, channel: int) -> list[bytes]:
-        """The next few frames: something a client could say."""
+        """The next few frames: something that a client could send."""
         return self.dice.choices(_PHRASES, _WEIGHTS)[0](self, channel)
 
     # --- what is wrong ---
 
     def content(self, channel: int) -> list[bytes]:
-        """Where none is due."""
+        """A header or body frame that no method came before."""
         kind, size = self.dice.choice((HEADER, BODY)), self.dice.choice((0, 1, 2**40))
         return [encode_frame(kind, channel, encode_header(size))]
 
     def blunder(self, channel: int) -> list[bytes]:
-        """Any method, whoever should say it and where."""
+        """Any method, also one that only a broker sends, or only on another channel."""
         kind = self.dice.choice(list(m.METHODS.values()))
         return [method_frame(self.dice.choice((0, channel)), self.method(kind))]
 
     def spoiled(self, frame: bytes) -> bytes:
-        """A frame with something changed inside, or the whole of it."""
+        """The frame with a random fault."""
         return self.dice.choice(_SPOILERS)(self, bytearray(frame))
 
     def _flip_bits(self, frame: bytearray) -> bytes:
@@ -171,7 +171,7 @@ class Nonsense:
         return bytes(frame)
 
     def _spoil_payload(self, frame: bytearray) -> bytes:
-        """The frame stays sound, what is in it does not."""
+        """Change one byte of the payload; the frame around it stays valid."""
         if len(frame) > FRAME_HEAD.size + 1:
             frame[self.dice.randrange(FRAME_HEAD.size, len(frame) - 1)] = self.dice.randrange(256)
         return bytes(frame)
@@ -241,7 +241,7 @@ _SPOILERS: list[Callable[[Nonsense, bytearray], bytes]] = [
     Nonsense._random,
 ]
 
-# What is said how often, in percent.
+# How often each phrase is sent, in percent.
 _PHRASES: list[Callable[[Nonsense, int], list[bytes]]] = [
     Nonsense.publish,
     Nonsense.settle,

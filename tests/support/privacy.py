@@ -1,4 +1,4 @@
-"""Whether others than its owner can get at what a broker has written."""
+"""Whether other users than the owner can access the files that a broker has written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ OTHERS = 0o077
 
 
 def open_to_others(directory: Path) -> set[str]:
-    """All files and directories, this one included, to which others have any right. Links do not count."""
+    """All files and directories, this one included, to which other users have any right. Skips links."""
     if not directory.exists():
         return set()
     found = {str(directory)} if directory.stat().st_mode & OTHERS else set()

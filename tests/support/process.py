@@ -26,11 +26,11 @@ class Address:
 
 
 class BrokerProcess:
-    """Starts on entering, and on leaving ends with SIGTERM and is checked to have ended well.
+    """Starts on entering. On leaving it is ended with SIGTERM, and checked to have ended well.
 
-    `limits` are other values for limits that are named in the source, so that a test need not wait for them:
+    `limits` replaces limits that are named in the source, so that a test need not wait for them:
     `{"warren.server.farewell.LINGER_SECONDS_MAX": 0.5}`.
-    `ulimit` are arguments of the shell's command of that name: what the system lets the process have.
+    `ulimit` are arguments of the shell's command `ulimit`, for this process.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class BrokerProcess:
         return self
 
     def launch(self) -> None:
-        """Starts the process, and does not wait until it is ready: whoever calls this has to end it."""
+        """Starts the process, and does not wait until it is ready. The caller has to end it."""
         command = [sys.executable, *self.entry(), "serve", "--port", "0", "--http-port", "0"]
         if self.ulimit:
             command = ["sh", "-c", f'ulimit {self.ulimit}; exec "$0" "$@"', *command]
@@ -77,14 +77,14 @@ class BrokerProcess:
         self.http_url = f"http://{told['http']}" if "http" in told else ""
 
     def kill(self) -> None:
-        """SIGKILL: the process gets no chance to do anything. Afterwards it is gone."""
+        """SIGKILL: the process can do nothing more. Returns when it is gone."""
         self.process.kill()
         self.process.wait()
         assert self.process.stdout is not None
         self.process.stdout.close()
 
     def terminate(self) -> None:
-        """SIGTERM: the process is asked to end, which leaving waits for."""
+        """SIGTERM: ask the process to end. Leaving waits until it has ended."""
         self.process.terminate()
 
     def __exit__(self, *exception: object) -> None:
@@ -97,20 +97,20 @@ class BrokerProcess:
         assert self.process.returncode in {0, -signal.SIGKILL}, self.log()
 
     def entry(self) -> list[str]:
-        """How Python gets to the command `warren`: over the limits, if there are any."""
+        """Arguments of Python that run the command `warren`, after setting the limits if there are any."""
         if not self.limits:
             return ["-m", "warren"]
         steps = []
         for limit, value in self.limits.items():
             module, _, _ = limit.rpartition(".")
-            steps.append(f"import {module}; {limit}; {limit} = {value}")  # named first: it must exist
+            steps.append(f"import {module}; {limit}; {limit} = {value}")  # fails if there is no such limit
         return ["-c", "\n".join([*steps, RUN_WARREN])]
 
     def log(self) -> str:
         return self.log_path.read_text()
 
     def check_log(self) -> None:
-        """The broker has not failed, neither where it noticed nor where it did not."""
+        """The broker's log has neither an internal error nor a traceback."""
         assert "internal error" not in self.log()
         assert "Traceback" not in self.log()
 

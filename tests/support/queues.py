@@ -1,4 +1,4 @@
-"""The queue of a test, as the kind that it is."""
+"""A test's queue, as an object of its concrete class."""
 
 from __future__ import annotations
 

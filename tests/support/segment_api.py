@@ -1,5 +1,5 @@
-"""The part of the broker's HTTP API that readers use, over the files of a data directory: for tests of what a
-reader does when the broker refuses, vanishes or answers nonsense, which a real one does not do on demand.
+"""A fake of the HTTP API that readers use, over the files of a data directory. It is for tests in which the
+broker refuses, vanishes or answers nonsense, which a real one does not do on demand.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from warren.pipeline.segments.log import Contents, SourceSegment
 
 
 class SegmentApi:
-    """Runs in a thread while it is entered. `failures` are statuses to answer next, before anything else."""
+    """Runs in a thread between entering and leaving."""
 
     def __init__(self, path: str) -> None:
         self.log = FileLog(path)
         self.secret = "Basic " + base64.b64encode(b"guest:guest").decode()
-        self.forbidden: set[str] = set()
-        self.failures: list[int] = []
-        self.offsets: dict[str, int] = {}
-        self.ranges: list[str] = []
-        self.asked: list[str] = []
+        self.forbidden: set[str] = set()  # queues that the user may not read
+        self.failures: list[int] = []  # statuses to answer the next requests with
+        self.offsets: dict[str, int] = {}  # that readers have put, by path
+        self.ranges: list[str] = []  # the headers `Range` of all requests for bytes
+        self.asked: list[str] = []  # one entry for each POST
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self.server.daemon_threads = True
 
@@ -71,7 +71,7 @@ class SegmentApi:
         return (404, b"{}") if found is None else self._bytes(contents, found, head["Range"])
 
     def answer_many(self, path: str, wanted: Any) -> tuple[int, bytes]:
-        """Of those that are there. It never waits."""
+        """Answer about those of the wanted queues that exist. It never waits for a change."""
         self.asked.append("POST")
         if self.failures:
             return self.failures.pop(0), b"{}"
@@ -154,6 +154,6 @@ def _handler(api: SegmentApi) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """A test's output is its own."""
+            """Log nothing: it would be mixed with the output of the test."""
 
     return Handler

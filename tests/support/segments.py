@@ -34,13 +34,13 @@ def message(
 
 @dataclass
 class QueueDirectory:
-    """The log of a queue. Message n is `m<n>`, its time START_MS + n, unless something else is given."""
+    """The log of a queue. Message n has the body `m<n>`, unless given, and the time START_MS + n."""
 
     path: Path
     next_position: int = 1
 
     def append(self, messages: int | Sequence[Message], *, part: str = "") -> Path:
-        """A segment of its own, for so many messages; where it is."""
+        """Write these messages, or so many, as one segment. Returns its path."""
         if isinstance(messages, int):
             first = self.next_position - 1
             messages = [message(b"m%d" % (first + i)) for i in range(messages)]

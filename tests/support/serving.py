@@ -51,7 +51,7 @@ class Serving:
         return Address(self.broker.host, self.broker.port)
 
     def call(self, function: Callable[[], T], *, after_seconds: float = 0.0) -> T:
-        """On the broker's loop."""
+        """Call this on the broker's loop, and wait for the result."""
 
         async def work() -> T:
             await asyncio.sleep(after_seconds)

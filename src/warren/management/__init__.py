@@ -1,1 +1,1 @@
-"""The HTTP API, on aiohttp, and what belongs to it. A file a resource; `app.py` puts them together."""
+"""The HTTP API, on aiohttp: one file for each resource; `app.py` puts them together."""

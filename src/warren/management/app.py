@@ -20,8 +20,8 @@ from warren.server.app import Broker
 
 RESOURCES = (MetricsText, Nodes, Overview, Vhosts, DefinitionsExport, Queues, Segments, Streams, StreamEnds)
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
-STOP_SECONDS_MAX = 1.0
-IDLE_SECONDS_MAX = 75.0
+STOP_SECONDS_MAX = 1.0  # for requests to finish
+IDLE_SECONDS_MAX = 75.0  # of a connection between two requests
 
 
 def make_app(context: Context) -> web.Application:
@@ -44,7 +44,7 @@ class HttpService:
 
     @property
     def address(self) -> str:
-        assert self.runner is not None, "it was started"
+        assert self.runner is not None, "the service was started"
         host, port = self.runner.addresses[0][:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -68,7 +68,7 @@ class HttpService:
             raise OSError(error.errno, reason) from error
 
     def _descriptors(self) -> int:
-        """Each connection may read a file besides."""
+        """Two for each connection: its socket, and a file that it may be reading."""
         server = None if self.runner is None else self.runner.server
         return 0 if server is None else 2 * len(server.connections)
 

@@ -1,8 +1,9 @@
-"""Who asks, and what they may see: basic authentication with the broker's users, and the rules of tags.
+"""Authentication of HTTP requests, by the broker's users, and what each user may see.
 
 As in RabbitMQ, a user needs one of the tags `management`, `policymaker`, `monitoring` or `administrator` for
-the API; the last two see all vhosts, the others those in which they have permissions. What is in a queue is
-another matter: whoever may read that queue over AMQP may read it here, tags or not, and nobody else.
+the API. With the last two a user sees all vhosts, with the others those in which the user has permissions.
+Messages follow another rule: users who may read a queue over AMQP may read it here, whatever their tags, and
+nobody else may.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ USER = web.RequestKey("USER", User)
 
 
 def authenticate(node: Node) -> Middleware:
-    """Every API request is authenticated, or refused."""
+    """Authenticates every request below `/api/`, or refuses it."""
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -55,7 +56,7 @@ async def _authenticated(node: Node, request: web.Request) -> User:
 
 
 def credentials(header: str) -> tuple[str, bytes]:
-    """User and password by RFC 7617, in UTF-8."""
+    """User and password from the header `Authorization`, by RFC 7617, in UTF-8."""
     scheme, _, encoded = header.partition(" ")
     try:
         raw = base64.b64decode(encoded.strip(), validate=True)
@@ -68,7 +69,7 @@ def credentials(header: str) -> tuple[str, bytes]:
 
 
 async def _verify(node: Node, user: str, stored: PasswordHash, password: bytes) -> bool:
-    """Hashing takes long on purpose: in a thread."""
+    """Verify the password in a thread, since hashing takes long on purpose."""
     verified: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     node.passwords.verify(
         user, stored, password, lambda right: None if verified.done() else verified.set_result(right)
@@ -80,7 +81,7 @@ def is_loopback(remote: str | None) -> bool:
     return remote is not None and ipaddress.ip_address(remote.partition("%")[0]).is_loopback
 
 
-# --- what they may see ---
+# --- what a user may see ---
 
 
 def user_of(request: web.Request) -> User:
@@ -102,7 +103,7 @@ def administrator(request: web.Request) -> User:
 
 
 def monitor(request: web.Request) -> User:
-    """For what concerns the node, and all of its vhosts."""
+    """The user of a request about the node or all of its vhosts, who must be a monitor."""
     user = user_of(request)
     if not user.tags & SEE_ALL_VHOSTS:
         raise NotAuthorised("Not monitor user")
@@ -127,7 +128,7 @@ def visible_vhost(node: Node, user: User, name: str) -> Vhost:
 
 
 def readable_queues(node: Node, request: web.Request) -> list[Queue]:
-    """Those of the vhost that the path names which the user may read."""
+    """The queues that the user may read, in the vhost that the path names."""
     user = user_of(request)
     vhost = visible_vhost(node, user, request.match_info["vhost"])
     access = Access(user, vhost.name)
@@ -139,12 +140,14 @@ def _is_readable(queue: Queue, access: Access) -> bool:
 
 
 def readable_queue(node: Node, request: web.Request) -> Queue:
-    """The queue that the path names, for who may read it."""
+    """The queue that the path names. Raises if the user may not read it."""
     return finder(node, request)(request.match_info["queue"])
 
 
 def finder(node: Node, request: web.Request) -> Callable[[str], Queue]:
-    """Finds queues by name, of the vhost that the path names, for who may read them; raises if not."""
+    """A function that finds queues by name in the vhost that the path names. The function raises if there is
+    no such queue, or if the user may not read it.
+    """
     user = user_of(request)
     vhost = visible_vhost(node, user, request.match_info["vhost"])
     access = Access(user, vhost.name)

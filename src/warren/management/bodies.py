@@ -1,4 +1,4 @@
-"""What clients send: small JSON objects."""
+"""Reading the bodies of requests: small JSON objects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BODY_BYTES_MAX = 4096
 
 
 def object_in(body: bytes, expected: str, *, bytes_max: int = BODY_BYTES_MAX) -> dict[str, Any]:
-    """The object that a body is; `expected` tells the client what it should have been."""
+    """The JSON object in a body. Errors tell the client what was `expected`."""
     if len(body) > bytes_max:
         raise BadRequest(f"the body has more than {bytes_max} bytes")
     try:

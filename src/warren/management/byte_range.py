@@ -10,8 +10,8 @@ ONE_RANGE = re.compile(r"\s*bytes\s*=\s*(\d{0,19})\s*-\s*(\d{0,19})\s*", re.ASCI
 
 
 def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
-    """From where to before where, of so many bytes. None if all is to be sent: there is no header, or one
-    that is not understood, or that asks for several ranges, which a server may ignore.
+    """The range as (start, stop), of `size` bytes. None if all bytes are to be sent: there is no header, we
+    do not understand it, or it asks for several ranges, which a server may ignore.
     """
     found = ONE_RANGE.fullmatch(header) if header is not None else None
     if found is None:
@@ -25,7 +25,7 @@ def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
         start = int(first)
         stop = min(size, int(last) + 1) if last else size
         if last and int(last) < start:
-            return None  # no range at all
+            return None  # the range is invalid
     if start >= stop:
-        raise RangeNotSatisfiable(f"there are {size} bytes", size)
+        raise RangeNotSatisfiable(f"there are only {size} bytes", size)
     return start, stop

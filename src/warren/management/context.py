@@ -1,4 +1,4 @@
-"""What every resource of the API works with: the broker, and threads for what takes long."""
+"""What all resources of the API share: the broker, and threads for slow work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ Arguments = TypeVarTuple("Arguments")
 
 
 class Context:
-    """Its threads are not those of the broker: who reads files here must not keep others from logging in."""
+    """Has threads of its own: reading files for HTTP clients must not keep AMQP clients from logging in,
+    which takes threads of the broker.
+    """
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -30,7 +32,9 @@ class Context:
         return await asyncio.get_running_loop().run_in_executor(self.threads, work, *arguments)
 
     async def in_thread_with_files(self, work: Callable[[Unpack[Arguments]], T], *arguments: *Arguments) -> T:
-        """The same for what opens files: if none can be opened, idle ones of queues are closed first."""
+        """The same for work that opens files. If no descriptor is left, idle files of queues are closed, and
+        the work is tried once more.
+        """
         try:
             return await self.in_thread(work, *arguments)
         except OSError as error:
@@ -41,7 +45,7 @@ class Context:
         return await self.in_thread(work, *arguments)
 
     async def execute(self, *commands: Command) -> None:
-        """Carry them out, and wait until what they change is safe."""
+        """Execute the commands, and wait until their changes are safe on disk."""
         for command in commands:
             self.node.execute(command)
         saved: asyncio.Future[int] | None = None

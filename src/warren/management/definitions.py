@@ -33,7 +33,7 @@ class DefinitionsExport:
 
 
 async def _pieces(vhost: Vhost) -> AsyncIterator[bytes]:
-    """What there is when it is asked for, some in a turn of the loop."""
+    """The export in pieces, with at most `ROWS_A_TURN` objects in a turn of the loop."""
     parts: dict[str, Iterable[object]] = {
         "policies": map(_policy, list(vhost.policies.policies.values())),
         "queues": (_queue(queue) for queue in list(vhost.queues.values()) if is_exported(queue)),
@@ -53,7 +53,7 @@ async def _pieces(vhost: Vhost) -> AsyncIterator[bytes]:
 
 
 def is_exported(queue: Queue) -> bool:
-    """Queues of one connection are nobody else's, and go with it."""
+    """Exclusive queues are left out: they belong to one connection, and end with it."""
     return queue.owner is None and not queue.deleted
 
 
@@ -63,7 +63,7 @@ def _is_made(exchange: Exchange) -> bool:
 
 def _bindings(vhost: Vhost) -> Iterator[object]:
     for exchange in list(vhost.exchanges.values()):
-        if exchange.name:  # to the default exchange every queue is bound anyway
+        if exchange.name:  # every queue is bound to the default exchange anyway
             for binding in list(exchange.bindings.values()):
                 if _is_between_exported(vhost, binding):
                     yield _binding(binding)

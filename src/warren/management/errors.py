@@ -1,4 +1,4 @@
-"""What can go wrong with a request, and the one place that turns it into an answer, in RabbitMQ's form:
+"""The errors of requests, and the one place that turns an exception into an answer, in RabbitMQ's form:
 
 {"error": "Object Not Found", "reason": "no queue 'q' in vhost '/'"}
 """
@@ -19,7 +19,7 @@ REALM = 'Basic realm="WarrenMQ"'
 
 
 class ApiError(Exception):
-    """What the client did wrong, or asked for too much."""
+    """The request is wrong, or asks for too much; the text tells the client why."""
 
     status: ClassVar[int] = 400
     error: ClassVar[str] = "bad_request"
@@ -51,20 +51,20 @@ class RangeNotSatisfiable(ApiError):
 
 
 def answer_errors(report: Callable[[Exception], None]) -> Middleware:
-    """What is not the client's fault goes to `report`."""
+    """Turns exceptions into answers. Those that are not the client's fault go to `report`."""
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             return await handler(request)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer or is left
+        except Exception as error:  # noqa: BLE001 - the client gets an answer to any error, or is cut off
             begun = answer_under_way(request)
             if begun is None:
                 return answer(error, report)
             if not isinstance(error, ConnectionError):
                 report(error)
             if request.transport is not None:
-                request.transport.abort()  # so that nobody takes what was sent for all of it
+                request.transport.abort()  # so that the client does not take the part it got for the whole
             return begun
 
     return middleware
@@ -93,8 +93,10 @@ def _of_model(error: AmqpError) -> ApiError:
 
 
 def _of_aiohttp(error: web.HTTPException) -> web.Response:
-    """No such path, a method that it does not have, or a body that is too large. The request keeps the error,
-    whose traceback keeps the request: without it both are gone when they are done with.
+    """Errors of aiohttp: no such path, a method that the path does not have, or a body that is too large.
+
+    The request keeps the error, and the error's traceback keeps the request. Without the traceback there is
+    no cycle, and both are freed without the garbage collector.
     """
     error.__traceback__ = None
     name = ObjectNotFound.error if error.status == ObjectNotFound.status else BadRequest.error

@@ -1,7 +1,7 @@
-"""Reading a file for a client: on the loop what the kernel has in memory, in a thread what it must fetch.
+"""Reading a file for a client: on the loop if the kernel has the bytes in its page cache, else in a thread.
 
-Most of what is asked for was written lately, and lies in the page cache. To copy that takes less time than to
-hand it from a thread to the loop, for which both need the interpreter's lock.
+Most bytes that clients ask for were written lately, and are in the page cache. Copying them takes less time
+than handing them from a thread to the loop, for which both need the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NOT_AT_ONCE = {errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 
 
 async def open_file(context: Context, path: str) -> int:
-    """The caller closes the file; if the client has gone meanwhile, it is closed here."""
+    """Open a file in a thread. The caller closes it; if the client hangs up meanwhile, it is closed here."""
     opening = asyncio.ensure_future(context.in_thread_with_files(os.open, path, os.O_RDONLY | os.O_CLOEXEC))
     try:
         return await asyncio.shield(opening)
@@ -32,14 +32,14 @@ def _close(opened: asyncio.Future[int]) -> None:
 
 
 async def read_some(context: Context, file: int, start: int, stop: int) -> bytes | memoryview:
-    """From `start` on, up to `stop`; nothing only at the end of the file."""
+    """At most `READ_BYTES` from `start` on, and none from `stop` on. Empty only at the end of the file."""
     count = min(READ_BYTES, stop - start)
     data = read_cached(file, count, start)
     return data if data is not None else await context.in_thread(os.pread, file, count, start)
 
 
 def read_cached(file: int, count: int, start: int) -> memoryview | None:
-    """None if it would have to wait for the disk, or if nobody can say."""
+    """The bytes that the page cache has; None if it has none of them, or the file system cannot tell."""
     buffer = bytearray(count)
     try:
         got = os.preadv(file, [buffer], start, os.RWF_NOWAIT)

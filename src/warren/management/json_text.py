@@ -1,4 +1,4 @@
-"""JSON as it is sent: what AMQP's tables have that JSON has not, and lists that are longer than a turn."""
+"""Sending JSON: AMQP values that JSON does not have, and long lists in several turns of the loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def to_json(value: object) -> bytes:
-    """Names that are not UTF-8 have a question mark where they are not."""
+    """Bytes of a name that are not UTF-8 become question marks."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
     return text.encode("utf-8", "replace")
 
@@ -47,7 +47,7 @@ def batches(rows: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 async def send_rows(request: web.Request, rows: Iterable[object]) -> web.StreamResponse:
-    """A list, of which each row is made when its turn comes: of very many, some in a turn of the loop."""
+    """Send a list. Each row is made just before it is sent, `ROWS_A_TURN` of them in a turn of the loop."""
 
     async def pieces() -> AsyncIterator[bytes]:
         before = b"["
@@ -63,7 +63,7 @@ async def send_rows(request: web.Request, rows: Iterable[object]) -> web.StreamR
 async def send_pieces(
     request: web.Request, pieces: AsyncIterator[bytes], content_type: str
 ) -> web.StreamResponse:
-    """An answer that is sent as it is made. Until the first piece is there, errors can be answered."""
+    """Send an answer piece by piece. An error before the first piece can still be answered."""
     first = await anext(pieces)
     response = web.StreamResponse(headers={"Content-Type": content_type})
     await begin(request, response)
@@ -76,7 +76,7 @@ async def send_pieces(
 
 
 async def begin(request: web.Request, response: web.StreamResponse) -> None:
-    """From here on no error can be answered."""
+    """Send the head of the answer. From here on an error cannot be answered any more."""
     request[UNDER_WAY] = response
     await response.prepare(request)
 
@@ -86,9 +86,9 @@ def answer_under_way(request: web.Request) -> web.StreamResponse | None:
 
 
 async def write(response: web.StreamResponse, data: bytes | memoryview) -> None:
-    """At the pace of the client; one that takes nothing for long is left."""
+    """Write as fast as the client reads. Raises if it reads nothing for `STALL_SECONDS_MAX`."""
     try:
         async with asyncio.timeout(STALL_SECONDS_MAX):
             await response.write(data)
     except TimeoutError:
-        raise ConnectionAbortedError("the client takes nothing") from None
+        raise ConnectionAbortedError("the client has stopped reading") from None

@@ -1,7 +1,7 @@
-"""`/metrics`: numbers of the whole broker as Prometheus reads them, with RabbitMQ's names where they mean the
-same.
+"""`/metrics`: metrics of the whole broker in the format of Prometheus, with RabbitMQ's names where RabbitMQ
+has one of the same meaning.
 
-As with RabbitMQ nobody has to log in for these: they tell how much there is, and nothing of whose it is.
+As in RabbitMQ this needs no login: metrics are totals, and name no queue, vhost or user.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class MetricsText:
         return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
     async def _counted(self) -> list[Metric]:
-        """What takes more than one turn to count."""
+        """Metrics that are counted over several turns of the loop."""
         vhosts = list(self.node.vhosts.values())
         totals = await queue_totals(vhosts)
         objects = object_totals(self.node, vhosts)

@@ -1,4 +1,4 @@
-"""Requests about many queues at once: names in a body, since a thousand of them fit in no URL."""
+"""Requests about many queues at once. The body has the names, since a thousand do not fit in a URL."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def names_in(given: dict[str, Any]) -> list[str]:
 
 
 async def find_all(node: Node, request: web.Request, names: Sequence[str]) -> list[tuple[str, Queue | None]]:
-    """Each with the queue, or None if it is not there. Whoever may not read one of them is refused."""
+    """Each name with its queue, or None if there is no such queue. Raises if the user may not read one."""
     find = finder(node, request)
     found: list[tuple[str, Queue | None]] = []
     for batch in batches(names, ROWS_A_TURN):
@@ -53,7 +53,7 @@ async def find_all(node: Node, request: web.Request, names: Sequence[str]) -> li
 
 
 def head(context: Context, queue: Queue) -> dict[str, object]:
-    """What every answer about a queue begins with."""
+    """The fields that every answer about a queue begins with."""
     told: dict[str, object] = {
         "vhost": queue.vhost,
         "queue": queue.name,

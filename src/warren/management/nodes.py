@@ -1,4 +1,4 @@
-"""`/api/nodes`: this node as RabbitMQ describes one, and what its memory is used for."""
+"""`/api/nodes`: this node in RabbitMQ's form, and what its memory is used for."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Nodes:
         return json_response(self._describe())
 
     async def memory(self, request: web.Request) -> web.StreamResponse:
-        """Kinds add up to what is used; what is kept of freed memory, or shared, is in neither."""
+        """The kinds add up to `used`. Freed memory that is kept is not among them, nor is shared memory."""
         self._check(request)
         use = self.broker.memory_alarm.use
         kinds: dict[str, object] = {**kinds_of(self.node, use)}

@@ -1,4 +1,4 @@
-"""Parts of the API's paths. In a name is whatever there is, percent-encoded: `%2F` for the vhost `/`."""
+"""Patterns for the names in the API's paths. Names are percent-encoded there: `%2F` is the vhost `/`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""`/api/segments`: the segments of a queue or stream, and their bytes, for those who may read it.
+"""`/api/segments`: the segments of a queue or stream, and their bytes, for users who may read the queue.
 
-A client asks which queues it may read, if it does not know, reads the list of one, and then of each segment
-as many bytes as the list says: these are whole records that are safe. Nothing beyond is ever served, and a
-segment that is gone is 404.
+A client can ask for the queues that it may read. It asks for the list of a queue's segments, and then for
+each segment as many bytes as the list says. Those bytes are whole records that are safe on disk; bytes beyond
+them are never served. A segment that was deleted since is answered with 404.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BASE_DIGITS_MAX = 20
 
 @dataclass
 class OffsetRange:
-    """Of the offsets that were listed."""
+    """The range of the offsets in the segments that were listed."""
 
     first: int | None = None
     next: int = 0
@@ -71,7 +71,7 @@ class Segments:
         return await send_pieces(request, self._pieces(queue), "application/json")
 
     async def list_many(self, request: web.Request) -> web.StreamResponse:
-        """What `list_all` tells, of each queue that is named and is there."""
+        """The answer of `list_all` for each queue that the body names, if it exists."""
         names = names_in(object_of_names(await request.read()))
         queues = [
             queue for _, queue in await find_all(self.context.node, request, names) if queue is not None
@@ -88,7 +88,9 @@ class Segments:
         yield b"[]" if before == b"[" else b"]"
 
     async def _pieces(self, queue: Queue) -> AsyncIterator[bytes]:
-        """A queue may have thousands of segments: some in a turn. What comes last is known last."""
+        """The list of a queue's segments, `SEGMENTS_A_TURN` in a turn, since there may be thousands. The
+        range of offsets is known once all were listed, so it comes last.
+        """
         extent = OffsetRange()
         before = to_json(head(self.context, queue))[:-1] + b',"segments":['
         for part, batch in _batches_of(queue):
@@ -138,11 +140,11 @@ class Segments:
         return response
 
     async def _send(self, response: web.StreamResponse, file: int, start: int, stop: int) -> None:
-        """A piece in a turn, so that neither the loop nor the memory is taken by one client."""
+        """Send one piece in a turn, so that a client takes up neither the loop nor much memory."""
         while start < stop:
             data = await read_some(self.context, file, start, stop)
             if not data:
-                raise OSError(f"the file ends at {start}, before what is safe does")
+                raise OSError(f"the segment's file ends at {start}, but {stop} bytes should be safe")
             await write(response, data)
             start += len(data)
             await asyncio.sleep(0)
@@ -160,7 +162,7 @@ class Segments:
         raise ObjectNotFound(f"no segment {base} in {where}queue '{queue.name}' in vhost '{queue.vhost}'")
 
     def _expect_same_stream(self, queue: Queue, request: web.Request) -> None:
-        """What was listed of a stream that has been deleted since is not to be read from the next one."""
+        """A client that has listed a stream must not read from a newer stream of the same name."""
         wanted = request.query.get("stream_id", "")
         if not wanted or stream_of(queue) is None:
             return
@@ -183,7 +185,7 @@ def _batches_of(queue: Queue) -> Iterator[tuple[str, list[Segment]]]:
 
 
 def _to_json(part: str, segments: list[ListedSegment]) -> bytes:
-    """The rows, without the brackets. In offsets, which are positions less one."""
+    """The rows of segments, without the list's brackets. An offset is a position less one."""
     return b",".join(
         to_json(
             {

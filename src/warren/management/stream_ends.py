@@ -1,13 +1,14 @@
-"""`POST /api/streams/{vhost}`: where streams begin and end, of many in one answer, and when there is more.
+"""`POST /api/streams/{vhost}`: where streams begin and end, many in one answer, and waiting for a change.
 
     {"queues": ["orders", "payments"], "version": "5f0c…", "wait_ms": 1000}
     {"version": "91ab…", "queues": [
         {"queue": "orders", "type": "stream", "stream_id": "…", "first_offset": 0, "next_offset": 42,
          "base": 1, "bytes": 703}]}
 
-`version` stands for all that an answer tells. A client that sends the one it has got may wait: it is answered
-as soon as something is different, or when the time is over. Queues that are not there are left out, and of
-one that is no stream only the type is told. Beyond `WAITERS_MAX` nobody waits, and who hangs up is forgotten.
+The first line is a request, the rest its answer. `version` is a digest of the answer's `queues`. A client
+that sends the version of its last answer can wait for a change: it is answered as soon as the version
+differs, or after `wait_ms`. Queues that do not exist are left out, and a queue that is not a stream has only
+its name and type. If `WAITERS_MAX` requests wait already, a further one is answered at once.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class StreamEnds:
                     return web.Response(body=body, content_type="application/json")
 
     async def _waited(self, changed: asyncio.Event, seconds: float) -> bool:
-        """Whether something may be different now."""
+        """Wait for a change. False if there was none in time, or if too many wait already."""
         if seconds <= 0 or self.waiters >= WAITERS_MAX:
             return False
         self.waiters += 1
@@ -93,7 +94,7 @@ async def _rows(context: Context, queues: Iterable[Queue]) -> bytes:
 
 
 def _row(context: Context, queue: Queue) -> dict[str, object]:
-    """`base` and `bytes` say where the stream ends: so many bytes of that segment are safe."""
+    """`base` and `bytes` say where the stream ends: the last segment, and how many of its bytes are safe."""
     stream = stream_of(queue)
     if stream is None:
         return head(context, queue)
@@ -108,7 +109,7 @@ def _row(context: Context, queue: Queue) -> dict[str, object]:
 def _version_in(given: dict[str, Any]) -> str:
     version = given.get("version", "")
     if not isinstance(version, str):
-        raise BadRequest("expected a version as it was told before")
+        raise BadRequest("expected the version of an earlier answer")
     return version
 
 

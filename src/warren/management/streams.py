@@ -1,4 +1,4 @@
-"""`/api/streams/{vhost}/{queue}/offsets`: how far readers have come, kept by name at the stream."""
+"""`/api/streams/{vhost}/{queue}/offsets`: a stream's named offsets, where readers note how far they are."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ class Streams:
         name = request.match_info["name"]
         if len(name.encode("utf-8", "surrogateescape")) > NAME_BYTES_MAX:
             raise BadRequest(f"the name of an offset has at most {NAME_BYTES_MAX} bytes")
-        self._stream(request)  # who may not do it need not send the rest
+        self._stream(request)  # refuses users without permission before their body is read
         offset = offset_in(await request.read())
         stream = self._stream(request)
         stream.check_name(name)
         stream.store_offset(name, offset)
-        self.node.end_turn()  # which writes it
+        self.node.end_turn()  # which writes the change
         return web.Response(status=204)
 
     async def delete(self, request: web.Request) -> web.StreamResponse:
         name, _offset = self._known(request)
         self._stream(request).forget_offset(name)
-        self.node.end_turn()  # which writes it
+        self.node.end_turn()  # which writes the change
         return web.Response(status=204)
 
     def _known(self, request: web.Request) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""How many there are of what, over some vhosts."""
+"""Totals over some vhosts: messages, consumers, queues, connections and so on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class QueueTotals:
 
 
 async def queue_totals(vhosts: list[Vhost]) -> QueueTotals:
-    """Of very many queues, some in a turn."""
+    """Count over all queues, `QUEUES_A_TURN` in a turn of the loop, since there may be very many."""
     totals = QueueTotals()
     queues = [queue for vhost in vhosts for queue in vhost.all_queues()]
     for batch in batches(queues, QUEUES_A_TURN):

@@ -1,4 +1,4 @@
-"""`/api/vhosts`: vhosts, and the switch of their firehose, as RabbitMQ has it: `{"tracing": true}`."""
+"""`/api/vhosts`: vhosts, and switching their firehose on and off, as in RabbitMQ: `{"tracing": true}`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Vhosts:
         return json_response(self._describe(vhost))
 
     async def put(self, request: web.Request) -> web.StreamResponse:
-        """A new vhost is its maker's, who may do everything there."""
+        """Make or change a vhost. The user who makes a vhost gets all permissions there."""
         user = administrator(request)
         name = request.match_info["vhost"]
         if len(name.encode("utf-8", "surrogateescape")) > NAME_BYTES_MAX:
@@ -78,7 +78,7 @@ class Vhosts:
 
 
 def tracing_in(body: bytes) -> bool | None:
-    """What the body says of the firehose, if anything."""
+    """Whether the body switches the firehose on or off; None if it says nothing of it."""
     tracing = object_in(body, '{"tracing": true or false}').get("tracing") if body else None
     if not isinstance(tracing, bool | None):
         raise BadRequest('expected {"tracing": true or false}')

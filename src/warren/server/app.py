@@ -1,4 +1,4 @@
-"""The broker, put together: the only place that knows every concrete class.
+"""The broker put together from its parts: the only module that knows every concrete class.
 
 async with warren.Broker(port=0) as broker:
     ...  # any AMQP client can connect to broker.host, broker.port
@@ -46,14 +46,13 @@ CHECK_SECONDS = 0.5
 RESOURCES_CHECK_SECONDS = 1.0
 CONSUMERS_CHECK_SECONDS = 1.0
 MEMORY_BACK_SECONDS = 1.0
-READY_SHARE = 4  # of the memory for messages, one part is for those that are ready
+READY_SHARE = 4  # ready messages may take 1/4 of the memory for messages
 STOP_SECONDS_MAX = 5.0
 
 
 class Broker:
-    """One node that listens. Settings are those of `Config`, by name; given that way, there is no HTTP API
-    unless `http_port` is among them. `services` are what runs beside AMQP, by name. `memory_use` is given
-    if the process is all broker.
+    """One node that listens. Its settings are a `Config`, or fields of one by name; given by name, there is
+    no HTTP API unless `http_port` is among them. `memory_use` is given if the process is all broker.
     """
 
     def __init__(
@@ -65,9 +64,12 @@ class Broker:
         )
         self.log = get_logger()
         self.metrics = Metrics()
-        self.services: dict[str, Service] = {}
-        self.event_stream: EventStream | None = None
-        self.stopping = True  # or there is nothing to stop
+        self.services: dict[str, Service] = {}  # what runs beside AMQP, by name
+        self.event_stream: EventStream | None = None  # None unless the setting `events_stream` is on
+        self.stopping = True  # or not started, or stopped: `stop` has nothing to do
+
+    def __repr__(self) -> str:
+        return f"<Broker {'not running' if getattr(self, 'stopping', True) else self.address}>"
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -99,7 +101,7 @@ class Broker:
         return int(1000 * (self.world.now() - self.started))
 
     def subscribe(self, kind: type[E], callback: Callable[[E], None]) -> Callable[[], None]:
-        """Call back for every event of a kind; what is returned ends that."""
+        """Call back for every event of a kind. Returns a function that ends the subscription."""
         return self.node.events.subscribe(kind, callback)
 
     def execute(self, command: commands.Command) -> None:
@@ -108,15 +110,15 @@ class Broker:
         self.node.end_turn()
 
     async def start(self) -> None:
-        """If it cannot start, whatever the reason, nothing of it is left: no thread, lock, socket or task."""
+        """Start the broker. A start that fails for any reason leaves no thread, lock, socket or task."""
         self.loop = asyncio.get_running_loop()
         self.services, self.event_stream = {}, None
         self.world = LoopWorld(self.loop, self.log)
-        self.started = self.world.now()
+        self.started = self.world.now()  # for `uptime_ms`
         self.descriptors = Descriptors(
             descriptors_max(), self.config.open_files_max, self.log, self.world.now
         )
-        self.storage = StoreRunner(self._storage_settings(), self.world, self.log)
+        self.storage = StoreRunner(self._storage_settings(), self.world, self.log)  # runs the store
         self.store = self.storage.store
         self.descriptors.share_with(self.store.files)
         self.farewells = Farewells(self.world.now)
@@ -131,7 +133,7 @@ class Broker:
         self.log.info("broker started", bind=self.host, port=self.port)
 
     async def _start(self) -> None:
-        """What can fail comes before what accepts connections."""
+        """Listening comes last, so that no client sees a broker whose start fails."""
         self.disk_space = DiskSpace(self.config.data_dir, self.config.disk_free_limit)
         self.node = Node(self.world, self._limits(), exchange_types(), self.config.cluster_name, self.store)
         self.resources = Resources(
@@ -145,7 +147,7 @@ class Broker:
         await self._recover()
         self._start_event_stream()
         await self._listen()
-        self.chores = [
+        self.chores = [  # these run until `stop`
             asyncio.create_task(self._repeat(CHECK_SECONDS, self._check_liveness)),
             asyncio.create_task(self._repeat(RESOURCES_CHECK_SECONDS, self.resources.check)),
             asyncio.create_task(self._repeat(MEMORY_BACK_SECONDS, self._give_back_memory)),
@@ -160,7 +162,7 @@ class Broker:
             self.event_stream.start()
 
     async def _listen(self) -> None:
-        """Services first: a client that can connect finds all of the broker there."""
+        """Start services first: once a client can connect, all of the broker is there."""
         if self.config.http_port != HTTP_OFF:
             await self._start_http()
         buffer = ReadBuffer()
@@ -180,14 +182,16 @@ class Broker:
         )
 
     async def _start_http(self) -> None:
-        """A second broker on a machine runs without it, if nobody has chosen a port for its API."""
+        """If the default port is in use, and no other port was chosen, the broker runs without an HTTP API:
+        so a second broker can start on one machine.
+        """
         self.services["http"] = load_service("http")(self)
         try:
             await self.services["http"].start()
         except OSError as error:
             if error.errno != errno.EADDRINUSE or self.config.http_port != HTTP_PORT:
                 raise
-            self.log.warning("no HTTP API: its usual port is in use", error=error.strerror)
+            self.log.warning("no HTTP API: its default port is in use", error=error.strerror)
             await self.services.pop("http").stop()
 
     async def _stop_services(self) -> None:
@@ -195,7 +199,7 @@ class Broker:
             await service.stop()
 
     async def stop(self) -> None:
-        """Close every connection with 320, wait a little for their answers, write all there is, and end."""
+        """Close every connection with 320, wait a little for the answers, write all to disk, and end."""
         if self.stopping:
             return
         self.stopping = True
@@ -208,7 +212,7 @@ class Broker:
             connection.force_close("broker forced connection closure with reason 'shutdown'")
         await self._all_closed()
         for connection in connections_of(self.node):
-            connection.drop("the broker ends")
+            connection.drop("the broker stops")
         self.farewells.end()
         await self.listener.wait_closed()
         if self.event_stream is not None:
@@ -231,14 +235,14 @@ class Broker:
         )
 
     async def _recover(self) -> None:
-        """All that the data directory has, and what the configuration adds to it."""
+        """Restore the node from the data directory, then add the definitions of the configuration."""
         with without_collector():
             self.node.restore(await self.storage.recover())
         self.storage.start()
         await self._make_definitions()
 
     async def _all_closed(self) -> None:
-        """Wait until the last client has answered, but not for ever."""
+        """Wait until the last client has answered, at most `STOP_SECONDS_MAX`."""
         last_one = asyncio.Event()
         self.node.when_last_client_ends(last_one.set)
         with contextlib.suppress(TimeoutError):
@@ -261,7 +265,7 @@ class Broker:
         )
 
     async def _make_definitions(self) -> None:
-        """What the configuration names is there; guest is only made in a new directory."""
+        """Make what the configuration names. The user guest is only made in a new data directory."""
         is_new = not self.node.users
         for name in self.config.vhosts:
             self.node.execute(commands.AddVhost(name=name))
@@ -299,8 +303,8 @@ class Broker:
             )
 
     def _hash_of(self, user: UserConfig) -> PasswordHash:
-        """The one there is, if the password is still the same."""
-        assert user.password is not None, "there is something to hash"
+        """The hash that the node has, if the password is still the same; else a new one."""
+        assert user.password is not None, "a user whose password is to be hashed has one"
         known = self.node.users.get(user.name)
         if known is not None and known.password is not None and known.password.verify(user.password.encode()):
             return known.password
@@ -339,12 +343,12 @@ class Broker:
         self.node.end_turn()
 
     def _give_back_memory(self) -> None:
-        """Half of what nobody wants goes back to the system each time, in a thread: it takes a while."""
+        """Give half of the idle memory back to the system, in a thread, since it takes a while."""
         idle = self.memory_alarm.use.idle_bytes()
         if idle:
             self.loop.run_in_executor(None, self.memory_alarm.use.give_back, (idle + 1) // 2)
 
 
 def exchange_types() -> dict[str, type[Router]]:
-    """Those built in, and those that other packages bring."""
+    """The exchange types of the broker and of other packages that are installed, by name."""
     return {point.name: point.load() for point in entry_points(group="warren.exchange_types")}

@@ -1,19 +1,19 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Where Python keeps small objects: arenas of a megabyte, which it maps and unmaps as they fill and empty.
+"""An allocator for Python's arenas, the pieces of 1 MiB in which it keeps small objects. Python maps and unmaps arenas
+as they fill and empty.
 
-A queue that grows by a million messages a second touches new pages all the time, and to have the kernel
-provide them one by one costs as much as all else that happens to a message. So arenas are asked for
-with all their pages at once, and some that are empty are kept for the next burst, until nobody has wanted
-them for a while.
+A queue that grows by a million messages a second touches new pages all the time, and to have the kernel provide them
+one by one costs as much as everything else that happens to a message. So an arena is mapped with all its pages at
+once, and some empty arenas are kept for the next burst, until they were not needed for a while.
 
-Python divides an arena into pools of 16 KiB, each for objects of one size, and each begins with the number of its
-objects. An arena stays as long as one pool has one object, so what of it is free is counted by those numbers. They are
-only read, and not believed if there are more than Python knows of.
+Python divides an arena into pools of 16 KiB, each for objects of one size. A pool begins with the number of its
+objects. Python gives an arena back only when no pool has an object, so free memory in arenas is found by reading these
+numbers. If they add up to more objects than Python says there are, we misread them, and count nothing as free.
 
 Python takes the memory for the frames of its threads from here as well, in pieces of other sizes. Those are never kept:
-one that was handed out as an arena would be too small for it.
+handed out as an arena later, such a piece would be too small.
 
-Watched by the benchmark `publish only`: 1.3 times the messages a second.
+The scenario `publish-only-16B` of `benchmarks/compare.py` watches this: 1.3 times the messages a second.
 """
 
 import sys
@@ -50,19 +50,19 @@ cdef extern from "<sys/mman.h>" nogil:
     int munmap(void* address, size_t size) noexcept
 
 cdef enum:
-    ARENA_BYTES = 1 << 20       # what Python asks for besides, frames of its threads, is no arena
-    KEPT_MAX = 128
+    ARENA_BYTES = 1 << 20       # a request of another size is not for an arena
+    KEPT_MAX = 128              # arenas
     POOL_BYTES = 16 * 1024
-    USED_ROOM_MIN = 256
+    USED_ROOM_MIN = 256         # arenas
 
-cdef void* kept[KEPT_MAX]
+cdef void* kept[KEPT_MAX]       # empty arenas, for the next burst
 cdef int kept_count = 0
-cdef int kept_least = 0     # the lowest of that since it was last asked for
-cdef void** used = NULL     # the arenas that Python has
+cdef int kept_least = 0         # the lowest value of `kept_count` since `idle_bytes` was last called
+cdef void** used = NULL         # the arenas that Python has
 cdef size_t used_count = 0
-cdef size_t used_room = 0
-cdef uint64_t pools_free = 0
-cdef uint64_t objects = 0    # in all pools
+cdef size_t used_room = 0       # for how many there is room in `used`
+cdef uint64_t pools_free = 0    # pools without objects, when they were last counted
+cdef uint64_t objects = 0       # objects in all pools at that time
 
 
 cdef void* take(void* ctx, size_t size) noexcept:
@@ -77,7 +77,7 @@ cdef void* take(void* ctx, size_t size) noexcept:
 
 
 cdef void* take_kept() noexcept nogil:
-    """NULL if there is none. Under a lock of our own: the thread that unmaps has not the interpreter's."""
+    """A kept arena, or NULL. Under a lock of our own, since `give_back` runs without the interpreter's."""
     global kept_count, kept_least
     cdef void* address = NULL
     lock()
@@ -90,7 +90,7 @@ cdef void* take_kept() noexcept nogil:
 
 
 cdef void note(void* address) noexcept:
-    """Python has it now. If there is no memory for the note, it counts for nothing."""
+    """Note that Python has this arena. If there is no memory for the note, the arena is not counted."""
     global used, used_count, used_room
     cdef void** more
     if used_count == used_room:
@@ -122,7 +122,7 @@ cdef void give(void* ctx, void* address, size_t size) noexcept:
 
 
 def install():
-    """From now on this process gets its arenas here. For one that is all broker, not for an embedding one."""
+    """From now on Python takes its arenas from here. For a process that is all broker, not for an embedding one."""
     cdef PyObjectArenaAllocator allocator
     allocator.ctx = NULL
     allocator.alloc = take
@@ -131,12 +131,12 @@ def install():
 
 
 def used_bytes():
-    """Of arenas that Python has, full or not."""
+    """Bytes of the arenas that Python has, full or not."""
     return used_count * ARENA_BYTES
 
 
 def free_bytes():
-    """Of pools without an object, in arenas that Python has. It looks at each pool: 6 ms for a GB."""
+    """Bytes of the pools without objects, in the arenas that Python has. Looks at each pool: 6 ms for a GB."""
     look_at_pools()
     return pools_free * POOL_BYTES if objects <= sys.getallocatedblocks() else 0
 
@@ -157,12 +157,12 @@ cdef void look_at_pools() noexcept:
 
 
 def kept_bytes():
-    """Of arenas that are empty, and kept."""
+    """Bytes of empty arenas that are kept."""
     return kept_count * ARENA_BYTES
 
 
 def idle_bytes():
-    """How many of the kept bytes nobody has wanted since this was asked last."""
+    """How many of the kept bytes were not needed at any time since the last call."""
     global kept_least
     lock()
     idle, kept_least = kept_least * ARENA_BYTES, kept_count
@@ -171,8 +171,8 @@ def idle_bytes():
 
 
 def give_back(uint64_t most):
-    """Let the system have what is kept, up to so many bytes and one arena. It lets other threads go on. How many
-    bytes that was.
+    """Give kept arenas back to the system until there were `most` bytes: at most one arena more. Other threads go on
+    meanwhile. Returns how many bytes were given back.
     """
     cdef uint64_t given = 0
     cdef void* address

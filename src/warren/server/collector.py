@@ -1,10 +1,11 @@
-"""Python's garbage collector in a process that is all broker: it never has very much to look through.
+"""Settings of Python's garbage collector for a process that is all broker, so that its runs stay short.
 
-A round of it takes 0.3 µs for each object that it looks through, and everybody waits. Most of what a broker
-has lives long, and what has ended leaves no cycles, so nearly all rounds are for nothing. They are needed for
-what others leave, as the HTTP API does, and that is garbage soon. So what lives when a broker has started is
-set aside, and so are the survivors of later rounds when there are many, as after 50,000 queues were declared:
-the collector does not look at them again. Should any of these be garbage in a cycle one day, they stay.
+A run takes 0.3 µs for each object that it looks through, and all clients wait meanwhile. Most objects of a
+broker live long, and those that end leave no cycles, so nearly all runs find nothing. They are needed for
+cycles that other code leaves, such as the HTTP API, and those objects are young. So all objects that live
+when the broker has started are frozen: the collector never looks at them again. So are the survivors of later
+runs when there are many of them, as after 50,000 queues were declared. The price: a frozen object that
+becomes part of a garbage cycle stays in memory.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import gc
 from collections.abc import Iterator
 from typing import Any
 
-THRESHOLDS = (25_000, 3, 50)
+THRESHOLDS = (25_000, 3, 50)  # for `gc.set_threshold`
 MIDDLE, OLD = 1, 2  # generations
 OLD_OBJECTS_MAX = 100_000
 
 
 @contextlib.contextmanager
 def without_collector() -> Iterator[None]:
-    """While very many objects are made to stay: it would look through all of them again and again."""
+    """For making very many objects that stay: the collector would look through all of them many times."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -32,14 +33,16 @@ def without_collector() -> Iterator[None]:
 
 
 def begin_process() -> None:
-    """Nothing is collected until all that there is has been read. What is garbage by now has to go before."""
+    """Stop the collector until the data directory is read (`tune_process`), after one last run: whatever is
+    garbage by then would be frozen for good.
+    """
     gc.collect()
     gc.disable()
 
 
 def tune_process() -> None:
-    """What lives now is set aside. It is not looked through: that would take a tenth of a start with very
-    many queues or bindings.
+    """Freeze all objects that live now, and let the collector run again. There is no run before: with very
+    many queues or bindings it would take a tenth of the start.
     """
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
@@ -48,6 +51,8 @@ def tune_process() -> None:
 
 
 def set_aside_old(phase: str, info: dict[str, Any]) -> None:
-    """When a round of the middle generation has ended: its survivors, and all before them, are old now."""
+    """A callback of the collector: when a run of the middle generation has ended, its survivors are old, and
+    are frozen if there are many old objects.
+    """
     if phase == "stop" and info["generation"] == MIDDLE and len(gc.get_objects(OLD)) > OLD_OBJECTS_MAX:
         gc.freeze()

@@ -1,4 +1,4 @@
-"""Settings: flags over environment over `warren.toml` over defaults."""
+"""The settings. A flag wins over the environment, that over `warren.toml`, and that over the default."""
 
 from __future__ import annotations
 
@@ -49,14 +49,15 @@ TRUTHS = {
 
 @dataclass(frozen=True, kw_only=True)
 class UserConfig:
-    """A user to make at start. Either a password or a hash of one, RabbitMQ's kinds included."""
+    """A user to make when the broker starts, with a password or a hash of one."""
 
     name: str
     password: str | None = None
-    password_hash: PasswordHash | None = None
+    password_hash: PasswordHash | None = None  # may be one of RabbitMQ's kinds
     tags: frozenset[str] = frozenset()
-    permissions: dict[str, Permissions] = field(default_factory=dict)
+    permissions: dict[str, Permissions] = field(default_factory=dict)  # by vhost
     topic_permissions: dict[tuple[str, str], TopicPermissions] = field(default_factory=dict)
+    """By vhost and exchange."""
     limits: SetUserLimits | None = None
 
 
@@ -70,43 +71,44 @@ GUEST = UserConfig(
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """All settings. The names are those of `warren.toml`, of the flags, and of `WARREN_…`.
-
-    `memory_watermark` is a share of the memory, or bytes if above 1; beyond it publishers are blocked. So is
-    `memory_budget`: what transient messages that wait may take before they go to disk. `disk_free_limit`
-    is how many bytes must be free, or publishers are blocked. `consumer_timeout` is after how many
-    milliseconds a channel is closed that has not acknowledged a delivery; 0 is never. `sync` is "always" or
-    "none": whether a confirm means that a message survives a power cut, or only the end of the process.
-    `receive_buffer_bytes` is how much the kernel takes from a publisher that is not being read; 0 leaves it
-    to the system, which may take megabytes from each. `http_port` -1 is no HTTP API. With `events_stream` the
-    broker writes what happens in it to the stream `warren.events`; of what happens to single messages, one
-    event in `events_sample` of its kind, or with 0 none.
+    """All settings, by their names in `warren.toml`. In the environment `port` is `WARREN_PORT`, and so on.
+    Some are flags of `warren serve` as well.
     """
 
-    bind: str = "127.0.0.1"
-    port: int = 5672
-    http_port: int = HTTP_PORT
+    bind: str = "127.0.0.1"  # the address to listen on
+    port: int = 5672  # of AMQP; 0: the kernel chooses one
+    http_port: int = HTTP_PORT  # of the HTTP API; 0: the kernel chooses one, -1: there is no HTTP API
     data_dir: Path = Path("warren-data")
     cluster_name: str = "warren"
     log_level: str = "info"
-    heartbeat: int = 60
-    channel_max: int = 2047
-    frame_max: int = 131_072
+    heartbeat: int = 60  # seconds, as offered to clients; 0: no heartbeats
+    channel_max: int = 2047  # channels a connection
+    frame_max: int = 131_072  # bytes
     max_message_bytes: int = 128 * 1024 * 1024
     max_transaction_messages: int = 1_000_000
     max_transaction_bytes: int = 1024 * 1024 * 1024
     memory_watermark: float = 0.4
+    """With more memory used, publishers are blocked. A share of the machine's memory, or bytes if above 1."""
     memory_budget: float = 0.2
-    disk_free_limit: int = 50_000_000
+    """What waiting transient messages may take before they go to disk: a share or bytes, too."""
+    disk_free_limit: int = 50_000_000  # with fewer free bytes publishers are blocked
     consumer_timeout: int = 1_800_000
+    """A channel that has not acknowledged a delivery for so many milliseconds is closed; 0: never."""
     sync: str = "always"
-    segment_bytes: int = 8 * 1024 * 1024
-    stream_segment_bytes: int = 32 * 1024 * 1024
-    open_files_max: int = 1_000
+    """What a confirmed persistent message survives: a power cut ("always"), or only the end of the process
+    ("none").
+    """
+    segment_bytes: int = 8 * 1024 * 1024  # a queue's segment is closed at this size
+    stream_segment_bytes: int = 32 * 1024 * 1024  # the same for streams
+    open_files_max: int = 1_000  # files of queues that are open at a time
     receive_buffer_bytes: int = 512 * 1024
-    events_stream: bool = False
+    """What the kernel takes from a publisher whose socket we do not read; 0: the system's default, which may
+    be megabytes for each.
+    """
+    events_stream: bool = False  # whether the broker writes its events to the stream `warren.events`
     events_sample: int = 1_000
-    vhosts: tuple[str, ...] = ("/",)
+    """Of the events about single messages, one in so many of each kind is written to that stream; 0: none."""
+    vhosts: tuple[str, ...] = ("/",)  # these are made when the broker starts, and so are the next four
     users: tuple[UserConfig, ...] = (GUEST,)
     policies: tuple[PutPolicy, ...] = ()
     operator_policies: tuple[PutPolicy, ...] = ()
@@ -185,7 +187,7 @@ def _check(right: bool, name: str, value: object, expected: str) -> None:
 
 
 def load(flags: Mapping[str, object], environment: Mapping[str, str] = os.environ) -> Config:
-    """The settings that hold; `flags` has those given on the command line, and `config` for the file."""
+    """Read the settings from all places. `flags` are those of the command line; `config` names the file."""
     given = flags.get("config") or environment.get(ENVIRONMENT_PREFIX + "CONFIG")
     path = Path(str(given)) if given else DEFAULT_FILE
     settings = _from_file(path, required=bool(given))
@@ -214,7 +216,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
 
 
 def _convert(name: str, value: object) -> object:
-    """A setting from text or TOML as the type it has."""
+    """The value of a setting, given as text or TOML, as the type of its default."""
     if name in DEFINITIONS:
         return DEFINITIONS[name](name, value)
     default = getattr(Config, name)
@@ -251,7 +253,7 @@ USER_KEYS = {
 
 def _user(entry: object) -> UserConfig:
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
-        raise ConfigError("users: each needs a name")
+        raise ConfigError("users: each user needs a name")
     where = f"user '{entry['name']}'"
     expect_known(where, entry, USER_KEYS)
     if not isinstance(entry.get("password", ""), str):

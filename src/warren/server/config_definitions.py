@@ -23,7 +23,7 @@ def policies(setting: str, value: object) -> tuple[PutPolicy, ...]:
 
 
 def vhost_limits(value: object) -> tuple[SetVhostLimits, ...]:
-    """A table for each vhost, by its name."""
+    """From one table of limits for each vhost, by the vhost's name."""
     limits = expect_table("vhost_limits", value)
     return tuple(
         SetVhostLimits(vhost=vhost, **_limits(f"vhost_limits of '{vhost}'", VhostLimits, table))
@@ -55,7 +55,7 @@ def expect_known(where: str, given: Iterable[str], known: Iterable[str]) -> None
 
 def _policy(setting: str, entry: object) -> PutPolicy:
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
-        raise ConfigError(f"{setting}: each needs a name")
+        raise ConfigError(f"{setting}: each policy needs a name")
     where = f"{setting}: '{entry['name']}'"
     expect_known(where, entry, POLICY_KEYS)
     for key in ("pattern", "vhost", "apply_to"):
@@ -90,7 +90,7 @@ def _limits(where: str, kind: type[L], value: object) -> dict[str, int]:
 
 
 class _Given:
-    """What a table has, as attributes; what it has not is None."""
+    """A table's values as attributes; those of `names` that the table lacks are None."""
 
     def __init__(self, names: list[str], table: dict[str, int]) -> None:
         for name in names:

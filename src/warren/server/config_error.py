@@ -1,7 +1,7 @@
-"""What is wrong with the configuration."""
+"""The error for a wrong configuration."""
 
 from __future__ import annotations
 
 
 class ConfigError(Exception):
-    """A setting that makes no sense, in one line for the operator."""
+    """A setting is wrong; the text says so in one line for the operator."""

@@ -1,11 +1,12 @@
-"""How connections and files share the descriptors that the system lets the process have.
+"""How connections and files share the file descriptors that the system lets the process have.
 
-    | own | connections, as many as there are | as much again for new ones | files of queues |
-    0                                                                                     limit
+    | our own | connections that are open | half of the rest: new connections | the other half: files |
+    0                                                                                             limit
 
-A file can be closed and opened again, a connection cannot: files get half of what connections leave, up to
-`open_files_max`, and idle ones are closed as connections come. When next to nothing is left, new connections
-are refused with 530, and beyond those that hear so, at once.
+A file can be closed and opened again, a connection cannot. So files of queues get half of what the open
+connections leave, up to `open_files_max`, and idle files are closed as connections come. Beyond
+`connections_max` a new connection is refused with 530, and told why; `REFUSED_MAX` of these can be open at a
+time, and further ones are closed at once.
 """
 
 from __future__ import annotations
@@ -16,35 +17,35 @@ from collections.abc import Callable
 from warren.storage.files import OpenFiles
 from warren.storage.problems import Logger
 
-# For listeners (`ACCEPTED_A_TURN`), as many clients that are let in and sent away, threads, the definitions,
-# and files that are opened for a moment.
+# Our own descriptors: for listeners (`ACCEPTED_A_TURN`), as many clients that are accepted only to be closed,
+# threads, the definitions, and files that are open for a moment.
 OWN_MAX = 128
 FILES_MIN = 16
-REFUSED_MAX = 16  # connections that are told why they are refused, at a time
-TELL_SECONDS_MIN = 60.0
+REFUSED_MAX = 16  # connections that are being told why they are refused, at a time
+TELL_SECONDS_MIN = 60.0  # between two log lines
 WHAT_TO_RAISE = "the limit of open files: ulimit -n, or LimitNOFILE= of a systemd unit"
 
 
 def descriptors_max() -> int:
-    """What this process may have open."""
+    """How many descriptors this process may have open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return soft if soft != resource.RLIM_INFINITY else 2**31
 
 
 class Descriptors:
-    """`others` says how many are taken by what is neither an AMQP connection nor a file of a queue."""
+    """Counts descriptors, and sets how many files the store may keep open."""
 
     def __init__(self, limit: int, files_max: int, log: Logger, now: Callable[[], float]) -> None:
-        self.limit = limit
-        self.files_max = files_max
+        self.limit = limit  # of the process
+        self.files_max = files_max  # the setting `open_files_max`
         self.log = log
         self.now = now
-        self.room = limit - min(OWN_MAX, limit // 4)
+        self.room = limit - min(OWN_MAX, limit // 4)  # for connections and files of queues
         self.connections_max = max(1, self.room - FILES_MIN - REFUSED_MAX)
-        self.connections = 0
-        self.others: Callable[[], int] = lambda: 0
-        self.files: OpenFiles | None = None
-        self.told = -TELL_SECONDS_MIN
+        self.connections = 0  # AMQP connections that are open
+        self.others: Callable[[], int] = lambda: 0  # counts what else is open: connections of the HTTP API
+        self.files: OpenFiles | None = None  # the store's files
+        self.told = -TELL_SECONDS_MIN  # when the last log line was written
 
     def share_with(self, files: OpenFiles) -> None:
         self.files = files
@@ -60,7 +61,7 @@ class Descriptors:
             )
 
     def enter(self) -> bool:
-        """A connection has come; whether there is room to tell it anything."""
+        """A connection was accepted. False if there is not even room to tell it that it is refused."""
         if self.connections + self.others() >= self.connections_max:
             self._tell("connections are refused: no file descriptors are left for them")
         if self.connections + self.others() >= self.connections_max + REFUSED_MAX:
@@ -82,7 +83,7 @@ class Descriptors:
         self._tell("no file descriptor is left; idle files are closed")
 
     def _tell(self, event: str) -> None:
-        """Not each time: there may be thousands."""
+        """Log this once in `TELL_SECONDS_MIN`: it may happen thousands of times a second."""
         if self.now() - self.told >= TELL_SECONDS_MIN:
             self.told = self.now()
             self.log.error(event, limit=self.limit, connections=self.connections, to_raise=WHAT_TO_RAISE)

@@ -1,11 +1,12 @@
-"""What happens in the broker, written to a stream of its own, so that it can be consumed and analysed.
+"""The broker's events as messages in the stream `warren.events`, so that they can be consumed and analysed.
 
-Each event is one persistent message: the routing key and the header `event` are its name in words,
-`queue.created` for QueueCreated, the body is JSON of its fields. Of single messages only is written what they
-are, not their bodies, and of these events only one in so many of a kind.
+Each event is one persistent message. Its routing key and its header `event` are the name of the event in
+words, `queue.created` for QueueCreated; its body is JSON with the event's fields. Events about single
+messages are sampled, one in so many of each kind, and carry the message's key and size but never its body.
 
-Events are written in the turn after that in which they happen, not in the middle of something. What this
-brings about itself, deliveries to those who consume the stream say, is not written, lest it never end.
+An event is written in the turn after the one in which it happened, never in the middle of another change.
+Events that the stream itself causes, such as deliveries to its consumers, are not written: each would cause
+the next one.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ STREAM_ARGUMENTS: Table = {"x-queue-type": "stream", "x-max-length-bytes": 1024 
 WAITING_MAX = 10_000
 LOST = "events.lost"
 WORD = re.compile("[A-Z][a-z]*")
-HEADERS = ("vhost", "queue")
+HEADERS = ("vhost", "queue")  # fields that are copied into the headers as well
 
 KINDS = [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, Event)]
 OF_MESSAGES = [kind for kind in KINDS if "message" in {field.name for field in fields(kind)}]
@@ -39,22 +40,20 @@ OF_OTHERS = [kind for kind in KINDS if kind not in OF_MESSAGES and kind is not E
 
 
 class EventStream:
-    """`waiting` are names, times and fields of events to be written; those beyond the limit are `lost`, and
-    that is written when there is room.
-    """
+    """Subscribes to the node's events, and writes them to the stream."""
 
     def __init__(self, node: Node, sample: int) -> None:
         self.node = node
-        self.sample = sample
-        self.waiting: list[tuple[str, int, dict[str, object]]] = []
-        self.lost = 0
+        self.sample = sample  # of the events about single messages, one in so many is written; 0: none
+        self.waiting: list[tuple[str, int, dict[str, object]]] = []  # to be written: name, time, fields
+        self.lost = 0  # events dropped since the last `events.lost`, which tells how many they were
         self.stopped = False
         self.unsubscribe: list[Callable[[], None]] = []
 
     def start(self) -> None:
         if VHOST not in self.node.vhosts:
             raise ConfigError(f"events_stream: there is no vhost '{VHOST}' for the stream '{NAME}'")
-        if NAME not in self.node.vhosts[VHOST].queues:  # else it stays as its user has declared it
+        if NAME not in self.node.vhosts[VHOST].queues:  # else the stream stays as a user has declared it
             self._declare()
         for kind in OF_OTHERS:
             self._subscribe(kind)
@@ -98,7 +97,7 @@ class EventStream:
         waiting, self.waiting = self.waiting, []
         vhost = self.node.vhosts.get(VHOST)
         queue = None if vhost is None else vhost.queues.get(NAME)
-        if queue is None or self.node.store.safety.behind:  # somebody deleted it, or the disk is busy
+        if queue is None or self.node.store.safety.behind:  # the stream was deleted, or the disk is behind
             self.lost += len(waiting)
             return
         if self.lost:
@@ -114,7 +113,7 @@ def name_of(kind: type[Event]) -> str:
 
 
 def is_of_stream(event: Event) -> bool:
-    """Whether it is about messages of the stream itself."""
+    """Whether the event is about a message in this stream itself."""
     if isinstance(event, events.MessagePublished):
         return event.vhost == VHOST and event.queues == (NAME,)
     return (
@@ -125,8 +124,8 @@ def is_of_stream(event: Event) -> bool:
 
 
 def describe(event: Event) -> dict[str, object]:
-    """As fields of JSON. `exchange` is the one that a message was published to; one of the event's own is
-    `to_exchange` then.
+    """The event's fields for JSON. For an event about a message, `exchange` is the exchange that the message
+    was published to; a field `exchange` of the event itself is then called `to_exchange`.
     """
     described: dict[str, object] = {field.name: getattr(event, field.name) for field in fields(event)}
     message, error = described.pop("message", None), described.get("error")
@@ -142,7 +141,7 @@ def describe(event: Event) -> dict[str, object]:
 def describe_message(message: Message) -> dict[str, object]:
     try:
         message_id = message.decode_properties().message_id
-    except AmqpError:  # a client may send what it likes
+    except AmqpError:  # the broker does not check the properties that clients send
         message_id = None
     return {
         "exchange": message.exchange_name,

@@ -1,8 +1,9 @@
-"""The end of a connection to which the broker has said its last word.
+"""The end of a connection, after the broker has sent its last frame.
 
-Closing a socket while the client's bytes are unread, or still come, resets it, and a reset takes away what
-the client has not read yet: close-ok, or the reason why it was closed. So the broker ends only its own side,
-and reads on and throws away what comes, until the client ends the other side, or for a while.
+Closing a socket while bytes of the client are unread, or still arrive, resets it. A reset takes away what the
+client has not read yet: close-ok, or the reason why the broker closed the connection. So the broker ends only
+its own side. It reads on, and throws away what arrives, until the client ends the other side too, or a time
+or size limit is reached.
 """
 
 from __future__ import annotations
@@ -12,18 +13,18 @@ from collections.abc import Callable
 
 LINGER_SECONDS_MAX = 10.0
 DISCARDED_BYTES_MAX = 64 * 1024 * 1024
-DISCARDED = memoryview(bytearray(256 * 1024))  # nobody reads what is written here
+DISCARDED = memoryview(bytearray(256 * 1024))  # all farewells receive into this; nobody reads it
 
 
 class Farewells:
-    """All clients who have yet to close. `check` is called about twice a second."""
+    """All connections whose client has yet to close. `check` is called about twice a second."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.now = now
         self.leaving: set[Farewell] = set()
 
     def begin(self, transport: asyncio.Transport, closed: Callable[[], None]) -> None:
-        """What is written still goes out, and then the end of it. `closed` is called when all is over."""
+        """Send what is written, then end our side. `closed` is called once the socket is closed."""
         farewell = Farewell(transport, self.leaving, self.now(), closed)
         transport.set_protocol(farewell)
         transport.resume_reading()
@@ -37,13 +38,13 @@ class Farewells:
                 farewell.transport.abort()
 
     def end(self) -> None:
-        """The broker ends, and waits for nobody."""
+        """The broker stops: close all of these sockets at once."""
         for farewell in list(self.leaving):
             farewell.transport.abort()
 
 
 class Farewell(asyncio.BufferedProtocol):
-    """Takes the place of the protocol that the transport had."""
+    """Replaces the transport's protocol, and discards what the client still sends."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class Farewell(asyncio.BufferedProtocol):
         closed: Callable[[], None],
     ) -> None:
         self.transport = transport
-        self.leaving = leaving
+        self.leaving = leaving  # the set that this farewell is in until the socket is closed
         self.began_at = began_at
         self.closed = closed
         self.discarded_bytes = 0
@@ -68,7 +69,7 @@ class Farewell(asyncio.BufferedProtocol):
             self.transport.abort()
 
     def eof_received(self) -> None:
-        """The client has ended its side as well: the transport closes."""
+        """The client has ended its side as well. Returning nothing lets the transport close."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.leaving.discard(self)

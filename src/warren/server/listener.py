@@ -1,8 +1,8 @@
 """Accepting connections, many in each turn of the event loop.
 
-libuv, which the event loop is made of, accepts one connection for each listening socket and turn. If a
-hundred clients come at once while turns are long, whoever comes last waits for a hundred turns. So each
-socket is there several times: all duplicates share one line of clients.
+libuv, on which the event loop is built, accepts one connection for each listening socket and turn. If a
+hundred clients come at once while turns are long, the last of them waits for a hundred turns. So each
+listening socket is duplicated: all duplicates accept from the same backlog of clients.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import socket
 from collections.abc import Callable
 
 ACCEPTED_A_TURN = 32
-DESCRIPTORS_FOR_EACH = 32  # a duplicate, and a client that it lets in and that is sent away, for so many
+DESCRIPTORS_FOR_EACH = 32  # one duplicate for so many descriptors that the process may have
 BACKLOG = 4096
 
 
 class Listener:
-    """`servers` has the one that was asked for first, and then those of the duplicates."""
+    """`servers` has the server of the original sockets first, then those of the duplicates."""
 
     def __init__(self, servers: list[asyncio.Server]) -> None:
         self.servers = servers
@@ -38,7 +38,7 @@ class Listener:
 
 
 def accepted_a_turn(descriptors_max: int) -> int:
-    """Fewer where the process may have few descriptors open."""
+    """How many connections to accept a turn: fewer if the process may have few descriptors open."""
     return max(1, min(ACCEPTED_A_TURN, descriptors_max // DESCRIPTORS_FOR_EACH))
 
 
@@ -49,7 +49,7 @@ async def listen(
     port: int,
     accepted: int = ACCEPTED_A_TURN,
 ) -> Listener:
-    """On all addresses that the host has."""
+    """Listen on all addresses of the host. `accepted` is how many connections to accept a turn."""
     listener = Listener([await loop.create_server(factory, host, port, backlog=BACKLOG)])
     try:
         for bound in listener.servers[0].sockets:

@@ -1,7 +1,7 @@
-"""The log: events with fields, on stderr, for people on a terminal and as JSON lines otherwise.
+"""The log: events with fields, on stderr, readable text on a terminal and JSON lines otherwise.
 
-The broker logs through the standard logger `warren`, so that a program that embeds it decides itself
-what becomes of its lines; only the command configures where they go.
+The broker logs through the standard logger `warren`. A program that embeds the broker decides itself where
+those lines go; only the command `warren` configures that, by `configure`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def get_logger() -> structlog.stdlib.BoundLogger:
 
 
 def log_events(log: structlog.stdlib.BoundLogger, source: Events) -> None:
-    """Write down what happens; what the level hides is not even subscribed to."""
+    """Log the broker's events. Those that the log level hides are not subscribed to, so they cost nothing."""
 
     def failed(event: events.Failure) -> None:
         log.error("internal error", connection=event.connection, exc_info=event.error)
@@ -65,6 +65,8 @@ def log_events(log: structlog.stdlib.BoundLogger, source: Events) -> None:
 
 
 class _Writer:
+    """Logs events of one kind."""
+
     def __init__(self, log: structlog.stdlib.BoundLogger, level: int, text: str) -> None:
         self.log, self.level, self.text = log, level, text
 
@@ -73,7 +75,7 @@ class _Writer:
 
 
 def configure(level: str, stream: TextIO = sys.stderr) -> None:
-    """What the command does with the log."""
+    """Send all log lines to `stream`, for the command `warren`."""
     renderer: structlog.types.Processor = (
         structlog.dev.ConsoleRenderer() if stream.isatty() else structlog.processors.JSONRenderer()
     )

@@ -1,9 +1,10 @@
-"""How much memory the process uses, and how much it may.
+"""How much memory the process uses, and whether that is above the limit.
 
-What is used is not what is resident: allocators keep what was freed, for a while or, where one object pins
-a page, for long. A process that is all broker counts what it uses (`CountedMemory`): what is in its slabs and
-in Python's arenas, what the C library has handed out, and what was there before it began to count. One that
-is embedded has an allocator that is not ours to count, and looks at what is resident (`ResidentMemory`).
+Used memory is less than resident memory: allocators keep freed memory, for a while or, where one object pins
+a page, for long. A process that is all broker counts the used memory (`CountedMemory`): objects in its slabs
+and in Python's arenas, what the C library has handed out, and what was resident before the counting began. A
+broker embedded in another program cannot count what that program's allocators hold, so it takes the resident
+memory as used (`ResidentMemory`).
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from warren.server import arenas, slabs
 STATM = Path("/proc/self/statm")
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 MIB = 1024 * 1024
-KEPT_BYTES_MIN = 8 * MIB  # for the next burst, by slabs and by arenas each
-LOOK_SECONDS_MIN = 0.25  # between two looks at every pool
-TRIM_SECONDS_MIN = 10.0
+KEPT_BYTES_MIN = 8 * MIB  # slabs keep this much free memory for the next burst, and so do arenas
+LOOK_SECONDS_MIN = 0.25  # between two counts of the free pools in arenas
+TRIM_SECONDS_MIN = 10.0  # between two calls of `malloc_trim`
 
 
 def resident_bytes() -> int:
@@ -32,7 +33,7 @@ def resident_bytes() -> int:
 
 
 def total_bytes() -> int:
-    """The machine's memory, or the share of it that this process was given."""
+    """The machine's memory, or the limit of our control group if that is lower."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if CGROUP_LIMIT.exists():
         limit = CGROUP_LIMIT.read_text().strip()
@@ -42,44 +43,57 @@ def total_bytes() -> int:
 
 
 def share_in_bytes(share: float) -> int:
-    """A share of the memory, or bytes if above 1."""
+    """Bytes for a setting that is a share of the memory, or a number of bytes if above 1."""
     return int(share * total_bytes()) if share <= 1 else int(share)
 
 
 class MemoryUse(Protocol):
-    """`used_bytes_most` is cheap, and may be more than is used; `used_bytes` may look closer. `kept_bytes`
-    are free, and not the system's yet. `code_bytes` were there before anything was counted.
-    """
+    """How the memory in use is found out."""
 
-    code_bytes: int
+    code_bytes: int  # resident before the counting began
 
-    def used_bytes_most(self) -> int: ...
-    def used_bytes(self) -> int: ...
-    def message_bytes(self) -> int: ...
-    def kept_bytes(self) -> int: ...
-    def idle_bytes(self) -> int: ...
-    def give_back(self, most: int) -> None: ...
+    def used_bytes_most(self) -> int:
+        """A cheap upper bound of `used_bytes`."""
+
+    def used_bytes(self) -> int:
+        """The memory in use. Takes longer than `used_bytes_most`."""
+
+    def message_bytes(self) -> int:
+        """The part of it that messages and large buffers take; 0 if not known."""
+
+    def kept_bytes(self) -> int:
+        """Free memory that was not given back to the system yet."""
+
+    def idle_bytes(self) -> int:
+        """The part of it that was not needed since this was last called, and may be given back."""
+
+    def give_back(self, most: int) -> None:
+        """Give up to so many of these bytes back to the system. Called in a thread."""
 
 
 class CountedMemory:
+    """Counts by our own allocators, slabs and arenas. `benchmarks/memory.py` watches what they keep."""
+
     def __init__(self) -> None:
-        """From now on it is counted."""
+        """Installs the allocators: the counting begins."""
         resident = resident_bytes()
         arenas.install()
-        self.is_counted = slabs.install(Message, Entry)
+        self.is_counted = slabs.install(Message, Entry)  # False: slabs cannot be used here
         self.code_bytes = max(0, resident - slabs.library_bytes())
-        self.pools_free_bytes = 0
-        self.looked_at = 0.0
-        self.arenas_idle_bytes = 0
+        self.pools_free_bytes = 0  # in arenas, when it was last counted
+        self.looked_at = 0.0  # when that was
+        self.arenas_idle_bytes = 0  # the arenas' part of what `idle_bytes` last returned
 
     def used_bytes_most(self) -> int:
-        """Arenas count as full. A body that was announced, and has not come, takes no memory yet."""
+        """Counts arenas as full. Buffers for bodies count only as far as the body has arrived: the rest of
+        the buffer takes no memory yet.
+        """
         in_slabs = slabs.object_bytes() + slabs.large_bytes()
         used = self.code_bytes + in_slabs + slabs.library_bytes() + arenas.used_bytes()
         return used - awaited_bytes()
 
     def message_bytes(self) -> int:
-        """Of messages, and of all that is too large for arenas: bodies and buffers."""
+        """Messages, and everything that is too large for arenas: bodies and buffers."""
         return max(0, slabs.object_bytes() + slabs.large_bytes() - awaited_bytes())
 
     def used_bytes(self) -> int:
@@ -90,12 +104,12 @@ class CountedMemory:
         return self.used_bytes_most() - self.pools_free_bytes
 
     def kept_bytes(self) -> int:
-        """In slabs that are empty or have room, in arenas that are kept or have pools without an object."""
+        """Free bytes in empty and partly used slabs, in kept arenas, and in arenas' pools without objects."""
         room = slabs.used_bytes() - slabs.object_bytes() - slabs.large_bytes()
         return slabs.kept_bytes() + room + arenas.kept_bytes() + self.pools_free_bytes
 
     def idle_bytes(self) -> int:
-        """What nobody has wanted since this was asked last, beyond what is kept for the next burst."""
+        """Kept bytes that were not needed since the last call, less what is kept for the next burst."""
         self.arenas_idle_bytes = max(0, arenas.idle_bytes() - KEPT_BYTES_MIN)
         return max(0, slabs.idle_bytes() - KEPT_BYTES_MIN) + self.arenas_idle_bytes
 
@@ -105,11 +119,13 @@ class CountedMemory:
 
 
 class ResidentMemory:
-    """What is free is only known once the C library, if it is one that can, has given it back."""
+    """Takes the resident memory as used. The C library is told to give freed memory back before a close look,
+    if it can (`malloc_trim`), since freed memory counts as used until then.
+    """
 
     def __init__(self) -> None:
         self.code_bytes = 0
-        self.trimmed_at = 0.0
+        self.trimmed_at = 0.0  # when `trim` was last called
         self.trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
     def used_bytes_most(self) -> int:
@@ -132,22 +148,24 @@ class ResidentMemory:
         return 0
 
     def give_back(self, most: int) -> None:
-        """It is done where it is counted."""
+        """`used_bytes` does it."""
 
 
 def count_memory() -> MemoryUse:
-    """For a process that is all broker. No slabs where addresses are rationed or memory is traced."""
+    """For a process that is all broker. Falls back to the resident memory where slabs cannot be used: the
+    address space is limited, or memory is traced.
+    """
     counted = CountedMemory()
     return counted if counted.is_counted else ResidentMemory()
 
 
 class MemoryAlarm:
-    """Raised above the watermark, cleared below it."""
+    """Whether more memory is used than the watermark allows."""
 
     def __init__(self, use: MemoryUse, limit_bytes: int) -> None:
         self.use = use
         self.limit_bytes = limit_bytes
 
     def is_exceeded(self) -> bool:
-        """Cheap as long as memory is not short: to be asked as often as one likes."""
+        """Cheap as long as memory is not short, so it may be called often."""
         return self.use.used_bytes_most() > self.limit_bytes and self.use.used_bytes() > self.limit_bytes

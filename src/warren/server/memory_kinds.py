@@ -1,4 +1,4 @@
-"""What the memory in use is used for, for whoever has to do something about it."""
+"""What the used memory is used for: shown by the memory alarm, the HTTP API and the metrics."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from warren.storage.disk import allocated_bytes
 
 
 def kinds_of(node: Node, use: MemoryUse) -> dict[str, int]:
-    """Bytes by kind, all that is used. `messages_other` are neither ready nor packed: out with clients as a
-    rule. `other` has definitions and all other small objects.
+    """Bytes by kind; together they are all used memory. `messages_other` are messages neither ready nor
+    packed, as a rule delivered and not acked yet. `other` has definitions and all other small objects.
     """
     connections = connections_of(node)
     kinds = {

@@ -1,4 +1,4 @@
-"""Numbers that tell how the broker does. Whoever knows one adds it; it is asked for when somebody looks."""
+"""Metrics of the broker. Each module adds its own; a metric's value is read when somebody asks for it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ Read: TypeAlias = Callable[[], Number | Mapping[str, Number]]
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """`read` gives a number or, if there is a `label`, one for each of its values."""
+    """One number, or one for each value of a label."""
 
     name: str
-    text: str
-    read: Read
+    text: str  # the help text for Prometheus
+    read: Read  # returns the number or, if there is a `label`, numbers by the label's values
     kind: Literal["gauge", "counter"] = "gauge"
     label: str | None = None
 
     def samples(self) -> Iterator[tuple[str | None, Number]]:
-        """Values of the label, and numbers."""
+        """Pairs of a label's value and a number; the value is None if there is no label."""
         found = self.read()
         if isinstance(found, Mapping):
             yield from found.items()
@@ -34,5 +34,5 @@ class Metrics:
     by_name: dict[str, Metric] = field(default_factory=dict)
 
     def add(self, metric: Metric) -> None:
-        """One of the same name is replaced."""
+        """Replaces a metric of the same name."""
         self.by_name[metric.name] = metric

@@ -1,4 +1,4 @@
-"""One client's socket, between the event loop and its connection."""
+"""One client's socket: passes bytes between the event loop and the client's `Connection`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 UNSENT_BYTES_HIGH = 1024 * 1024
 UNSENT_BYTES_LOW = 256 * 1024
-RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # of SO_LINGER: on, for no time
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # the value of SO_LINGER: on, for 0 seconds
 
 
 class AmqpProtocol(asyncio.BufferedProtocol):
-    """Lets the kernel write into the buffer that all connections share, and is the connection's `Link`."""
+    """Receives into the buffer that all connections share, and is the connection's `Link`."""
 
     def __init__(
         self,
@@ -38,20 +38,23 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         watchdog: Watchdog,
     ) -> None:
         self.node = node
-        self.descriptors = descriptors
-        self.entered = False
+        self.descriptors = descriptors  # counts this socket while it is open
+        self.entered = False  # whether `descriptors` counts it
         self.watchdog = watchdog
-        self.buffer = buffer
-        self.receive_buffer_bytes = receive_buffer_bytes
+        self.buffer = buffer  # shared by all connections
+        self.receive_buffer_bytes = receive_buffer_bytes  # of the kernel, for this socket; 0: its default
         self.farewells = farewells
-        self.connection: Connection | None = None
+        self.connection: Connection | None = None  # None before the socket is open, and after `close`
+
+    def __repr__(self) -> str:
+        return f"<AmqpProtocol {getattr(getattr(self, 'connection', None), 'name', 'without connection')}>"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH, low=UNSENT_BYTES_LOW)
         peer = transport.get_extra_info("peername")
         self.entered = self.descriptors.enter()
-        if peer is None or not self.entered:  # it has gone before we could look, or there is no room
+        if peer is None or not self.entered:  # the client has gone already, or no descriptor is left for it
             self.transport.abort()
             return
         if self.receive_buffer_bytes:
@@ -67,6 +70,7 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         return self.connection.writable_view()
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Everything that a client sends passes here: `warren perf throughput` watches this."""
         connection = self.connection
         assert connection is not None
         started = self.watchdog.now()
@@ -74,16 +78,16 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         self.watchdog.ended(started, lambda: what_was_read(connection, nbytes))
 
     def eof_received(self) -> None:
-        """The client has nothing more to say: the transport closes."""
+        """The client has ended its side. Returning nothing lets the transport close."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.leave()
         if self.connection is not None:
             self.connection.lost()
-            self.connection = None  # they refer to each other, and cycles would wait for the collector
+            self.connection = None  # breaks the cycle, which would live until the garbage collector runs
 
     def leave(self) -> None:
-        """The socket is closed."""
+        """The socket is closed: its descriptor is free again."""
         if self.entered:
             self.descriptors.leave()
 
@@ -117,13 +121,15 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         return self.transport.get_write_buffer_size()
 
     def close(self) -> None:
-        """What is written still goes out; what else the client says is thrown away until it closes too."""
+        """Send what is written; then discard what the client sends until it closes, too."""
         self.connection = None
         if not self.transport.is_closing():
             self.farewells.begin(self.transport, self.leave)
 
     def reset(self) -> None:
-        """Nobody is there who could take what was written, or close: nothing of the socket stays behind."""
+        """The client is gone: close at once, without sending what is written, so that the kernel, too, keeps
+        nothing of the socket.
+        """
         client: socket.socket = self.transport.get_extra_info("socket")
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         self.transport.abort()

@@ -1,4 +1,4 @@
-"""Memory and disk: alarms when they are short, with what was counted, and metrics of both."""
+"""Memory and disk space: alarms when they are short, with the numbers behind each alarm, and metrics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DISK = "disk"
 
 
 class Resources:
-    """`disk_fails` says whether the disk cannot be written to at all."""
+    """Raises and clears the node's alarms. `disk_fails` tells whether writes to the disk fail at present."""
 
     def __init__(
         self, node: Node, memory: MemoryAlarm, disk: DiskSpace, disk_fails: Callable[[], bool]
@@ -29,7 +29,7 @@ class Resources:
         self._set_alarm(DISK, self.disk_fails() or self.disk.is_low(), self._disk_counted)
 
     def check_disk_space(self, written_bytes: int) -> None:
-        """After each round, with all that was ever written: looks only if that may have changed something."""
+        """Called after each disk round with the total of written bytes; asks the system only now and then."""
         if self.disk.is_found_low(written_bytes):
             self.raise_disk_alarm()
 
@@ -37,7 +37,7 @@ class Resources:
         self.node.raise_alarm(DISK)
 
     def check_memory(self) -> None:
-        """Cheap, so that a turn under load can do it as well."""
+        """Cheap, so that a long turn can call this in between. `benchmarks/flood.py` watches this."""
         self._set_alarm(MEMORY, self.memory.is_exceeded(), self._memory_counted)
 
     def _set_alarm(self, resource: str, raised: bool, counted: Callable[[], dict[str, int]]) -> None:
@@ -62,7 +62,7 @@ class Resources:
     # --- metrics ---
 
     def add_metrics(self, metrics: Metrics) -> None:
-        """With RabbitMQ's names where they mean the same."""
+        """Metrics have RabbitMQ's names where RabbitMQ has one of the same meaning."""
         use = self.memory.use
         figures: dict[str, tuple[str, Callable[[], int]]] = {
             "rabbitmq_process_resident_memory_bytes": ("Memory that is resident", resident_bytes),

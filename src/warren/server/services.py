@@ -1,6 +1,7 @@
-"""What runs beside AMQP in a broker: services of the entry-point group `warren.services`, found by name.
+"""Services that run in a broker beside AMQP, found by name in the entry-point group `warren.services`.
 
-So what is above the server can be started by it without its knowing that. The HTTP API is the service `http`.
+Through entry points the server can start packages of a higher layer without importing them. The HTTP API is
+the service `http`.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ GROUP = "warren.services"
 
 
 class Service(Protocol):
-    """`start` comes when the node has all its definitions, `stop` before its connections are closed."""
+    """`start` is called once the node has all its definitions, `stop` before its connections are closed."""
 
     @property
     def address(self) -> str:
-        """Where it listens, as host:port."""
+        """Where the service listens, as host:port."""
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
 
 
 ServiceFactory: TypeAlias = Callable[[Any], Service]
-"""Called with the `Broker`, which is above this module and starts its services."""
+"""Called with the `Broker`: `Any`, since this module is below it and cannot import it."""
 
 
 def load_service(name: str) -> ServiceFactory:

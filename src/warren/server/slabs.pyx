@@ -1,21 +1,26 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Where the process keeps what is too large for Python's arenas, bodies of messages first of all, and the objects
-that messages are made of.
+"""An allocator for what is too large for Python's arenas, above all the bodies of messages, and for the objects
+`Message` and `Entry`.
 
-The C library keeps what was freed between what is not, and to have it give that back locks it for as long as that
-takes: half a second after a burst of 5 GB. Here freed memory goes back a slab at a time, from a thread of its own, while
-nobody waits for it; and what is used is counted, so that a memory alarm need not guess.
+The C library keeps freed memory that lies between memory in use. Making it give that back to the system locks it for
+as long as that takes: half a second after a burst of 5 GB. Here freed memory goes back a slab at a time, from a thread
+of its own, while nobody waits for it. Used memory is counted, so that the memory alarm need not guess.
 
-    space     one reservation of addresses, in parts of 256 GiB, one for each size of slab
-    slab      objects of one class of size, at least 8 of them, or one if they are large
-    class     sizes up to 1/8 apart, so that 1/16 is lost as a rule
+    space     one reservation of addresses, in parts of 256 GiB, one part for each size of slab
+    slab      memory for objects of one class: at least 8 objects, or a single one if it is large
+    class     a size of objects, at most 1/8 larger than the class before, so that 1/16 is lost on average
 
-    slab      in use  ->  empty  ->  given back  ->  in use
-                          its pages are kept for the next burst, until nobody has wanted them for a second or two
+    A slab's life:   in use  ->  empty  ->  given back  ->  in use
+                                 an empty slab keeps its pages for the next burst, until no empty slab
+                                 was needed for a second or two
 
-A slab is chosen by the first that has room. Requests of up to 512 bytes Python keeps in its arenas, and those beyond
-16 MiB go to the C library, which maps each of them alone. Whoever asks without the interpreter's lock gets its turn by
-a lock of our own; `Message` and `Entry` are only made and freed under the interpreter's, and so do without it.
+An object comes from the first slab of its class that has room. Python serves most requests of up to 512 bytes from its
+arenas; those that still come here, and those beyond 16 MiB, go to the C library, which maps each large one separately.
+
+Threads ask for raw memory without the interpreter's lock, too, so slabs are under a lock of our own. `Message` and
+`Entry` are only made and freed under the interpreter's lock, and need ours only when one of their slabs begins or ends.
+
+`warren perf throughput --consumers 0` watches the speed of this, `benchmarks/memory.py` what it keeps.
 """
 
 from cpython.object cimport PyObject, PyTypeObject
@@ -109,26 +114,26 @@ cdef extern from "<sys/mman.h>" nogil:
     int madvise(void* address, size_t size, int advice) noexcept
 
 cdef enum:
-    PYTHON_BYTES_MAX = 512          # up to this Python has its own arenas
-    BYTES_MAX = 16 * 1024 * 1024
+    PYTHON_BYTES_MAX = 512          # requests up to this size Python serves from its arenas
+    BYTES_MAX = 16 * 1024 * 1024    # larger requests go to the C library
     EXPONENT_MIN = 9                # classes begin above 2 ** 9 bytes
-    STEPS = 8                       # classes for each doubling
+    STEPS = 8                       # classes for each doubling of the size
     CLASSES = 15 * STEPS            # for 512 bytes up to 16 MiB
-    OBJECT_CLASSES = 4
-    SLAB_BITS_MIN = 16              # 64 KiB
+    OBJECT_CLASSES = 4              # further classes, one for each type that is adopted
+    SLAB_BITS_MIN = 16              # the smallest slab: 64 KiB
     SLAB_SIZES = 9                  # 64 KiB to 16 MiB
     PART_BITS = 38                  # addresses for slabs of one size: 256 GiB
     OBJECTS_MIN = 8
-    SHARED_BITS_MAX = 19            # from objects of this size on, 512 KiB, a slab is for one alone
-    NONE = 0                        # slabs are numbered from 1 on
+    SHARED_BITS_MAX = 19            # an object above 512 KiB has a slab of its own
+    NONE = 0                        # no slab: they are numbered from 1 on
 
 cdef struct Slab:
-    void* freed         # a chain of objects that were freed
-    uint32_t used       # objects
-    uint32_t made       # objects that were ever handed out since it came into use
-    uint32_t before     # in the list that it is in
+    void* freed         # the first of a chain of freed objects; each begins with a pointer to the next
+    uint32_t used       # how many objects are in use
+    uint32_t made       # how many were ever handed out since the slab is in use; what lies behind them is untouched
+    uint32_t before     # the slab's neighbours in the list that it is in
     uint32_t behind
-    uint32_t kind       # which class it is of
+    uint32_t kind       # the number of its class
 
 cdef struct SlabList:
     uint32_t first
@@ -136,27 +141,27 @@ cdef struct SlabList:
     uint32_t count
 
 cdef struct Class:
-    uint32_t bytes      # of an object
-    uint32_t objects    # in a slab
-    uint32_t size       # which size of slab it takes: 64 KiB << size
-    uint64_t used       # objects
-    SlabList partial    # slabs that have room
+    uint32_t bytes      # the size of an object
+    uint32_t objects    # how many fit into a slab
+    uint32_t size       # the size of its slabs: 64 KiB << size
+    uint64_t used       # how many objects are in use, in all slabs
+    SlabList partial    # slabs in use that have room
 
 cdef struct Part:
-    uint8_t* base
-    Slab* slabs
-    uint32_t made       # slabs that were ever in use
-    SlabList empty      # with their pages
-    SlabList gone       # without
+    uint8_t* base       # where the part's addresses begin
+    Slab* slabs         # what is known of each slab, by number
+    uint32_t made       # how many slabs were ever in use
+    SlabList empty      # empty slabs that have their pages
+    SlabList gone       # those whose pages were given back
 
 cdef uint8_t* space = NULL
 cdef size_t space_bytes = 0
 cdef Part parts[SLAB_SIZES]
 cdef Class classes[CLASSES + OBJECT_CLASSES]
-cdef int object_classes = 0
-cdef uint64_t slab_bytes_used = 0     # of slabs that have objects
-cdef uint64_t empty_bytes = 0         # of slabs that have none, but pages
-cdef uint64_t empty_bytes_least = 0   # the lowest of that since it was last asked for
+cdef int object_classes = 0           # how many types were adopted
+cdef uint64_t slab_bytes_used = 0     # in slabs that have objects
+cdef uint64_t empty_bytes = 0         # in empty slabs that have their pages
+cdef uint64_t empty_bytes_least = 0   # the lowest value of `empty_bytes` since `idle_bytes` was last called
 
 
 # --- lists of slabs ---
@@ -194,7 +199,7 @@ cdef inline size_t bytes_of_slab(uint32_t size) noexcept nogil:
 
 
 cdef uint32_t begin_slab(Class* kind, uint32_t kind_number) noexcept nogil:
-    """One that is empty, in use for a class from now on; NONE if there is none left."""
+    """Take an empty slab into use for a class, and return its number; NONE if there are no addresses left."""
     global empty_bytes, empty_bytes_least, slab_bytes_used
     cdef Part* part = &parts[kind.size]
     cdef uint32_t number = part.empty.first
@@ -231,13 +236,13 @@ cdef void end_slab(Class* kind, uint32_t number) noexcept nogil:
 
 
 cdef inline uint32_t class_of(size_t size) noexcept nogil:
-    """The class of the smallest objects that have room for so many bytes."""
+    """The class with the smallest objects that hold so many bytes."""
     cdef int exponent = log2_of(size - 1)
     return (exponent - EXPONENT_MIN) * STEPS + (((size - 1) >> (exponent - 3)) & (STEPS - 1))
 
 
 cdef inline void* take_object(Class* kind, uint32_t number) noexcept nogil:
-    """From slab `number`, which has room."""
+    """Take an object from slab `number`, which has room."""
     cdef Part* part = &parts[kind.size]
     cdef Slab* slab = &part.slabs[number]
     cdef void* p = slab.freed
@@ -258,7 +263,7 @@ cdef inline bint is_ours(void* p) noexcept nogil:
 
 
 cdef inline Class* class_at(void* p, uint32_t* number, Slab** slab) noexcept nogil:
-    """Of an object of ours; also the slab that it is in."""
+    """The class of an object of ours; sets `number` and `slab` to the slab that it is in."""
     cdef size_t at = <uintptr_t>p - <uintptr_t>space
     cdef uint32_t size = <uint32_t>(at >> PART_BITS)
     number[0] = <uint32_t>((at & ((<size_t>1 << PART_BITS) - 1)) >> (SLAB_BITS_MIN + size))
@@ -267,7 +272,7 @@ cdef inline Class* class_at(void* p, uint32_t* number, Slab** slab) noexcept nog
 
 
 cdef inline bint give_object(Class* kind, Slab* slab, uint32_t number, void* p) noexcept nogil:
-    """Whether its slab is empty now."""
+    """Take an object back into its slab. Returns whether that is empty now."""
     if slab.used == kind.objects:
         put_first(parts[kind.size].slabs, &kind.partial, number)
     (<void**>p)[0] = slab.freed
@@ -332,7 +337,7 @@ cdef void* take_zeros(void* ctx, size_t count, size_t size) noexcept nogil:
 
 
 cdef void* change(void* ctx, void* p, size_t size) noexcept nogil:
-    """Of more than it had, or less."""
+    """Make an object larger or smaller (`realloc`)."""
     cdef uint32_t number = 0
     cdef Slab* slab = NULL
     cdef size_t had
@@ -361,7 +366,7 @@ cdef void* change(void* ctx, void* p, size_t size) noexcept nogil:
 
 
 cdef PyObject* make_object(PyTypeObject* type, Py_ssize_t count) noexcept:
-    """An object of a type that was adopted: zeros, but for its head. Under the interpreter's lock."""
+    """Make an object of an adopted type, zeros but for its head. Called under the interpreter's lock."""
     cdef uint32_t kind = CLASSES, number
     cdef void* p = NULL
     while object_types[kind - CLASSES] != type:
@@ -383,7 +388,7 @@ cdef void free_object(void* p) noexcept:
     cdef Slab* slab = NULL
     cdef Class* kind
     if not is_ours(p):
-        PyObject_Free(p)  # from before the type was adopted
+        PyObject_Free(p)  # it was made before its type was adopted
         return
     kind = class_at(p, &number, &slab)
     if give_object(kind, slab, number, p):
@@ -396,13 +401,13 @@ cdef PyTypeObject* object_types[OBJECT_CLASSES]
 
 
 def adopt(type kind):
-    """From now on make objects of this type here: one of which there may be millions, and that Python's collector
-    does not know.
+    """From now on objects of this type are made here. It is meant for a type of which there may be millions of objects;
+    the garbage collector must not track them.
     """
     global object_classes
-    assert object_classes < OBJECT_CLASSES, "there is room for one more"
+    assert object_classes < OBJECT_CLASSES, "OBJECT_CLASSES allows for one more type"
     cdef PyTypeObject* c_type = <PyTypeObject*>kind
-    assert not is_collected(c_type), "the collector would look for its own head before each"
+    assert not is_collected(c_type), "the garbage collector keeps a header before each object"
     cdef Class* new = &classes[CLASSES + object_classes]
     new.bytes = (c_type.tp_basicsize + 15) & ~15
     new.size = 0
@@ -416,8 +421,8 @@ def adopt(type kind):
 
 
 cdef bint reserve() noexcept:
-    """Addresses for all slabs, and for what is known of them: no memory before they are touched, and that in small
-    pages, since the kernel would fill up large ones again of which most was given back.
+    """Reserve addresses for all slabs and for the array of `Slab`s. They take no memory before they are touched. Pages
+    are small ones: the kernel would fill a huge page again of which we have given back most.
     """
     global space, space_bytes
     cdef size_t part_bytes = <size_t>1 << PART_BITS
@@ -454,8 +459,8 @@ cdef void make_classes() noexcept:
 
 
 cdef bint is_plain() noexcept:
-    """Whether Python has its large objects from the C library, and nobody else stands between: a debugger of memory, as
-    with `python -X dev`, or a tracer would be given what is not his.
+    """Whether Python takes its large objects directly from the C library. A debugger of memory between them, as with
+    `python -X dev`, or a tracer would be handed objects that it has not made.
     """
     cdef PyMemAllocatorEx raw, small
     PyMem_GetAllocator(PYMEM_DOMAIN_RAW, &raw)
@@ -464,8 +469,9 @@ cdef bint is_plain() noexcept:
 
 
 def install(*types):
-    """From now on this process has its memory here, and objects of these types. For a process that is all broker, not
-    for an embedding one. Whether it could: not where addresses are rationed, nor where memory is traced or debugged.
+    """From now on this process takes its memory from here, and makes objects of these types here. It is for a process
+    that is all broker, not for a program that embeds one. Returns False if it cannot be done: the address space is
+    limited, memory is traced or debugged, or the C library is not glibc.
     """
     cdef PyMemAllocatorEx allocator
     if space != NULL:
@@ -488,34 +494,34 @@ def is_installed():
 
 
 def used_bytes():
-    """Of slabs in use, what is lost in them included."""
+    """Bytes of slabs in use, with the room in them that is free or lost."""
     return slab_bytes_used
 
 
 def object_bytes():
-    """Of objects of the types that were adopted."""
+    """Bytes of objects of the adopted types."""
     cdef int i
     return sum([classes[CLASSES + i].used * classes[CLASSES + i].bytes for i in range(object_classes)])
 
 
 def large_bytes():
-    """Of all other objects here."""
+    """Bytes of all other objects here."""
     cdef int i
     return sum([classes[i].used * classes[i].bytes for i in range(CLASSES)])
 
 
 def library_bytes():
-    """What Python has from the C library."""
+    """Bytes that Python has from the C library."""
     return max(0, counted_library())
 
 
 def kept_bytes():
-    """Of slabs that are empty, and have their pages."""
+    """Bytes of empty slabs that have their pages."""
     return empty_bytes
 
 
 def idle_bytes():
-    """How many of the kept bytes nobody has wanted since this was asked last."""
+    """How many of the kept bytes were not needed at any time since the last call."""
     global empty_bytes_least
     lock()
     idle, empty_bytes_least = empty_bytes_least, empty_bytes
@@ -524,8 +530,8 @@ def idle_bytes():
 
 
 def give_back(uint64_t most):
-    """Let the system have the pages of empty slabs, those that were emptied first, up to so many bytes and one slab. It
-    lets other threads go on. How many bytes that was.
+    """Give the pages of empty slabs back to the system, longest empty first, until there were `most` bytes: at most one
+    slab more. Other threads go on meanwhile. Returns how many bytes were given back.
     """
     cdef uint64_t given = 0, size
     cdef int i

@@ -1,8 +1,8 @@
-"""The store on an event loop: read back when the broker starts, told by the disk's thread how its work went,
-and closed when all is written.
+"""Runs the store on an event loop: reads it back when the broker starts, takes the results of the disk's
+thread, and closes the store when all is written.
 
-When a round of the group commit is over, whoever waited for it has been called, and what that gave clients to
-read is still in buffers. So the node ends its turn then, which flushes them.
+When a round of the group commit is over, its waiters have been called, and what they sent to clients, such as
+confirms, is still in buffers. So the node ends its turn then, which flushes these.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CLOSE_SECONDS_MAX = 5.0
 
 
 class StoreRunner:
-    """Runs one store, with the thread that writes and syncs for it."""
+    """Runs one store, and the disk's thread that writes and syncs for it."""
 
     def __init__(self, settings: StorageSettings, world: LoopWorld, log: Logger) -> None:
         self.loop = world.loop
@@ -37,29 +37,29 @@ class StoreRunner:
             on_round=self._round_is_over,
             on_error=world.report,
         )
-        self.recovering: asyncio.Future[list[Command]] | None = None  # the reading back, in a thread
-        self.is_writing = False  # the disk's thread runs, and the loop listens to it
+        self.recovering: asyncio.Future[list[Command]] | None = None  # the store is read back, in a thread
+        self.is_writing = False  # whether the disk's thread runs, and the loop takes its results
 
     def attach(self, node: Node, resources: Resources) -> None:
-        """Tell these from now on how the disk does. To be called before anything is written."""
+        """Set who is told when a round is over or the disk fails. To be called before anything is written."""
         self.node = node
         self.resources = resources
 
     async def recover(self) -> list[Command]:
-        """Read all that is there: the commands that make the definitions again."""
+        """Read the data directory. Returns the commands that make the definitions again."""
         self.recovering = self.loop.run_in_executor(None, self.store.recover)
         return await asyncio.shield(self.recovering)
 
     def start(self) -> None:
-        """Begin to write, once the definitions are made again."""
+        """Start the disk's thread, once the definitions are made again."""
         self.disk.start()
         self.loop.add_reader(self.disk.done, self.world.watchdog.run, self.store.commit.completed)
         self.is_writing = True
 
     async def close(self) -> None:
-        """Wait until all is written, but not for ever: a disk may be full."""
+        """Wait until all is written, at most `CLOSE_SECONDS_MAX`: the disk may be full."""
         if self.recovering is not None:
-            await asyncio.wait({self.recovering})  # a start that is cancelled leaves it under way
+            await asyncio.wait({self.recovering})  # if the start was cancelled, its thread may still read
         if self.is_writing:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._all_written(), CLOSE_SECONDS_MAX)
@@ -74,7 +74,7 @@ class StoreRunner:
             self.store.safety.when_safe(written.set_result)
             await written
 
-    # --- told by the store ---
+    # --- called by the store ---
 
     def _disk_fails(self) -> None:
         self.resources.raise_disk_alarm()

@@ -1,8 +1,9 @@
-"""Watches how long each turn of the event loop takes, and tells which ones kept everybody waiting, and why.
+"""Measures the turns of the event loop, and logs those that were slow, with what they did.
 
-A turn is one call that the event loop makes: a read of a socket, a timer, a job that stood in line, a round
-of the disk that is over. Those the broker makes itself are measured, and so are rounds of Python's garbage
-collector. A beat finds what else may stop the loop, such as an HTTP request: it comes late then.
+A turn is one call that the event loop makes: a read of a socket, a timer, a job from the line of jobs, the
+end of a disk round. The turns of the broker itself are measured one by one, and so are the runs of Python's
+garbage collector. For everything else that may hold up the loop, such as an HTTP request, there is a beat
+every `BEAT_SECONDS`: if it comes late, and no measured turn explains that, something else was slow.
 """
 
 from __future__ import annotations
@@ -18,22 +19,25 @@ from warren.storage.problems import Logger
 
 SLOW_SECONDS = 0.1
 BEAT_SECONDS = 0.25
-SILENCE_SECONDS = 1.0  # between two lines in the log
-UNKNOWN = "unknown: an HTTP request, another task of the loop, or a machine that had no time for us"
+SILENCE_SECONDS = 1.0  # at least this long between two log lines
+UNKNOWN = "unknown: an HTTP request, another task of the loop, or a machine busy with other processes"
 
 
 class Watchdog:
-    """Counts all `slow_turns`; a line in the log, once in `SILENCE_SECONDS`, tells of the longest since."""
+    """Counts slow turns. At most once in `SILENCE_SECONDS` it logs the longest one since the last log line.
+
+    `benchmarks/flood.py` watches how long turns get; `warren perf throughput` what measuring them costs.
+    """
 
     def __init__(self, log: Logger, now: Callable[[], float] = time.monotonic) -> None:
         self.log = log
         self.now = now
         self.slow_turns = 0
         self.longest_seconds = 0.0
-        self.known_until = now()
-        self.collecting_since = 0.0
-        self.told_at = -SILENCE_SECONDS
-        self.untold: list[tuple[float, dict[str, Any]]] = []
+        self.known_until = now()  # the end of the last slow turn that was noted: time before it is explained
+        self.collecting_since = 0.0  # when the garbage collector's run began
+        self.told_at = -SILENCE_SECONDS  # when the last log line was written
+        self.untold: list[tuple[float, dict[str, Any]]] = []  # slow turns since then: seconds, log fields
 
     def start(self) -> None:
         gc.callbacks.append(self._collects)
@@ -42,7 +46,7 @@ class Watchdog:
         gc.callbacks.remove(self._collects)
 
     def run(self, callback: Callable[[], None]) -> None:
-        """Make a call, and measure it."""
+        """Call the callback, and measure how long it takes."""
         started = self.now()
         try:
             callback()
@@ -50,15 +54,17 @@ class Watchdog:
             self.ended(started, lambda: {"what": describe(callback)})
 
     def ended(self, started: float, what: Callable[[], dict[str, Any]]) -> None:
-        """A turn is over; `what` is only asked if it was a slow one."""
+        """A turn is over. `what` makes the fields for the log, and is only called if the turn was slow."""
         ended = self.now()
         if ended - started >= SLOW_SECONDS:
-            if started >= self.known_until:  # else the collector's part of it has been told
+            if started >= self.known_until:  # else a run of the collector in this turn was noted already
                 self._note(ended - started, what())
             self.known_until = ended
 
     def beat(self, due: float) -> None:
-        """To be called at that time. If it comes late, and no turn is known that was slow, another was."""
+        """Called when the beat that was due at `due` comes. If it is late, and no slow turn was noted since,
+        an unmeasured turn was slow.
+        """
         late = self.now() - due
         if late >= SLOW_SECONDS and self.known_until <= due:
             self._note(late, {"what": UNKNOWN})
@@ -101,7 +107,7 @@ class Watchdog:
 
 
 def describe(callback: object) -> str:
-    """The names of a function and of the object it belongs to, and what that says it did."""
+    """The name of a function and of its object, and the jobs that the object says it has done."""
     if isinstance(callback, partial):
         return " ".join(map(describe, (callback.func, *callback.args)))
     name: str = getattr(callback, "__qualname__", type(callback).__qualname__)

@@ -1,4 +1,4 @@
-"""Time, chance, threads and a place for errors: the world as the model sees it, on an event loop."""
+"""The model's `World` on an event loop: time, timers, random bytes, threads, reports of our own errors."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ THREADS_MAX = 4
 
 
 class LoopWorld:
+    """What the model calls soon or later runs through the watchdog, which measures it."""
+
     def __init__(self, loop: asyncio.AbstractEventLoop, log: structlog.stdlib.BoundLogger) -> None:
         self.loop = loop
         self.log = log
@@ -43,12 +45,12 @@ class LoopWorld:
     def in_thread(
         self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[BaseException], None]
     ) -> None:
-        """Call back on the loop: `done` with what `work` returned, or `failed` with what it raised, which
-        then is in the log. Work that the end of the broker cancels has failed as well.
+        """Run `work` in a thread, then call back on the loop: `done` with its result, or `failed` with its
+        exception, which is logged as well. Work that is cancelled because the broker stops has failed, too.
         """
         try:
             self.threads.submit(work).add_done_callback(partial(self._finish_on_loop, done, failed))
-        except RuntimeError as error:  # the system gives no thread, or the broker has ended
+        except RuntimeError as error:  # the system has no thread for us, or the broker has stopped
             self.report(error)
             self.loop.call_soon(failed, error)
 

@@ -1,4 +1,4 @@
-"""Who gets in, and what they see there."""
+"""Which users may use the API, and what each of them sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which bytes a header asks for."""
+"""Which bytes the header `Range` asks for."""
 
 from __future__ import annotations
 

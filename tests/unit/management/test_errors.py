@@ -1,4 +1,4 @@
-"""What goes wrong is told in one form."""
+"""All errors are answered in one form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files as clients get them."""
+"""Reading files for clients of the API."""
 
 from __future__ import annotations
 

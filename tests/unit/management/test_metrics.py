@@ -13,7 +13,7 @@ SAMPLE = re.compile(r'([a-z_]+)(?:\{kind="([a-z_]+)"\})? (\d+(?:\.\d+)?)')
 
 
 async def metrics(api: Api) -> dict[str, float]:
-    """Samples by name, each of which was described before."""
+    """The samples by name; each must follow its HELP and TYPE lines."""
     async with api.session.get(f"http://{api.broker.services['http'].address}/metrics") as answer:
         assert answer.status == 200
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
@@ -56,7 +56,7 @@ async def test_alarms_are_metrics(api: Api) -> None:
 async def test_slow_turns_are_counted(api: Api) -> None:
     watchdog = api.broker.world.watchdog
     now = watchdog.now()
-    watchdog.now = lambda: now  # so that no other turn is slow, whatever else this machine does
+    watchdog.now = lambda: now  # a clock that stands still, so that no other turn is slow on a busy machine
     watchdog.known_until = watchdog.longest_seconds = 0.0
     before = (await metrics(api))["warren_slow_turns_total"]
     watchdog.ended(now - 1.5, lambda: {"what": "a turn of 1.5 s"})

@@ -1,4 +1,4 @@
-"""`/api/nodes`, and what memory is used for."""
+"""`/api/nodes`, and what the node's memory is used for."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def ack(queue: Queue, count: int) -> None:
 
 
 def waiting(found: dict[str, Any]) -> set[int]:
-    """The offsets that are listed and not done with."""
+    """The listed offsets that are not acked."""
     listed: set[int] = set()
     for segment in found["segments"]:
         listed |= set(range(segment["first_offset"], segment["last_offset"] + 1))
@@ -101,7 +101,7 @@ async def test_two_thousand_messages_are_listed_less_what_is_acked(api: Api) -> 
     queue = api.declare("q")
     await api.publish(queue, numbered(2_000))
     ack(queue, 700)
-    kept = [queue.get(no_ack=False) for _ in range(100)]  # out, and not done with
+    kept = [queue.get(no_ack=False) for _ in range(100)]  # delivered, and not acked
     ack(queue, 50)
     found = await listing(api)
     assert len(found["segments"]) > 5
@@ -161,8 +161,8 @@ async def test_what_is_not_synced_yet_is_neither_listed_nor_served(api: Api) -> 
     (_part, log), *_ = logs_of(queue)
     segment = log.segments[0]
     safe = segment.written
-    segment.end, segment.last = segment.end + 64, segment.last + 1  # one more is on its way
-    with open(segment.path + ".seg", "ab") as file:  # noqa: ASYNC230, PTH123 - and half of it is written
+    segment.end, segment.last = segment.end + 64, segment.last + 1  # one more record is being written
+    with open(segment.path + ".seg", "ab") as file:  # noqa: ASYNC230, PTH123 - half of that record
         file.write(b"torn" * 8)
     found = (await listing(api))["segments"][0]
     assert (found["bytes"], found["last_offset"]) == (safe, 0)
@@ -313,7 +313,7 @@ async def test_identity_of_a_stream_is_made_once_and_old_directories_get_one(api
 
 
 async def test_listing_goes_on_while_messages_come_and_go(api: Api) -> None:
-    """Every list holds together: what it says is safe is there to be read."""
+    """Every list is consistent: the bytes that it calls safe can be read."""
     queue = api.declare("q")
     done = asyncio.Event()
 
@@ -335,7 +335,7 @@ async def test_listing_goes_on_while_messages_come_and_go(api: Api) -> None:
 
 
 async def ask_and_take_nothing(api: Api) -> asyncio.StreamWriter:
-    """For more than the kernel takes."""
+    """Ask for more bytes than the kernel's buffers take, and read none of them."""
     await api.publish(api.declare("q"), [b"x" * 30_000_000])
     host, _, port = api.broker.services["http"].address.rpartition(":")
     _reader, writer = await asyncio.open_connection(host, int(port), limit=1024)

@@ -1,4 +1,4 @@
-"""Where streams end, of many in one answer, and waiting for more."""
+"""Where many streams end, in one answer, and waiting for a change."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def ends(api: Api, *queues: str, **more: object) -> dict[str, Any]:
 
 
 async def watched(stream: Stream) -> None:
-    while not stream.watchers:  # noqa: ASYNC110 - a request on its way tells nobody
+    while not stream.watchers:  # noqa: ASYNC110 - there is no event for a request that waits
         await asyncio.sleep(0.001)
 
 
@@ -119,7 +119,7 @@ async def test_client_that_goes_is_forgotten(api: Api, stream: Stream) -> None:
     await watched(stream)
     waiting.cancel()
     async with asyncio.timeout(LONG_MS / 1000 - 1):
-        while stream.watchers:  # noqa: ASYNC110 - nor one that is gone
+        while stream.watchers:  # noqa: ASYNC110 - nor for one that is gone
             await asyncio.sleep(0.001)
 
 

@@ -1,4 +1,4 @@
-"""Streams over HTTP: their segments, and the offsets that readers keep there by name."""
+"""Streams over HTTP: their segments, and their named offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vhosts over HTTP, and the switch of their firehose."""
+"""Vhosts over HTTP, and switching their firehose on and off."""
 
 from __future__ import annotations
 

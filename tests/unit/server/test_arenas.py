@@ -1,4 +1,4 @@
-"""In a process of its own, since the arenas of a process are changed for good."""
+"""Python's arenas. Each test runs in a process of its own, since the allocator is changed for good."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ arenas.install()
 def go_down(depth):
     return 0 if depth == 0 else 1 + go_down(depth - 1)
 
-assert go_down(900) == 900  # the memory for these frames is given back, and then that of some arenas
+assert go_down(900) == 900  # frees the memory of these frames, and then that of some arenas
 objects = [bytes(100) for _ in range(100_000)]
 del objects
-objects = [bytes(100) for _ in range(400_000)]  # takes all that was kept
+objects = [bytes(100) for _ in range(400_000)]  # takes all arenas that were kept
 print(len(objects))
 """
 MIB = 1024 * 1024

@@ -1,4 +1,4 @@
-"""How much Python's garbage collector looks through at once, in a process that is all broker."""
+"""How many objects Python's garbage collector looks through in a run, in a process that is all broker."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ async def wait(scenario: Awaitable[None]) -> None:
 
 @pytest.fixture(params=[on_asyncio, on_uvloop])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Scenario], None]:
-    """Runs a scenario with a broker, on each kind of loop."""
+    """Runs a scenario with a broker. Each test runs twice: on asyncio's own loop, and on uvloop."""
     on_loop = request.param
 
     def run_scenario(scenario: Scenario) -> None:

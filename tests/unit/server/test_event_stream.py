@@ -36,7 +36,7 @@ def start(tmp_path: Path) -> Start:
 
 
 def written(data_dir: Path) -> list[Record]:
-    """All that is in the stream, when the broker has ended."""
+    """All messages in the stream, read after the broker has stopped."""
     found: list[Record] = []
     for manifest in (data_dir / "queues").glob("*/queue.json"):
         if json.loads(manifest.read_text())["declare_queue"]["name"] == NAME:
@@ -59,7 +59,7 @@ async def publish(broker: warren.Broker, count: int, queue: str = "q") -> None:
 
 
 def wants_messages(broker: warren.Broker) -> bool:
-    """Whether the path of every message pays for events."""
+    """Whether publishing makes events, which every message would pay for."""
     flags = broker.node.events
     return any((flags.published, flags.delivered, flags.acked, flags.died))
 

@@ -1,4 +1,4 @@
-"""A broker that cannot start leaves nothing behind in the program that wanted it."""
+"""A broker that cannot start leaves nothing behind in the program that embeds it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def left_behind() -> tuple[set[str], set[str], int]:
 
 
 async def until_only(before: tuple[set[str], set[str], int]) -> None:
-    """A thread that was told to end may take a moment."""
+    """Wait until nothing is left behind: a thread that was told to end may take a moment."""
     async with asyncio.timeout(WAIT_SECONDS_MAX):
         while left_behind() != before:  # noqa: ASYNC110 - threads tell nobody when they have ended
             await asyncio.sleep(0)
@@ -68,7 +68,7 @@ def broken_hashing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sound(_monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the configuration is wrong."""
+    """Nothing is broken: only the configuration is wrong."""
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
-"""What has ended is gone: connections, channels, consumers, queues and exchanges leave nothing in memory,
-though the garbage collector does not run.
+"""Connections, channels, consumers, queues and exchanges that have ended leave nothing in memory, even if the
+garbage collector does not run.
 
-Entries and messages are not tracked by the collector, so that they cannot be counted here; but an entry knows
-its queue, so that one that stays is seen by the queue that stays with it.
+Entries and messages are not tracked by the collector, so they cannot be counted here. But an entry refers to
+its queue, so an entry that stays is noticed by the queue that stays with it.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ ROUNDS = 4
 LOOK_SECONDS = 0.02
 MODULES = ("warren.", "uvloop.", "aiohttp.")  # transports of asyncio refer to themselves
 MAY_STAY = {
-    "warren.broker.timetable.Appointment",  # dropped ones hold nothing, and go many at a time
+    "warren.broker.timetable.Appointment",  # cancelled ones hold nothing, and are freed many at a time
     "warren.storage.disk.Buffer",  # kept for the next round, as many as one round ever needed
-    "aiohttp.web_exceptions.HTTPNotFound",  # belongs to the next one
+    "aiohttp.web_exceptions.HTTPNotFound",  # the next one holds it
     "aiohttp.web_urldispatcher.SystemRoute",  # refers to itself, one for each path that is not there
 }
 MESSAGE = BasicProperties(
@@ -176,7 +176,7 @@ def direct_replies(serving: Serving) -> None:
 
 
 def queue_with(rules: Table, *, durable: bool) -> Scenario:
-    """A queue that is deleted while it is consumed from, with messages ready, out, and given back."""
+    """A queue that is deleted while it is consumed from, with messages ready, delivered, and returned."""
 
     def scenario(serving: Serving) -> None:
         is_stream = "x-queue-type" in rules
@@ -240,7 +240,7 @@ def exchanges(serving: Serving) -> None:
 
 
 def remembered_routes(serving: Serving) -> None:
-    """The exchange stays, and its way to the queue is forgotten, though nobody publishes to it any more."""
+    """The exchange stays, but forgets its route to the queue, even if nobody publishes to it any more."""
     with connected(serving) as client:
         channel = client.channel()
         queue = channel.declare().queue
@@ -327,7 +327,7 @@ def busy_channel(client: AmqpClient) -> AmqpChannel:
 
 
 def census() -> Counter[str]:
-    """How many there are of all kinds of objects that could be left by a broker."""
+    """Counts the objects of every class that a broker could leave behind."""
     kinds = Counter(type(one) for one in gc.get_objects())
     names = {f"{kind.__module__}.{kind.__qualname__}": count for kind, count in kinds.items()}
     return Counter({n: c for n, c in names.items() if n.startswith(MODULES) and n not in MAY_STAY})
@@ -339,7 +339,7 @@ def is_over(serving: Serving) -> bool:
 
 
 def leftovers(serving: Serving, before: Counter[str]) -> Counter[str]:
-    """What is there and was not. What has ended may take some turns until it is gone."""
+    """The objects that are there now and were not before. It may take some turns until they are gone."""
     deadline = time.monotonic() + WAIT_SECONDS_MAX
     over, more = False, Counter(["not looked at"])
     while more and time.monotonic() < deadline:
@@ -359,7 +359,7 @@ def serving(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
 def test_nothing_is_left_though_nothing_is_collected(serving: Serving, scenario: Scenario) -> None:
-    scenario(serving)  # what is made once, and kept, is there then
+    scenario(serving)  # a first time, for all that is made once and kept
     leftovers(serving, Counter(dict.fromkeys(census(), sys.maxsize)))
     gc.collect()
     gc.disable()

@@ -12,7 +12,7 @@ import uvloop
 from warren.server.listener import ACCEPTED_A_TURN, accepted_a_turn, listen
 
 CLIENTS = 3 * ACCEPTED_A_TURN
-TURNS = 10  # a client costs more than one: libuv looks at its sockets once in each
+TURNS = 10  # accepting takes more than one turn, since libuv polls its sockets once in a turn
 
 
 class Door(asyncio.Protocol):
@@ -24,7 +24,7 @@ class Door(asyncio.Protocol):
 
 
 async def let_in() -> int:
-    """How many have come in after some turns."""
+    """How many clients were accepted after some turns."""
     Door.came = 0
     listener = await listen(asyncio.get_running_loop(), Door, "127.0.0.1", 0)
     with ExitStack() as clients:

@@ -105,7 +105,7 @@ def test_what_happens_is_logged_with_its_fields() -> None:
 
 
 def test_every_logged_event_can_be_written() -> None:
-    """No event has a field that the logging module keeps for itself."""
+    """No event has a field whose name the logging module reserves."""
     stream, world = io.StringIO(), FakeWorld()
     node = logged_node(world, stream, "debug")
     client = FakeClient(node).open()

@@ -1,4 +1,4 @@
-"""What the memory alarm counts, and what it tells."""
+"""What the memory alarm counts, and the numbers that it logs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMIT_BYTES = 1_000
 
 @dataclass
 class FakeUse:
-    """So much is used, and so much seems to be if one does not look closely."""
+    """A `MemoryUse` with fixed numbers: what is used, and the upper bound that is cheap to ask for."""
 
     used: int = 0
     seeming: int = 0

@@ -1,4 +1,4 @@
-"""What runs beside AMQP in a broker."""
+"""Services that run in a broker beside AMQP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In processes of their own, since the memory of a process is changed for good."""
+"""Slabs. Each test runs in a process of its own, since the allocator is changed for good."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which turns of the event loop kept everybody waiting."""
+"""Which turns of the event loop were slow, and what the log says of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work in a thread: whoever waits for it hears of its end, whatever that is."""
+"""Work in a thread: its caller is always told how it ended."""
 
 from __future__ import annotations
 
