@@ -100,7 +100,7 @@ def test_queue_is_read_without_what_is_acked_and_without_taking_anything(
     for _ in range(40):
         method, _, _ = channel.basic_get(name)
         channel.basic_ack(method.delivery_tag)
-    channel.queue_declare(name, passive=True)  # answered behind the acks
+    channel.queue_declare(name, passive=True)  # its answer comes after the broker has handled the acks
     assert contents(load(spark, process, way, name)) == expected(range(40, 50))
     assert channel.queue_declare(name, passive=True).method.message_count == 10
 

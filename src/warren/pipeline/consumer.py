@@ -91,6 +91,9 @@ class ConsumingClient:
             self._connection.close()
             raise
 
+    def __repr__(self) -> str:
+        return f"<ConsumingClient {list(self._queues.values())} held={len(self.held)}>"
+
     def ready(self) -> int:
         """How many messages are in the queues, ready to be delivered."""
         return sum(

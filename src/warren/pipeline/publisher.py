@@ -110,6 +110,10 @@ class ConfirmingPublisher:
         self._output.frame_max = self._connection.frame_max
         self._started_s = time.monotonic()
 
+    def __repr__(self) -> str:
+        in_flight = len(self._in_flight)
+        return f"<ConfirmingPublisher sent={self.sent} confirmed={self.confirmed} in_flight={in_flight}>"
+
     def __enter__(self) -> Self:
         return self
 

@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--to", required=True, metavar="DIR", help="the archive, on a path or URL that all of Spark can write"
     )
-    add("--checkpoint", metavar="DIR", help="how far it got is kept there (default: _checkpoint in --to)")
+    add("--checkpoint", metavar="DIR", help="where to keep the progress (default: _checkpoint in --to)")
     add("--once", action="store_true", help="archive what there is now and end, rather than go on")
     add(
         "--every",
@@ -99,13 +99,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"(default: {ROLL_SECONDS})",
     )
     add("--batch", type=positive, metavar="N", help="messages a batch at most (default: all there are)")
-    add("--reference", metavar="NAME", help="show the broker how far it got, under this name (needs --url)")
+    add("--reference", metavar="NAME", help="have the broker show the progress by this name (needs --url)")
     add(
         "--snapshot",
         nargs="?",
         const="",
         metavar="NAME",
-        help="what is in the queues now, consuming nothing; for queues that are not streams",
+        help="archive what is in the queues now, without consuming it; for queues that are not streams",
     )
     add(
         "--format",
@@ -163,7 +163,9 @@ def _guard(spark: SparkSession, to: str, checkpoint: str, table_format: str) -> 
     has_files, has_delta = has_sink_log(spark, to), is_delta(to)
     if (has_delta and table_format != DELTA) or (has_files and table_format == DELTA):
         found = DELTA if has_delta else "parquet"
-        raise PipelineError(f"--to {to} was begun with --format {found}: go on so, or choose a new directory")
+        raise PipelineError(
+            f"--to {to} was begun with --format {found}: give that, or choose a new directory"
+        )
     check_checkpoint(spark, to, checkpoint, written=has_files or has_delta)
 
 
@@ -182,7 +184,7 @@ def read_snapshot(spark: SparkSession, to: str, name: str) -> DataFrame:
 def check(options: argparse.Namespace) -> None:
     inputs.check(options)
     if options.reference and not options.url:
-        raise UsageError("--reference is told to a broker: it needs --url, not --path")
+        raise UsageError("--reference is a name at the broker: it needs --url, not --path")
     if options.format == DELTA:
         _check_delta(options)
     if options.roll_every and local_path(options.to) is None:

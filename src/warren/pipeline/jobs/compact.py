@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how to compact")
     where = how.add_mutually_exclusive_group(required=True)
     where.add_argument(
-        "--to", metavar="DIR", help="the compacted table; what is there of these days is replaced"
+        "--to", metavar="DIR", help="the compacted table; days that it has already are replaced"
     )
     where.add_argument(
         "--in-place",
@@ -141,7 +141,9 @@ def check(options: argparse.Namespace) -> None:
         _check_in_place(options)
         return
     if options.to.rstrip("/") == options.archive.rstrip("/"):
-        raise UsageError("--to must be another directory than --archive; for that there is --in-place")
+        raise UsageError(
+            "--to must be another directory than --archive; --in-place compacts the archive itself"
+        )
     if options.latest_per and (options.since or options.until or options.from_offset or options.to_offset):
         raise UsageError("--latest-per looks at whole queues: leave out --since, --until and the offsets")
     _check_whole_days(options)

@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--time-header",
         default=TIME_HEADER,
         metavar="NAME",
-        help="the publisher's time (default: %(default)s)",
+        help="the header with the publisher's time (default: %(default)s)",
     )
 
 

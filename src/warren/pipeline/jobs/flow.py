@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--time-header",
         default=TIME_HEADER,
         metavar="NAME",
-        help="the publisher's time (default: %(default)s)",
+        help="the header with the publisher's time (default: %(default)s)",
     )
     add(
         "--event-time",
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="seconds from batch to batch (default: %(default)s)",
     )
-    add("--checkpoint", metavar="DIR", help="how far it got is kept there (default: _checkpoint in --to)")
+    add("--checkpoint", metavar="DIR", help="where to keep the progress (default: _checkpoint in --to)")
 
 
 def start(

@@ -70,8 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser, *, archive: bool = True, endi
     where.add_argument("--url", help="a broker's HTTP API, such as http://host:15672")
     if archive:
         where.add_argument("--archive", metavar="DIR", help="Parquet files that `archive` wrote")
-    group.add_argument("--user", default="guest", help="who reads, with --url (default: %(default)s)")
-    group.add_argument("--password", help=f"its password (default: ${PASSWORD_VARIABLE}, or guest)")
+    group.add_argument(
+        "--user", default="guest", help="the user to log in as, with --url (default: %(default)s)"
+    )
+    group.add_argument("--password", help=f"the user's password (default: ${PASSWORD_VARIABLE}, or guest)")
     group.add_argument(
         "--allow-data-loss",
         action="store_true",

@@ -163,7 +163,7 @@ def _trigger(table: Toml) -> Trigger:
 
 def _checkpoint(text: str | None, trigger: Trigger | None) -> str:
     if trigger is not None and not text:
-        raise UsageError("checkpoint is missing: with a trigger it says where to keep how far it got")
+        raise UsageError("checkpoint is missing: with a trigger it says where to keep the query's progress")
     if trigger is None and text:
         raise UsageError("checkpoint needs a [trigger]: a batch keeps nothing")
     return text or ""

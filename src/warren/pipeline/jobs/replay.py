@@ -29,6 +29,7 @@ from warren.pipeline.jobs.extent import COLUMNS
 from warren.pipeline.jobs.numbers import positive
 from warren.pipeline.jobs.replay_task import COUNTS, WANTED, publish_batches
 from warren.pipeline.jobs.rows import plain, whole
+from warren.pipeline.publisher import WINDOW_DEFAULT
 from warren.pipeline.report.progress import ProgressLine
 from warren.pipeline.report.result import JobResult, Table, Value
 from warren.pipeline.sink.options import WriteOptions, read_options
@@ -72,7 +73,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--routing-key", metavar="KEY", help="with this key (default: each message's own)")
     add("--rate", type=positive, metavar="N", help="messages a second at most (default: no limit)")
-    add("--window", type=positive, metavar="N", help="messages that may be unconfirmed (default: 1000)")
+    add(
+        "--window",
+        type=positive,
+        metavar="N",
+        help=f"messages that may be unconfirmed (default: {WINDOW_DEFAULT})",
+    )
     add(
         "--drop-headers",
         nargs="*",
@@ -87,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--errors",
         metavar="DIR",
-        help="keep messages there that no queue takes (default: the first ends it)",
+        help="keep messages there that no queue takes (default: the first of them ends the replay)",
     )
 
 

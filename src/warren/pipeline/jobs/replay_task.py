@@ -89,7 +89,7 @@ class Tally:
     def on_failure(self, failure: Unpublished) -> None:
         headers = decode_properties(failure.message.properties).headers or {}
         source = SOURCE.fullmatch(str(headers[DEDUPLICATION_HEADER]))
-        assert source is not None, "these are ours"
+        assert source is not None, "replay itself wrote this header"
         self._counts[source[1]].failed += 1
 
     def batch(self) -> pa.RecordBatch:

@@ -64,6 +64,9 @@ class FileLog:
         self._ends: dict[str, tuple[int, int]] = {}  # by path: byte and position at which a segment ended
         self._computed_s = 0.0  # this process's CPU time when it last looked for news
 
+    def __repr__(self) -> str:
+        return f"FileLog({self.path!r})"
+
     def __reduce__(self) -> tuple[type[FileLog], tuple[str]]:
         return FileLog, (self.path,)
 

@@ -87,6 +87,9 @@ class HttpLog:
         # The last answer of `ends_of`: its vhost, its streams, and the version that the broker gave it.
         self._seen: tuple[str, tuple[str, ...], str] | None = None
 
+    def __repr__(self) -> str:
+        return f"HttpLog({self.url!r}, user={self.user!r})"
+
     def __reduce__(self) -> tuple[type[HttpLog], tuple[str, str, str], dict[str, bool]]:
         return HttpLog, (self.url, self.user, self.password), {"_has_answered": self._has_answered}
 

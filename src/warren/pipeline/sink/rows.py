@@ -150,7 +150,7 @@ class RowEncoder:
         column = self._column(batch, "body")
         assert column is not None, "the schema was checked"
         if column.null_count:
-            raise PipelineError("a row's body is null: a message has one, if only an empty one")
+            raise PipelineError("a row's body is null: give it an empty body instead")
         bodies: list[bytes] = column.cast(pa.binary()).to_pylist()
         return bodies
 

@@ -99,7 +99,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._disconnect()
         if isinstance(error, Gone):
             raise _refusal(error)
-        log.warning("%s; what was not acked comes again", error)
+        log.warning("%s; messages that were not acked will be delivered again", error)
         try:
             return self._look(first)
         except ClientError as again:
@@ -140,7 +140,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first, count = start[CONSUMED], end[CONSUMED] - start[CONSUMED]
         held = self.consumer.first(count) if self.consumer is not None and self.base == first else []
         if len(held) < count:
-            log.warning("a batch of %d messages is run again, empty: they are in their queues again", count)
+            log.warning("a batch of %d messages runs again, but empty: they come in a later batch", count)
             return []
         return [DeliveredPartition(part) for part in _parts(held, first)]
 

@@ -138,7 +138,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     names, pattern = _subscription(options)
     reference = options.get("reference", "")
     if reference and "url" not in options:
-        raise BadOption("the option reference needs url: it is the broker that remembers it")
+        raise BadOption("the option reference needs url, since the broker remembers it")
     if streaming:
         _expect_absent(
             options, "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "minOffset", "maxOffset"
