@@ -1,9 +1,10 @@
 """How fast Spark reads a stream: rows a second of `count()` and of a write to nowhere, on local[2].
 
-A data directory is made with one stream of 200-byte bodies and one of the same with headers, as a broker
-writes them. It is read as files, and through the HTTP API of a broker that runs on it; beside that, the same
-rows from Parquet files, and a pika consumer that drains the same stream. Each figure is the best of the
-rounds, after one to warm up. The load is printed beside: what else runs takes its part of the two cores.
+It makes a data directory with two streams of 200-byte bodies, one of them with headers, as a broker writes
+them. Spark reads them as files, and through the HTTP API of a broker on that directory. For comparison, it
+reads the same rows from Parquet files, and a pika consumer drains the same stream. Each figure is the best of
+the rounds, after one to warm up. The machine's load is printed with each figure, since other programs take
+their share of the two cores.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ STOP_SECONDS_MAX = 60
 
 @dataclass(frozen=True)
 class Figure:
+    """Rows a second, by `count()` and by a write to nowhere."""
+
     name: str
     count: float
     noop: float
@@ -54,11 +57,11 @@ class Figure:
         return f"{self.name:<34} {self.count:>12,.0f} {self.noop:>12,.0f}   load {os.getloadavg()[0]:.1f}"
 
 
-# --- what is read ---
+# --- making the streams ---
 
 
 def make_data(path: Path, messages: int) -> None:
-    """A broker declares the streams; what is in them is written without it, which is faster."""
+    """A broker declares the streams; their segments are written without it, which is faster."""
     asyncio.run(_declare(path))
     log = FileLog(str(path))
     for name in (PLAIN, HEADED):
@@ -100,12 +103,12 @@ def _message(position: int, *, headed: bool) -> Message:
     return Message(b"\x06orders", b"\x0eorders.created", properties.encode(), BODY, True, START_MS)
 
 
-# --- who reads it ---
+# --- reading them ---
 
 
 @contextlib.contextmanager
 def broker(path: Path) -> Iterator[tuple[int, str]]:
-    """A broker on the data: its port, and the URL of its HTTP API."""
+    """Run a broker on the data directory; yields its port and the URL of its HTTP API."""
     command = [
         sys.executable,
         "-m",
@@ -146,7 +149,7 @@ def measure(name: str, rows: DataFrame, messages: int, rounds: int) -> Figure:
 
 
 def drain_with_pika(port: int, messages: int) -> None:
-    """One consumer from the first offset, as a program without Spark would read."""
+    """Read with one consumer from the first offset, as a program without Spark would."""
     connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))
     channel = connection.channel()
     channel.basic_qos(prefetch_count=PREFETCH)

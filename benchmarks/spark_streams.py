@@ -1,14 +1,14 @@
-"""What queries cost on local[2]: on many small streams, over the HTTP API of a broker, and on a queue.
+"""What streaming queries cost on local[2]: on many small streams over a broker's HTTP API, and on a queue.
 
-    idle      the CPU that the broker takes, in percent of a core, while a query on 1 and on all of the
-              streams waits for messages
+    idle      the broker's CPU, in percent of a core, while a query on one stream, and on all, waits for
+              messages
     read      seconds for `count()` over all streams, each with few messages, over HTTP and from files
     latency   milliseconds from a publish to the row in `foreachBatch`, one message at a time
     consume   messages a second that a query takes from a durable queue with the option `consume`, counts in
               `foreachBatch`, and acks; without its first batch, in which Java and the workers warm up
 
-Each read and each rate of consuming is the best of the rounds, reads after one to warm up; a latency is the
-median.
+Reads and rates of consuming are the best of the rounds, and reads have one more round to warm up; the latency
+is the median.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from warren.pipeline.session import open_session
 PATTERN = r"small\.\d+"
 CONSUMED, BODY_BYTES = "consumed", 200
 BATCH_SIZES = (10_000, 50_000)
-"""Of consuming: the default of `maxOffsetsPerTrigger`, and about what a channel may have unacked at most."""
+"""For consuming: the default of `maxOffsetsPerTrigger`, and nearly as many as a channel may have unacked."""
 
 SETTLE_SECONDS = 3.0
 WAIT_SECONDS_MAX = 60.0
@@ -102,7 +102,7 @@ def latencies_ms(
             assert arrived.wait(WAIT_SECONDS_MAX), query.exception()
             if turn >= 3:
                 found.append((time.perf_counter() - sent) * 1000)
-            time.sleep(0.2 + 0.037 * (turn % 7))  # at any moment of the query's round
+            time.sleep(0.2 + 0.037 * (turn % 7))  # so that publishes hit any moment of the query's round
     finally:
         query.stop()
     return found
@@ -143,7 +143,7 @@ def consumed_a_second(
 
 @dataclass(frozen=True)
 class Bench:
-    """What all of them use: the streams are `small.0`, `small.1`…"""
+    """What all parts use. The streams are `small.0`, `small.1`…"""
 
     spark: SparkSession
     process: BrokerProcess
@@ -198,7 +198,7 @@ def run(given: argparse.Namespace, home: Path) -> None:
     spark = open_session(app_name="benchmark", master="local[2]")
     with BrokerProcess(home / "data") as process:
         address = pika.URLParameters(process.address.url())
-        address.heartbeat = 0  # nobody looks at this connection while a query runs
+        address.heartbeat = 0  # this connection is not served while a query runs
         connection = pika.BlockingConnection(address)
         channel = connection.channel()
         channel.confirm_delivery()

@@ -1,10 +1,10 @@
-"""How fast Spark writes: rows of a DataFrame to messages that the broker has synced and confirmed.
+"""How fast Spark writes: rows of a DataFrame a second, as messages that the broker has synced and confirmed.
 
-A broker is started and stopped here, with one durable queue; messages are persistent and mandatory. Beside
-Spark on local[2] stands what one of its tasks does by itself, from Arrow batches in memory; and the same rows
-published by pika, which waits for each confirm, and by aio-pika, which has many in flight. Figures are the
-best of the rounds; the first write of a session, in which Java and the workers start and warm up, is shown
-apart. The load is printed beside: what else runs takes its part of the two cores.
+It starts a broker with one durable queue; messages are persistent and mandatory. Compared are Spark on
+local[2]; one of its tasks alone, from Arrow batches in memory; and the same rows published by pika, which
+waits for each confirm, and by aio-pika, which has many in flight. Figures are the best of the rounds. The
+first write of a session, in which Java and the workers start and warm up, is shown separately. The machine's
+load is printed with each figure, since other programs take their share of the two cores.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Target:
 
     uri: Uri
     messages: int
-    size: int
+    size: int  # of a body, in bytes
     rounds: int
 
     @property
@@ -91,7 +91,7 @@ def with_spark(spark: SparkSession, target: Target) -> None:
     target.measure("Spark, with headers", lambda: write_frame(headed, target))
 
 
-# --- one task of it ---
+# --- one task, without Spark ---
 
 
 def batch(size: int, *, headers: bool) -> pa.RecordBatch:

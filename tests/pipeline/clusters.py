@@ -1,4 +1,4 @@
-"""Sparks that run elsewhere, as far as a driver can tell: from the same package, as other processes."""
+"""Spark clusters for tests: other processes on this machine, which a driver takes for Sparks elsewhere."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from warren.pipeline.java import java_home
 START_SECONDS_MAX = 100
 STOP_SECONDS_MAX = 20
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-DAEMON_MEMORY = "512m"  # for a Connect server it counts more than what its configuration says
+DAEMON_MEMORY = "512m"  # for a Connect server this overrides its configuration
 HOME = Path(pyspark.__file__).parent
 
 
 @contextlib.contextmanager
 def standalone_master(place: Path, *, workers: int = 2) -> Iterator[str]:
-    """A master with so many workers, of one core each; its URL."""
+    """Run a master with this many workers, of one core each; yields its URL."""
     port = free_port()
     url = f"spark://127.0.0.1:{port}"
     package = "org.apache.spark.deploy"
@@ -43,7 +43,7 @@ def standalone_master(place: Path, *, workers: int = 2) -> Iterator[str]:
 
 @contextlib.contextmanager
 def connect_server(place: Path) -> Iterator[str]:
-    """A server of Spark Connect with two cores; its URL."""
+    """Run a server of Spark Connect with two cores; yields its URL."""
     port = free_port()
     conf = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -84,7 +84,7 @@ def _process(program: str, *words: str, log: Path) -> Iterator[subprocess.Popen[
 
 
 def free_port() -> int:
-    """One that the kernel gave a moment ago: Spark must be told, since others have to know it."""
+    """A port that the kernel chose a moment ago. Spark has to be given one that its clients know."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 

@@ -21,7 +21,7 @@ CONF = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark takes its time to start. PySpark leaves its sockets to the garbage collector."""
+    """Give all tests here more time, since Spark starts slowly; ignore sockets that PySpark leaves open."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.timeout(300))
@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _collected() -> Iterator[None]:
-    """What PySpark has left is collected here, and not in somebody else's test."""
+    """Collect PySpark's garbage here, so that its warnings do not appear in a later test."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

@@ -23,14 +23,14 @@ LOOK_SECONDS = 0.03
 PUBLISH_SECONDS = 0.005
 START_SECONDS_MAX = 150
 WRITES_MAX = 40
-"""A kill comes after so many writes of a driver at most: of a batch's offsets, of rows, of what counts…"""
+"""A driver is killed after at most this many new files: of a batch's offsets, of rows, of lists."""
 
 MOMENT_SECONDS_MAX = 0.5
-"""… and within so long after it, so that it may hit what does not write as well."""
+"""The kill comes at most this long after the last of those writes, so that it may hit any other step, too."""
 
 
 class InThread:
-    """Runs in a thread while it is entered."""
+    """A context manager whose `_run` runs in a thread."""
 
     def __init__(self) -> None:
         self._stop = threading.Event()
@@ -45,13 +45,13 @@ class InThread:
         self._thread.join()
 
     def _run(self) -> None:
-        """Until `_stop` is set."""
+        """Must return when `_stop` is set."""
         raise NotImplementedError
 
 
 class Publishing(InThread):
-    """Publishes to a queue, in a thread, the numbers from 0 on, each when the one before it is confirmed
-    and not faster than that. After leaving, `confirmed` is how many.
+    """Publishes the numbers from 0 on to a queue, in a thread, each after the one before it is confirmed. At
+    the end, `confirmed` is how many were.
     """
 
     def __init__(self, address: Address, queue: str) -> None:
@@ -70,8 +70,8 @@ class Publishing(InThread):
 
 
 class Reading(InThread):
-    """Reads an archive again and again, in a thread, as one does without Spark: what it has must be the first
-    messages, each once, at any moment. After leaving, `rounds` is how often it was so.
+    """Reads an archive again and again, in a thread and without Spark, and asserts that it has the first
+    messages, each once. At the end, `rounds` is how often it was read.
     """
 
     def __init__(self, archive: Path) -> None:
@@ -82,7 +82,7 @@ class Reading(InThread):
 
     def _run(self) -> None:
         while not self._stop.wait(LOOK_SECONDS):
-            with suppress(FileNotFoundError):  # it was merged, and a start or end of the archive removed it
+            with suppress(FileNotFoundError):  # the file was merged, and the archive job has removed it
                 found = sorted(self._offsets())
                 self.rounds += found == list(range(len(found))) and bool(found)
                 if found != list(range(len(found))):
@@ -94,8 +94,8 @@ class Reading(InThread):
 
 
 def kill_at_random(command: Sequence[str], place: Path, chance: random.Random, log: Path) -> str:
-    """Start a driver that writes below `place`, and kill it with all that it has started; says when that
-    was. It begins with what the one before it left undone, so its first writes are those of a recovery.
+    """Start a driver that writes below `place`, and kill it with all its processes; returns when, in words.
+    The driver first recovers from the last kill, so its first writes are those of a recovery.
     """
     writes, seconds = chance.randint(1, WRITES_MAX), chance.uniform(0, MOMENT_SECONDS_MAX)
     with log.open("w") as output:
@@ -109,7 +109,7 @@ def kill_at_random(command: Sequence[str], place: Path, chance: random.Random, l
 
 
 def kill_when(command: Sequence[str], has_come: Callable[[], bool], log: Path) -> None:
-    """Start a driver, and kill it with all that it has started as soon as this moment has come."""
+    """Start a driver, and kill it with all its processes as soon as `has_come()`."""
     with log.open("w") as output:
         driver = subprocess.Popen(command, start_new_session=True, stdout=output, stderr=output)
     try:
@@ -142,8 +142,8 @@ def _lives(driver: subprocess.Popen[bytes], seconds: float) -> bool:
 
 
 def kill_session(leader: subprocess.Popen[bytes]) -> None:
-    """SIGKILL for a process and all that have come of it: Java, and Spark's Python workers. They are gone
-    when this returns.
+    """Kill a process and its descendants with SIGKILL: Java, and Spark's Python workers. They are gone when
+    this returns.
     """
     with suppress(ProcessLookupError):
         os.killpg(leader.pid, signal.SIGKILL)

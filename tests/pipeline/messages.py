@@ -1,4 +1,4 @@
-"""Recorded messages for the tests of jobs: as plain dictionaries, and the same as a table of Spark."""
+"""Recorded messages for the tests of jobs, as plain dictionaries and as a table of Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALL = [*COLUMNS, "x_death", "body"]
 
 
 def message(queue: str, offset: int, **fields: object) -> Message:
-    """One of the vhost `/`, a second after that of the offset before."""
+    """A message in the vhost `/`, a second later than that of the offset before."""
     plain: Message = dict.fromkeys(ALL)
     plain |= {"vhost": "/", "queue": queue, "offset": offset, "timestamp": START + timedelta(seconds=offset)}
     plain |= {"exchange": "shop", "routing_key": "order.new", "body": b"", **fields}
@@ -35,7 +35,7 @@ def death(queue: str, reason: str, *, count: int = 1, expiration: str | None = N
 
 
 def some_messages(seed: int, count: int) -> list[Message]:
-    """Of three queues, over a midnight; with sizes, keys and publisher's times of all sorts."""
+    """Messages of three queues, before and after midnight, with various sizes, keys and publisher's times."""
     chance = random.Random(seed)
     found = []
     for queue in ("orders", "a b/c=d:%*", "7"):

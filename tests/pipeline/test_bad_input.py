@@ -1,4 +1,4 @@
-"""What cannot work is told in one line that names the option to change: commands, against a live broker."""
+"""A command that cannot work ends with one line that names the option to change, against a live broker."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MESSAGES = 10
 
 @dataclass(frozen=True)
 class Place:
-    """What the words of a command can name: `{url}`, `{data}`…"""
+    """The names that a test's command can contain: `{url}`, `{data}`…"""
 
     url: str
     data: str
@@ -74,13 +74,13 @@ def closed_port() -> int:
 
 @pytest.fixture
 def one_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands do without starting and stopping one of their own."""
+    """Have commands use the tests' Spark instead of starting and stopping one of their own."""
     monkeypatch.setattr(session, "open_session", lambda **_: spark)
     monkeypatch.setattr(type(spark), "stop", lambda _self: None)
 
 
 def outcome(capsys: pytest.CaptureFixture[str], words: list[str]) -> tuple[int, str, str]:
-    """The exit code, what is shown, and the line that is told."""
+    """The exit code, the output, and the line with the error."""
     try:
         code = pipeline.main([*words, "--quiet"])
     except SystemExit as ended:  # usage comes before the line

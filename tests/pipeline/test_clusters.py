@@ -52,13 +52,13 @@ SETTLE_SECONDS_MAX = 30
 
 @dataclass(frozen=True)
 class Shop:
-    """A broker on whose queues nothing happens any more."""
+    """A broker whose queues do not change any more."""
 
     broker: DemoBroker
     events: int
 
     def commands(self, place: Path, names: tuple[str, ...]) -> list[list[str]]:
-        """Jobs on the stream, the dead letters or what the archive made of them."""
+        """Commands of jobs that read the stream, the dead letters or the archive."""
         (place / "plan.json").write_text(PLAN)
         live = ["--url", self.broker.url]
         history = [*live, "--queue", HISTORY]
@@ -97,7 +97,7 @@ def _wait_until_nothing_can_expire(uri: Uri) -> None:
 
 
 def run_here(spark: SparkSession, shop: Shop, place: Path, *names: str) -> list[str]:
-    """What the commands tell on the Spark of the tests."""
+    """The output of the commands on the Spark of the tests."""
     place.mkdir()
     return [_without(place, _run_here(spark, *words)) for words in shop.commands(place, names)]
 
@@ -109,7 +109,7 @@ def _run_here(spark: SparkSession, name: str, *words: str) -> str:
 
 
 def _without(place: Path, text: str) -> str:
-    """What both tell: where and how a job was run is different."""
+    """The output without the parts that say where and how a job was run."""
     return re.sub(r"\nThis run\n(  .*\n)+", "", text).replace(str(place), "DIR")
 
 
@@ -124,7 +124,7 @@ def run_there(shop: Shop, place: Path, where: list[str], *names: str) -> list[st
 
 
 def check_archive(shop: Shop, archive: Path) -> None:
-    """Every message of the stream is in it once, with its time as everybody reads it."""
+    """Every message of the stream is in the archive once, and its time is an instant to every reader."""
     table = pq.read_table(archive, columns=["offset", "timestamp"], partitioning=None)
     assert sorted(table.column("offset").to_pylist()) == list(range(shop.events))
     assert table.schema.field("timestamp").type == pa.timestamp("us", tz="UTC")

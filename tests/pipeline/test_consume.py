@@ -64,7 +64,7 @@ def reader_of(process: BrokerProcess, *queues: str, **more: str) -> QueueReader:
 
 
 def look(reader: QueueReader, start: int, count: int) -> int:
-    """Look until so many have come, which takes the broker a moment."""
+    """Ask for the latest offset until `count` messages have come, which takes the broker a moment."""
     reader.patience.begin()
     end = start
     while end - start < count:
@@ -162,7 +162,7 @@ def test_broker_that_starts_again_delivers_again_what_was_not_acked(tmp_path: Pa
         rows = bodies(reader, 0, end)
     with BrokerProcess(tmp_path / "data", "--port", str(first.address.port)):
         try:
-            assert bodies(reader, 0, end) == rows  # what a batch has, it has
+            assert bodies(reader, 0, end) == rows  # a batch that is planned keeps its messages
             later = look(reader, end, 3)
             assert [body for _, body in bodies(reader, end, later)] == [b"m0", b"m1", b"m2"]
         finally:
@@ -193,7 +193,7 @@ def test_query_that_is_to_end_does_not_wait_for_what_others_have_taken(
     reader = reader_of(process, queue)
     try:
         reader.prepareForTriggerAvailableNow()
-        reader.left = 3  # one of them was another's
+        reader.left = 3  # as if there had been a third, which another consumer took
         assert reader.latestOffset({"consumed": 0}, ReadAllAvailable()) == {"consumed": 2}
         assert reader.latestOffset({"consumed": 2}, ReadAllAvailable()) == {"consumed": 2}
     finally:

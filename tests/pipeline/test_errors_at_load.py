@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.support.segments import DataDirectory
 
 LINES_MAX = 2
-"""The sentence, and Spark's own code behind it."""
+"""Our sentence, and a line with Spark's own error code."""
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_what_is_wrong_with_a_write_is_said_at_save(
 
 
 def test_stream_is_written_with_a_checkpoint_among_its_options(spark: SparkSession, tmp_path: Path) -> None:
-    """It is Spark's, and is handed to the sink."""
+    """checkpointLocation is an option of Spark's, but Spark hands it to the sink as well."""
     (tmp_path / "in").mkdir()
     frame = spark.readStream.schema("body string").json(str(tmp_path / "in"))
     writer = frame.writeStream.format("warren").option("amqp", "amqp://127.0.0.1:1").option("exchange", "")

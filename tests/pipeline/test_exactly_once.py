@@ -1,7 +1,7 @@
-"""Each message once, or told that it is gone: drivers that are killed, and retention that overtakes one.
+"""Each message is read once, or reported as lost: with drivers that are killed, and retention that overtakes.
 
-WARREN_DRIVER_KILLS=20    a longer campaign
-WARREN_DRIVER_SEED=…      when each is killed is decided as in that run
+WARREN_DRIVER_KILLS=20    how many kills, for a longer campaign
+WARREN_DRIVER_SEED=…      repeats the random moments of the kills of an earlier run
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ BATCH = "500"
 CONF_WORDS = [word for name, value in CONF.items() for word in ("--conf", f"{name}={value}")]
 LIST_EVERY = "spark.sql.streaming.fileSink.log.compactInterval"
 MERGING = ["--roll-every", "1", "--conf", f"{LIST_EVERY}=2"]
-"""Files are merged every second, since there is a list of all with every second batch."""
+"""Files can be merged every second, since Spark makes a whole list with every second batch."""
 
 STREAM = {"x-queue-type": "stream", "x-stream-max-segment-size-bytes": SEGMENT_BYTES}
 
 
 @contextmanager
 def broker_with_streams(path: Path, **streams: dict[str, object]) -> Iterator[BrokerProcess]:
-    """Each with the arguments that are given for it besides those of all."""
+    """A broker with these streams: each has the arguments in STREAM, and those given for it."""
     with BrokerProcess(path / "data") as process:
         with pika.BlockingConnection(pika.URLParameters(process.address.url())) as connection:
             for name, arguments in streams.items():
@@ -166,7 +166,7 @@ def test_batch_that_was_written_before_a_kill_is_neither_written_again_nor_taken
     options = parsed("--path", str(tmp_path / "data"), "--queue", "s", "--to", str(place), "--once")
     stream.append(5)
     archive.run(spark, options, ProgressLine(None))
-    for name in ("0", ".0.crc"):  # as if it had been killed a moment before it was done
+    for name in ("0", ".0.crc"):  # as if the job had been killed just before it committed the batch
         (place / "_checkpoint" / "commits" / name).unlink()
     stream.append(3)
 
@@ -209,7 +209,7 @@ def test_batch_without_messages_is_no_list_that_was_lost(spark: SparkSession, tm
         "--once",
     ]
     archive.run(spark, parsed(*words), ProgressLine(None))
-    data.queue("s1")  # met in a batch that has nothing else
+    data.queue("s1")  # a new stream joins in a batch that has no messages
     for _ in range(2):
         assert archive.run(spark, parsed(*words), ProgressLine(None)).numbers["messages read"] == 0
 
@@ -249,11 +249,11 @@ def test_retention_that_overtook_a_stopped_archive_is_an_error_unless_loss_is_al
 
 
 def publish(broker: BrokerProcess, first: int, count: int) -> int:
-    """The number of the next."""
+    """Publish `count` numbers and one more; returns the next number."""
     with pika.BlockingConnection(pika.URLParameters(broker.address.url())) as connection:
         channel = connection.channel()
         for number in range(first, first + count):
             channel.basic_publish("", "s", b"%d" % number)
         channel.confirm_delivery()
-        channel.basic_publish("", "s", b"%d" % (first + count))  # behind all the others
+        channel.basic_publish("", "s", b"%d" % (first + count))  # its confirm says that all are stored
     return first + count + 1

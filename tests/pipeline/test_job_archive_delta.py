@@ -1,4 +1,4 @@
-"""archive --format delta: a table that Delta's readers have whole at any moment, each message once."""
+"""archive --format delta: at any moment Delta's readers see a complete table, with each message once."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_delta_table_has_each_message_once_through_repeated_batches_and_merges(
     before = DeltaTable(place)
     result = run(spark, compact, "--archive", str(place), "--in-place")
     assert (result.numbers["files merged"], result.numbers["into"]) == (6, 1)
-    assert pa.table(before.to_pyarrow_table()).num_rows == 60  # who had begun reads on
+    assert pa.table(before.to_pyarrow_table()).num_rows == 60  # a reader of the version before reads on
     assert offsets(spark, place) == list(range(60))
 
 

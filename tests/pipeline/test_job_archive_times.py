@@ -1,4 +1,4 @@
-"""Times in archives: instants with a zone and with statistics, whoever's session wrote them."""
+"""Times in archives: instants with a zone and with statistics, even if a user's own session wrote them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PUBLISHED = datetime(2026, 3, 1, 23, 49, tzinfo=UTC)
 
 @pytest.fixture
 def int96(spark: SparkSession) -> Iterator[None]:
-    """As in a session that somebody else has opened."""
+    """Spark's default setting, as in a session that the user has opened."""
     spark.conf.set(KEY, "INT96")
     yield
     assert spark.conf.get(KEY) == "INT96"

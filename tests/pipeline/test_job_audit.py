@@ -1,4 +1,4 @@
-"""audit finds what was broken, and nothing else."""
+"""audit finds the damage that a test has made, and nothing else."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_gaps_and_duplicates_are_those_that_were_made(spark: SparkSession, seed:
 
 
 def test_archive_is_compared_with_what_is_live_offset_by_offset(spark: SparkSession) -> None:
-    """The stream has 20 to 59 less 33, the archive 0 to 49 less 41 and with another 45."""
+    """The stream has 20 to 59 without 33; the archive has 0 to 49 without 41, and another message at 45."""
     live = [message("orders", n, body=b"%d" % n) for n in range(20, 60) if n != 33]
     stored = [message("orders", n, body=b"%d" % n if n != 45 else b"?") for n in [*range(50)] if n != 41]
     frames = [counted(table(spark, rows), contents=True) for rows in (live, stored)]

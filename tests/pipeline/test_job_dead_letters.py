@@ -17,7 +17,7 @@ REASONS = ("rejected", "expired", "maxlen", "delivery_limit")
 
 
 def some_letters(seed: int, count: int) -> list[Message]:
-    """Of a queue of dead letters, with some that never died among them; over two days."""
+    """Messages in a queue of dead letters, over two days; some of them never died."""
     chance = random.Random(seed)
     found = []
     for offset in range(count):
@@ -68,7 +68,7 @@ def test_loops_are_messages_that_died_in_one_queue_more_than_so_often(
 
 
 def life_ms(plain: Message) -> int | None:
-    """By the publisher's time, or by the expiration that was the message's only death."""
+    """How long a message lived, by the publisher's time, or by its expiration if it died only of that."""
     sent = (plain["headers"] or {}).get("timestamp_in_ms")
     if sent is not None:
         return int(plain["timestamp"].timestamp() * 1000) - int(sent)

@@ -27,7 +27,7 @@ def latency_ms(plain: Message) -> int | None:
 
 
 def percentile(values: list[int], fraction: float) -> int | None:
-    """The smallest value that so many are not above."""
+    """The smallest value that at least this fraction of the values do not exceed."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(fraction * len(ordered)) - 1)] if ordered else None
 

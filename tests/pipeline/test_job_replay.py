@@ -34,7 +34,7 @@ def channel(broker: Address) -> Iterator[BlockingChannel]:
 
 @pytest.fixture
 def target(channel: BlockingChannel) -> Iterator[str]:
-    """An exchange that drops what comes again, and a queue of the same name behind it."""
+    """A deduplicating exchange, and a queue of the same name that is bound to it."""
     name = f"replay-{uuid.uuid4()}"
     channel.exchange_declare(
         name, "fanout", arguments={"x-message-deduplication": True, "x-cache-size": 1000}
@@ -121,7 +121,7 @@ def test_condition_on_a_header_is_on_its_own_text(
 def test_archive_of_an_earlier_version_is_replayed_as_it_was_written(
     spark: SparkSession, broker: Address, channel: BlockingChannel, target: str, tmp_path: Path
 ) -> None:
-    """Its headers are JSON, and have no types beside them. (pika cuts off what follows a float's point.)"""
+    """Its headers are JSON, and it has no header_types. (pika drops the fraction of a float.)"""
     texts = {
         "string": '"a \\"b\\" é"', "digits": '"5"', "void": "null", "int": "5", "long": "5000000000",
         "bool": "true", "float": "2.0", "bytes": '{"!bytes":"ff00"}',

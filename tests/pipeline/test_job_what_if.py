@@ -37,7 +37,7 @@ TOPOLOGY = json.dumps({
 
 
 def some_messages(seed: int, count: int) -> list[Message]:
-    """Each in one to three queues, known by its id; some through exchanges that are not there."""
+    """Messages with ids, each in one to three queues; some name an exchange that the topology lacks."""
     chance = random.Random(seed)
     found = []
     for number in range(count):
@@ -82,7 +82,7 @@ def test_every_message_goes_where_the_brokers_exchanges_say(spark: SparkSession)
 
 
 def test_two_topologies_are_compared_over_one_recording(spark: SparkSession) -> None:
-    """The recording is a stream that gets everything; that it has them is not what is compared."""
+    """The recording is a stream that gets every message; that the stream itself got them is not compared."""
     before = json.dumps({
         "exchanges": [{"name": "shop", "type": "fanout"}],
         "queues": [{"name": "orders"}],

@@ -23,7 +23,7 @@ from warren.pipeline.report.result import JobResult
 
 NAMES = ("s", "a b/c=d:%*;")
 LIST_EVERY = "spark.sql.streaming.fileSink.log.compactInterval"
-BATCHES = 4  # with the third, Spark makes a list of all, as it does with the tenth if it is not told so
+BATCHES = 4  # with LIST_EVERY set to 3, Spark makes a whole list with the third batch, not the tenth
 SEED = 5
 
 
@@ -83,7 +83,7 @@ def rows(frame: DataFrame) -> list[tuple[str, int]]:
 
 
 def rows_of_files(files: str | list[str]) -> list[tuple[str, int]]:
-    """As DuckDB reads them."""
+    """The rows of these files, as DuckDB reads them."""
     with duckdb.connect() as connection:
         sql = 'select queue, "offset" from read_parquet(?, hive_partitioning=true)'
         return sorted(connection.execute(sql, [files]).fetchall())
@@ -105,7 +105,7 @@ def test_compact_in_place_leaves_each_message_once_for_those_who_read_and_for_th
     begun = spark.read.parquet(str(streams.place))
     assert rows(begun) == streams.wanted
 
-    with only_one(str(streams.place), elsewhere=False):  # the archive runs
+    with only_one(str(streams.place), elsewhere=False):  # as if an archive job ran
         result = streams.compact()
         assert count(result, "into") == 2
         assert "The archive runs" in result.notes[0]
@@ -113,7 +113,7 @@ def test_compact_in_place_leaves_each_message_once_for_those_who_read_and_for_th
         assert rows(spark.read.parquet(str(streams.place))) == streams.wanted
         assert before < streams.files()
         assert rows_of_files(archive_files(streams.place)) == streams.wanted
-    streams.compact()  # now it does not
+    streams.compact()  # now no archive job runs
     assert streams.files() == streams.listed()
     assert len(streams.listed()) == len(before) - count(result, "files merged") + 2
     assert rows(read_archive(spark, str(streams.place))) == streams.wanted
@@ -131,7 +131,7 @@ def test_compact_in_place_leaves_each_message_once_for_those_who_read_and_for_th
 def test_files_roll_by_size_in_what_is_merged_at_the_end(
     spark: SparkSession, streams: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    each, body, overhead = 75, 1000, 15_000  # which Parquet writes for files with so many columns
+    each, body, overhead = 75, 1000, 15_000  # Parquet's overhead for a file with so many columns
     streams.add(each, body)
     monkeypatch.setattr(archive, "BATCH_BYTES_MAX", 30_000)
     result = streams.archive("--roll-every", "0", "--compression", "none")

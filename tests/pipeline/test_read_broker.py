@@ -100,7 +100,7 @@ def test_queue_is_read_without_what_is_acked_and_without_taking_anything(
     for _ in range(40):
         method, _, _ = channel.basic_get(name)
         channel.basic_ack(method.delivery_tag)
-    channel.queue_declare(name, passive=True)  # answered behind the acks
+    channel.queue_declare(name, passive=True)  # its answer comes after the broker has handled the acks
     assert contents(load(spark, process, way, name)) == expected(range(40, 50))
     assert channel.queue_declare(name, passive=True).method.message_count == 10
 
@@ -145,7 +145,7 @@ def test_messages_that_were_read_are_written_back_as_they_were(
 def test_stream_that_was_made_anew_is_told_by_its_identity(
     spark: SparkSession, process: BrokerProcess, channel: BlockingChannel, tmp_path: Path, way: str
 ) -> None:
-    """Though it has grown past the checkpoint."""
+    """The new stream has grown past the checkpoint's offset, so the offset alone would not show it."""
     name, out = f"anew-{way}", str(tmp_path / "out")
 
     def run(**options: str) -> None:
@@ -184,7 +184,7 @@ def test_query_that_waits_sees_what_comes_and_stops_when_told(
     query = rows.writeStream.format("memory").queryName("waits").start()
     try:
         for numbers in (range(3), range(3, 5)):
-            query.processAllAvailable()  # which ends with a look that found nothing
+            query.processAllAvailable()  # it ends when Spark has asked and there was nothing new
             publish(channel, "waits", numbers)
         query.processAllAvailable()
         assert contents(spark.table("waits")) == expected(range(5))

@@ -1,4 +1,4 @@
-"""`spark.readStream.format("warren")`, on a real Spark: each message once, and loss is told."""
+"""`spark.readStream.format("warren")`, on a real Spark: each message once, and losses are reported."""
 
 from __future__ import annotations
 
@@ -180,4 +180,4 @@ def test_progress_is_told_to_the_broker_under_the_reference(query: Query, data: 
     assert query.offsets() == list(range(6))
     ((path, offset),) = api.offsets.items()
     assert path == "/api/streams///s/offsets/archive"
-    assert offset == 5  # the last batch, too: nobody shall think that the query is behind
+    assert offset == 5  # the last batch is reported, too: otherwise the query would seem to be behind

@@ -43,7 +43,7 @@ DECOY = "#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\nexit 1\n"
 
 @pytest.fixture
 def bare(tmp_path: Path) -> dict[str, str]:
-    """An environment as cron gives it, where `java` and `python3` are of no use."""
+    """An environment as cron gives it, in which `java` and `python3` do not work."""
     for name in ("java", "python3", "python"):
         program = tmp_path / "bin" / name
         program.parent.mkdir(exist_ok=True)
@@ -61,7 +61,7 @@ def data(tmp_path: Path) -> str:
 
 
 def run(command: list[str], environment: dict[str, str], stdin: str = "") -> str:
-    """What it printed, from the home directory, with an environment of its own."""
+    """The output of a command that runs in the home directory with this environment."""
     done = subprocess.run(
         command,
         env=environment,
@@ -82,7 +82,9 @@ def test_session_works_under_cron(bare: dict[str, str], data: str) -> None:
 def test_session_works_in_a_notebook_also_after_one_that_was_started_badly(
     bare: dict[str, str], data: str
 ) -> None:
-    """A kernel runs code without a file, within an event loop; and a Spark was tried there before."""
+    """As in a notebook's kernel, the code is in no file, runs within an event loop, and has started a Spark
+    of its own before.
+    """
     home = run([sys.executable, "-m", "warren", "pipeline", "java-home"], bare).strip()
     cells = f"{OWN}\n{STOPS}\n{OPENS}\n{COUNTS}"
     environment = bare | {"JAVA_HOME": home}

@@ -1,4 +1,4 @@
-"""The data pipeline: queues and streams as tables of Spark, and the jobs over them."""
+"""The data pipeline: Spark reads queues and streams as tables, and jobs run over those tables."""
 
 from warren.pipeline.archive_files import archive_files
 from warren.pipeline.condition import options_for

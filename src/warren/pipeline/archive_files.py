@@ -1,4 +1,4 @@
-"""An archive's files for those who read it without Spark."""
+"""Lists an archive's files, for programs that read the archive without Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ SNAPSHOTS = f"snapshot=*/{FILES}"
 
 
 def archive_files(archive: str | Path) -> list[str]:
-    """The Parquet files that count now, each message once, whether the archive runs and is merged or not:
+    """The Parquet files that together hold each message once.
+
+    That holds while the archive job runs, and while it merges files. For example:
 
     duckdb.read_parquet(archive_files("archive"), hive_partitioning=True)
     """
@@ -21,7 +23,6 @@ def archive_files(archive: str | Path) -> list[str]:
         raise PipelineError(f"{archive} is a Delta table: read it as one")
     if (root / LISTS).is_dir():
         return sorted(str(root / place) for place in places_in(current_lists(root)))
-    kinds = (
-        [SNAPSHOTS] if (root / LOCK).exists() else [SNAPSHOTS, FILES]
-    )  # an archive's first batch is at work
+    # With a lock but no list yet, an archive job is writing its first batch: its files do not count yet.
+    kinds = [SNAPSHOTS] if (root / LOCK).exists() else [SNAPSHOTS, FILES]
     return sorted(str(file) for kind in kinds for file in root.glob(kind))

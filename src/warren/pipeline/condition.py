@@ -1,13 +1,14 @@
-"""A condition in SQL as options of a read, so that Spark need not read what the condition leaves out.
+"""Turns a condition in SQL into options of a read, so that messages the condition rules out are not read.
 
     condition = "queue = 'orders' and offset >= 10 and timestamp < '2026-03-01'"
     spark.read.format("warren").option("url", url).options(**options_for(condition)).load().filter(condition)
 
-Spark 4 can hand filters to a source itself, but keeps those of one query for the next one on the same
-DataFrame, so a source that skips messages by them gives wrong results. Options belong to their DataFrame.
+Spark 4 can hand filters to a source itself, but it keeps the filters of one query for the next query on the
+same DataFrame: a source that skipped messages by them would give wrong results. Options belong to their
+DataFrame.
 
-What is understood are comparisons of vhost, queue, offset and timestamp with a literal, joined by AND.
-Anything else is left to the filter: the options never leave out a message for which the condition is true.
+Only comparisons of vhost, queue, offset and timestamp with a literal, joined by AND, are understood. Anything
+else is left to the filter: the options never leave out a message for which the condition is true.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ NOT_JOINED_BY_AND = {"or", "case"}
 
 @dataclass(frozen=True)
 class Lexeme:
-    """`kind` is that of TOKENS; words are in lower case. Texts that are `odd` are passed over."""
+    """`kind` is the name of a group in TOKENS; words are in lower case. An `odd` text, one with escapes or
+    double quotes, is not interpreted.
+    """
 
     kind: str
     value: str
@@ -39,11 +42,11 @@ class Lexeme:
 
 @dataclass
 class Ranges:
-    """What may be true: offsets and times in microseconds, from the first to before the end; and names."""
+    """The messages for which the condition may be true."""
 
-    offsets: tuple[int, int | None] = (0, None)
-    times: tuple[int, int | None] = (0, None)
-    names: dict[str, list[str]] = field(default_factory=dict)
+    offsets: tuple[int, int | None] = (0, None)  # the first, and the one behind the last; None: no end
+    times: tuple[int, int | None] = (0, None)  # likewise, in microseconds since 1970
+    names: dict[str, list[str]] = field(default_factory=dict)  # by column, vhost or queue: those allowed
 
     def narrow(self, column: str, sign: str, value: int) -> None:
         first, end = getattr(self, column)
@@ -75,7 +78,7 @@ class Ranges:
         bounds = {}
         (first, end), (since, until) = self.offsets, self.times
         if end is not None and end <= 0:
-            first, end = 1, 1  # none, as options say it
+            first, end = 1, 1  # minOffset 1 and maxOffset 0: the options' way to say "no offset at all"
         if first:
             bounds["minOffset"] = str(first)
         if end is not None:
@@ -88,8 +91,9 @@ class Ranges:
 
 
 def options_for(condition: str) -> dict[str, str]:
-    """Options of `spark.read.format("warren")` with which no more is read than the condition needs, as far as
-    it is understood. Filter by the condition as well. A time without a zone is in UTC.
+    """Options of `spark.read.format("warren")` that skip messages for which the condition is false.
+
+    Not all such messages are skipped, so filter by the condition as well. A time without a zone is in UTC.
     """
     ranges = Ranges()
     tokens = [Lexeme(kind, value) for kind, value in _tokens(condition)]
@@ -112,7 +116,7 @@ def _tokens(condition: str) -> Iterator[tuple[str, str]]:
 
 
 def _take(tokens: Sequence[Lexeme], ranges: Ranges) -> None:
-    """All that is joined by AND must be true; of anything else nothing is known."""
+    """Narrow the ranges by each term that is joined by AND; terms that are not understood change nothing."""
     for term in _terms(tokens):
         if len(term) > 1 and _closes_at(term) == len(term) - 1:
             _take(term[1:-1], ranges)
@@ -121,7 +125,7 @@ def _take(tokens: Sequence[Lexeme], ranges: Ranges) -> None:
 
 
 def _terms(tokens: Sequence[Lexeme]) -> list[list[Lexeme]]:
-    """Split at each AND that is not in parentheses, nor of BETWEEN; none if something else joins them."""
+    """Split at each AND that is neither in parentheses nor part of BETWEEN; [] if there is OR or CASE."""
     terms: list[list[Lexeme]] = [[]]
     depth, between = 0, False
     for token in tokens:
@@ -142,7 +146,7 @@ OPEN, CLOSE = Lexeme("sign", "("), Lexeme("sign", ")")
 
 
 def _closes_at(term: Sequence[Lexeme]) -> int:
-    """Where the parenthesis closes with which the term begins; -1 if it begins with none."""
+    """The index at which the term's first parenthesis closes; -1 if the term does not begin with one."""
     depth = 0
     for place, token in enumerate(term):
         depth += (token == OPEN) - (token == CLOSE)
@@ -180,7 +184,7 @@ def _take_comparison(term: Sequence[Lexeme], ranges: Ranges) -> None:
 
 
 def _without_types(term: Sequence[Lexeme]) -> list[Lexeme]:
-    """`timestamp '2026-03-01'` is a literal: the word in front of a text says its type."""
+    """Drop the word `timestamp` in front of a text: `timestamp '2026-03-01'` is one literal."""
     return [
         token
         for token, following in zip_longest(term, term[1:])
@@ -209,7 +213,7 @@ def _choose_among(column: str, listed: Sequence[Lexeme], ranges: Ranges) -> None
 
 
 def _microseconds(text: str) -> int | None:
-    """None for what is no time, or one that Spark may understand and this does not."""
+    """The time since 1970; None if the text is no time, or one that only Spark understands."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -1,8 +1,8 @@
-"""Consuming queues for a query: what is delivered is held, unacked, until the query is done with it.
+"""Consumes queues for a query: deliveries are held, unacked, until the query is done with them.
 
-The broker delivers no more than `count_max` messages that are not acked, over all queues together; and
-nothing is read from the connection while `bytes_max` are held. When the connection ends, however it does, the
-broker has all of them back in their queues.
+At most `count_max` messages are unacked at a time, over all queues together, and nothing is read from the
+connection while `bytes_max` bytes are held. However the connection ends, the broker then puts all unacked
+messages back into their queues.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ DELIVER = METHOD_ID.pack(*BasicDeliver.id)
 TAG_AT = len(DELIVER) + 1
 DELIVERY_TAG_AND_BITS = 9
 MORE_SECONDS = 0.02
-"""How long more may take to follow what has just come."""
+"""After a delivery, how long to wait for the next one before the batch is taken as it is."""
 
 
 class Delivery(NamedTuple):
@@ -52,12 +52,12 @@ class Delivery(NamedTuple):
     time_ms: int
 
     def record(self, position: int) -> bytes:
-        """As it would stand in a segment, so that whoever reads segments can read it."""
+        """The message as a segment's record, so that the decoder of segments can read it."""
         return encode_record(position, self.time_ms, self.message)
 
 
 class Envelope(NamedTuple):
-    """What a `basic.deliver` says. The names are as on the wire, as messages have them."""
+    """The arguments of a `basic.deliver`. Names stay bytes, as on the wire and in `Message`."""
 
     consumer_tag: bytes
     delivery_tag: int
@@ -70,29 +70,32 @@ class Gone(ClientError):
 
 
 class ConsumingClient:
-    """`waiting` is how many messages the queues had before it began."""
+    """One connection that consumes all queues of a query."""
 
     def __init__(self, uri: Uri, queues: Sequence[str], *, count_max: int, bytes_max: int) -> None:
         self.count_max = min(count_max, PREFETCH_MAX)
         self.bytes_max = bytes_max
-        self.held: deque[Delivery] = deque()
-        self._held_bytes = 0
-        self._queues = dict(enumerate(queues))
-        self._frames = 0
-        self._delivered: Envelope | None = None
-        self._properties = b""
-        self._body: list[bytes] = []
-        self._missing_bytes = 0
+        self.held: deque[Delivery] = deque()  # unacked, in the order of their delivery tags
+        self._held_bytes = 0  # of their bodies
+        self._queues = dict(enumerate(queues))  # by number, which is also the consumer tag
+        self._frames = 0  # received so far, by which `gather` sees that the connection is idle
+        self._delivered: Envelope | None = None  # of the delivery whose content is arriving
+        self._properties = b""  # of that delivery
+        self._body: list[bytes] = []  # of that delivery: the frames so far
+        self._missing_bytes = 0  # of its body
         self._connection = ClientConnection(uri, product=PRODUCT, on_frame=self._on_frame)
         try:
-            self.waiting = self.ready()
+            self.waiting = self.ready()  # messages in the queues before we consumed any
             self._consume()
         except BaseException:
             self._connection.close()
             raise
 
+    def __repr__(self) -> str:
+        return f"<ConsumingClient {list(self._queues.values())} held={len(self.held)}>"
+
     def ready(self) -> int:
-        """How many messages could be delivered."""
+        """How many messages are in the queues, ready to be delivered."""
         return sum(
             self._connection.talk(
                 ask(QueueDeclare(queue=name, passive=True, arguments={}), QueueDeclareOk)
@@ -101,17 +104,19 @@ class ConsumingClient:
         )
 
     def _consume(self) -> None:
-        """The limit is one for all queues; streams, which nobody consumes, know no such limit and refuse."""
+        """One prefetch limit holds for all queues. Streams know no such limit and refuse, which is meant:
+        a query reads streams, and does not consume them.
+        """
         qos = BasicQos(prefetch_count=self.count_max, global_=True)
         self._connection.talk(ask(qos, BasicQosOk))
         for number, name in self._queues.items():
             consume = BasicConsume(queue=name, consumer_tag=str(number), arguments={})
             self._connection.talk(ask(consume, BasicConsumeOk))
 
-    # --- what a query does ---
+    # --- called by the query ---
 
     def gather(self, wait_s: float) -> None:
-        """Take in what there is; wait for the first message, if there is none."""
+        """Hold what has been delivered; if nothing has, wait up to `wait_s` for the first message."""
         until = time.monotonic() + wait_s
         while len(self.held) < self.count_max and self._held_bytes < self.bytes_max:
             frames = self._frames
@@ -124,7 +129,7 @@ class ConsumingClient:
         return list(islice(self.held, count))
 
     def settle(self, count: int) -> None:
-        """The query is done with the first of what is held."""
+        """Ack the first `count` of the held messages: the query is done with them."""
         for _ in range(count):
             done = self.held.popleft()
             self._held_bytes -= len(done.message.body)
@@ -133,14 +138,14 @@ class ConsumingClient:
             self._connection.send([method_frame(CHANNEL, ack)])
 
     def close(self) -> None:
-        """With a farewell, so that the broker has read all acks; if there is nobody to bid it, without."""
+        """Close with a handshake, so that the broker has read all acks; if it does not answer, just close."""
         try:
             with contextlib.suppress(ClientError):
                 self._connection.talk(log_out())
         finally:
             self._connection.close()
 
-    # --- what comes ---
+    # --- frames from the broker ---
 
     def _on_frame(self, frame: Frame) -> None:
         self._frames += 1
@@ -178,7 +183,9 @@ class ConsumingClient:
 
 
 def read_envelope(payload: bytes) -> Envelope:
-    """By hand, for every message has one: `read_method` takes a third of the time of consuming it.
+    """Decoded by hand, since every message has one: `read_method` takes a third of the time of consuming.
+
+    `benchmarks/spark_streams.py --only consume` watches this.
 
     deliver   id:uint32 consumer_tag:shortstr delivery_tag:uint64 bits:octet
               exchange:shortstr routing_key:shortstr

@@ -1,8 +1,7 @@
-"""Any failure of a job as one line for the person who started it.
+"""Turns any failure of a job into one line for the person who started it.
 
-What goes wrong in a worker comes back from Spark as text, with a stack of Python and one of Java around it.
-The line that matters is the error that our own code raised, and otherwise the first one of Spark's own
-message.
+An error in a worker comes back from Spark as text, with a stack of Python and one of Java around it. The line
+that matters is the error that our own code raised; if there is none, the first line of Spark's own message.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ OPTIONS = {
     "or vhost": "or --vhost",
     "option reference": "option --reference",
 }
-"""What the data source calls its options, and what the commands do."""
+"""The data source's words for its options, and the commands' words for the same."""
 
 
 def in_one_line(error: BaseException) -> str:
@@ -56,7 +55,7 @@ def in_one_line(error: BaseException) -> str:
 
 
 def for_the_command(error: BaseException) -> str:
-    """The same in the words of the commands, which have other names for the data source's options."""
+    """As `in_one_line`, but with the commands' names for options instead of the data source's."""
     line = in_one_line(error)
     if isinstance(error, PipelineError) and not isinstance(error, ReadError):
         return line

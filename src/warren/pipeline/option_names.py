@@ -1,4 +1,4 @@
-"""Names of options, which Spark hands over in small letters, and what is said of one that nobody knows."""
+"""Names of options: Spark hands them over in lower case, and an unknown one is an error with a suggestion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from warren.pipeline.errors import PipelineError
 
 
 def names_of(*names: str) -> dict[str, str]:
-    """A table of known options: as Spark hands them over, and as they are written."""
+    """A table of known options: from the lower-case name, as Spark has it, to the name as we write it."""
     return {name.lower(): name for name in names}
 
 
@@ -22,7 +22,7 @@ def canonical(
     error: type[PipelineError],
     what: str = "option",
 ) -> dict[str, str]:
-    """The options by the names that we write; one that is not `known` is an error that names the nearest."""
+    """The options under the names that we write. If one is not `known`, `error` suggests the nearest name."""
     unknown = [name for name in given if name.lower() not in known]
     if unknown:
         raise error(_told(f"{what} '{unknown[0]}' {purpose}", unknown[0], known.values()))

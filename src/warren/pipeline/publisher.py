@@ -1,8 +1,9 @@
-"""Publishing with confirms: every message is known to be safe, or refused and why.
+"""Publishing with confirms: of every message it is known in the end whether it is safe, or why it failed.
 
-Up to `window` messages are in flight, and none follows when those have `IN_FLIGHT_BYTES_MAX`. What the broker
-returns, because no queue is bound for it, or refuses is handed to `on_failure`, which may raise to end it
-all. While the broker says that it is blocked nothing is sent, for as long as it takes.
+At most `window` messages are in flight, and at most `IN_FLIGHT_BYTES_MAX` of bodies, plus one message. A
+message that the broker returns, because no queue is bound for it, or nacks is handed to `on_failure`, which
+may raise to end the whole write. While the broker has blocked the connection nothing is sent, however long
+that takes.
 """
 
 from __future__ import annotations
@@ -32,28 +33,30 @@ from warren.pipeline.errors import PipelineError
 
 PRODUCT = "warren pipeline"
 WINDOW_DEFAULT = 10_000
-"""Where a sync takes 20 ms, that is half a million messages a second."""
+"""Messages in flight: on a disk whose sync takes 20 ms, that allows half a million messages a second."""
 
 IN_FLIGHT_BYTES_MAX = 16 << 20
 CHUNK_BYTES = 64 * 1024
-"""What is gathered before it is sent."""
+"""Encoded frames are gathered up to this size, and then sent at once."""
 
 CONFIRM_SECONDS_MAX = 300
-"""How long nothing at all may come from a broker that owes confirms: disks are slow, but not so slow."""
+"""A broker that owes confirms and sends nothing for this long is taken for dead."""
 
 BLOCKED_SECONDS = 1.0
 PACE_SECONDS = 0.02
-"""At a limited rate, what is due is sent this often."""
+"""At a limited rate, the messages that are due are sent in bursts, this far apart."""
 
 CONTENT_HEAD_BYTES = 12
 REFUSED = "the broker refused it"
 
 
 class OutgoingMessage(NamedTuple):
-    """What to publish: the method's payload and the properties are encoded; the rest is to name it by."""
+    """A message to publish. The last three fields are known to `method` and `properties` already: they tell
+    which message failed.
+    """
 
-    method: bytes
-    properties: bytes
+    method: bytes  # the payload of basic.publish
+    properties: bytes  # as in the content header
     body: bytes
     exchange: str
     routing_key: str
@@ -68,7 +71,7 @@ class Unpublished(NamedTuple):
 
 
 class PublishError(PipelineError):
-    """The connection failed; `confirmed` messages are safe, of the others nobody knows."""
+    """The connection failed. `confirmed` messages are safe; whether the other `sent` ones are is unknown."""
 
     def __init__(self, reason: str, *, confirmed: int, sent: int) -> None:
         so_far = f"; {confirmed} of the {sent} messages sent by this task were confirmed" if sent else ""
@@ -78,7 +81,7 @@ class PublishError(PipelineError):
 
 
 class ConfirmingPublisher:
-    """One connection that publishes. Leaving it waits for what is in flight."""
+    """One connection that publishes. As a context manager, it waits at the end for all confirms."""
 
     def __init__(
         self,
@@ -88,17 +91,17 @@ class ConfirmingPublisher:
         window: int = WINDOW_DEFAULT,
         rate: float = 0.0,
     ) -> None:
-        self.sent = 0
+        self.sent = 0  # also the delivery tag of the last message
         self.confirmed = 0
         self._on_failure = on_failure
-        self._window = window
-        self._rate = rate
-        self._in_flight: dict[int, OutgoingMessage] = {}
-        self._in_flight_bytes = 0
-        self._settled = 0
-        self._reasons: dict[int, str] = {}
-        self._returned: BasicReturn | None = None
-        self._output = Output([], None)
+        self._window = window  # messages in flight at most
+        self._rate = rate  # messages a second at most; 0: no limit
+        self._in_flight: dict[int, OutgoingMessage] = {}  # by delivery tag
+        self._in_flight_bytes = 0  # of their bodies
+        self._settled = 0  # every tag up to here is settled
+        self._reasons: dict[int, str] = {}  # by tag: why a message was returned, until its confirm comes
+        self._returned: BasicReturn | None = None  # whose content header is still to come
+        self._output = Output([], None)  # frames that are not sent yet
         try:
             self._connection = ClientConnection(uri, product=PRODUCT, on_frame=self._on_frame)
             self._connection.talk(ask(ConfirmSelect(), ConfirmSelectOk))
@@ -106,6 +109,10 @@ class ConfirmingPublisher:
             raise PublishError(str(error), confirmed=0, sent=0) from error
         self._output.frame_max = self._connection.frame_max
         self._started_s = time.monotonic()
+
+    def __repr__(self) -> str:
+        in_flight = len(self._in_flight)
+        return f"<ConfirmingPublisher sent={self.sent} confirmed={self.confirmed} in_flight={in_flight}>"
 
     def __enter__(self) -> Self:
         return self
@@ -118,11 +125,11 @@ class ConfirmingPublisher:
             self.close()
 
     def close(self) -> None:
-        """Drop the connection; `finish` first, unless there is no more to save."""
+        """Drop the connection, and with it what is in flight: call `finish` first to save that."""
         self._connection.close()
 
     def publish(self, message: OutgoingMessage) -> None:
-        """Hot: benchmarks/spark_write.py watches it."""
+        """`benchmarks/spark_write.py` watches this."""
         if self._rate:
             self._keep_pace()
         if len(self._in_flight) >= self._window or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX:
@@ -137,7 +144,7 @@ class ConfirmingPublisher:
             self._flush()
 
     def finish(self) -> None:
-        """Send what is left, wait until everything is settled, and say farewell."""
+        """Send what is left, wait until every message is settled, and close with a handshake."""
         self._flush()
         while self._in_flight:
             self._await()
@@ -160,7 +167,7 @@ class ConfirmingPublisher:
                 self._connection.poll(left_s)
 
     def _flush(self) -> None:
-        """Send what was gathered, as soon as the broker wants any."""
+        """Send the gathered frames, once the broker no longer blocks the connection."""
         with self._told():
             while self._connection.blocked:
                 self._connection.poll(BLOCKED_SECONDS)
@@ -175,14 +182,16 @@ class ConfirmingPublisher:
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
-        """What the connection fails of, with how far it came."""
+        """Raise an error of the connection as a PublishError, which says how far the write came."""
         try:
             yield
         except ClientError as error:
             raise PublishError(str(error), confirmed=self.confirmed, sent=self.sent) from error
 
     def _on_frame(self, frame: Frame) -> None:
-        """Acks, nacks, and returned messages, of whose content only that is read which tells whose it is."""
+        """Handle acks, nacks and returned messages. Of a returned message, the header identifies it, and the
+        body is ignored.
+        """
         if frame.kind == FrameKind.METHOD:
             self._on_method(frame.payload)
         elif frame.kind == FrameKind.HEADER and self._returned is not None:
@@ -202,8 +211,9 @@ class ConfirmingPublisher:
                 raise ClientError(f"the broker sent {method.name} when nothing like it was due")
 
     def _on_returned(self, returned: BasicReturn, header: bytes) -> None:
-        """It is known by its id and where it was to go: ids that come from a table may be there twice. The
-        broker returns a message before it confirms it, so it is in flight.
+        """Note why the message failed. It is still in flight: the broker returns it before it confirms it.
+
+        The id alone does not identify it, since ids that come from a table may occur twice.
         """
         message_id = decode_properties(header[CONTENT_HEAD_BYTES:]).message_id
         wanted = message_id, returned.exchange, returned.routing_key
@@ -223,7 +233,7 @@ class ConfirmingPublisher:
         for tag in tags:
             message = self._in_flight.pop(tag, None)
             if message is None:
-                continue  # confirmed alone before
+                continue  # settled earlier, by a confirm of its own
             self._in_flight_bytes -= len(message.body)
             why = self._reasons.pop(tag, reason)
             if why is None:

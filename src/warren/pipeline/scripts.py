@@ -1,10 +1,10 @@
-"""Small programs that stand in front of others, kept in the user's cache:
+"""Small wrapper scripts that Spark runs instead of Java or Python, kept in the user's cache:
 
     <the user's cache>/warren/<kind>/<digest of its text>/<name>
 
-Several processes may make the same one at once: each finds it whole. A service whose user has no home, or one
-that it may not write to, has its cache where temporary files are, in a directory that only this user can
-write to: Spark runs what is in it.
+Several processes may make the same script at once: each is put there whole, by a rename. For a user without a
+home that can be written to, as services often have, the cache is in the directory of temporary files, in a
+directory that only this user can write to, since Spark runs the scripts in it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from warren.pipeline.errors import PipelineError
 
 
 def script(kind: str, name: str, text: str, environment: Mapping[str, str]) -> Path:
-    """The program with this text, made if it is not there."""
+    """The path of the script with this text, which is made if it is not there."""
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     place = Path(kind, digest, name)
     given = environment.get("XDG_CACHE_HOME", "")
@@ -42,12 +42,12 @@ def _home(environment: Mapping[str, str]) -> Path:
     given = environment.get("HOME", "")
     try:
         return Path(given) if given.startswith("/") else Path.home()
-    except RuntimeError as error:  # a user of whom the system knows nothing but the number
+    except RuntimeError as error:  # the user id is in no user database
         raise FileNotFoundError(errno.ENOENT, "this user has no home", "~") from error
 
 
 def _temporary_cache() -> Path:
-    """The name of this directory can be guessed, so another user may have made it first."""
+    """This directory's name can be guessed, so check that another user has not made it first."""
     path = Path(tempfile.gettempdir(), f"warren-{os.getuid()}")
     path.mkdir(mode=0o700, exist_ok=True)
     found = path.lstat()

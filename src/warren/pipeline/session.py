@@ -1,9 +1,9 @@
-"""A Spark session that is ready for the data source `warren`, on any Spark.
+"""Opens a Spark session that is ready for the data source `warren`, on any Spark.
 
-On `local[*]` and other masters the driver is a Java process that belongs to this one; with Spark Connect it
-runs elsewhere already, and only what may change while it runs is set. Spark finds the data source by itself,
-since `pyspark_warren` is installed wherever this is; a cluster's machines and a Connect server need
-`warrenmq[spark]` too, because readers and writers run there.
+On `local[*]` and other masters the driver is a Java process that belongs to this process. With Spark Connect
+the driver runs elsewhere already, and only those settings are made that may change while it runs. Spark finds
+the data source by itself, since `pyspark_warren` is installed with this package. A cluster's machines and a
+Connect server need `warrenmq[spark]` too, because readers and writers run there.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ if TYPE_CHECKING:
 CONNECT_SECONDS_MAX = 10
 PORTS = {"spark": 7077, "sc": 15002, "https": 443, "http": 80}
 TIMESTAMP_CONF = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
-"""Spark 4.3 writes INT96 unless told otherwise: without statistics, and to others a time without a zone."""
+"""Spark 4.3's default for times is INT96, which has no statistics, and which others read without a zone."""
 
 SQL_CONF = TIMESTAMP_CONF | {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
 }
-"""What the data source and the jobs rely on, on any Spark. The last: a query that is killed while it writes
-down its first batch leaves a temporary file in its checkpoint, and Spark would refuse to start it again.
+"""Settings that the data source and the jobs rely on, on any Spark. The last one: a query that is killed
+while it writes its first offsets leaves a temporary file in its checkpoint, and Spark would refuse to start
+it again.
 """
 
 OWN_CONF = {
@@ -51,7 +52,7 @@ OWN_CONF = {
     "spark.executor.heartbeatInterval": "60s",
     "spark.sql.broadcastTimeout": "3600s",
 }
-"""The times: a machine that has much else to do is slow, and nothing is wrong with it."""
+"""Settings of a Spark that we start. The timeouts are long: a busy machine is slow, but not dead."""
 
 LOCAL_CONF = {
     "spark.driver.host": "127.0.0.1",
@@ -59,12 +60,12 @@ LOCAL_CONF = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "8",
 }
-SOCKET_NAME_BYTES = 42  # of the names that Spark gives to sockets
-SOCKET_PATH_BYTES_MAX = 103  # that every system takes
+SOCKET_NAME_BYTES = 42  # the length of the names that Spark gives to sockets
+SOCKET_PATH_BYTES_MAX = 103  # the longest path of a socket that every system allows
 PYTHON, JAVA_OPTIONS = "spark.pyspark.python", "spark.driver.extraJavaOptions"
 WORKER_PYTHON, DRIVER_PYTHON = "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"
 ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-"""Arrow checks each index of each value, and Spark asks only for what is there: about 9 % of Java's time."""
+"""Turns off Arrow's check of every index, about 9 % of Java's time: Spark asks for none out of bounds."""
 
 
 def open_session(
@@ -133,14 +134,14 @@ def _start(app_name: str, master: str, conf: dict[str, str]) -> SparkSession:
 
 
 def _fronted(python: str) -> str:
-    """The same Python with a script in front: see `worker_front`. Only where workers are on this machine."""
+    """A script that runs this Python: see `worker_front`. Only for workers on this machine."""
     text = worker_front.script_for(python)
     return str(script("python", "python", text, os.environ))
 
 
 def _socket_conf() -> dict[str, str]:
-    """Java and the workers on this machine talk over Unix sockets, which cost less than TCP. Spark lets in
-    whoever can open one, so they are in a directory of this user alone.
+    """Have Java and the workers on this machine talk over Unix sockets, which cost less than TCP. Spark
+    trusts everyone who can open such a socket, so they are in a directory that only this user can enter.
     """
     if not hasattr(socket, "AF_UNIX"):
         return {}
@@ -155,11 +156,11 @@ def _socket_conf() -> dict[str, str]:
 
 @functools.cache
 def _socket_directory(process: int) -> str:
-    """One for all sessions of a process, removed when that ends."""
+    """One directory for all sessions of a process, removed when the process ends."""
     directory = tempfile.mkdtemp(prefix="warren-spark-")
 
     def remove() -> None:
-        if os.getpid() == process:  # and not a fork of it
+        if os.getpid() == process:  # a fork of the process must not remove it
             shutil.rmtree(directory, ignore_errors=True)
 
     atexit.register(remove)
@@ -167,9 +168,11 @@ def _socket_directory(process: int) -> str:
 
 
 def _part_with_others(python: str, pythons: Mapping[str, str]) -> None:
-    """Which Python its workers run is settled when Spark's Java starts. It outlives a session that was
-    stopped, in a notebook for instance, and the next session would get its settings. `pythons` are those
-    wanted, by variable, perhaps with a script in front.
+    """End a Java that was started with other Pythons, or refuse if a session runs on it.
+
+    The workers' Python is fixed when Spark's Java starts. Java outlives a session that was stopped, in a
+    notebook for instance, and the next session would run on it with that Python. `pythons` are the wanted
+    ones by environment variable, possibly each a script from `_fronted`.
     """
     from pyspark import SparkContext  # noqa: PLC0415 - an extra
 
@@ -184,15 +187,15 @@ def _part_with_others(python: str, pythons: Mapping[str, str]) -> None:
         environment = gateway.jvm.System.getenv()
         if any(environment.get(name) != wanted for name, wanted in pythons.items()):
             gateway.shutdown()
-            gateway.proc.stdin.close()  # at which it ends
+            gateway.proc.stdin.close()  # Java ends when its input does
             gateway.proc.wait()
             SparkContext._gateway = SparkContext._jvm = None
 
 
 def _check_answers(url: str, option: str) -> None:
-    """Spark itself tries for a minute and then says much; it is soon known whether anybody is there.
+    """Fail soon if nobody listens at the URL: Spark itself would try for a minute, and then print a lot.
 
-    Masters that stand in for each other are one URL with commas; one of them is enough.
+    Several masters, for high availability, are one URL with commas; it is enough that one of them answers.
     """
     scheme, _, hosts = url.removeprefix("k8s://").rpartition("://")
     reasons = [_reason_for_silence(scheme, host) for host in hosts.split(",")]
@@ -212,16 +215,17 @@ def _reason_for_silence(scheme: str, host: str) -> str:
 
 @contextlib.contextmanager
 def _quiet_log() -> Iterator[str]:
-    """Java's options for a log that is silent, while the session starts as well."""
+    """Options for Java that silence Spark's log from the start, before the session exists."""
     with as_file(files("warren.pipeline") / "log4j2.properties") as path:
         yield f"-Dlog4j2.configurationFile={path.resolve().as_uri()}"
 
 
 @contextlib.contextmanager
 def _surroundings(pythons: Mapping[str, str], *, local: bool) -> Iterator[None]:
-    """What Spark's launcher takes from the environment, as it should be while it starts.
+    """Set the environment variables that Spark's launcher reads, while Spark starts.
 
-    The workers' Python is this one, where the package is installed, and not whichever is first on the PATH.
+    Among them is the workers' Python: without it, Spark would take the first on the PATH, which may not have
+    this package.
     """
     wanted = {**pythons, "JAVA_HOME": str(java_home())}
     if local:
@@ -239,7 +243,7 @@ def _surroundings(pythons: Mapping[str, str], *, local: bool) -> Iterator[None]:
 
 
 def _first_line(error: BaseException) -> str:
-    """What the innermost error says: Spark's own texts are long, and come with the stack of its Java."""
+    """The message of the first exception in the text: Spark's texts are long, and end in a stack of Java."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     told = [line for line in lines if line.startswith((":", "Caused by:")) or "Exception:" in line]
     return re.sub(r"^(: |Caused by: )?([\w.$]+(Exception|Error): )?", "", (told or lines)[0])

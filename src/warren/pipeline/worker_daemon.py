@@ -1,10 +1,11 @@
-"""Spark's daemon of Python workers, which stays silent when Spark closes the connection of a worker.
+"""PySpark's daemon of workers, changed to stay silent when Spark closes the connection of a worker.
 
-An idle worker that finds its connection closed tries to tell Spark, and ends. Over TCP that goes nowhere; on
-a Unix socket it is an error, and PySpark would print its stack for every worker that Spark lets go.
+An idle worker whose connection is closed tries to tell Spark so, and ends. Over TCP the message is lost
+quietly; on a Unix socket sending it fails, and PySpark would print a stack for every worker that Spark lets
+go.
 
-Spark starts several daemons for its first query. This is run as a file, since the imports of `warren` would
-cost each of them twice the time.
+Spark starts several daemons for its first query. Importing `warren` would double the time that each takes to
+start, so this module is run as a file and not by its name.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ _work = daemon.worker
 
 
 def worker(sock: socket.socket, authenticated: bool) -> int:
-    """Run a task. If the answer is not 0, the process ends once its connection is closed."""
+    """Run a task. If the result is not 0, the process ends once its connection is closed."""
     try:
         return _work(sock, authenticated)
-    except ConnectionError:  # of the connection alone: errors of tasks are told to Spark, and not raised
+    except ConnectionError:  # only from Spark's connection: `_work` reports a task's own errors to Spark
         return CLOSED
 
 

@@ -1,12 +1,12 @@
-"""A Python for Spark's workers that connects first and imports afterwards, and has our daemon of workers.
+"""A Python for Spark's workers that connects to Spark before it imports PySpark, and runs `worker_daemon`.
 
-Spark gives the process that plans a stream 10 seconds from its start to connect, which no setting changes. It
-imports PySpark before it does, 0.4 s of computing, and on a busy machine that may take longer than that. So a
-script stands in front of Python, and has that one process begin here: `connect` needs next to nothing, and
-hands the connection on to `work`, which is the process that Spark meant to start.
+Spark gives the process that plans a stream 10 seconds from its start to connect, which no setting changes.
+That process imports PySpark first: 0.4 s of computing, which may take more than 10 s on a busy machine. So
+Spark gets a script as its Python, and the script starts that one process here: `connect` imports next to
+nothing, connects, and replaces itself with `work`, which runs what Spark meant to start.
 
-The script puts `worker_daemon` in the place of PySpark's daemon, too: Spark's setting for that does not hold
-for the processes that plan.
+The script also starts `worker_daemon` instead of PySpark's daemon: Spark has a setting for that, but ignores
+it for the processes that plan.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 CONNECTION = "WARREN_WORKER_CONNECTION"
 DAEMON = "pyspark.daemon"
 RUN = "import runpy, sys; runpy.run_path(sys.argv.pop(1), run_name='__main__')"
-"""Runs a file as `-m` does a module, with the working directory on the path, but without its packages."""
+"""Runs a file with the working directory on the path, as `-m` does, but without importing its packages."""
 
 SCRIPT = """\
 #!/bin/sh
@@ -54,11 +54,11 @@ def script_for(python: str) -> str:
 
 
 def connect() -> None:
-    """Runs without site-packages: it can import no more than Python's own modules."""
+    """Connect, and go on as `work`. This runs without site-packages: only the standard library is there."""
     try:
         handle = _connection()
     except OSError:
-        arguments = ["-m", RUNNER]  # says what is wrong, as if there were no front
+        arguments = ["-m", RUNNER]  # PySpark's own module fails likewise, and reports it as Spark expects
     else:
         os.environ[CONNECTION] = str(handle)
         arguments = ["-m", "warren.pipeline.worker_front"]
@@ -66,7 +66,7 @@ def connect() -> None:
 
 
 def _connection() -> int:
-    """A socket on which Spark knows us, as `get_sock_file_to_executor` of PySpark makes one."""
+    """A socket on which we have logged in to Spark, as PySpark's `get_sock_file_to_executor` does."""
     path, secret = os.environ.get("PYTHON_WORKER_FACTORY_SOCK_PATH"), b""
     if path:
         connection = socket.socket(socket.AF_UNIX)
@@ -84,7 +84,7 @@ def _connection() -> int:
 
 
 def work() -> None:
-    """What Spark meant to start, on the connection that is there already."""
+    """Run the module that Spark meant to start, on the connection that `connect` made."""
     import runpy  # noqa: PLC0415 - as all that follows, not before there is a connection
     from collections.abc import Iterator  # noqa: PLC0415
     from contextlib import contextmanager  # noqa: PLC0415

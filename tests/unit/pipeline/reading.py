@@ -29,5 +29,5 @@ def read(log: SegmentLog, partitions: Iterable[Partition], *, fail: bool = True)
 
 
 def numbered(offsets: Iterable[int]) -> list[tuple[int, bytes]]:
-    """As `QueueDirectory.append` makes them."""
+    """Offsets and bodies, as `QueueDirectory.append` makes them."""
     return [(offset, b"m%d" % offset) for offset in offsets]

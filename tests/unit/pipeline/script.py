@@ -1,4 +1,4 @@
-"""A broker that a test plays step by step, while what is tested waits in a thread of its own."""
+"""A broker that a test plays step by step, while the client under test runs in a thread of its own."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class ScriptedBroker:
-    """Takes one connection; `run` starts what connects to it."""
+    """Accepts one connection; `run` starts the client that makes it."""
 
     def __init__(self) -> None:
         self._server = socket.create_server(("127.0.0.1", 0))
@@ -73,7 +73,7 @@ class ScriptedBroker:
         self.socket.sendall(data)
 
     def expect(self, kind: type[M]) -> M:
-        """The next method, past the content of what was published."""
+        """The next method, which must be of this kind; frames of content before it are skipped."""
         while True:
             frame_kind, _channel, size = FRAME_HEAD.unpack(self._read(FRAME_HEAD.size))
             payload = self._read(size + 1)[:-1]
@@ -88,7 +88,7 @@ class ScriptedBroker:
             self.expect(BasicPublish)
 
     def has_more(self, *, within_s: float) -> bool:
-        """Whether another method arrives; what is left of the last message's content does not count."""
+        """Whether another basic.publish arrives; the rest of the last message's content does not count."""
         self.socket.settimeout(within_s)
         try:
             self.expect(BasicPublish)

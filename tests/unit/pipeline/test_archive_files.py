@@ -1,4 +1,4 @@
-"""Which files are read without Spark."""
+"""The files of an archive that a program without Spark should read."""
 
 from __future__ import annotations
 

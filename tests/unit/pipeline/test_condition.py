@@ -1,4 +1,4 @@
-"""Options from a condition: never less than the condition needs."""
+"""Options from a condition: they never leave out a message for which the condition is true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deliveries, which a consumer reads by hand, against the methods as they are defined."""
+"""basic.deliver, which the consumer decodes by hand, against the general decoder of methods."""
 
 from __future__ import annotations
 

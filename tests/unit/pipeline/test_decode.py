@@ -105,7 +105,7 @@ def readable(text: str | None) -> str | None:
 
 
 def as_text(given: Value) -> tuple[str | None, str | None]:
-    """Text and type, as `header_text.pyx` says."""
+    """The text and type of a value, by the rules in `header_text.pyx`."""
     if given is None or isinstance(given, str):
         return given, None
     kind = KINDS[encode_value(given)[:1]]
@@ -151,7 +151,7 @@ def taken(decoder: Decoder) -> pa.RecordBatch:
 
 
 def told(row: dict[str, Any]) -> dict[str, tuple[str | None, str | None]] | None:
-    """Texts and types of a row's headers."""
+    """The texts and types of a row's headers."""
     if row["headers"] is None:
         assert row["header_types"] is None
         return None
@@ -221,7 +221,7 @@ def test_last_of_headers_with_one_name_holds_among_voids_and_other_rows() -> Non
 @settings(max_examples=200)
 @given(st.dictionaries(short_text, value, max_size=5))
 def test_header_that_is_read_and_written_back_is_the_same_type_and_value(headers: Table) -> None:
-    """As bytes: the type of every value in it is the same, too."""
+    """The encoded bytes are compared, so that nested values have the same types, too."""
     decoder = Decoder("/", "q")
     decoder.feed(encode_record(1, 0, message(b"", BasicProperties(headers=headers))), 0)
     batch = taken(decoder)

@@ -1,4 +1,4 @@
-"""What comes back from Spark as pages of stacks is told in one line, in the words of the command."""
+"""An error that comes back from Spark with pages of stacks becomes one line, in the words of the command."""
 
 from __future__ import annotations
 

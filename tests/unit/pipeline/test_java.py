@@ -1,4 +1,4 @@
-"""Which Java Spark is given, and the script in front of it. The Javas here are scripts that print."""
+"""Which Java Spark gets, and the script that runs it. The Javas in these tests are scripts that print."""
 
 from __future__ import annotations
 

@@ -421,7 +421,7 @@ def test_wait_is_kept_where_the_broker_lets_nobody_wait(
     pauses: list[float] = []
     monkeypatch.setattr("warren.pipeline.segments.http.time.sleep", pauses.append)
     with closing(HttpLog(api.url, "guest", "guest")) as log:
-        log.ends_of("/", ["s"], wait_s=500.0)  # the first time there is nothing to wait for
+        log.ends_of("/", ["s"], wait_s=500.0)  # the first call has nothing to compare with, so it never waits
         assert pauses == []
         log.ends_of("/", ["s"], wait_s=500.0)
     assert len(pauses) == 1
@@ -445,7 +445,7 @@ def test_files_are_looked_at_a_fiftieth_of_the_time_while_a_query_waits(
 def test_looking_again_at_many_streams_does_not_look_for_all_with_each(
     data: DataDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It took 96 ms for a hundred streams."""
+    """When each stream looked for all of them, a look at a hundred streams took 96 ms."""
     names = [f"s{i}" for i in range(20)]
     for name in names:
         data.queue(name).append(1)

@@ -1,4 +1,4 @@
-"""What options mean, and what is said when they mean nothing."""
+"""What options mean, and the errors for those that make no sense."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ MIB = 1 << 20
 
 
 def contents(sizes: list[tuple[int, int]], *, first: int = 0) -> Contents:
-    """A stream of segments, each with so many messages and bytes."""
+    """A stream with a segment for each pair of a number of messages and of bytes."""
     segments, offset = [], first
     for count, size in sizes:
         segment = SourceSegment(

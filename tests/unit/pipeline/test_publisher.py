@@ -1,4 +1,4 @@
-"""Publishing with confirms: against a real broker, and against one that plays what brokers rarely do."""
+"""Publishing with confirms: against a real broker, and against a scripted one that does what is rare."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ def test_at_a_limited_rate_no_message_goes_before_it_is_due(
 
 
 class Clock:
-    """Goes on only when somebody waits."""
+    """A clock that advances only by waiting."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

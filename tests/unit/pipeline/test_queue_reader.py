@@ -1,4 +1,4 @@
-"""How much a query takes that consumes a queue and is to end, when deliveries come at awkward moments."""
+"""How much a consuming query with availableNow takes when deliveries arrive at awkward moments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from warren.pipeline.source.options import parse_consume_options
 
 
 class Deliveries:
-    """Stands for a consumer: what it holds, and what arrives when it gathers or asks how many are ready."""
+    """Stands in for ConsumingClient: `held` messages, `gathered` ones that arrive when it gathers, and ones
+    that arrive `with_answer` when it asks how many are ready.
+    """
 
     def __init__(self, *, held: int = 0, gathered: int = 0, with_answer: int = 0) -> None:
         self.held: deque[Delivery] = deque()
@@ -31,7 +33,7 @@ class Deliveries:
         self._gathered = 0
 
     def ready(self) -> int:
-        """All that there is was delivered just before the answer."""
+        """The queue's last messages are delivered just before the answer, which is 0."""
         self._arrive(self._with_answer)
         self._with_answer = 0
         return 0

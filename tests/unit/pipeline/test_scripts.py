@@ -1,4 +1,4 @@
-"""Where the small programs for Spark are kept, for users with a home and without."""
+"""Where the wrapper scripts for Spark are kept, for users with a home and without."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXT = "#!/bin/sh\necho here\n"
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary files are."""
+    """A directory of temporary files."""
     place = tmp_path / "temporary"
     place.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(place))
@@ -26,7 +26,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def homeless(tmp_path: Path) -> dict[str, str]:
-    """Under a home of which nobody can make a directory, root neither."""
+    """An environment whose HOME cannot be created, not even by root."""
     (tmp_path / "file").write_text("")
     return {"HOME": str(tmp_path / "file" / "home")}
 
@@ -64,7 +64,7 @@ def test_program_of_a_user_whom_the_system_does_not_know_is_with_the_temporary_f
 def test_directory_that_somebody_else_may_have_made_is_refused(
     homeless: dict[str, str], temporary: Path, kind: str
 ) -> None:
-    """What is in it is run."""
+    """Spark runs the scripts in it, so another user must not be able to write to it."""
     guessed, elsewhere = temporary / f"warren-{os.getuid()}", temporary / "elsewhere"
     elsewhere.mkdir()
     if kind == "a link":

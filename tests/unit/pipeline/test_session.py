@@ -1,4 +1,4 @@
-"""What a person is told when there is no Spark session to be had. Those that open are in tests/pipeline."""
+"""The errors when a Spark session cannot be opened. Sessions that do open are in tests/pipeline."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def text_of_failure(*, master: str = "local[1]", remote: str | None = None) -> s
 
 @pytest.fixture
 def closed_port() -> int:
-    """A port where nobody listens: the kernel gave it a moment ago."""
+    """A port where nobody listens: the kernel chose it a moment ago, and it is closed again."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 

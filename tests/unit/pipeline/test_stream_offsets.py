@@ -1,4 +1,4 @@
-"""How far a streaming query goes next, without a Spark."""
+"""Where the next batch of a streaming query ends, without a Spark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def reader_of(data: DataDirectory, subscribe: str, **options: str) -> QueryReade
 
 
 def at(offset: int) -> SparkOffset:
-    """In the stream `a`, the first that was made."""
+    """Spark's offset for a query on `a`, the first stream that a test makes."""
     return joined({"a": offset}, {"a": f"{IDENTITY}-1"})
 
 
@@ -115,7 +115,7 @@ def test_stream_that_is_made_anew_after_a_batch_was_planned_is_read_in_the_next(
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each look at the log was one that may wait."""
+    """For each call of `ends_of`, whether it was allowed to wait."""
     found: list[bool] = []
     look = FileLog.ends_of
 

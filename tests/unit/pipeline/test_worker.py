@@ -1,4 +1,4 @@
-"""What Spark's workers spare themselves, and that nobody else is touched."""
+"""`spare_collector` freezes imported modules in Spark's workers, and does nothing in other processes."""
 
 from __future__ import annotations
 

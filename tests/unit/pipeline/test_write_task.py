@@ -1,4 +1,4 @@
-"""What a task of a write leaves: messages at the broker, and rows that failed in their table."""
+"""A task of a write: its messages reach the broker, and its failed rows the side table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker of the demo's own: a process of `warren serve`, on ports that nobody else has."""
+"""The demo's own broker: a process of `warren serve`, on ports that the kernel chooses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STOP_SECONDS_MAX = 20
 
 
 class DemoBroker:
-    """Runs while it is entered. Its data and its log lie in `directory`."""
+    """A context manager that runs the broker. Its data and its log are in `directory`."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -32,7 +32,7 @@ class DemoBroker:
                 stderr=log,
                 text=True,
                 env=settings,
-                start_new_session=True,  # Ctrl-C is for us, who then stop it
+                start_new_session=True,  # so that Ctrl-C reaches only us, and we stop the broker
             )
         try:
             self._read_addresses()

@@ -1,11 +1,11 @@
-"""The demo: a shop is open for a few seconds, then archive, flow and dead-letters look at what happened.
+"""The demo: a shop is open for a few seconds, then the jobs archive, flow and dead-letters read its messages.
 
     <to>/archive/          the stream as Parquet, by vhost, queue and day
     <to>/flow/             windows of rates and latencies, as Parquet
     <to>/dead-letters/     the causes of death of the day, as Parquet
     <to>/report.html       all results, with plots
 
-The broker's own data is gone when it is over.
+The broker's own data is deleted at the end.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SECONDS = 12
 COURIER_RATE = 0.8 * RATE
 REFUSED_EVERY = 25
 DAY = "1 second"
-"""A second of the demo is an hour of the shop: so long are the windows."""
+"""The length of the windows: a second of the demo stands for an hour of the shop."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -104,7 +104,7 @@ def _card_is_good(routing_key: str, delivery_tag: int) -> bool:
 
 
 def _look(spark: SparkSession, broker: DemoBroker, to: Path, progress: ProgressLine) -> list[JobResult]:
-    """As with the commands of these names, which stand in the report."""
+    """Run the jobs as their commands would; the report shows these commands."""
     where = ["--url", broker.url, "--queue"]
     commands: list[tuple[str, ModuleType, list[str]]] = [
         ("archive", archive, [*where, HISTORY, "--once", "--to", str(to / "archive")]),

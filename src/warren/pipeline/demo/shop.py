@@ -1,14 +1,15 @@
-"""The shop: which exchanges and queues it has, and what it publishes.
+"""The shop: its exchanges and queues, and the messages that it publishes.
 
-    shop (topic) ── order.# ─────────→ shop.history      a stream: all that ever happened
+    shop (topic) ── order.# ─────────→ shop.history      a stream: every message of the shop
                  ── order.created.* ─→ shop.payments     a worker takes the money; some cards are refused
                  ── order.paid.* ────→ shop.shipping     a courier, too slow at rush hour: parcels expire
                  ── order.*.north ───→ shop.mail         nobody reads it, and it keeps the last few only
-    shop.dead (topic) ───────────────→ shop.dead-letters whatever died in one of these
-                 ── order.*.test ────→ shop.retry        for a moment, and then by way of shop.again
+    shop.dead (topic) ───────────────→ shop.dead-letters messages that died in one of these queues
+                 ── order.*.test ────→ shop.retry        kept for a moment, then dead-lettered to shop.again
     shop.again (fanout) ─────────────→ shop.payments     to be tried once more: a circle
 
-Orders for `test` are the mistake to be found: somebody left them on, and they fail each time they are tried.
+Orders of the region `test` are the mistake to be found in the reports: somebody forgot to turn them off, and
+they fail each time they are tried.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ BINDINGS = [
 
 @dataclass
 class Sales:
-    """What the shop published."""
+    """How much the shop published."""
 
     orders: int = 0
     events: int = 0
@@ -83,7 +84,7 @@ class Sales:
 
 
 def set_up(uri: Uri) -> None:
-    """Declare it all."""
+    """Declare the exchanges, queues and bindings."""
     with ClientConnection(uri, product=PRODUCT) as connection:
         connection.talk(_declare())
 
@@ -100,7 +101,7 @@ def _declare() -> Dialogue[None]:
 
 
 def open_shop(uri: Uri, *, seconds: float, seed: int = 1) -> Sales:
-    """Publish for so long, more in the middle than at both ends: a day in a few seconds."""
+    """Publish for this many seconds, most in the middle and little at both ends: a day in a few seconds."""
     sales, chance = Sales(), random.Random(seed)  # noqa: S311 - an imaginary shop
     started_s = time.monotonic()
     with ConfirmingPublisher(uri, on_failure=_all_are_routed) as publisher:
@@ -114,7 +115,7 @@ def open_shop(uri: Uri, *, seconds: float, seed: int = 1) -> Sales:
 
 
 def _share_of_day(part: float) -> float:
-    """Which part of a day's orders has come when this part of the day is over."""
+    """The share of the day's orders that have come when this part of the day (0 to 1) is over."""
     return part - 0.7 * math.sin(2 * math.pi * part) / (2 * math.pi)
 
 
@@ -123,7 +124,7 @@ def _all_are_routed(failure: Unpublished) -> None:
 
 
 def _events(sales: Sales, chance: random.Random) -> Iterator[OutgoingMessage]:
-    """An order, and what became of it."""
+    """The messages of one order: created, and perhaps paid and returned."""
     sales.orders += 1
     region = TEST if chance.random() < TEST_SHARE else chance.choices(REGIONS, weights=(4, 3, 2, 1))[0]
     sales.test_orders += region == TEST
@@ -142,7 +143,7 @@ def _events(sales: Sales, chance: random.Random) -> Iterator[OutgoingMessage]:
 
 
 def _message(key: str, message_id: str, order: dict[str, object], chance: random.Random) -> OutgoingMessage:
-    """Tills send what they have now and then, so it is a moment old when it comes."""
+    """Tills send their messages now and then, so each is a moment old when it arrives."""
     age_ms = int(min(chance.expovariate(1 / 40), OUTBOX_MS_MAX))
     properties = BasicProperties(
         content_type="application/json",

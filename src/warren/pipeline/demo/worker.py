@@ -1,4 +1,4 @@
-"""Those who work in the shop: each takes messages from a queue, at its pace, and accepts or rejects them."""
+"""The shop's workers: each takes messages from a queue, at its pace, and accepts or rejects them."""
 
 from __future__ import annotations
 
@@ -34,21 +34,18 @@ JOIN_SECONDS_MAX = 30
 
 
 class Worker:
-    """Works while it is entered, in a thread of its own.
-
-    `accepts` decides by the routing key and the number of the delivery; `rate` is how many it does a second.
-    """
+    """A context manager that consumes a queue in a thread of its own."""
 
     def __init__(self, uri: Uri, queue: str, *, accepts: Callable[[str, int], bool], rate: float) -> None:
         self.accepted = 0
         self.rejected = 0
         self._uri = uri
         self._queue = queue
-        self._accepts = accepts
-        self._rate = rate
-        self._waiting: deque[BasicDeliver] = deque()
-        self._over = threading.Event()
-        self._error: ClientError | None = None
+        self._accepts = accepts  # decides by the routing key and the delivery tag
+        self._rate = rate  # messages settled a second
+        self._waiting: deque[BasicDeliver] = deque()  # delivered and not settled yet
+        self._over = threading.Event()  # the thread is to end
+        self._error: ClientError | None = None  # what ended the thread early
         self._thread = threading.Thread(target=self._run, name=f"worker of {queue}", daemon=True)
 
     def __enter__(self) -> Self:
@@ -71,7 +68,7 @@ class Worker:
             self._error = error
 
     def _work(self, connection: ClientConnection) -> None:
-        """What it could have done while there was nothing to do is lost."""
+        """Settle deliveries at the rate. Idle time is not made up for later, but for a tenth of a second."""
         allowance, before_s = 0.0, time.monotonic()
         while not self._over.is_set():
             connection.poll(TURN_SECONDS)
@@ -84,7 +81,7 @@ class Worker:
 
     def _on_frame(self, frame: Frame) -> None:
         if frame.kind != FrameKind.METHOD:
-            return  # what is in it does not matter
+            return  # the content of messages does not matter
         try:
             method = decode_method(frame.payload)
         except AmqpError as error:

@@ -1,20 +1,21 @@
-"""archive: streams to Parquet files by vhost, queue and day, as they come or once.
+"""archive: writes streams to Parquet files by vhost, queue and day, once or on and on.
 
     <to>/vhost=%2F/queue=orders/date=2026-03-01/part-….parquet
-    <to>/_spark_metadata/     which files count: a batch is in the archive when it stands there
+    <to>/_spark_metadata/     which files count: a batch is in the archive when its list is here
     <to>/_checkpoint/         how far the streams were read (or wherever --checkpoint says)
     <to>/_lock                held by the process that archives
-    <to>/_merges/             small files on their way to become few
+    <to>/_merges/             merges of small files that are under way
 
-Both together make it exactly once: a batch that was cut off is repeated with the same offsets, and one that
-is listed already is not written again. The two must stay together: with a new checkpoint Spark would count
-batches from 0 and take those for listed, so that is refused.
+`_spark_metadata` and the checkpoint together make it exactly once: a batch that was cut off is repeated with
+the same offsets, and a batch that is listed already is not written again. The two must stay together: with a
+new checkpoint Spark would count batches from 0 again, and skip those whose numbers are listed. So that is
+refused.
 
-Files roll by time and by size. A batch comes every few seconds, so that messages are soon there, and each of
-its tasks writes a file, for 32 MiB of messages at most, or a segment without an index. Small files are merged
-in place meanwhile, up to the size that is wanted (`merges.py`).
+Files roll by time and by size. A batch runs every few seconds, so that messages are soon in the archive. Each
+of its tasks writes a file, of at most 32 MiB of messages, or of one segment if that cannot be split.
+Meanwhile small files are merged in place, up to --roll-size (`merges.py`).
 
-Queues that are not streams change under the reader, so they are archived as snapshots, each under its name:
+Queues that are not streams change while they are read, so they are archived as snapshots, each under a name:
 
     <to>/snapshot=<name>/vhost=%2F/queue=orders/date=2026-03-01/part-….parquet
 """
@@ -60,8 +61,9 @@ DELTA = "delta"
 ROLL_SIZE, ROLL_SECONDS = "128 MB", 600
 ROLL_BYTES = byte_count(ROLL_SIZE)
 BATCH_BYTES_MAX, DELTA_BATCH_BYTES_MAX = 1 << 30, 256 << 20
-"""About how much a batch has: it is what a kill costs, and those for Delta are held in memory. With a batch
-every ten seconds this is 100 MB/s, and 25 MB/s to Delta; more needs a smaller --every.
+"""How much a batch has at most, about. A killed run repeats up to a batch, and a batch for Delta is held in
+memory. With a batch every ten seconds this allows 100 MB/s, and 25 MB/s to Delta; more needs a smaller
+--every.
 """
 
 COMPRESSIONS = ("snappy", "zstd", "none")
@@ -73,37 +75,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--to", required=True, metavar="DIR", help="the archive, on a path or URL that all of Spark can write"
     )
-    add("--checkpoint", metavar="DIR", help="how far it got is kept there (default: _checkpoint in --to)")
+    add("--checkpoint", metavar="DIR", help="where to keep the progress (default: _checkpoint in --to)")
     add("--once", action="store_true", help="archive what there is now and end, rather than go on")
     add(
         "--every",
         type=positive,
         default=10,
         metavar="SECONDS",
-        help="a batch, which is new files, so often (default: %(default)s)",
+        help="seconds from batch to batch, each of which makes new files (default: %(default)s)",
     )
     add(
         "--roll-size",
         type=byte_count,
         default=ROLL_SIZE,
         metavar="SIZE",
-        help="small files are merged to files of up to so much (default: %(default)s)",
+        help="small files are merged to files of up to this size (default: %(default)s)",
     )
     add(
         "--roll-every",
         type=whole_seconds,
         metavar="SECONDS",
-        help="merge small files so often, in place, with --once at its end; 0: never "
+        help="seconds from merge to merge of small files, in place; with --once at its end; 0: never "
         f"(default: {ROLL_SECONDS})",
     )
     add("--batch", type=positive, metavar="N", help="messages a batch at most (default: all there are)")
-    add("--reference", metavar="NAME", help="show the broker how far it got, under this name (needs --url)")
+    add("--reference", metavar="NAME", help="have the broker show the progress by this name (needs --url)")
     add(
         "--snapshot",
         nargs="?",
         const="",
         metavar="NAME",
-        help="what is in the queues now, consuming nothing; for queues that are not streams",
+        help="archive what is in the queues now, without consuming it; for queues that are not streams",
     )
     add(
         "--format",
@@ -115,7 +117,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def dated(messages: DataFrame) -> DataFrame:
-    """With the day of each message in UTC, by which the archive is partitioned."""
+    """Add the column `date`, each message's day in UTC, by which the archive is partitioned."""
     return messages.withColumn("date", utc_date(sf.col("timestamp")))
 
 
@@ -130,8 +132,8 @@ def start(
     table_format: str = "parquet",
     file_bytes: int = ROLL_BYTES,
 ) -> StreamingQuery:
-    """The query that archives a stream of messages; it is running when this returns. `file_bytes` is for
-    Delta: of Parquet, files are as large as batches make them.
+    """The query that archives a stream of messages; it is running when this returns. `file_bytes` is the
+    size of Delta's files; the sizes of Parquet files follow from the batches.
     """
     checkpoint = checkpoint or _checkpoint_in(to)
     _guard(messages.sparkSession, to, checkpoint, table_format)
@@ -161,18 +163,20 @@ def _guard(spark: SparkSession, to: str, checkpoint: str, table_format: str) -> 
     has_files, has_delta = has_sink_log(spark, to), is_delta(to)
     if (has_delta and table_format != DELTA) or (has_files and table_format == DELTA):
         found = DELTA if has_delta else "parquet"
-        raise PipelineError(f"--to {to} was begun with --format {found}: go on so, or choose a new directory")
+        raise PipelineError(
+            f"--to {to} was begun with --format {found}: give that, or choose a new directory"
+        )
     check_checkpoint(spark, to, checkpoint, written=has_files or has_delta)
 
 
 def write_snapshot(messages: DataFrame, to: str, name: str) -> None:
-    """A snapshot of this name is replaced, queue by queue and day by day."""
+    """Write a snapshot. One of the same name is replaced, queue by queue and day by day."""
     named = dated(messages).withColumn("snapshot", sf.lit(name))
     overwrite_partitions(named, to, SNAPSHOT_PARTITIONS)
 
 
 def read_snapshot(spark: SparkSession, to: str, name: str) -> DataFrame:
-    """Nothing, if the queues were empty. Spark is told the types: a snapshot named `7` is no number."""
+    """The snapshot's messages. The schema is given: Spark would take a snapshot named `7` for a number."""
     found = with_present_headers(spark.read.schema(f"{ARCHIVE_SCHEMA}, snapshot string").parquet(to))
     return found.filter(sf.col("snapshot") == name)
 
@@ -180,7 +184,7 @@ def read_snapshot(spark: SparkSession, to: str, name: str) -> DataFrame:
 def check(options: argparse.Namespace) -> None:
     inputs.check(options)
     if options.reference and not options.url:
-        raise UsageError("--reference is told to a broker: it needs --url, not --path")
+        raise UsageError("--reference is a name at the broker: it needs --url, not --path")
     if options.format == DELTA:
         _check_delta(options)
     if options.roll_every and local_path(options.to) is None:
@@ -262,7 +266,7 @@ def _told(to: str, summary: Summary) -> JobResult:
 def _rolling(spark: SparkSession, options: argparse.Namespace, progress: ProgressLine) -> Rolling:
     root = local_path(options.to)
     seconds = ROLL_SECONDS if options.roll_every is None else options.roll_every
-    if root is None or not root.is_dir() or not seconds:  # it may be on a machine where Spark runs
+    if root is None or not root.is_dir() or not seconds:  # the archive may be where Spark runs, not here
         return Rolling(None, ROLL_SECONDS, progress.say)
     if options.format == DELTA:
         return Rolling(lambda _is_over: merge_table(root, options.roll_size), seconds, progress.say)

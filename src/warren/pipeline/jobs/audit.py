@@ -1,14 +1,16 @@
-"""audit: whether all is there, once: gaps and duplicates, and an archive against what is live.
+"""audit: checks that each message is there once: finds gaps and duplicates, and compares an archive with the
+live messages.
 
-Messages are compared by their offsets, range by range, so that it scales with the data and the answer names
-places. A gap in a stream is damage. In a queue that is not a stream it is what was acknowledged, and is
-allowed with --allow-gaps.
+Messages are compared by their offsets, range by range, so that the job scales with the data and the result
+names offsets. A gap in a stream is damage. In a queue that is not a stream, a gap is messages that were
+acked: --allow-gaps allows it.
 
-Messages of a stream that was deleted, in an archive of one that was made anew under its name, are told as
-such, and not compared.
+If a stream was deleted and made anew, the archive may have messages of the old one. They get a verdict of
+their own, and are not compared.
 
-What only the archive has below the stream's first offset went by retention, and what only the stream has
-above the archive's last was not archived yet. Anything else that one of them lacks is missing.
+Messages that only the archive has, below the stream's first offset, went by retention. Messages that only the
+stream has, above the archive's last offset, are not archived yet. Any other message that one of them lacks is
+missing.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ ABOUT = "find gaps and duplicates, and compare an archive with what is live"
 RANGE = 100_000
 PLACE = ("vhost", "queue", "offset")
 MESSAGE = (*PLACE, "priority")
-"""What tells a message from all others: in a queue with priorities, offsets count within each."""
+"""The columns that identify a message: in a queue with priorities, each priority has offsets of its own."""
 
 COMPARED = ("exchange", "routing_key", "message_id", "body")
 VERDICTS = (
@@ -58,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def counted(messages: DataFrame, *, contents: bool = False) -> DataFrame:
-    """How often each message is there; `digest` is of the contents, or of nothing."""
+    """A row for each message: `copies` is how often it is there, `digest` a hash of its contents, or 0."""
     digest = sf.xxhash64(*COMPARED) if contents else sf.lit(0).cast("long")
     priority = sf.coalesce("priority", sf.lit(0)).alias("priority")
     places = messages.select(*PLACE, priority, "stream_id", digest.alias("digest"))
@@ -72,7 +74,7 @@ def _range_of(size: int) -> Column:
 
 
 def ranges(counts: DataFrame, size: int = RANGE) -> DataFrame:
-    """Of each range of offsets what is there: messages, offsets, duplicates."""
+    """A row for each range of offsets: how many messages, offsets and duplicates it has."""
     return counts.groupBy("vhost", "queue", _range_of(size)).agg(
         sf.sum("copies").alias("messages"),
         sf.count("*").alias("offsets"),
@@ -83,8 +85,8 @@ def ranges(counts: DataFrame, size: int = RANGE) -> DataFrame:
 
 
 def gaps(counts: DataFrame, size: int = RANGE) -> DataFrame:
-    """The runs of offsets that are missing between those that are there. Within ranges each is sorted for
-    itself, and between them only their ends are looked at: no sort has all of a queue.
+    """The runs of missing offsets between those that are there. Each range is sorted on its own, and between
+    ranges only their ends are compared, so that no sort has to hold a whole queue.
     """
     inner = Window.partitionBy("vhost", "queue", "range").orderBy("offset")
     within = counts.select("vhost", "queue", "offset", _range_of(size)).select(
@@ -116,7 +118,7 @@ def duplicates(counts: DataFrame) -> DataFrame:
 
 
 def compared(live: DataFrame, archived: DataFrame) -> DataFrame:
-    """Both as `counted` gives them: for each offset that is in either, what is the matter with it."""
+    """A verdict for each offset that is in either table. Both tables are from `counted`."""
     queues = ["vhost", "queue"]
     live_from = live.groupBy(*queues).agg(
         sf.min("offset").alias("live_first"), sf.max("stream_id").alias("live_stream")
@@ -146,8 +148,8 @@ def compared(live: DataFrame, archived: DataFrame) -> DataFrame:
 
 
 def _of_the_same_stream(archived: DataFrame, live_from: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """What is archived of the streams that are live; and the rest, with its verdict. Nobody knows of an
-    archive of an earlier version which stream it is of.
+    """The archived messages of the live streams; and those of other streams, with their verdict. Archives of
+    earlier versions have no stream ids: their messages are taken for those of the live streams.
     """
     known = archived.join(live_from.select("vhost", "queue", "live_stream"), ["vhost", "queue"], "left")
     is_other = sf.coalesce(sf.col("stream_id") != sf.col("live_stream"), sf.lit(False))
@@ -161,7 +163,7 @@ def _of_the_same_stream(archived: DataFrame, live_from: DataFrame) -> tuple[Data
 
 
 def by_range(verdicts: DataFrame, size: int = RANGE) -> DataFrame:
-    """How many of each verdict in each range of offsets."""
+    """How many offsets have each verdict, in each range of offsets."""
     columns = [sf.count_if(sf.col("verdict") == name).alias(name) for name in VERDICTS]
     return (
         verdicts.groupBy("vhost", "queue", _range_of(size))
@@ -178,9 +180,8 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: ProgressLine
     result = JobResult(title="Audit")
     source = inputs.source_of(options)
     archived = None
-    if (
-        options.against
-    ):  # before the live messages: what comes in between is then not archived yet, not missing
+    # The archive is read before the live messages, so that messages in between count as not archived yet.
+    if options.against:
         with progress.step("reading the archive"):
             messages = inputs.select(read_archive(spark, options.against), source.slice)
             archived = counted(messages, contents=options.contents).persist()

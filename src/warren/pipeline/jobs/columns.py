@@ -1,4 +1,4 @@
-"""Columns that several jobs work out from a message in the same way."""
+"""Columns that several jobs compute from a message in the same way."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DAY_US = 86_400_000_000
 PERCENTILES = (0.5, 0.95, 0.99)
 ACCURACY = 10_000
 SECONDS_BELOW = 100_000_000_000
-"""A publisher's time below this is one in seconds: as milliseconds it would be before 1973."""
+"""A publisher's time below this is taken for seconds: as milliseconds it would be before 1973."""
 
 TIME_HEADER = "timestamp_in_ms"
 
@@ -20,8 +20,8 @@ def utc_date(timestamp: Column) -> Column:
 
 
 def published_ms(header: str) -> Column:
-    """When the publisher says it sent the message: a header with milliseconds or seconds since 1970, or with
-    a time in ISO 8601. Null if there is none, or it is none of these.
+    """When the publisher sent the message, by a header with milliseconds or seconds since 1970, or with a
+    time in ISO 8601. Null if there is no such header, or it is in another form.
     """
     text = sf.col("headers")[header]
     number = text.try_cast("long")
@@ -30,17 +30,17 @@ def published_ms(header: str) -> Column:
 
 
 def since_published_ms(timestamp: Column, header: str) -> Column:
-    """How long the message took from its publisher to the broker. Clocks differ: it may be negative. Without
-    the header it is the property timestamp that counts, which has whole seconds.
+    """How long the message took from its publisher to the broker; negative if their clocks differ. Without
+    the header, the property timestamp counts, which has whole seconds.
     """
     return sf.unix_millis(timestamp) - sf.coalesce(published_ms(header), sf.unix_millis("published_at"))
 
 
 def published_time(header: str) -> Column:
-    """When the message was published, as its publisher says, or else when it came."""
+    """When the message was published, as its publisher says, or else when it arrived."""
     return sf.coalesce(sf.timestamp_millis(published_ms(header)), "published_at", "timestamp")
 
 
 def percentiles(value: Column) -> Column:
-    """An array of those in PERCENTILES; exact for up to some thousands of values."""
+    """An array with the value at each of PERCENTILES; exact for up to some thousands of values."""
     return sf.percentile_approx(value, list(PERCENTILES), ACCURACY)

@@ -1,15 +1,15 @@
-"""compact: an archive's many small files as few, in place or as another table, or only the latest message of
-each key.
+"""compact: turns an archive's many small files into few, in place or as another table, or keeps only the
+latest message of each key.
 
-In place (`merges.py`) an archive may run and be read meanwhile. Another table leaves it as it is; its files
-cover ranges of offsets, in order.
+In place (`merges.py`), the archive may be written to and read meanwhile. With --to, the archive stays as it
+is, and another table is written, in which each file covers a range of offsets, in order:
 
     <to>/vhost=%2F/queue=orders/date=2026-03-01/part-….parquet       all messages
-    <to>/vhost=%2F/queue=orders/part-….parquet                       the latest of each key
+    <to>/vhost=%2F/queue=orders/part-….parquet                       with --latest-per
 
-Partitions are replaced whole, so to run it again, after a crash or when more has been archived, gives the
-same as to run it once. The latest of each key has no days: a key's latest message moves on to a new day, and
-an old day that has no message any more would never be replaced.
+Partitions are replaced as a whole, so it is safe to run it again, after a crash or when more has been
+archived. With --latest-per there are no days: a key's latest message moves on to a new day, and an old day
+that has no message any more would never be replaced.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how to compact")
     where = how.add_mutually_exclusive_group(required=True)
     where.add_argument(
-        "--to", metavar="DIR", help="the compacted table; what is there of these days is replaced"
+        "--to", metavar="DIR", help="the compacted table; days that it has already are replaced"
     )
     where.add_argument(
         "--in-place",
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=byte_count,
         default=FILE_SIZE,
         metavar="SIZE",
-        help="with --in-place: merge files to up to so much (default: %(default)s)",
+        help="with --in-place: merge files to files of up to this size (default: %(default)s)",
     )
     add(
         "--latest-per",
@@ -92,7 +92,7 @@ def key_column(key: str) -> Column:
 
 
 def latest_per(messages: DataFrame, key: str) -> DataFrame:
-    """Of each queue the last message of each key. Those without the key stay: nothing replaces them."""
+    """The last message of each key, queue by queue. Messages without the key are all kept."""
     alone = sf.when(sf.col("_key").isNull(), sf.col("offset"))
     of_key = Window.partitionBy("vhost", "queue", "_key", alone).orderBy(sf.col("offset").desc())
     ranked = messages.withColumn("_key", key_column(key)).withColumn("_rank", sf.row_number().over(of_key))
@@ -100,7 +100,7 @@ def latest_per(messages: DataFrame, key: str) -> DataFrame:
 
 
 def in_order(messages: DataFrame, rows_a_file: int = ROWS_A_FILE) -> DataFrame:
-    """Laid out so that each file has one range of offsets of one queue and day, sorted."""
+    """Arrange messages so that each file gets one range of offsets of one queue and day, sorted."""
     by = [sf.col(name) for name in ARCHIVE_PARTITIONS]
     placed = messages.withColumn("_range", sf.floor(sf.col("offset") / sf.lit(rows_a_file)))
     return placed.repartition(*by, "_range").sortWithinPartitions(*by, "offset").drop("_range")
@@ -119,7 +119,7 @@ def compact(
 
 
 def files_of(messages: DataFrame) -> DataFrame:
-    """Each queue's files: how many, their bytes, and the rows that were taken from them."""
+    """A row for each queue: how many files it has, their bytes, and how many of `messages` are in them."""
     named = messages.select(
         "vhost",
         "queue",
@@ -141,7 +141,9 @@ def check(options: argparse.Namespace) -> None:
         _check_in_place(options)
         return
     if options.to.rstrip("/") == options.archive.rstrip("/"):
-        raise UsageError("--to must be another directory than --archive; for that there is --in-place")
+        raise UsageError(
+            "--to must be another directory than --archive; --in-place compacts the archive itself"
+        )
     if options.latest_per and (options.since or options.until or options.from_offset or options.to_offset):
         raise UsageError("--latest-per looks at whole queues: leave out --since, --until and the offsets")
     _check_whole_days(options)
@@ -157,7 +159,7 @@ def _check_in_place(options: argparse.Namespace) -> None:
 
 
 def _check_whole_days(options: argparse.Namespace) -> None:
-    """Days are replaced as a whole: with some of a day's messages, the rest would be gone from the table."""
+    """Refuse parts of days: a day is replaced as a whole, so the table would lose its other messages."""
     if options.from_offset or options.to_offset:
         raise UsageError("compact replaces whole days: choose them by --since and --until, not by offsets")
     for name, time_ms in (("--since", options.since), ("--until", options.until)):
@@ -194,12 +196,12 @@ def _in_place(spark: SparkSession, options: argparse.Namespace, progress: Progre
     result.numbers |= {"files merged": done.files_before, "into": done.files_after}
     if waiting:
         result.notes.append(
-            "The archive runs: it removes the files that were merged, or the next compact does, when it has "
-            "listed the new ones, some batches on. Who reads by the lists has each message once all along."
+            "The archive runs: after some more batches it lists the new files, and then it, or the next "
+            "compact, removes the old ones. Readers that go by the lists see each message once at any time."
         )
     if not done.files_before:
         result.notes.append(
-            "There was nothing to merge: files of the last batches, up to nine, wait for a list of them all."
+            "There was nothing to merge: files of the last batches, up to nine, wait for the next whole list."
         )
     return result
 
@@ -217,7 +219,7 @@ def _delta_in_place(root: Path, options: argparse.Namespace, progress: ProgressL
 
 
 def _written(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
-    """What is in the table now of what was to be compacted."""
+    """The messages of the chosen slice that are in the table now."""
     return inputs.select(read_archive(spark, options.to), inputs.slice_of(options))
 
 

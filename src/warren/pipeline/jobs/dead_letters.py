@@ -1,12 +1,12 @@
-"""dead-letters: what died where, of what and how often; what dies in circles; how long messages lived.
+"""dead-letters: in which queues messages died, why and how often; which go in circles; how long they lived.
 
-A dead letter carries its deaths in x-death, an entry for each queue and reason with a count; a row of
-`deaths` is one entry. The letter's own time is when it came to where it lies now. How long it lived until
-then is known if the publisher sent its time in a header, or as the property timestamp, or if it died but
-once, of its own expiration.
+A dead letter carries its deaths in x-death, which has an entry with a count for each queue and reason; a row
+of `deaths` is one entry. The letter's timestamp is when it arrived in the queue where it is now. How long it
+lived until then is known if the publisher sent its time, in a header or as the property timestamp, or if it
+died only once, of its own expiration.
 
-With --to the causes of each day are a table, partitioned by the day on which the letters came. A day is
-replaced as a whole, so read whole days.
+With --to, the causes of each day are written as a table, partitioned by the day on which the letters arrived.
+A day is replaced as a whole, so read whole days.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--time-header",
         default=TIME_HEADER,
         metavar="NAME",
-        help="the publisher's time (default: %(default)s)",
+        help="the header with the publisher's time (default: %(default)s)",
     )
 
 
 def letters(messages: DataFrame, *, time_header: str = TIME_HEADER) -> DataFrame:
-    """The messages that died at least once, with how long they lived, and no more than the rest needs."""
+    """The messages that died at least once, with how long they lived; only the columns that are needed."""
     died = sf.size("x_death") > 0
     newest = sf.col("x_death")[0]
     own_expiration = sf.when(
@@ -89,7 +89,9 @@ def deaths(dead: DataFrame) -> DataFrame:
 
 
 def causes(entries: DataFrame, *by: str) -> DataFrame:
-    """How many messages died where and of what, and how many deaths that were; `by` further columns."""
+    """A row for each queue and reason: how many messages died so, and how often. `by` are columns to group by
+    as well.
+    """
     return (
         entries.groupBy(*by, "vhost", "died_in", "reason", "published_to")
         .agg(
@@ -121,7 +123,7 @@ def loops(entries: DataFrame, more_than: int) -> DataFrame:
 
 
 def times_to_death(entries: DataFrame) -> DataFrame:
-    """Of the letters whose life is known, by where they died last; in milliseconds."""
+    """How long letters lived, in milliseconds, by where they died last; without those of unknown life."""
     p50, p95, p99 = (sf.col("p")[i].alias(f"p{PERCENTILES[i] * 100:.0f}_ms") for i in range(len(PERCENTILES)))
     return (
         entries.filter((sf.col("place") == 0) & sf.col("life_ms").isNotNull())
@@ -138,7 +140,7 @@ def times_to_death(entries: DataFrame) -> DataFrame:
 
 
 def over_time(entries: DataFrame, window: str) -> DataFrame:
-    """How many letters came in each stretch of time, by where they died last."""
+    """How many letters arrived in each window of time, by where they died last."""
     return (
         entries.filter(sf.col("place") == 0)
         .groupBy(sf.window("timestamp", window).alias("w"), "died_in", "reason")

@@ -1,11 +1,12 @@
 """An archive as a Delta table, written by delta-rs from PyPI (the extra `delta`), which needs no jars.
 
-    <to>/_delta_log/    what counts, version by version
+    <to>/_delta_log/    which files count, version by version
     <to>/vhost=%2F/queue=orders/date=2026-03-01/part-….parquet
 
 A version names its batch as a transaction of the application `warren archive`, in the same commit as its
-files: a batch that was written before a kill and comes again is passed by. Readers have one version, whatever
-is written or merged meanwhile. A batch goes through the driver, and so is bounded in bytes.
+files. So if a killed run has written a batch and Spark runs it again, it is skipped. A reader sees one
+version, whatever is written or merged meanwhile. A batch goes through the driver's memory, so its bytes are
+bounded.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ def can_write() -> bool:
 
 
 def files_of_table(root: Path) -> list[str]:
-    """Those of the latest version."""
+    """The files of the latest version."""
     return sorted(_open(root).file_uris())
 
 
 def write_batch(
     batch: DataFrame, number: int, *, to: str, by: Sequence[str], file_bytes: int, compression: str
 ) -> None:
-    """As one version, unless there is one for this batch already."""
+    """Write a batch as one version, unless there is a version with this batch already."""
     from deltalake import CommitProperties, Transaction, WriterProperties, write_deltalake  # noqa: PLC0415 - an extra
 
     written = _open(Path(to)).transaction_version(APPLICATION) if is_delta(to) else None
@@ -70,7 +71,7 @@ def write_batch(
 
 
 def merge_table(root: Path, file_bytes: int) -> Round:
-    """Small files of each queue and day become few, in a version of their own."""
+    """Merge the small files of each queue and day, as a version of its own."""
     if not is_delta(str(root)):
         return Round()
     done = _open(root).optimize.compact(target_size=file_bytes)
@@ -78,7 +79,7 @@ def merge_table(root: Path, file_bytes: int) -> Round:
 
 
 def vacuum(root: Path) -> int:
-    """Remove files that no version of the last week names, as is usual with Delta; how many."""
+    """Remove files that no version of the last week names, Delta's usual rule; returns how many."""
     return len(_open(root).vacuum(dry_run=False))
 
 

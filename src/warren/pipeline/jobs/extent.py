@@ -1,4 +1,4 @@
-"""What a job read: for each queue how many messages, from which offset to which, and of what time."""
+"""What a job has read: for each queue how many messages, from which offset to which, and of what time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def extents(messages: DataFrame) -> DataFrame:
 
 
 def tell_extents(result: JobResult, rows: Sequence[Sequence[Value]], name: str = "Read") -> int:
-    """As the table and the figure that every result begins with; how many messages it was."""
+    """Add the table and the number that every result begins with; returns how many messages were read."""
     count = sum(whole(row[MESSAGES]) for row in rows)
     result.numbers["messages read"] = count
     result.tables.append(Table(name, COLUMNS, rows))

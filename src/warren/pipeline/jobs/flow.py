@@ -1,17 +1,17 @@
-"""flow: how much went through, window by window: rates, bytes, sizes and latencies by queue and routing key.
+"""flow: measures traffic in windows of time: rates, bytes, sizes and latencies by queue and routing key.
 
-Latency is the broker's time less the publisher's, for messages that carry the latter in a header, or in whole
-seconds as the property timestamp. Each window also says from which offset to which it has messages, so a
-figure can be followed back to them.
+Latency is the broker's time minus the publisher's, for messages that carry the latter in a header, or in
+whole seconds as the property timestamp. Each window also says from which offset to which it has messages, so
+that a figure can be traced back to them.
 
-Once over a slice, or on and on as messages come. In the second case a window is written again whenever it
-changes, until the watermark has passed it:
+The job runs once over a slice, or on and on as messages arrive. In the second case a window is written again
+whenever it changes, until the watermark has passed it:
 
-    <to>/day=2026-03-01/part-….parquet             a slice: days are replaced whole
-    <to>/day=2026-03-01/batch=17/part-….parquet    on and on: what batch 17 had to say of that day
+    <to>/day=2026-03-01/part-….parquet             a slice: days are replaced as a whole
+    <to>/day=2026-03-01/batch=17/part-….parquet    on and on: the windows of that day that batch 17 changed
 
-A batch that is repeated writes the same under the same number, and of each window the highest batch counts
-(`current`), so that every message counts once.
+A batch that is repeated writes the same under the same number, and for each window the highest batch counts
+(`current`). So every message counts once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--time-header",
         default=TIME_HEADER,
         metavar="NAME",
-        help="the publisher's time (default: %(default)s)",
+        help="the header with the publisher's time (default: %(default)s)",
     )
     add(
         "--event-time",
@@ -62,9 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=10,
         metavar="SECONDS",
-        help="a batch so often (default: %(default)s)",
+        help="seconds from batch to batch (default: %(default)s)",
     )
-    add("--checkpoint", metavar="DIR", help="how far it got is kept there (default: _checkpoint in --to)")
+    add("--checkpoint", metavar="DIR", help="where to keep the progress (default: _checkpoint in --to)")
 
 
 def start(

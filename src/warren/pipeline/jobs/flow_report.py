@@ -1,4 +1,4 @@
-"""What `flow` tells: tables by queue and by routing key, and plots of rates, latencies and sizes."""
+"""The report of `flow`: tables by queue and by routing key, and plots of rates, latencies and sizes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _rates(sizes: DataFrame, window: str) -> list[Plot]:
 
 
 def _histogram(sizes: DataFrame, column: str, title: str, unit: str) -> list[Plot]:
-    """In equal steps up to the 99th percentile: what is beyond would make all else a spike."""
+    """A histogram with equal steps up to the 99th percentile: outliers would squeeze all else in a bar."""
     value = sf.col(column)
     known = sizes.filter(value.isNotNull())
     bounds = known.agg(sf.min(value), sf.percentile_approx(value, 0.99), sf.count("*")).collect()[0]
@@ -123,7 +123,7 @@ def report_stream(
 
 
 def _recent(current: DataFrame) -> list[list[Value]]:
-    """The last windows, as many as a plot can show."""
+    """Rows for the last windows, as many as a plot can show."""
     per_queue = current.groupBy("start", "queue").agg(sf.sum("messages").alias("messages"))
     starts = [
         row[0]

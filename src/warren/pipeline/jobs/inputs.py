@@ -1,6 +1,6 @@
-"""Where a job's messages come from: a broker's files, a broker by HTTP, or an archive; and which of them.
+"""Where a job's messages come from: a broker's files, a broker by HTTP, or an archive; and which messages.
 
-This is the one place that knows the options of the data source `warren` and those of the commands.
+This is the one place that knows both the options of the data source `warren` and those of the commands.
 """
 
 from __future__ import annotations
@@ -35,29 +35,27 @@ PASSWORD_VARIABLE = "WARREN_PASSWORD"  # noqa: S105 - where to find one
 
 @dataclass(frozen=True, kw_only=True)
 class InputSlice:
-    """Which messages: of which queues, from which offset and time, up to and without which.
+    """Which messages a job reads. Ends are exclusive.
 
     Offsets are as on the command line: `earliest`, `latest`, a number, or JSON with a number for each queue.
     """
 
     vhost: str = "/"
-    queues: tuple[str, ...] = ()
-    pattern: str | None = None
+    queues: tuple[str, ...] = ()  # by name; or by `pattern`
+    pattern: str | None = None  # a regular expression for whole names
     from_offset: str | None = None
     to_offset: str | None = None
-    since_ms: int | None = None
-    until_ms: int | None = None
-    data_loss_allowed: bool = False
+    since_ms: int | None = None  # instead of `from_offset`
+    until_ms: int | None = None  # instead of `to_offset`
+    data_loss_allowed: bool = False  # whether to go on if messages are gone that should be read
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobInput:
-    """`archive` is a directory that the archive job wrote; otherwise `access` are the options that lead to a
-    broker or its files.
-    """
+    """What a job reads from, and which messages."""
 
-    archive: str | None = None
-    access: Mapping[str, str] = field(default_factory=dict)
+    archive: str | None = None  # a directory that the archive job wrote; None: a broker or its files
+    access: Mapping[str, str] = field(default_factory=dict)  # options that lead to the broker or its files
     slice: InputSlice = field(default_factory=InputSlice)
 
 
@@ -65,15 +63,17 @@ class JobInput:
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, archive: bool = True, ending: bool = True) -> None:
-    """`archive`: whether the job can read one; `ending`: whether what it reads has an end."""
+    """`archive`: whether the job can read an archive; `ending`: whether it has options for where to end."""
     group = parser.add_argument_group("what to read")
     where = group.add_mutually_exclusive_group(required=True)
     where.add_argument("--path", metavar="DIR", help="a broker's data directory, which all of Spark can read")
     where.add_argument("--url", help="a broker's HTTP API, such as http://host:15672")
     if archive:
         where.add_argument("--archive", metavar="DIR", help="Parquet files that `archive` wrote")
-    group.add_argument("--user", default="guest", help="who reads, with --url (default: %(default)s)")
-    group.add_argument("--password", help=f"its password (default: ${PASSWORD_VARIABLE}, or guest)")
+    group.add_argument(
+        "--user", default="guest", help="the user to log in as, with --url (default: %(default)s)"
+    )
+    group.add_argument("--password", help=f"the user's password (default: ${PASSWORD_VARIABLE}, or guest)")
     group.add_argument(
         "--allow-data-loss",
         action="store_true",
@@ -98,7 +98,7 @@ def add_slice_arguments(group: argparse._ArgumentGroup, *, ending: bool = True) 
 
 
 def moment_ms(text: str) -> int:
-    """A time without a zone is in UTC."""
+    """Milliseconds since 1970 of a time on the command line; one without a zone is in UTC."""
     if text.isdecimal():
         return int(text)
     try:
@@ -136,7 +136,7 @@ def slice_of(options: argparse.Namespace) -> InputSlice:
 
 
 def check(options: argparse.Namespace) -> None:
-    """What can be wrong with these options and is known without Spark."""
+    """Raise for errors in these options that can be found without Spark."""
     source = source_of(options)
     if source.archive is None:
         try:
@@ -146,7 +146,7 @@ def check(options: argparse.Namespace) -> None:
 
 
 def access_of(options: argparse.Namespace) -> dict[str, str]:
-    if options.path:  # absolute, for Spark's workers may be at home in another directory
+    if options.path:  # made absolute, since Spark's workers may run in another directory
         return {"path": options.path if "://" in options.path else str(Path(options.path).absolute())}
     return {"url": options.url, "user": options.user, "password": password_of(options)}
 
@@ -184,7 +184,7 @@ def read_stream(
     batch_bytes_max: int | None = None,
     reference: str | None = None,
 ) -> DataFrame:
-    """The messages as they come; `reference` is the name under which the broker shows how far this got."""
+    """The messages as they arrive; `reference` is the name under which the broker shows how far this is."""
     options = stream_options(source, headers=headers, body=body)
     if batch_offsets_max is not None:
         options["maxOffsetsPerTrigger"] = str(batch_offsets_max)
@@ -196,7 +196,7 @@ def read_stream(
 
 
 def stream_options(source: JobInput, *, headers: bool, body: bool) -> dict[str, str]:
-    """From the first message on, unless it is said where."""
+    """Options to read as a stream, from the first message on unless the slice says where to begin."""
     options = reader_options(source, headers=headers, body=body)
     if "startingTimestamp" not in options:
         options.setdefault("startingOffsets", "earliest")
@@ -204,8 +204,8 @@ def stream_options(source: JobInput, *, headers: bool, body: bool) -> dict[str, 
 
 
 def initial_offsets(source: JobInput) -> dict[str, int]:
-    """Where a query begins that has no checkpoint yet, which Spark does not tell. Nothing, if this machine
-    does not get at the streams though Spark does.
+    """Where a query without a checkpoint begins: Spark does not say that in its progress. Empty if this
+    machine cannot reach the streams, even if Spark can.
     """
     options = parse_options(stream_options(source, headers=False, body=False), streaming=True)
     with closing(options.log):
@@ -216,8 +216,8 @@ def initial_offsets(source: JobInput) -> dict[str, int]:
 
 
 def report_offsets(source: JobInput, reference: str, offsets: Mapping[str, int]) -> None:
-    """Tell the broker how far a query got, at its end: Spark tells of a batch only when the next one begins.
-    `offsets` are the next to read.
+    """Tell the broker how far a query got, at its end: the query itself reports a batch only when the next
+    one begins. `offsets` are the next to read, by stream.
     """
     options = parse_options(stream_options(source, headers=False, body=False), streaming=True)
     log = options.log
@@ -243,7 +243,9 @@ def reader_options(source: JobInput, *, headers: bool, body: bool) -> dict[str, 
 
 
 def _subscription(chosen: InputSlice) -> dict[str, str]:
-    """A list of names is separated by commas, so names with one have to be a pattern."""
+    """Options for the queues to read. The option subscribe separates names by commas, so a name that has a
+    comma is given as a pattern.
+    """
     if chosen.pattern is not None:
         return {"subscribePattern": chosen.pattern}
     if any("," in name for name in chosen.queues):
@@ -278,7 +280,7 @@ def parse_offsets(option: str, text: str) -> dict[str, int]:
 
 
 def select(messages: DataFrame, chosen: InputSlice) -> DataFrame:
-    """What the data source does by its options, by filters."""
+    """The messages of the slice: filters that do the same as the data source's options."""
     found = messages.filter(sf.col("vhost") == chosen.vhost)
     if chosen.queues:
         found = found.filter(sf.col("queue").isin(list(chosen.queues)))
@@ -293,7 +295,7 @@ def select(messages: DataFrame, chosen: InputSlice) -> DataFrame:
 
 
 def _bounded(messages: DataFrame, option: str, text: str | None, *, is_end: bool) -> DataFrame:
-    """Of an archive, `earliest` and `latest` are its own ends."""
+    """Filter by one end of the range; `earliest` and `latest` are the ends of the archive itself."""
     if text is None or text == ("latest" if is_end else "earliest"):
         return messages
     if text in EDGES:

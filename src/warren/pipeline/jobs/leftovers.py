@@ -1,10 +1,11 @@
-"""Files that a killed run left in an archive: written, but not listed in `_spark_metadata`, so that they do
-not count. Spark passes them by; whoever reads the directory with something else would not. So they go
-before the next run begins, if the archive is on a path of this machine.
+"""Removes leftovers: files that a killed run has written, but not listed in `_spark_metadata`. They do not
+count. Spark ignores them, but other programs that read the directory would not. So they are removed before
+the next run begins, if the archive is on a path of this machine.
 
-A file is a leftover only if it is known that nothing lists it: by lists that are all there, or because no
-batch was ever committed and it is younger than the first. Otherwise the lists may have been lost, and with
-them the archive: then nothing is removed, and nothing written. Files of a merge (`merges.py`) are its own.
+A file is a leftover only if it is certain that no list names it: because all lists are there, or because no
+batch was ever committed and the file is younger than the first batch. Otherwise lists may have been lost, and
+to remove files would lose the archive: then nothing is removed, and the run is refused. Files of a merge
+(`merges.py`) are no leftovers.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from warren.pipeline.jobs.merges import places_in_merges
 
 
 def remove_leftovers(to: str, checkpoint: str) -> int:
-    """How many files went."""
+    """Returns how many files were removed."""
     root = local_path(to)
     if root is None:
         return 0
@@ -34,8 +35,9 @@ def remove_leftovers(to: str, checkpoint: str) -> int:
 
 
 def _unlisted(root: Path) -> list[Path]:
-    """Looked for in this order because files may be merged meanwhile: a new file is in a merge before it is
-    there, and in a list before the merge is done with.
+    """The files that no list and no merge names. The order of the three steps matters, since another process
+    may merge files meanwhile: it notes a merge before it puts the new file into place, and removes the note
+    only after a list names the file.
     """
     files = list(root.glob(FILES))
     kept = places_in_merges(root)
@@ -45,7 +47,7 @@ def _unlisted(root: Path) -> list[Path]:
 
 
 def _check_complete(lists: list[Path], to: str, committed: set[int]) -> None:
-    """From the last that has all earlier ones, to the last batch that was committed, none may be missing."""
+    """Raise if a list is missing between the last whole list and the last committed batch."""
     numbers = {number_of(file) for file in lists}
     whole = max((number_of(file) for file in lists if is_whole(file)), default=0)
     missing = set(range(whole, max(numbers | committed) + 1)) - numbers
@@ -57,7 +59,7 @@ def _check_complete(lists: list[Path], to: str, committed: set[int]) -> None:
 
 
 def _of_first_batch(root: Path, to: str, progress: Path | None) -> list[Path]:
-    """There is no list: all files there are must be of a first batch that was cut off."""
+    """There is no list, so all files must be of a first batch that was cut off; otherwise raise."""
     began = None if progress is None else progress / "offsets" / "0"
     files = list(root.glob(FILES))
     if began is not None and began.is_file() and _numbers(progress, "offsets") == {0}:
@@ -75,7 +77,7 @@ def _of_first_batch(root: Path, to: str, progress: Path | None) -> list[Path]:
 
 
 def _numbers(progress: Path | None, kind: str) -> set[int]:
-    """Of which batches the checkpoint has `offsets` or `commits`; Spark keeps those of the last hundred."""
+    """The batches of which the checkpoint has `offsets` or `commits`; Spark keeps the last hundred."""
     if progress is None:
         return set()
     return {int(file.name) for file in (progress / kind).glob("*") if file.name.isdecimal()}

@@ -1,11 +1,11 @@
-"""Which files of an archive count: the lists that Spark's file sink keeps.
+"""The lists of files that Spark's file sink keeps: they say which files of an archive count.
 
-    <to>/_spark_metadata/9.compact    all files up to batch 9
-    <to>/_spark_metadata/10           those of batch 10
-    <to>/_spark_metadata/.10.crc      a checksum of that list, which Spark looks at if it is there
+    <to>/_spark_metadata/9.compact    a whole list: all files up to batch 9
+    <to>/_spark_metadata/10           the files of batch 10
+    <to>/_spark_metadata/.10.crc      a checksum of that list, which Spark checks if it is there
 
-A list has a line of JSON for each file. What counts is in the last list that has all earlier ones and in
-those behind it. Every tenth batch Spark makes a new one of them; older lists stay for some minutes.
+A list has a line of JSON for each file. The files in the last whole list and in the lists after it count.
+Every tenth batch Spark makes a new whole list; older lists stay for some minutes.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ PLACE_PARTS = len(FILES.split("/"))
 
 @dataclass(frozen=True)
 class ListedFile:
-    """A file as a list names it. `place` is where it lies in the archive, by whatever way one gets there."""
+    """A file as a list names it."""
 
-    line: str
+    line: str  # as it is in the list
     path: str
     size: int
 
     @property
     def place(self) -> str:
+        """The path within the archive: vhost=…/queue=…/date=…/part-….parquet."""
         return "/".join(self.path.split("/")[-PLACE_PARTS:])
 
 
 def local_path(place: str) -> Path | None:
-    """Where it is on this machine, or None for a URL of another file system."""
+    """The path on this machine, or None for a URL of another file system."""
     if place.startswith("file:"):
         return Path(unquote(urlsplit(place).path))
     return None if "://" in place else Path(place)
@@ -56,12 +57,12 @@ def number_of(file: Path) -> int:
 
 
 def is_whole(file: Path) -> bool:
-    """Whether it has all that earlier ones had."""
+    """Whether the list has all files of earlier batches, too."""
     return file.suffix == COMPACT
 
 
 def current_lists(root: Path) -> list[Path]:
-    """Those that count, as Spark goes by them."""
+    """The lists that count, by Spark's own rule: the last whole list and those after it."""
     found = lists_of(root)
     return found[max((number for number, file in enumerate(found) if is_whole(file)), default=0) :]
 
@@ -84,7 +85,7 @@ def _entry(file: Path, line: str) -> ListedFile:
 
 
 def entry_beside(entry: ListedFile, file: Path) -> ListedFile:
-    """The entry of a file in the same directory."""
+    """An entry for `file`, which is in the same directory as the file of `entry`."""
     found = json.loads(entry.line)
     state = file.stat()
     found["path"] = f"{found['path'].rpartition('/')[0]}/{file.name}"
@@ -94,8 +95,8 @@ def entry_beside(entry: ListedFile, file: Path) -> ListedFile:
 
 
 def replace_list(file: Path, entries: Sequence[ListedFile]) -> None:
-    """At once: who reads it gets the old list or the new one. The checksum goes first: Spark opens the list
-    before the checksum, so it never holds a list against that of another.
+    """Replace a list atomically: a reader gets the old list or the new one. The checksum is removed first:
+    Spark opens the list before the checksum, so it never compares the new list with the old checksum.
     """
     version = file.read_text().splitlines()[0]
     text = "\n".join([version, *(entry.line for entry in entries)])
@@ -103,7 +104,7 @@ def replace_list(file: Path, entries: Sequence[ListedFile]) -> None:
 
 
 def write_safely(file: Path, text: str, *, checksum: Path | None = None) -> None:
-    """It is there whole or not at all, after a power cut as well."""
+    """Write a file so that it is there whole or not at all, even after a power cut."""
     new = file.with_name(unfinished(file.name))
     with new.open("w", encoding="utf-8") as output:
         output.write(text)
@@ -116,7 +117,7 @@ def write_safely(file: Path, text: str, *, checksum: Path | None = None) -> None
 
 
 def unfinished(name: str) -> str:
-    """What a file is called while it is written; no reader takes it for one."""
+    """A file's name while it is written; readers ignore such names."""
     return f".{name}.new"
 
 

@@ -1,10 +1,12 @@
-"""One archive at a time in a directory: a lock on `<to>/_lock`, which the system lets go of with its process.
+"""Allows one archive job at a time in a directory, by a lock on `<to>/_lock`. The system releases the lock
+when its process ends.
 
-Other file systems than this machine's have no such lock. There Spark itself refuses the second of two that
-share a checkpoint, when both write down the same batch; and leftovers, which a second one might take for
-its own, are not removed.
+On other file systems than this machine's there is no such lock. There Spark itself stops the second of two
+jobs that share a checkpoint, when both write down the same batch. Leftovers are not removed there, since they
+might be files that the other job is writing.
 
-Who merges files takes it for a moment, to remove old ones while no archive runs: so archives wait a little.
+`compact --in-place` takes the lock for a moment, to remove old files while no archive job runs: so an archive
+job tries for two seconds before it gives up.
 """
 
 from __future__ import annotations
@@ -26,9 +28,8 @@ TRIES, TRY_SECONDS = 20, 0.1
 
 @contextmanager
 def only_one(to: str, *, elsewhere: bool) -> Iterator[str]:
-    """While it is entered nobody else archives to this directory. Gives a sentence to tell if that cannot be
-    had. `elsewhere`: Spark runs on another machine, perhaps, so that a directory which is not here is not
-    made here.
+    """Hold the lock. Yields "", or, if the directory cannot be locked, a warning to show to the user.
+    `elsewhere`: Spark may run on another machine, so do not create the directory if it is not here.
     """
     root = local_path(to)
     if root is None or (elsewhere and not root.is_dir()):
@@ -44,7 +45,7 @@ def only_one(to: str, *, elsewhere: bool) -> Iterator[str]:
 
 @contextmanager
 def if_nobody_archives(root: Path) -> Iterator[bool]:
-    """Whether that is so, and stays so while this is entered."""
+    """Try to take the lock. Yields whether no archive job runs; then none can begin in the meantime."""
     handle = os.open(root / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:

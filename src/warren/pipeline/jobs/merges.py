@@ -1,22 +1,23 @@
-"""Small files of an archive become few, in place, while it is written to and read.
+"""Merges an archive's small files in place, while the archive is written to and read.
 
     <to>/_merges/<id>/        the new file, while it is written
-    <to>/_merges/<id>.json    a merge: which files the new one takes the place of
+    <to>/_merges/<id>.json    the note of a merge: which old files the new file replaces
     <to>/_merges/lock         held by the process that merges
 
-Spark's lists (`lists.py`) stay the truth, so that at any moment each message counts once:
+Only Spark's lists (`lists.py`) say which files count, so that each message counts once at any moment:
 
-1. Files that one list names, all of one queue and day, are written as one, aside.
-2. The merge is noted, the new file is put beside the old ones, and the list is replaced by one that names it
-   instead of them, by one rename. Whoever reads by the lists gets the old files or the new one.
-3. The old files go when no list can name them again. An archive that runs may just be making its next whole
-   list from the one that was replaced; so that has to come, and to name the new file. Readers that had begun
-   with the old files have had that time as well, and a minute at least.
+1. Files that one list names, all of one queue and day, are written as one new file, in `_merges`.
+2. The merge is noted, the new file is moved beside the old ones, and the list is replaced, by one rename,
+   with a list that names the new file instead of the old ones. A reader that goes by the lists gets the old
+   files or the new one.
+3. The old files are removed when no list can name them again. An archive job that runs may be making its next
+   whole list from the list that was replaced; so we wait for that next list, which has to name the new file.
+   We also wait for at least a minute, for readers that have begun with the old files.
 
-If that next list names the old files, it was begun before the swap: then it is the new file that goes, and
-another round merges them again. After a kill the lists tell in the same way what became of a merge, so old
-and new files are never both gone, and both stay only until the next round, or the next start or end of an
-archive (`settle`).
+If that next list names the old files, Spark began it before the swap: then the new file is removed, and
+another round merges the old ones again. After a kill, too, the lists say which files of a merge count. So old
+and new files are never both lost, and both stay only until the next round, or until an archive job starts or
+ends (`settle`).
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ from warren.pipeline.jobs.lists import (
 MERGES, LOCK = "_merges", "lock"
 KEEP_SECONDS = 60
 SMALL_SHARE = 2
-"""A file is small, and may be merged, if it has less than this part of the size that is wanted."""
+"""A file is small, and may be merged, if it has less than 1/SMALL_SHARE of the wanted size."""
 
 WriteAsOne: TypeAlias = Callable[[Sequence[Path], Path], None]
-"""Writes what is in these files as one `part-….parquet`, in a directory that is not there yet."""
+"""Writes the rows of these files as one `part-….parquet`, in a directory that it creates."""
 
 
 class AnotherMerges(PipelineError):
@@ -65,17 +66,17 @@ class AnotherMerges(PipelineError):
 
 @dataclass(frozen=True)
 class Merge:
-    """Files are named by their places in the archive; `list_number` is that of the list that was replaced."""
+    """A merge. Files are named by their paths within the archive, as `ListedFile.place`."""
 
     id: str
     old: tuple[str, ...]
     new: str
-    list_number: int = -1
+    list_number: int = -1  # of the list that was replaced
 
 
 @dataclass(frozen=True)
 class Round:
-    """How many files became how many, and how many merges are not settled yet."""
+    """The result of a round: how many files became how many, and how many merges are not settled yet."""
 
     files_before: int = 0
     files_after: int = 0
@@ -91,8 +92,8 @@ def merge_round(
     keep_seconds: float = KEEP_SECONDS,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Round:
-    """Merge what is worth it, to files of up to `size_max` bytes; `eager`: whatever can be merged. Ends after
-    the file it is at when `is_over`.
+    """Merge small files to files of up to `size_max` bytes, where it is worth it; if `eager`, wherever it is
+    possible. Once `is_over()`, the round ends after the file that it is writing.
     """
     with _locked(root):
         _remove_unfinished(root)
@@ -109,8 +110,8 @@ def merge_round(
 
 
 def settle(root: Path, *, alone: bool) -> int:
-    """Remove the files that are of no more use; how many merges still wait for that. `alone`: it is known
-    that no archive runs.
+    """Remove the old files of merges that no list can undo any more, and the new files of those that were
+    undone. Returns how many merges have to wait. `alone`: it is certain that no archive job runs.
     """
     if not (root / MERGES).is_dir():
         return 0
@@ -149,7 +150,7 @@ def places_in_merges(root: Path) -> set[str]:
 
 
 def _groups(root: Path, busy: set[str], size_max: int, *, eager: bool) -> list[list[ListedFile]]:
-    """Of the list that has all but the last few batches, since it can be replaced at once."""
+    """Groups of files to merge, all from the last whole list, since one list can be replaced atomically."""
     lists = current_lists(root)
     if not lists or not is_whole(lists[0]):
         return []
@@ -172,9 +173,9 @@ def _check_is_here(root: Path, entry: ListedFile) -> None:
 
 
 def choose(files: Sequence[ListedFile], size_max: int, *, eager: bool = False) -> list[list[ListedFile]]:
-    """Which files of one directory become one, in the order they have. Unless `eager`, a file is only taken
-    along with others that have as much together: so a message is written again a few times and not in every
-    round.
+    """Groups of files of one directory, in their order, to be merged to one each. Unless `eager`, a file is
+    merged only with others that are together at least as large: so a message is rewritten a few times, and
+    not in every round.
     """
     found: list[list[ListedFile]] = []
     group: list[ListedFile] = []
@@ -212,7 +213,9 @@ def _write(root: Path, group: Sequence[ListedFile], write_as_one: WriteAsOne) ->
 
 
 def _swap(root: Path, made: Sequence[Merge]) -> list[Merge]:
-    """In the list that counts now: there may be a newer one than that they were chosen from."""
+    """Swap files in the present list. It may be newer than the list from which the files were chosen: merges
+    whose files it does not name are dropped.
+    """
     target = current_lists(root)[0]
     entries = {entry.place: entry for entry in entries_of(target)}
     swapped = [replace(m, list_number=number_of(target)) for m in made if entries.keys() >= set(m.old)]
@@ -225,7 +228,7 @@ def _swap(root: Path, made: Sequence[Merge]) -> list[Merge]:
 
 
 def _replaced(root: Path, entries: Mapping[str, ListedFile], merges: Sequence[Merge]) -> list[ListedFile]:
-    """New files stand where the first of theirs stood."""
+    """The list's entries, with each new file in the place of the first of its old files."""
     new_by_first = {merge.old[0]: entry_beside(entries[merge.old[0]], root / merge.new) for merge in merges}
     gone = {place for merge in merges for place in merge.old}
     changed = (new_by_first.get(place, entry) for place, entry in entries.items())
@@ -240,7 +243,7 @@ def _remove(root: Path, merge: Merge, places: Sequence[str]) -> None:
     _note(root, merge).unlink()
 
 
-# --- where they are ---
+# --- the files of a merge ---
 
 
 def _aside(root: Path, merge: Merge) -> Path:

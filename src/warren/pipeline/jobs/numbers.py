@@ -1,4 +1,4 @@
-"""Numbers on a command line, checked when they are read: what they raise is a usage error, exit code 2."""
+"""Numbers on a command line. What these functions raise is a usage error for argparse: exit code 2."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def positive(text: str) -> int:
 
 
 def whole_seconds(text: str) -> int:
-    """0 for never."""
+    """A number of seconds; 0 means never."""
     return 0 if text == "0" else positive(text)
 
 
 def span(text: str) -> str:
-    """A stretch of time as Spark writes it."""
+    """A length of time, in the form that Spark takes."""
     found = SPAN.fullmatch(text)
     if found is None:
         raise argparse.ArgumentTypeError(f"not a time such as '10 seconds', '1 minute' or '1 day': {text!r}")

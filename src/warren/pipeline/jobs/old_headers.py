@@ -1,11 +1,11 @@
-r"""Headers of archives that earlier versions wrote: values were JSON, and nothing stood beside them.
+r"""Converts headers of archives that earlier versions wrote: values were JSON, and there was no header_types.
 
     then    headers {"kind": "\"order\"", "n": "5"}
     now     headers {"kind": "order", "n": "5"}, header_types {"n": "int32"}
 
-A message with headers has types since, if only an empty map, so each row tells by itself in which form it is;
-an archive that was begun then and goes on now has both. Types are those that JSON tells, as it was when such
-an archive was replayed then.
+Today a message with headers always has header_types, if only an empty map, so each row shows in which form it
+is; an archive that an earlier version began has rows of both. Types are guessed from the JSON, as the earlier
+versions did when they replayed such an archive.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _text(value: Column) -> Column:
 
 
 def _type(value: Column) -> Column:
-    """Null for what needs none: strings and void."""
+    """The type of a value; null for strings and void, which need none."""
     number = value.try_cast("long")
     is_short = number.between(-INT32_MAX - 1, INT32_MAX)
     kind = sf.when(value.startswith('"') | (value == "null"), sf.lit(None).cast("string"))
@@ -56,7 +56,7 @@ def _type(value: Column) -> Column:
         .when(value.isin("true", "false"), "bool")
         .when(value.rlike(r"^-?\d+$") & is_short, "int32")
         .when(value.rlike(r"^-?\d+$") & number.isNotNull(), "int64")
-        .when(value.rlike(r"^\d+$"), "timestamp")  # no other integer is beyond 64 bits with a sign
+        .when(value.rlike(r"^\d+$"), "timestamp")  # the only integer that can exceed a signed 64-bit one
         .otherwise("float")
     )
 

@@ -1,4 +1,4 @@
-"""A pipeline as a file in TOML describes it, checked key by key. Needs no Spark.
+"""Reads a pipeline from a TOML file, and checks it key by key. Needs no Spark.
 
 name = "paid orders"                    # optional
 checkpoint = "checkpoints/paid"         # with a trigger
@@ -50,40 +50,40 @@ Toml: TypeAlias = Mapping[str, object]
 
 @dataclass(frozen=True, kw_only=True)
 class Trigger:
-    """Once over what is there, or every so often."""
+    """When a streaming query runs a batch."""
 
-    once: bool
-    every: str
+    once: bool  # read what is there now, and end
+    every: str  # else: how long from batch to batch, such as `10 seconds`
 
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """What is read from, or written to."""
+    """A source or a sink of Spark."""
 
     format: str
     options: Mapping[str, str]
-    mode: str = ""
-    partition_by: tuple[str, ...] = ()
+    mode: str = ""  # of a sink: append, overwrite and so on
+    partition_by: tuple[str, ...] = ()  # of a sink: columns
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """Of `sql` and `python` at most one is there; without a trigger it is a batch."""
+    """A pipeline as its file describes it. At most one of `sql` and `python` is given."""
 
     name: str
     source: End
-    sql: str | None
-    python: tuple[str, str] | None
+    sql: str | None  # a query over the table `messages`
+    python: tuple[str, str] | None  # a function from DataFrame to DataFrame: its file or module, and its name
     sink: End
-    trigger: Trigger | None
-    checkpoint: str
-    master: str | None
+    trigger: Trigger | None  # None: a batch
+    checkpoint: str  # a directory; empty for a batch
+    master: str | None  # as --master, --remote and --conf of the command, which go before these
     remote: str | None
     conf: Mapping[str, str]
 
 
 def read_pipeline(path: Path, environment: Mapping[str, str]) -> Pipeline:
-    """What is wrong with it is told with the file and the key."""
+    """Read the file. An error names the file and the key."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
         return _pipeline(_expanded(content, environment), path.stem)
@@ -163,7 +163,7 @@ def _trigger(table: Toml) -> Trigger:
 
 def _checkpoint(text: str | None, trigger: Trigger | None) -> str:
     if trigger is not None and not text:
-        raise UsageError("checkpoint is missing: with a trigger it says where to keep how far it got")
+        raise UsageError("checkpoint is missing: with a trigger it says where to keep the query's progress")
     if trigger is None and text:
         raise UsageError("checkpoint needs a [trigger]: a batch keeps nothing")
     return text or ""
@@ -208,7 +208,7 @@ def _text(key: str, table: Toml, default: str | None = None) -> str | None:
 
 
 def _options(key: str, table: Toml, without: tuple[str, ...] = ()) -> dict[str, str]:
-    """Options of Spark are texts; a table, such as offsets by queue, is one in JSON."""
+    """Values as texts, as Spark takes options; a table, such as offsets by queue, becomes JSON."""
     return {name: _option(f"{key}.{name}", value) for name, value in table.items() if name not in without}
 
 
@@ -221,7 +221,7 @@ def _option(key: str, value: object) -> str:
 
 
 def _expanded(content: Toml, environment: Mapping[str, str], key: str = "") -> dict[str, object]:
-    """With `${NAME}` replaced by what the environment has under that name."""
+    """The content with each `${NAME}` replaced by the environment variable of that name."""
     found: dict[str, object] = {}
     for name, value in content.items():
         place = f"{key}.{name}".lstrip(".")

@@ -1,4 +1,4 @@
-"""Watching a streaming query until it ends, or until somebody asks it to."""
+"""Follows a streaming query until it ends, or until a signal asks it to."""
 
 from __future__ import annotations
 
@@ -21,29 +21,28 @@ from warren.pipeline.report.result import LinePlot, Series, Table, Value
 POLL_SECONDS = 1
 HISTORY_MAX = 500
 RATE_SPAN = timedelta(minutes=1)
-WRITING_OFFSETS = "walCommit"  # what Spark calls it
+WRITING_OFFSETS = "walCommit"  # Spark's name for writing a batch's offsets to the checkpoint
 
 
 @dataclass
 class Summary:
-    """What a query has done in this run. Offsets are those of the source, by queue: `first` of those that
-    were read, and the `next` to read. Of its first batch ever, Spark does not say where it began: that is
-    `initial`.
-    """
+    """What a query has done in this run. Offsets are those of the source, by queue."""
 
     initial: Mapping[str, int] = field(default_factory=dict)
-    batches: int = 0
+    """Where the query's first batch ever begins, which Spark does not report."""
+    batches: int = 0  # with messages
     rows: int = 0
-    rows_late: int = 0
-    first: dict[str, int] = field(default_factory=dict)
-    next: dict[str, int] = field(default_factory=dict)
-    seen: set[int] = field(default_factory=set)
+    rows_late: int = 0  # dropped, since they came after the watermark
+    first: dict[str, int] = field(default_factory=dict)  # the first offsets that were read
+    next: dict[str, int] = field(default_factory=dict)  # the next offsets to read
+    seen: set[int] = field(default_factory=set)  # ids of the batches that are counted
     history: deque[tuple[datetime, int]] = field(default_factory=lambda: deque(maxlen=HISTORY_MAX))
+    """When each of the last batches began, and how many messages it had."""
     ends: deque[tuple[datetime, dict[str, int]]] = field(default_factory=lambda: deque(maxlen=HISTORY_MAX))
-    """Where the streams ended, when Spark last looked."""
+    """Where the streams ended at each of the last batches."""
 
     def take_in(self, query: StreamingQuery) -> None:
-        """Spark keeps the last hundred batches; it is asked more often than it makes these."""
+        """Count the batches that are new. Spark remembers the last hundred: this is called far more often."""
         for progress in query.recentProgress:
             if progress.batchId not in self.seen and progress.sources:
                 self.seen.add(progress.batchId)
@@ -74,8 +73,8 @@ class Summary:
 
     @property
     def rate_in(self) -> float | None:
-        """How many messages a second the streams get, over the last minute or so; how fast they are read
-        while it catches up says nothing about that.
+        """How many messages a second arrive in the streams, over the last minute or so. It is not the rate at
+        which the query reads, which is higher while it catches up.
         """
         if not self.ends:
             return None
@@ -88,20 +87,20 @@ class Summary:
 
     @property
     def lag(self) -> int | None:
-        """How many messages there were that were not read, when Spark last looked."""
+        """How many messages were not read yet when Spark last looked."""
         if not self.ends:
             return None
         return sum(max(0, end - self.next.get(queue, end)) for queue, end in self.ends[-1][1].items())
 
     @property
     def missing(self) -> int | None:
-        """Offsets in the range without a message: lost to damage, or to retention if that was allowed."""
+        """Offsets in the range without a message: lost to damage, or to retention if that is allowed."""
         if not self.next.keys() <= self.first.keys():
             return None
         return max(0, sum(offset - self.first[queue] for queue, offset in self.next.items()) - self.rows)
 
     def plot(self) -> LinePlot:
-        """How much each of the last batches had."""
+        """How many messages each of the last batches had."""
         counts = [float(rows) for _, rows in self.history]
         times = [began for began, _ in self.history]
         return LinePlot("Messages by batch", times, [Series("messages", counts)], "messages")
@@ -118,8 +117,8 @@ class Summary:
 
 
 def _was_written_before(progress: StreamingQueryProgress) -> bool:
-    """A run that was killed had written this batch, and not yet noted that it was done: it is gone through
-    again, as its offsets were written down then, and nothing is read.
+    """Whether a killed run has written this batch, but not its commit. Then Spark runs the batch again: its
+    offsets are in the checkpoint already, and no rows are read, since the sink has them.
     """
     return progress.numInputRows == 0 and WRITING_OFFSETS not in progress.durationMs
 
@@ -141,7 +140,7 @@ def follow(
     stop: threading.Event,
     initial: Mapping[str, int] | None = None,
 ) -> Summary:
-    """Until the query is done, fails (which raises), or `stop` is set."""
+    """Wait until the query is done, fails (which raises), or `stop` is set; then stop it."""
     summary = Summary(initial or {})
     with progress.step(query.name or "running", lambda: str(summary)):
         try:

@@ -1,13 +1,14 @@
-"""replay: recorded messages to an exchange again, confirmed, at a limited rate, each once.
+"""replay: publishes recorded messages to an exchange again, with confirms, at a limited rate, each once.
 
-Header x-deduplication-header of a message says where it was recorded, `vhost/queue/offset`: an exchange or a
-queue that deduplicates drops what comes a second time, so a replay that was cut off is simply run again.
-Offsets of a queue with priorities count within each priority, so that of a message with one ends in `/p5`.
+The header x-deduplication-header of a replayed message says where it was recorded, `vhost/queue/offset`. An
+exchange or queue that deduplicates drops a message that comes a second time, so a replay that was cut off is
+simply run again. In a queue with priorities each priority has offsets of its own, so for a message with a
+priority the header ends in `/p5`.
 
-What it carried is kept: key, properties, headers, those of its deaths as well, unless --drop-headers. Header
-x-replayed-from has where it was recorded. A message without an id gets that as one; with --new-message-ids
-all do, and x-original-message-id has the id that it had. Not kept is the property user_id, since whoever
-replays is somebody else.
+A message keeps its routing key, properties and headers, also those of its deaths, unless --drop-headers is
+given. The header x-replayed-from says where it was recorded. A message without an id gets this as its id;
+with --new-message-ids all messages do, and x-original-message-id has the earlier id. The property user_id is
+not kept, since the user who replays is another one.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from warren.pipeline.jobs.extent import COLUMNS
 from warren.pipeline.jobs.numbers import positive
 from warren.pipeline.jobs.replay_task import COUNTS, WANTED, publish_batches
 from warren.pipeline.jobs.rows import plain, whole
+from warren.pipeline.publisher import WINDOW_DEFAULT
 from warren.pipeline.report.progress import ProgressLine
 from warren.pipeline.report.result import JobResult, Table, Value
 from warren.pipeline.sink.options import WriteOptions, read_options
@@ -38,7 +40,7 @@ DEATH_HEADERS = tuple(
     f"x-{which}-death-{what}" for which in ("first", "last") for what in ("queue", "reason", "exchange")
 )
 BROKER_HEADERS = ("x-death", *DEATH_HEADERS, "x-delivery-count", "x-stream-offset")
-"""What brokers add to messages on their way."""
+"""Headers that brokers add to messages on their way."""
 
 KEPT = (
     "correlation_id", "content_type", "content_encoding", "type", "app_id", "reply_to", "priority",
@@ -48,14 +50,14 @@ KEPT = (
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """What was replayed, a row for each queue as in `extent.COLUMNS`, and the figures over all."""
+    """How many messages were replayed."""
 
-    queues: Sequence[Sequence[Value]]
+    queues: Sequence[Sequence[Value]]  # a row for each queue, with the columns of `extent.COLUMNS`
     read: int
-    skipped: int
+    skipped: int  # for which `where` was not true
     published: int
-    confirmed: int
-    failed: int
+    confirmed: int  # of the published ones
+    failed: int  # that no queue took
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +73,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--routing-key", metavar="KEY", help="with this key (default: each message's own)")
     add("--rate", type=positive, metavar="N", help="messages a second at most (default: no limit)")
-    add("--window", type=positive, metavar="N", help="messages that may be unconfirmed (default: 1000)")
+    add(
+        "--window",
+        type=positive,
+        metavar="N",
+        help=f"messages that may be unconfirmed (default: {WINDOW_DEFAULT})",
+    )
     add(
         "--drop-headers",
         nargs="*",
@@ -86,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--errors",
         metavar="DIR",
-        help="keep messages there that no queue takes (default: the first ends it)",
+        help="keep messages there that no queue takes (default: the first of them ends the replay)",
     )
 
 
@@ -98,7 +105,7 @@ def replay(
     drop_headers: Sequence[str] = (),
     new_ids: bool = False,
 ) -> ReplayResult:
-    """Publish the messages for which `where` is true. With a rate one task does it all, in order."""
+    """Publish the messages for which `where` is true. With a rate, one task publishes them all, in order."""
     prepared = prepare(messages, where=where, drop_headers=drop_headers, new_ids=new_ids)
     if target.rate:
         prepared = prepared.coalesce(1)
@@ -118,11 +125,13 @@ def replay(
 def prepare(
     messages: DataFrame, *, where: str | None, drop_headers: Sequence[str], new_ids: bool = False
 ) -> DataFrame:
-    """Messages as they are to be published, beside where they were recorded; WANTED says which."""
+    """The messages as they are to be published, and where they were recorded. The column WANTED says whether
+    to publish a message.
+    """
     wanted = sf.coalesce(sf.expr(where), sf.lit(False)) if where else sf.lit(True)
     try:
         found = messages.withColumn(WANTED, wanted.cast("boolean"))
-        _ = found.schema  # Spark Connect looks at the condition only now
+        _ = found.schema  # Spark Connect checks the condition only here
     except AnalysisException as error:
         raise UsageError(f"--where {where}: {error.getMessage() or error}".splitlines()[0]) from error
     return found.select(
@@ -142,13 +151,13 @@ def prepare(
 
 
 def source_id() -> Column:
-    """`vhost/queue/offset`; offsets count by priority where there are any."""
+    """`vhost/queue/offset`, and `/p5` for a message with priority 5: each priority has offsets of its own."""
     priority = sf.when(sf.col("priority") > 0, sf.concat(sf.lit("p"), sf.col("priority").cast("string")))
     return sf.concat_ws("/", "vhost", "queue", sf.col("offset").cast("string"), priority)
 
 
 def _headers(drop: Sequence[str], *, new_ids: bool) -> Column:
-    """Ours replace what an earlier replay left under their names."""
+    """A message's headers with ours, which replace those that an earlier replay has added."""
     gone = [REPLAYED_FROM, *([ORIGINAL_ID] if new_ids else []), *drop]
     kept = sf.map_filter(sf.coalesce("headers", _nothing()), lambda name, _value: ~name.isin(gone))
     own = sf.create_map(sf.lit(REPLAYED_FROM), source_id())
@@ -159,7 +168,7 @@ def _headers(drop: Sequence[str], *, new_ids: bool) -> Column:
 
 
 def _header_types(*, new_ids: bool) -> Column:
-    """Ours are strings, whatever those were that they replace."""
+    """The types of the headers. Ours are strings, so they have none."""
     ours = [REPLAYED_FROM, *([ORIGINAL_ID] if new_ids else [])]
     return sf.map_filter("header_types", lambda name, _kind: ~name.isin(ours))
 

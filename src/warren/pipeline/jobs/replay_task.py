@@ -1,4 +1,4 @@
-"""What one task of a replay does: publish the rows that are wanted, and count by queue."""
+"""One task of a replay: publishes the wanted rows, and counts by queue."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ SOURCE = re.compile(r"(.*)/\d+(?:/p\d+)?", re.DOTALL)
 
 @dataclass
 class Count:
-    """Of one queue. The offsets and times are of what was published; None if nothing was."""
+    """How many messages of one queue were published."""
 
     vhost: str
     queue: str
     published: int = 0
-    skipped: int = 0
-    failed: int = 0
-    first_offset: int | None = None
+    skipped: int = 0  # not wanted
+    failed: int = 0  # published, but no queue took them
+    first_offset: int | None = None  # this and the following: of the published ones; None if there are none
     last_offset: int | None = None
     first_time: datetime | None = None
     last_time: datetime | None = None
@@ -63,7 +63,7 @@ class Count:
 
 
 class Tally:
-    """Counts what passes."""
+    """Counts the rows that pass through it, by queue."""
 
     def __init__(self) -> None:
         self._counts: dict[str, Count] = {}
@@ -89,7 +89,7 @@ class Tally:
     def on_failure(self, failure: Unpublished) -> None:
         headers = decode_properties(failure.message.properties).headers or {}
         source = SOURCE.fullmatch(str(headers[DEDUPLICATION_HEADER]))
-        assert source is not None, "these are ours"
+        assert source is not None, "replay itself wrote this header"
         self._counts[source[1]].failed += 1
 
     def batch(self) -> pa.RecordBatch:
@@ -99,7 +99,7 @@ class Tally:
 def publish_batches(
     batches: Iterator[pa.RecordBatch], *, options: WriteOptions, name: str
 ) -> Iterator[pa.RecordBatch]:
-    """For Spark's `mapInArrow`: rows in, counts out, and the publishing in between."""
+    """For Spark's `mapInArrow`: takes rows, publishes those that are wanted, and gives counts."""
     context = TaskContext.get()
     assert context is not None, "this runs in a task"
     tally = Tally()

@@ -1,4 +1,4 @@
-"""What is done about an archive's small files, by Spark: now, or again and again while the archive runs."""
+"""Merges an archive's small files by Spark: once, or again and again while the archive job runs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from warren.pipeline.jobs.merges import AnotherMerges, Round, WriteAsOne, merge_
 from warren.pipeline.jobs.tables import times_in_micros
 
 MergeRound: TypeAlias = Callable[[Callable[[], bool]], Round]
-"""Merges what is worth it, and ends early if what it is called with says so."""
+"""Runs one round of merges; it ends early once the function that it is given returns true."""
 
 COMPRESSION = re.compile(r"\.(snappy|zstd)\.parquet$")
 
 
 def by_spark(spark: SparkSession) -> WriteAsOne:
-    """In order, and compressed as the first of them is."""
+    """A function that merges files by Spark, sorted by offset, and compressed as the first file is."""
 
     def write(files: Sequence[Path], to: Path) -> None:
         frame = spark.read.option("mergeSchema", "true").parquet(*map(str, files))
@@ -47,16 +47,17 @@ def _rows(file: Path) -> int:
 
 @dataclass
 class Rolling:
-    """Merges an archive's files every so many seconds, in a thread; nothing, if `merge` is None.
+    """Merges an archive's files at intervals, in a thread.
 
-    That it fails is told and does not end the archive, which is whole without it: the next round tries again.
+    If a round fails, that is told, and the archive job goes on, since the archive is complete without merges:
+    the next round tries again.
     """
 
-    merge: MergeRound | None
+    merge: MergeRound | None  # None: never merge
     every_seconds: float
-    tell: Callable[[str], None]
-    files_before: int = 0
-    files_after: int = 0
+    tell: Callable[[str], None]  # shows a line to the user
+    files_before: int = 0  # how many files were merged so far,
+    files_after: int = 0  # and into how many
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -82,7 +83,7 @@ class Rolling:
         try:
             done = self.merge(is_over)
         except AnotherMerges:
-            return  # who sees to it
+            return  # another process is merging already
         except Exception as error:  # noqa: BLE001 - Spark raises anything, and the archive goes on
             self.tell(f"small files were not merged: {in_one_line(error)}")
             return
@@ -91,13 +92,13 @@ class Rolling:
 
 
 def roll(spark: SparkSession, root: Path, size_max: int) -> MergeRound:
-    """A round over this archive."""
+    """A function that runs one round of merges over this archive."""
     write = by_spark(spark)
     return lambda is_over: merge_round(root, write, size_max=size_max, is_over=is_over)
 
 
 def settle_alone(to: str) -> None:
-    """While no archive runs. If another process merges just now, it settles that itself."""
+    """Settle merges while no archive job runs. If another process merges just now, that one settles them."""
     root = local_path(to)
     if root is not None:
         with suppress(AnotherMerges):

@@ -1,8 +1,8 @@
-"""Where messages would go by a proposed topology, asked of the broker's own exchanges.
+"""Finds the queues that messages would go to by a proposed topology, with the broker's own exchanges.
 
-A topology is JSON as RabbitMQ's definitions: `exchanges`, `queues`, `bindings` and, for alternate exchanges,
-`policies`. It is set up in a node that has no sockets, files or clients, and messages take the way through it
-that they would take in a broker. Needs no Spark: each of Spark's workers makes its own.
+A topology is JSON in the form of RabbitMQ's definitions: `exchanges`, `queues`, `bindings` and, for alternate
+exchanges, `policies`. It is set up in a `Node` without sockets, files or clients, which routes messages as a
+broker would. Needs no Spark: each of Spark's workers makes a node of its own.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ KINDS = ("policies", "exchanges", "queues", "bindings")
 
 
 class NeverTimer:
-    """One that never ends."""
+    """A timer that never fires."""
 
     def cancel(self) -> None:
         pass
 
 
 class StillWorld:
-    """A world in which nothing happens and no time passes: routing needs neither."""
+    """A world in which no time passes and no callback is called: routing needs neither."""
 
     def now(self) -> float:
         return 0.0
@@ -66,7 +66,7 @@ class StillWorld:
 
 
 class Routes:
-    """The ways through one topology."""
+    """Routes messages by one topology."""
 
     def __init__(self, definitions: str, *, name: str) -> None:
         self.name = name
@@ -85,7 +85,7 @@ class Routes:
                 self._execute(make, item, f"{name}: {kind}[{number}]")
 
     def _vhosts(self) -> list[str]:
-        """Those that are named anywhere: a file of one vhost need not list it."""
+        """The vhosts that any item names: a file of one vhost need not list it."""
         named = {"/", *(str(item.get("name")) for item in _items(self.content, "vhosts", self.name))}
         for kind in KINDS:
             named |= {_vhost(item) for item in _items(self.content, kind, self.name)}
@@ -118,7 +118,7 @@ class Routes:
         )
 
     def _queue(self, item: Mapping[str, object]) -> commands.Command:
-        """Without its arguments: they say what becomes of a message that got there, not which do."""
+        """Its arguments are left out: they matter for messages in the queue, and not for routing."""
         return commands.DeclareQueue(vhost=_vhost(item), name=str(item["name"]), by_broker=True)
 
     def _bind(self, item: Mapping[str, object]) -> commands.Command | None:
@@ -134,7 +134,7 @@ class Routes:
         )
 
     def _policy(self, item: Mapping[str, object]) -> commands.Command | None:
-        """Of policies, only alternate exchanges lead messages elsewhere."""
+        """Only alternate exchanges matter: no other key of a policy changes where messages go."""
         definition = _table(item.get("definition"))
         if ALTERNATE not in definition:
             return None
@@ -147,7 +147,7 @@ class Routes:
             apply_to="exchanges",
         )
 
-    # --- the way of a message ---
+    # --- routing ---
 
     def queues(self, vhost: str) -> list[str]:
         found = self.node.vhosts.get(vhost)
@@ -165,8 +165,8 @@ class Routes:
         correlation_id: str | None = None,
         timestamp: int | None = None,
     ) -> list[str] | None:
-        """The names of the queues, or None if there is no such exchange. Headers are as in tables of
-        messages, and the other properties as in AMQP.
+        """The names of the queues that a message goes to, or None if there is no such exchange. Headers are
+        as in the table of messages, the other properties as in AMQP.
         """
         vhost = self.node.vhosts.get(vhost_name)
         exchange = vhost.exchanges.get(exchange_name) if vhost else None
@@ -187,12 +187,12 @@ class Routes:
 
 
 def _exchange_types() -> dict[str, type[Router]]:
-    """Those built in, and those that other packages bring, as in a broker."""
+    """The exchange types built in, and those that other packages bring, as in a broker."""
     return {point.name: point.load() for point in entry_points(group="warren.exchange_types")}
 
 
 def in_vhost(definitions: str, vhost: str, *, name: str) -> str:
-    """The same with `vhost` for all that says of none where it is."""
+    """The definitions, with `vhost` filled in where an item names none."""
     content = dict(_parse(definitions, name))
     for kind in KINDS:
         content[kind] = [{"vhost": vhost, **item} for item in _items(content, kind, name)]
@@ -225,13 +225,13 @@ def _table(value: object) -> Table:
 
 
 def _decoded(headers: Headers | None, types: Headers | None) -> Table:
-    """Less what delays a message: it is asked where it goes, not when."""
+    """The headers as an AMQP table, without those that delay a message: where it goes is asked, not when."""
     kinds = types or {}
     found = (headers or {}).items()
     return {name: header_value(text, kinds.get(name)) for name, text in found if name not in DELAYING}
 
 
 def _copies(headers: Headers | None, types: Headers | None) -> list[str]:
-    """Further routing keys. BCC has them too, but does not travel with a message, so nobody knows."""
+    """Further routing keys, from the header CC. Brokers remove the header BCC, so its keys are not known."""
     keys = header_value((headers or {}).get(COPIES), (types or {}).get(COPIES))
     return [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else []

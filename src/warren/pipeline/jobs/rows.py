@@ -1,4 +1,4 @@
-"""Rows of Spark as plain values for a result."""
+"""Turns rows of Spark into plain values for a result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def collect(frame: DataFrame) -> list[list[Value]]:
 
 
 def plain(row: Row) -> list[Value]:
-    """Times get the zone they are in: Spark gives them without one, in that of this machine."""
+    """A row's values. Times are made UTC: Spark gives them in this machine's zone, but without naming it."""
     return [_value(value) for value in row]
 
 
@@ -32,7 +32,7 @@ def _value(value: object) -> Value:
 
 
 def whole(value: Value) -> int:
-    """A count, which is always there."""
+    """A value that is known to be a count."""
     assert isinstance(value, int)
     return value
 
@@ -45,5 +45,5 @@ def top(
     most: int = ROWS_SHOWN_MAX,
     note: str = "",
 ) -> Table:
-    """A table of the first rows, which says how many there are besides."""
+    """A table of the first `most` rows, which says how many more there are."""
     return Table(name, columns, rows[:most], note=note, rows_left_out=max(0, len(rows) - most))

@@ -1,6 +1,5 @@
-"""run: a pipeline that a file describes, for those who would write the same thirty lines around their SQL.
-
-What the file may say is in `pipeline_file.py`.
+"""run: runs a pipeline that a file describes, so that users need not write the same thirty lines around their
+SQL. `pipeline_file.py` says what the file may contain.
 """
 
 from __future__ import annotations
@@ -37,7 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check(options: argparse.Namespace) -> None:
-    """The file goes before the defaults, and the command line before the file."""
+    """Read the file, and take its settings for Spark: they override defaults, and the command line overrides
+    them.
+    """
     pipeline = read_pipeline(options.file, os.environ)
     _function(pipeline, options.file)
     if options.remote is None and options.master == MASTER_DEFAULT:
@@ -83,7 +84,9 @@ def _transformed(spark: SparkSession, messages: DataFrame, pipeline: Pipeline, f
 
 
 def _function(pipeline: Pipeline, file: Path) -> Transform | None:
-    """A file is looked for beside the pipeline's; what is in it goes to Spark's workers with the work."""
+    """The pipeline's Python function, from a module or from a file beside the pipeline's. A file's code is
+    sent to Spark's workers together with the work, since they may not have the file.
+    """
     if pipeline.python is None:
         return None
     module_name, name = pipeline.python
@@ -93,7 +96,7 @@ def _function(pipeline: Pipeline, file: Path) -> Transform | None:
         else:
             module = importlib.import_module(module_name)
         function: Transform = getattr(module, name)
-    except Exception as error:  # it is the user's code that runs here
+    except Exception as error:  # the user's code may raise anything
         raise UsageError(
             f"{file}: transform.python {module_name}:{name}: {type(error).__name__}: {error}"
         ) from error

@@ -1,8 +1,8 @@
 """The tables that jobs read and write: directories of Parquet files, partitioned.
 
-An archive is written by Spark's file sink, which keeps the list of files that count in `_spark_metadata`.
-Read as a whole, as `read_archive` does, only those are seen; files that a killed run left behind are not.
-Such a directory must not be written to in any other way: `refuse_stream_table` guards that.
+An archive is written by Spark's file sink, which lists the files that count in `_spark_metadata`.
+`read_archive` reads only those, and not files that a killed run has left behind. Such a directory must not be
+written to in any other way: `refuse_stream_table` guards that.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ ARCHIVE_PARTITIONS = ("vhost", "queue", "date")
 SINK_LOG = "_spark_metadata"
 NOTHING_THERE = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")
 ARCHIVE_SCHEMA = f"{SCHEMA}, date date"
-"""Given on reading, since Spark would take a queue named `7` for a number. Columns that an archive of an
-earlier version lacks are null.
+"""The schema is given on reading, since Spark would take a queue named `7` for a number. Columns that an
+archive of an earlier version lacks are null.
 """
 
 
@@ -41,7 +41,7 @@ def read_archive(spark: SparkSession, path: str) -> DataFrame:
 
 
 def exists(spark: SparkSession, path: str) -> bool:
-    """Whether there is such a directory or file, wherever Spark's paths lead."""
+    """Whether there is a directory or file at this path or URL, as Spark sees it."""
     try:
         spark.read.format("binaryFile").load(path).schema  # noqa: B018 - what it is does not matter
     except AnalysisException as error:
@@ -52,8 +52,8 @@ def exists(spark: SparkSession, path: str) -> bool:
 
 
 def overwrite_partitions(frame: DataFrame, path: str, by: Sequence[str], *, rows_a_file: int = 0) -> None:
-    """Those partitions that the frame has rows for are replaced, each at once; the others stay. Files have as
-    many rows as come, unless there is a limit.
+    """Replace the partitions for which the frame has rows; the others stay. `rows_a_file` limits the rows in
+    a file; 0: no limit.
     """
     refuse_stream_table(frame.sparkSession, path)
     writer = frame.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
@@ -63,8 +63,8 @@ def overwrite_partitions(frame: DataFrame, path: str, by: Sequence[str], *, rows
 
 @contextmanager
 def times_in_micros(spark: SparkSession) -> Iterator[None]:
-    """What begins to be written meanwhile has its times as TIMESTAMP_MICROS, whoever's session it is: Spark
-    takes that from the session, and not from a writer's options.
+    """Have writes that begin in this context store times as TIMESTAMP_MICROS, also in a session that we did
+    not open: it is a setting of the session, and no option of a writer.
     """
     before = {name: spark.conf.get(name) for name in TIMESTAMP_CONF}
     _set(spark, TIMESTAMP_CONF)
@@ -104,10 +104,10 @@ def has_sink_log(spark: SparkSession, path: str) -> bool:
 
 
 def check_checkpoint(spark: SparkSession, to: str, checkpoint: str, *, written: bool) -> None:
-    """What a stream has written and how far it got must stay together. With a new checkpoint Spark counts its
-    batches from 0 again, and takes those that are in the table for the same. `written`: there are some.
+    """Refuse a table and a checkpoint that do not belong together. With a new checkpoint Spark counts batches
+    from 0 again, and would skip those whose numbers the table has. `written`: the table has batches.
     """
-    has_progress = exists(spark, f"{checkpoint.rstrip('/')}/commits/*")  # of old ones Spark keeps a hundred
+    has_progress = exists(spark, f"{checkpoint.rstrip('/')}/commits/*")  # Spark keeps the last hundred
     if written and not exists(spark, f"{checkpoint.rstrip('/')}/offsets"):
         raise PipelineError(
             f"{to} was written with another checkpoint than {checkpoint}: name that one with --checkpoint, "

@@ -1,4 +1,4 @@
-"""Rows of (start, name, value) as lines over time."""
+"""Turns rows of (start, name, value) into plots of lines over time."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FIRST_TIME, LAST_TIME = 5, 6
 
 
 def window_for(extent: Sequence[Sequence[Value]]) -> str:
-    """A stretch of time that cuts what was read into some hundred pieces at most; `extent` as `extents`
-    gives.
+    """The shortest window of WINDOWS that divides the time of what was read into at most STEPS_MAX windows,
+    or a day. `extent` has rows of `extents`.
     """
     times = [row[place] for row in extent for place in (FIRST_TIME, LAST_TIME)]
     moments = [moment for moment in times if isinstance(moment, datetime)]
@@ -38,7 +38,9 @@ def lines_by_time(
     *,
     absent: float | None = 0.0,
 ) -> list[LinePlot]:
-    """A line for each of the names with most; where one has no row it is `absent`. No plot of nothing."""
+    """A plot with a line for each of the names with the highest totals; [] if there are no values. Where a
+    name has no row, its value is `absent`.
+    """
     values: dict[tuple[datetime, str], float] = {}
     totals: dict[str, float] = {}
     for start, name, value in rows:

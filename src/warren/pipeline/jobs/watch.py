@@ -1,4 +1,4 @@
-"""What Spark is busy with, in a few words for the progress line."""
+"""Says in a few words what Spark is busy with, for the progress line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def watch(spark: SparkSession, *, remote: bool) -> Watch:
-    """Through Spark Connect the server tells by itself; otherwise Spark is asked."""
+    """With Spark Connect the server reports progress by itself; otherwise Spark is asked."""
     return _listen(spark) if remote else lambda: _ask(spark)
 
 

@@ -1,11 +1,12 @@
-"""what-if: who would have got which messages by another topology, against who did.
+"""what-if: compares the queues that recorded messages would have gone to by another topology with those they
+went to.
 
-The proposal is routed by the broker's own exchanges, on Spark's workers (`routing.py`). Who did get a message
-is the queue that it was read from; with --against it is who gets it by that topology, which needs but one
-recording of everything, such as a stream bound to `#`.
+The proposed topology is routed by the broker's own exchanges, on Spark's workers (`routing.py`). A message
+went to the queue that it was read from; with --against, it went where that topology sends it. Then one
+recording of all messages is enough, such as a stream bound to `#`.
 
-A message that was read from several queues is known to be one by its message_id. Those without an id count
-for each queue on their own, and then say nothing about other queues.
+A message that was read from several queues is recognised by its message_id. A message without an id counts
+separately for each queue, and then says nothing about other queues.
 """
 
 from __future__ import annotations
@@ -72,8 +73,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def routed(messages: DataFrame, topology: str, against: str | None = None) -> DataFrame:
-    """With each message the queues that it would go to by `topology`, and those that it did: by `against`, or
-    where it was read. Null for an exchange that is not there. Both are texts in JSON.
+    """For each message, `would` has the queues that it goes to by `topology`, null if there is no such
+    exchange; `did` likewise by `against` or, without it, the queue that it was read from. Topologies are
+    texts in JSON.
     """
     return messages.select(*ROUTED_BY).mapInArrow(_router(topology, against), ROUTED_SCHEMA)
 
@@ -116,7 +118,7 @@ def _destinations(routes: Routes, batch: pa.RecordBatch) -> list[list[str] | Non
 
 
 def per_message(routes: DataFrame) -> DataFrame:
-    """One row a message, however many queues it was read from: with all of them in `did`."""
+    """One row for each message, however many queues it was read from; `did` has all of them."""
     alone = sf.concat_ws("/", "queue", "offset")
     return (
         routes.withColumn("identity", sf.coalesce("message_id", alone))
@@ -131,7 +133,7 @@ def per_message(routes: DataFrame) -> DataFrame:
 
 
 def per_queue(messages: DataFrame) -> DataFrame:
-    """For each queue how many messages it got, would have got, would have lost, and would have gained."""
+    """For each queue, how many messages it got, would have got, would have lost, and would have gained."""
     would, did = sf.coalesce("would", sf.array()), sf.col("did")
     touched = messages.select("vhost", would.alias("would"), "did").select(
         "vhost", "would", "did", sf.explode(sf.array_union("would", "did")).alias("queue")
@@ -151,7 +153,9 @@ def per_queue(messages: DataFrame) -> DataFrame:
 
 
 def differences(messages: DataFrame) -> DataFrame:
-    """The ways on which something changes, with how many messages take them and an example."""
+    """The combinations of exchange, key, lost and gained queues, with how many messages have them, and an
+    example.
+    """
     lost = sf.array_except("did", sf.coalesce("would", sf.array()))
     gained = sf.array_except(sf.coalesce("would", sf.array()), "did")
     changed = messages.withColumn("lost", lost).withColumn("gained", gained)
@@ -171,7 +175,7 @@ def differences(messages: DataFrame) -> DataFrame:
 
 
 def outcomes(messages: DataFrame) -> DataFrame:
-    """How many messages would go as they did, elsewhere, nowhere, or to an exchange that is not there."""
+    """How many messages would go as they did, elsewhere, nowhere, or to an exchange that does not exist."""
     would = sf.array_sort("would")
     outcome = (
         sf.when(sf.col("would").isNull(), "no such exchange")
@@ -213,7 +217,7 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: ProgressLine
 
 
 def _topologies(options: argparse.Namespace) -> tuple[str, str | None]:
-    """Checked before Spark starts, too: what is wrong with them should be said at once."""
+    """The texts of both topologies. `check` calls this as well, so that errors show before Spark starts."""
     user = (options.user, inputs.password_of(options))
     topology = read_topology(options.topology, WOULD_NAME, vhost=options.vhost, user=user)
     if not options.against:
@@ -222,8 +226,8 @@ def _topologies(options: argparse.Namespace) -> tuple[str, str | None]:
 
 
 def read_topology(place: str, option: str, *, vhost: str, user: tuple[str, str]) -> str:
-    """Of a file, or of a broker, which is asked as `user` if the URL names none. What names no vhost is in
-    `vhost`: RabbitMQ leaves it out when it exports a single one.
+    """The topology in a file, or of a broker, which is asked as `user` unless the URL names a user. Items
+    that name no vhost get `vhost`: RabbitMQ leaves it out when it exports a single vhost.
     """
     text = _fetch(place, option, vhost, user) if "://" in place else _read(place, option)
     name = f"{option} {without_secrets(place)}"

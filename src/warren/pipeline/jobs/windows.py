@@ -1,4 +1,4 @@
-"""Messages in windows of time: what `flow` measures of them, as functions from tables to tables."""
+"""Measures messages in windows of time, for `flow`: functions from tables to tables."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ ARRIVED, PUBLISHED = "arrived", "published"
 
 
 def measured(messages: DataFrame, *, time_header: str = TIME_HEADER, event_time: str = ARRIVED) -> DataFrame:
-    """Of each message only what is measured. Its time, by which it is in a window, is when it came or, if
-    that is the `event_time`, when it was published.
+    """The columns that are measured. The column timestamp, which decides the window, is when the message
+    arrived, or when it was published, as `event_time` says.
     """
     time = published_time(time_header) if event_time == PUBLISHED else sf.col("timestamp")
     return messages.select(
@@ -36,7 +36,7 @@ def measured(messages: DataFrame, *, time_header: str = TIME_HEADER, event_time:
 
 
 def figures() -> list[Column]:
-    """What is said of any group of measured messages."""
+    """The aggregates over any group of measured messages."""
     return [
         sf.count("*").alias("messages"),
         sf.sum("bytes").alias("bytes"),
@@ -51,7 +51,7 @@ def figures() -> list[Column]:
 
 
 def spread(groups: DataFrame) -> DataFrame:
-    """The arrays of percentiles as columns of their own."""
+    """Replace the arrays of percentiles by a column for each percentile."""
     for index, percent in enumerate(PERCENTILES):
         name = f"p{percent * 100:.0f}"
         groups = groups.withColumn(f"size_{name}", sf.col("size")[index])
@@ -60,7 +60,7 @@ def spread(groups: DataFrame) -> DataFrame:
 
 
 def windows(sizes: DataFrame, window: str = WINDOW) -> DataFrame:
-    """A row for each window, queue and routing key. Of a stream, give it a watermark first."""
+    """A row for each window, queue and routing key. A streaming table needs a watermark first."""
     grouped = sizes.groupBy(sf.window("timestamp", window).alias("w"), *KEYS).agg(*figures())
     length_s = sf.unix_seconds(sf.col("w.end")) - sf.unix_seconds(sf.col("w.start"))
     named = grouped.select(
@@ -78,7 +78,7 @@ def totals(sizes: DataFrame, *by: str) -> DataFrame:
 
 
 def current(written: DataFrame) -> DataFrame:
-    """Of what a stream wrote, the latest of each window."""
+    """The latest row of each window, from a table that a streaming query has written."""
     newest = Window.partitionBy("start", "end", *KEYS).orderBy(sf.col("batch").desc())
     ranked = written.withColumn("_rank", sf.row_number().over(newest))
     return ranked.filter(sf.col("_rank") == 1).drop("_rank", "batch")

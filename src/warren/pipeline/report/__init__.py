@@ -1,1 +1,1 @@
-"""What a job found out, as a table in a terminal and as a page with plots. Nothing here needs Spark."""
+"""Shows the result of a job, as text in a terminal and as a page with plots. Nothing here needs Spark."""

@@ -1,4 +1,4 @@
-"""Where a plot's marks go: round steps on an axis, and the way from a value to a place on the page."""
+"""The marks of a plot's axes: round values and times, and their labels."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SHORT_FROM = 10_000
 
 
 def round_step(least: float) -> float:
-    """The next of 1, 2, 5, 10, 20 and so on."""
+    """The lowest of …, 1, 2, 5, 10, 20, … that is not below `least`."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(step * power for step in ROUND_STEPS if step * power >= least * (1 - 1e-9))
 
 
 def ticks(highest: float, most: int = 5) -> list[float]:
-    """From 0 to at least the highest value, at most so many steps, each a round number."""
+    """Marks from 0 to the highest value or above, with a round step between them; at most `most` steps."""
     if not highest > 0:
         return [0.0, 1.0]
     step = round_step(highest / most)
@@ -34,7 +34,7 @@ def ticks(highest: float, most: int = 5) -> list[float]:
 
 
 def time_ticks(first: datetime, last: datetime, most: int = 6) -> list[datetime]:
-    """Round moments between the two."""
+    """Round times between the two."""
     span = last - first
     step = next((s for s in TIME_STEPS if span / s <= most), TIME_STEPS[-1])
     midnight = first.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -55,7 +55,7 @@ def time_label(moment: datetime, span: timedelta) -> str:
 
 
 def short(value: float) -> str:
-    """12.5k rather than 12,500, once numbers get long."""
+    """A number of few characters: 12.5k rather than 12,500."""
     if abs(value) >= SHORT_FROM:
         for scale, letter in THOUSANDS:
             if abs(value) >= scale:

@@ -1,6 +1,6 @@
-"""Results as one page that needs nothing else: no script, no font, no picture from elsewhere.
+"""Results as one HTML page that needs nothing else: no script, no font, no picture from elsewhere.
 
-It can be read with a keyboard and a screen reader, printed, and looked at in light and dark.
+It works with a keyboard and a screen reader, on paper, and in light and dark.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LONG_TEXT = 12
 
 
 def as_html(results: Sequence[JobResult], *, title: str, made: str) -> str:
-    """`made` says when and by what; it stands below the title."""
+    """The page. `made` says when and by what it was made; it is shown below the title."""
     alone = len(results) == 1 and results[0].title == title
     sections = "".join(_section(result, index, named=not alone) for index, result in enumerate(results))
     links = "".join(
@@ -40,7 +40,7 @@ def _text(text: str) -> str:
 
 
 def _section(result: JobResult, index: int, *, named: bool) -> str:
-    """Not named again if it is all that the page has."""
+    """A result. It has no heading if the page has no other: then the page's title is enough."""
     heading = f'<h2 id="r{index}-title">{_text(result.title)}</h2>' if named else ""
     notes = "".join(f'<p class="note">{_text(note)}</p>' for note in result.notes)
     return (
@@ -68,7 +68,7 @@ def _figure(plot: Plot) -> str:
 def _legend(plot: Plot) -> str:
     if not isinstance(plot, LinePlot) or len(plot.series) < 2:  # noqa: PLR2004 - one line needs no legend
         return ""
-    if is_lone(plot) or is_in_panels(plot):  # each is named where it is drawn
+    if is_lone(plot) or is_in_panels(plot):  # each series is named where it is drawn
         return ""
     names = "".join(
         f'<li><span class="key s{index}"></span>{_text(line.name)}</li>'
@@ -102,7 +102,7 @@ def _cell(value: Value) -> str:
 
 
 def _kind(value: Value) -> str:
-    """How a column of such values is set."""
+    """The CSS class of a cell with this value, and of a column with such values."""
     if is_number(value):
         return "number"
     if isinstance(value, date):

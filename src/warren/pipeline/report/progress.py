@@ -1,7 +1,7 @@
-"""What a job says while it runs: one line that changes on a terminal, a line now and then elsewhere.
+"""Shows what a job does while it runs: on a terminal one line that changes, elsewhere a line now and then.
 
-`ProgressLine` knows how to show, and asks a `Watch` what there is to show. It does so in a thread of its own,
-since a job that waits for Spark has no time for it. A step that is over leaves a line behind.
+`ProgressLine` asks a `Watch` what to show. It does so in a thread of its own, since the job's own thread
+waits for Spark. When a step is over, a line about it stays.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def no_news() -> str:
 
 
 class ProgressLine:
-    """Writes to `stream`, or nothing at all if that is None."""
+    """Writes to `stream`, or nothing at all if `stream` is None."""
 
     def __init__(self, stream: TextIO | None, *, seconds: float | None = None) -> None:
         self.stream = stream
@@ -37,7 +37,7 @@ class ProgressLine:
 
     @contextmanager
     def step(self, name: str, watch: Watch | None = None) -> Iterator[None]:
-        """While it is entered the line shows what this step does, and what `watch` has to tell."""
+        """A context in which the line shows the step's name, and the words of `watch`."""
         began, over = time.monotonic(), threading.Event()
         source = watch or self.watch
         thread = threading.Thread(target=self._run, args=(name, source, began, over), daemon=True)
@@ -52,7 +52,7 @@ class ProgressLine:
                 self._leave(f"{name}: {time.monotonic() - began:.1f} s")
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Write a line that stays."""
         if self.stream is not None:
             self._leave(text)
 

@@ -1,7 +1,7 @@
-"""What a job found out: figures, tables and plots, without a word about how they are shown.
+"""The result of a job: numbers, tables and plots, independent of how they are shown.
 
 Every job ends with one `JobResult`. Its first table says what was read, queue by queue, from which offset to
-which; `text.py` prints it and `html.py` makes a page of it.
+which. `text.py` prints a result, and `html.py` makes a page of it.
 """
 
 from __future__ import annotations
@@ -16,18 +16,16 @@ Value: TypeAlias = str | int | float | bool | date | datetime | None
 
 @dataclass(frozen=True)
 class Table:
-    """`note` is a line below it; of a table with `rows_left_out` these were too many to show."""
-
     name: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Value]]
-    note: str = ""
-    rows_left_out: int = 0
+    note: str = ""  # a line below the table
+    rows_left_out: int = 0  # how many more rows there are, which were too many to show
 
 
 @dataclass(frozen=True)
 class Series:
-    """One line of a plot: a name, and a value for each x; None where there is none."""
+    """One line of a plot: a name, and a value for each time; None where there is no value."""
 
     name: str
     values: Sequence[float | None]
@@ -45,7 +43,7 @@ class LinePlot:
 
 @dataclass(frozen=True)
 class Bars:
-    """A bar for each label, longest first if that is how they come."""
+    """A bar for each label, in the order given."""
 
     title: str
     labels: Sequence[str]
@@ -55,7 +53,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class HistogramPlot:
-    """How many values lie between one edge and the next: one count fewer than edges."""
+    """How many values lie between one edge and the next; there is one count fewer than edges."""
 
     title: str
     edges: Sequence[float]
@@ -68,13 +66,9 @@ Plot: TypeAlias = LinePlot | Bars | HistogramPlot
 
 @dataclass(kw_only=True)
 class JobResult:
-    """`numbers` are shown in the order in which they were put in. A result that is not `ok` makes the command
-    exit with 1: an audit that found something, say.
-    """
-
     title: str
-    numbers: dict[str, Value] = field(default_factory=dict)
+    numbers: dict[str, Value] = field(default_factory=dict)  # by label; shown in the order of insertion
     tables: list[Table] = field(default_factory=list)
     plots: list[Plot] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    ok: bool = True
+    notes: list[str] = field(default_factory=list)  # sentences for the user
+    ok: bool = True  # False makes the command exit with 1, such as an audit that found damage

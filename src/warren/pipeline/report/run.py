@@ -1,4 +1,4 @@
-"""How a result came about: what the command was given, when it ran and how long. Secrets are left out."""
+"""A table about the run itself: the command's options, when it ran and how long. Secrets are left out."""
 
 from __future__ import annotations
 

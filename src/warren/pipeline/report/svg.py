@@ -1,7 +1,8 @@
-"""Plots as SVG to stand in a page: lines over time, bars, histograms.
+"""Draws plots as SVG within a page: lines over time, bars, histograms.
 
-Colours are classes that the page's style gives values to, so that a plot is right in light and dark. Each
-mark has a title, which browsers show when it is pointed at, and each plot says in words what it is of.
+Colours are CSS classes, whose values are in the page's style, so that a plot looks right in light and dark.
+Each dot and bar has a title, which browsers show when one points at it, and each plot has a label in words
+for screen readers.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ MARKED_POINTS_MAX = 60
 ALONE = timedelta(seconds=1)
 PANEL_HEIGHT, PANEL_TOP, PANEL_STEPS = 84, 22, 2
 SMALL_SHARE = 0.1
-"""A series whose highest value is below this share of the plot's is flat on its ground…"""
+"""A series whose highest value is below this share of the plot's would be a flat line at the bottom."""
 SAME_SHARE = 0.02
-"""…and two that are apart by less than this share, on average, lie on each other."""
+"""Two series that differ by less than this share of the highest value, on average, would hide each other."""
 
 
 def as_svg(plot: Plot) -> str:
@@ -57,7 +58,7 @@ def _place(x: float, y: float) -> str:
 
 @dataclass(frozen=True)
 class Box:
-    """From which height to which values are drawn."""
+    """The heights between which a line is drawn."""
 
     top: float = TOP
     bottom: float = HEIGHT - BOTTOM
@@ -86,12 +87,12 @@ def _value_axis(marks: Sequence[float], unit: str, box: Box = WHOLE) -> list[str
 
 
 def is_lone(plot: LinePlot) -> bool:
-    """Of one moment there is no line to draw: it is bars."""
+    """Whether the plot has a single time: that makes no line, so it is drawn as bars."""
     return len(plot.times) == 1
 
 
 def is_in_panels(plot: LinePlot) -> bool:
-    """Whether its lines could not be told apart over each other, so that each has a panel and a scale."""
+    """Whether lines would hide each other in one plot, so that each gets a panel and a scale of its own."""
     shown = [line.values for line in plot.series[:SERIES_MAX]]
     highest = max((v for values in shown for v in values if v is not None), default=0.0)
     if len(shown) < 2 or is_lone(plot) or not highest:  # noqa: PLR2004 - one is alone
@@ -103,7 +104,7 @@ def is_in_panels(plot: LinePlot) -> bool:
 
 
 def _apart(one: Sequence[float | None], other: Sequence[float | None]) -> float:
-    """How far, on average, where both are known; far if that is nowhere."""
+    """How far two series differ on average, where both have values; infinity if that is nowhere."""
     gaps = [abs(a - b) for a, b in zip(one, other, strict=True) if a is not None and b is not None]
     return sum(gaps) / len(gaps) if gaps else math.inf
 
@@ -172,7 +173,7 @@ def _time_axis(plot: LinePlot, bottom: float) -> list[str]:
 def _line(
     plot: LinePlot, line: Series, xs: Sequence[float], highest: float, colour: str, box: Box
 ) -> list[str]:
-    """In pieces, since no line is drawn across what is not known, and with dots if they are few."""
+    """A series, in pieces: no line is drawn across missing values. If points are few, each has a dot."""
     parts, piece = [], list[str]()
     known = sum(value is not None for value in line.values)
     for at, x, value in zip(plot.times, xs, line.values, strict=True):

@@ -1,4 +1,4 @@
-"""A result as text for a terminal: figures, then tables with columns no wider than need be."""
+"""A result as text for a terminal: numbers, then tables with columns no wider than needed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _table(table: Table, width: int) -> Iterator[str]:
 def _widths(
     columns: Sequence[str], cells: Sequence[Sequence[str]], rigid: Sequence[bool], total: int
 ) -> list[int]:
-    """Of numbers and times nothing is cut off but the heading."""
+    """The columns' widths. Numbers and times are never cut off, only their headings; texts may be."""
     contents = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     natural = [max(len(column), content) for column, content in zip(columns, contents, strict=True)]
     least = [
@@ -62,7 +62,7 @@ def _widths(
 
 
 def fit(widths: Sequence[int], least: Sequence[int], total: int) -> list[int]:
-    """The widest columns give way first, and none below its least width."""
+    """Shrink columns to the total width, the widest first, and none below its least width."""
     fitted = list(widths)
     while sum(fitted) + len(GAP) * len(fitted) > total:
         can_give = [i for i, width in enumerate(fitted) if width > least[i]]

@@ -1,4 +1,4 @@
-"""How values read in tables, in a terminal and on a page alike."""
+"""Values in words, the same in a terminal and on a page."""
 
 from __future__ import annotations
 
@@ -26,21 +26,23 @@ def in_words(value: Value) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits or so: more would only look exact."""
+    """A number with about three digits: more would suggest a precision that is not there."""
     if abs(value) >= WHOLE_FROM or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.3g}"
 
 
 def moment(value: datetime) -> str:
-    """In UTC, to the millisecond if there are any."""
+    """A time in UTC, with milliseconds unless it is a whole second."""
     utc = value.astimezone(UTC) if value.tzinfo else value
     text = utc.strftime("%Y-%m-%d %H:%M:%S")
     return f"{text}.{utc.microsecond // 1000:03}" if utc.microsecond else text
 
 
 def printable(text: str) -> str:
-    """Names come from clients: what would move a terminal's cursor is shown as its escape."""
+    """The text, with control characters shown as escapes: names come from clients, and could otherwise send
+    commands to a terminal.
+    """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

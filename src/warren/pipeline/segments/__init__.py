@@ -1,1 +1,1 @@
-"""Segments as Arrow tables: finding them, planning who reads what, decoding. Needs no Spark and no Java."""
+"""Segments as Arrow tables: find them, plan which task reads what, decode. Needs no Spark and no Java."""

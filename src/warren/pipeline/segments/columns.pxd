@@ -1,4 +1,4 @@
-"""The parts of columns that are on the path of every cell, so that they can be inlined. See columns.pyx."""
+"""The functions of columns that run for every cell: they are here so that C inlines them. See columns.pyx."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
@@ -6,16 +6,16 @@ from libc.string cimport memcpy
 
 cdef struct Column:
     uint8_t* data            # values of a fixed width, or the bytes of all cells
-    Py_ssize_t size          # how many bytes of it are used
-    Py_ssize_t capacity
+    Py_ssize_t size          # how many bytes of `data` are used
+    Py_ssize_t capacity      # of `data`, in bytes
     int32_t* ends            # where each cell begins, and the last one ends; NULL for a fixed width
-    Py_ssize_t ends_capacity
-    uint8_t* valid           # a bit for each cell; NULL while there are no nulls among them
-    Py_ssize_t valid_capacity
-    Py_ssize_t count         # of the cells
-    Py_ssize_t missing       # how many nulls follow them that are not written down yet
-    Py_ssize_t nulls         # how many are, in all
-    Py_ssize_t width         # of a cell, if all have the same
+    Py_ssize_t ends_capacity  # in bytes
+    uint8_t* valid           # a bit for each cell, 0 for a null; NULL while no null is written
+    Py_ssize_t valid_capacity  # in bytes
+    Py_ssize_t count         # cells written so far, nulls included
+    Py_ssize_t missing       # nulls behind those cells that are only counted yet
+    Py_ssize_t nulls         # all nulls, written or only counted
+    Py_ssize_t width         # bytes of a cell if all cells have the same width, else 0
 
 
 cdef int start(Column* column, Py_ssize_t width) except -1 nogil
@@ -28,7 +28,7 @@ cdef object take_cells(Column* column, object kind, list children=?)
 
 
 cdef inline uint8_t* room(Column* column, Py_ssize_t size) except NULL nogil:
-    """Where so many bytes more can be written; `size` of the column is the caller's to move."""
+    """Where the next `size` bytes can be written. The caller adds what it wrote to `column.size`."""
     if column.size + size > column.capacity:
         make_room(column, size)
     return column.data + column.size
@@ -52,7 +52,7 @@ cdef inline int append_null(Column* column) except -1 nogil:
 
 
 cdef inline int close_list(Column* column, Py_ssize_t children) except -1 nogil:
-    """A cell ends where the child columns have so many cells."""
+    """End a list's cell: it ends where the child columns have `children` cells."""
     count_present(column)
     if (column.count + 1) * <Py_ssize_t>sizeof(int32_t) > column.ends_capacity:
         grow(<void**>&column.ends, &column.ends_capacity, (column.count + 1) * sizeof(int32_t))
@@ -61,7 +61,7 @@ cdef inline int close_list(Column* column, Py_ssize_t children) except -1 nogil:
 
 
 cdef inline int close_cell(Column* column) except -1 nogil:
-    """A cell ends here: what was written since the last one is in it."""
+    """End a cell: it has the bytes that were written since the last one ended."""
     return close_list(column, column.size)
 
 

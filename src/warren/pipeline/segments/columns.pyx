@@ -3,11 +3,11 @@
 
 Three kinds share one struct: cells of a fixed width, cells cut out of one run of bytes (text, binary), and lists,
 whose `ends` count the cells of other columns instead of bytes. `take_cells` hands the memory to Arrow as it is:
-nothing is copied a second time. When Arrow lets go of it, it is kept for the next batch: memory that is new to the
-process costs more than all that is written into it.
+nothing is copied a second time. Memory that Arrow has released is kept for the next batch: to get new memory from
+the system costs more than to fill it.
 
-A null is only counted until a cell follows, so that columns without any, as most are, cost next to nothing.
-Text in Arrow is UTF-8, while AMQP's names may be any bytes: what is none is replaced by U+FFFD.
+A null is only counted until a cell follows it, so that columns of nulls only, as most are, cost next to nothing.
+Text in Arrow is UTF-8, while AMQP's names may be any bytes: bytes that are no UTF-8 are replaced by U+FFFD.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -20,9 +20,9 @@ import pyarrow as pa
 
 cdef enum:
     CAPACITY_MIN = 4096
-    CELLS_BYTES_MAX = 0x7FFFFFFF  # what an offset of Arrow's plain binary can say
+    CELLS_BYTES_MAX = 0x7FFFFFFF  # the highest offset in Arrow's plain binary type
     SPARES_MAX = 64               # blocks that are kept for reuse
-    SPARE_BYTES_MAX = 64 << 20    # of all of them
+    SPARE_BYTES_MAX = 64 << 20    # of all of them together
 
 
 # --- memory ---
@@ -32,7 +32,7 @@ cdef struct Block:
     void* data
     Py_ssize_t capacity
 
-cdef Block[SPARES_MAX] spares     # touched with the lock only
+cdef Block[SPARES_MAX] spares     # used only with the interpreter's lock held
 cdef int spare_count = 0
 cdef Py_ssize_t spare_bytes = 0
 
@@ -48,7 +48,7 @@ cdef void give_back(void* data, Py_ssize_t capacity) noexcept:
 
 
 cdef Block take_spare(Py_ssize_t like) noexcept:
-    """The smallest kept block of at least that capacity, or one without data."""
+    """The smallest kept block of at least this capacity; its data is NULL if there is none."""
     global spare_count, spare_bytes
     cdef int i, best = -1
     cdef Block found
@@ -65,7 +65,7 @@ cdef Block take_spare(Py_ssize_t like) noexcept:
 
 
 cdef class ColumnMemory:
-    """A block that Arrow uses."""
+    """A block that Arrow uses; when Arrow releases it, it is kept for reuse."""
 
     cdef void* data
     cdef Py_ssize_t size, capacity
@@ -79,7 +79,7 @@ cdef class ColumnMemory:
 
 
 cdef object as_buffer(void* data, Py_ssize_t size, Py_ssize_t capacity):
-    """Arrow's view of a block, which is theirs from now on."""
+    """An Arrow buffer over a block, which belongs to Arrow from now on."""
     cdef ColumnMemory memory = ColumnMemory.__new__(ColumnMemory)
     memory.data, memory.size, memory.capacity = data, size, capacity
     return pa.py_buffer(memory)
@@ -101,7 +101,7 @@ cdef int grow(void** block, Py_ssize_t* capacity, Py_ssize_t needed) except -1 n
 
 
 cdef int start(Column* column, Py_ssize_t width) except -1 nogil:
-    """An empty column; width 0: its cells are of any size."""
+    """Make an empty column; width 0: its cells are of any size."""
     memset(column, 0, sizeof(Column))
     column.width = width
     grow(<void**>&column.data, &column.capacity, CAPACITY_MIN)
@@ -125,7 +125,7 @@ cdef int make_room(Column* column, Py_ssize_t size) except -1 nogil:
 
 
 cdef int write_missing(Column* column) except -1 nogil:
-    """Nulls that were only counted so far."""
+    """Write the nulls that were only counted so far."""
     cdef Py_ssize_t first = column.count, end = column.count + column.missing, i
     if column.valid == NULL:
         grow(<void**>&column.valid, &column.valid_capacity, (end >> 3) + 1)

@@ -1,14 +1,14 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Records of segments to Arrow record batches, with no Python object per record.
+"""Decodes records of segments to Arrow record batches, with no Python object per record.
 
     decoder = Decoder(vhost, queue, …)
-    decoder.seek(above, first, end, acked)      which positions are wanted of the segment to come
-    at = decoder.feed(data, at)                 from record to record, until `state` says why it stopped
+    decoder.seek(above, first, end, acked)      which positions are wanted of the next segment
+    at = decoder.feed(data, at)                 decode record after record; `state` says why it stopped
     decoder.take()                              the rows so far, as one batch
 
-A decoder goes on over the pieces of a segment, and over segments, filling one batch after the other. Each record
-is checked as the broker checks it when it reads its own files: checksum, position, bounds; and its properties.
-It is benchmarks/spark_read.py that watches this.
+One decoder is fed all pieces of a segment, and one segment after the other; a batch may span them. Each record is
+checked as the broker checks it when it reads its own files: checksum, position, bounds; and its properties.
+`benchmarks/spark_read.py` watches this.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
@@ -29,16 +29,16 @@ from warren.pipeline.segments.tables cimport (
 from warren.storage.format cimport RECORD_ALIGNMENT, RECORD_HEAD_BYTES, RecordHead, find_record, record_length
 
 cdef enum:
-    BIT_HEADERS = 13          # of the properties' flags; the highest, 15, is that of the first
+    BIT_HEADERS = 13          # bits of the properties' flags: the first property has the highest, 15
     BIT_DELIVERY_MODE = 12
     BIT_PRIORITY = 11
     BIT_TIMESTAMP = 6
     BIT_LAST = 2
     BITS = 16
-    BIT_EXCHANGE = 0          # no properties, but told apart in the same way
+    BIT_EXCHANGE = 0          # exchange and routing key are no properties: they use the bits that AMQP leaves free
     BIT_ROUTING_KEY = 1
 
-    OFFSETS = BITS            # where the columns are that hold no text
+    OFFSETS = BITS            # columns that hold no text come behind the bits, in Decoder.columns
     TIMES = BITS + 1
     PRIORITIES = BITS + 2
     DELIVERY_MODES = BITS + 3
@@ -48,13 +48,13 @@ cdef enum:
 
     MICROSECONDS = 1_000_000
 
-    STATE_MORE = 0            # the next record is not whole: at least `needed` bytes from there on
-    STATE_FULL = 1            # the batch is
-    STATE_END = 2             # all that was wanted of this segment is read
+    STATE_MORE = 0            # the next record is not whole: it takes at least `needed` bytes
+    STATE_FULL = 1            # the batch is full: take it
+    STATE_END = 2             # every wanted record of this segment is read
     STATE_BAD = 3             # there is no sound record here
 
-cdef int64_t MILLISECONDS_MAX = 9_000_000_000_000_000  # more are no int64 of microseconds
-cdef uint64_t PUBLISHED_SECONDS_MAX = 253_402_300_799  # the end of the year 9999: later is no time in Python
+cdef int64_t MILLISECONDS_MAX = 9_000_000_000_000_000  # later times do not fit an int64 of microseconds
+cdef uint64_t PUBLISHED_SECONDS_MAX = 253_402_300_799  # the end of the year 9999, where Python's times end
 
 NAMES, INT32, INT64, BINARY = SCHEMA.names, pa.int32(), pa.int64(), pa.binary()
 MORE, FULL, END, BAD = STATE_MORE, STATE_FULL, STATE_END, STATE_BAD
@@ -66,22 +66,22 @@ cdef dict TEXTS = {
     "correlation_id": 10, "reply_to": 9, "expiration": 8, "message_id": 7, "type": 5, "user_id": 4, "app_id": 3,
     "cluster_id": 2,
 }
-cdef int[6] WIDTHS = [8, 8, 4, 4, 0, 8]  # of the columns behind those
+cdef int[6] WIDTHS = [8, 8, 4, 4, 0, 8]  # of the columns from OFFSETS on; 0 for any width
 cdef int[12] TEXT_BITS = [BIT_EXCHANGE, BIT_ROUTING_KEY, 15, 14, 10, 9, 8, 7, 5, 4, 3, 2]
 
 
 cdef struct Cells:
-    const uint8_t* texts[BITS]    # each at its length octet; NULL if it is not there
-    const uint8_t* headers
-    const uint8_t* headers_end
+    const uint8_t* texts[BITS]    # by bit: the length octet of a text; NULL if the record has none
+    const uint8_t* headers        # the first field; NULL if the record has no headers
+    const uint8_t* headers_end    # the end of the last field
     const uint8_t* body
-    const uint8_t* published      # the publisher's time; NULL if it is not there
-    int delivery_mode             # -1 if there is none
-    int priority
+    const uint8_t* published      # the property timestamp; NULL if the record has none
+    int delivery_mode             # -1 if the record has none
+    int priority                  # likewise
 
 
 cdef bint find_cells(const uint8_t* p, Cells* cells) noexcept nogil:
-    """Where the parts of a sound record are. Whether its properties are sound, too."""
+    """Find the parts of a sound record; False if its properties are not sound."""
     cdef const RecordHead* head = <const RecordHead*>p
     cdef const uint8_t* end
     cdef uint16_t flags
@@ -111,7 +111,7 @@ cdef bint find_cells(const uint8_t* p, Cells* cells) noexcept nogil:
 
 
 cdef const uint8_t* find_cell(const uint8_t* p, const uint8_t* end, int bit, Cells* cells) noexcept nogil:
-    """Where the property ends; NULL if it is not sound."""
+    """Note the property of this bit; returns where it ends, NULL if it is not sound."""
     if p >= end:
         return NULL
     if bit == BIT_DELIVERY_MODE:
@@ -134,23 +134,24 @@ cdef const uint8_t* find_cell(const uint8_t* p, const uint8_t* end, int bit, Cel
 
 
 cdef class Decoder:
-    """`above` is the position of the last sound record, `needed` what `MORE` needs. Rows are those at positions
-    from `first` to before `end` that are not acked, and came at or after `since_ms` and before `until_ms`.
-    A batch has at most `rows_max` rows, and `bytes_max` of records unless a single one is larger.
+    """Fills one batch after the other with the wanted records: those in the wanted ranges of positions and times
+    that are not acked.
     """
 
-    cdef readonly int state
-    cdef readonly Py_ssize_t needed
-    cdef readonly Py_ssize_t rows
-    cdef readonly uint64_t above
-    cdef uint64_t first, end
-    cdef int64_t since_ms, until_ms
-    cdef Py_ssize_t rows_max, bytes_max, bytes
-    cdef bint with_headers, with_body
-    cdef object vhosts, queues, streams  # for as many rows as a batch has at most
-    cdef const int64_t[::1] acked        # first and end of each run of positions, in order
-    cdef Py_ssize_t acked_at
-    cdef Column columns[COLUMNS]         # text by the bit of its property, and the others
+    cdef readonly int state              # why `feed` stopped: MORE, FULL, END or BAD
+    cdef readonly Py_ssize_t needed      # with MORE: how many bytes the next record takes at least
+    cdef readonly Py_ssize_t rows        # in the batch so far
+    cdef readonly uint64_t above         # the position of the last sound record
+    cdef uint64_t first, end             # wanted positions: from `first` to before `end`
+    cdef int64_t since_ms, until_ms      # wanted times: from `since_ms` to before `until_ms`
+    cdef Py_ssize_t rows_max             # a batch has at most so many rows,
+    cdef Py_ssize_t bytes_max            # and so many bytes of records, unless a single one is larger
+    cdef Py_ssize_t bytes                # of the records in the batch so far
+    cdef bint with_headers, with_body    # whether these are wanted; their columns are null if not
+    cdef object vhosts, queues, streams  # constant columns, as long as the longest batch
+    cdef const int64_t[::1] acked        # first and end of each run of acked positions, in order
+    cdef Py_ssize_t acked_at             # where in `acked` the first run is that ends behind `above`
+    cdef Column columns[COLUMNS]         # texts by the bit of their property, then those from OFFSETS on
     cdef Headers headers
     cdef Deaths deaths
 
@@ -178,7 +179,9 @@ cdef class Decoder:
         drop_deaths(&self.deaths)
 
     def seek(self, uint64_t above, uint64_t first, uint64_t end, bytes acked):
-        """Positions, as in the records. `acked` are pairs of int64, as in `Slice`."""
+        """Begin with another segment, or another place in it. All numbers are positions, as in the records: want
+        those from `first` to before `end`; the next record is above `above`. `acked` is as in `SourceSegment`.
+        """
         self.above, self.first, self.end = above, first, end
         self.acked = memoryview(acked).cast("q") if acked else None
         self.acked_at = 0
@@ -186,7 +189,7 @@ cdef class Decoder:
         self.needed = 0
 
     def feed(self, const uint8_t[::1] data, Py_ssize_t at):
-        """Take what is wanted from the records that begin at `at`; where it stopped."""
+        """Decode the wanted ones of the records that begin at `at`; returns where it stopped."""
         if data.shape[0] == at:
             self.state, self.needed = STATE_MORE, 0
             return at
@@ -299,8 +302,12 @@ cdef int append_octet(Column* column, int value) except -1 nogil:
 
 
 def walk(const uint8_t[::1] data, Py_ssize_t at, uint64_t above, uint64_t position, uint64_t time_ms):
-    """Past sound records until one has that position or time, or one above; (where it is or would be, the position
-    and time of the last one passed or -1, how many bytes the next one needs: 0 if it is there or not sound).
+    """Walk over sound records up to the first one that has this position or time, or a higher one. Returns
+
+    - where that record is or would be,
+    - the position of the last record that was passed, or `above` if none was,
+    - its time, or -1,
+    - how many bytes the next record takes if it is not whole; 0 if it is whole, or not sound.
     """
     cdef const RecordHead* head
     cdef Py_ssize_t length, size = data.shape[0], needed = 0
@@ -320,7 +327,9 @@ def walk(const uint8_t[::1] data, Py_ssize_t at, uint64_t above, uint64_t positi
 
 
 def find_sound(const uint8_t[::1] data, Py_ssize_t at, uint64_t above, uint64_t below):
-    """Where the next sound record between two positions begins, behind `at`, where there is none; -1 if nowhere."""
+    """There is no sound record at `at`. Where the next one begins whose position is between `above` and `below`;
+    -1 if there is none.
+    """
     cdef Py_ssize_t found = -1
     if at < data.shape[0]:
         with nogil:

@@ -1,4 +1,4 @@
-"""What can be wrong when queues are read: in one line, with the option to change."""
+"""Errors of reading queues: each text is one line, with the option to change."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from warren.pipeline.errors import PipelineError
 
 
 class ReadError(PipelineError):
-    """For the user, as it is."""
+    """The text is shown to the user as it is."""
 
 
 class BadOption(ReadError):
-    """An option cannot mean what it says."""
+    """An option has a value that makes no sense, or does not go with the others."""
 
 
 class UnknownQueue(ReadError):
@@ -19,7 +19,7 @@ class UnknownQueue(ReadError):
 
 
 class Refused(ReadError):
-    """The broker does not let this user do that."""
+    """The broker does not let this user log in or read."""
 
 
 class Unreachable(ReadError):
@@ -27,7 +27,7 @@ class Unreachable(ReadError):
 
 
 class Unreadable(ReadError):
-    """There is something, but it cannot be read."""
+    """There is a file or directory, but it cannot be read."""
 
 
 class DataLoss(ReadError):
@@ -39,4 +39,4 @@ class DataLoss(ReadError):
 
 
 class SegmentGone(Exception):
-    """It was deleted since it was listed; what that means is for the reader to say."""
+    """A segment was deleted since it was listed. The reader decides whether that is data loss."""

@@ -1,8 +1,8 @@
-"""Logs by path: the segment files of a data directory that driver and executors can read, with or without a
-broker on it. Nothing is changed.
+"""Logs by path: segment files in a data directory that driver and executors can read. A broker may run on it.
+Nothing in it is changed.
 
-A broker that runs appends while we read. What counts is whole records: where the last one of the newest
-segment ends is found by walking through it, and remembered, so that the next look goes on from there.
+A broker that runs appends while we read, so only whole records count. The end of the last whole record in the
+newest segment is found by walking over its records; it is remembered, and the next look walks on from there.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from warren.storage.index import decode_index
 from warren.storage.log_directory import MANIFEST, parts_in
 
 CHUNK_BYTES = 1 << 20
-RESTS = 49  # seconds for each that was computed, as far as the caller waits that long
-SEEN = "seen"  # the part with what deduplication remembers, which are no messages
+RESTS = 49  # for each second of computing, sleep so many, so that looking takes 2 % of a core
+SEEN = "seen"  # the part of a queue in which deduplication keeps its ids: it holds no messages
 
 
 class FileLog:
@@ -60,15 +60,18 @@ class FileLog:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._known: dict[tuple[str, str], QueueRef] = {}
-        self._ends: dict[str, tuple[int, int]] = {}  # how far the newest segments were sound: byte, position
-        self._computed_s = 0.0  # by this process, when it last looked for news
+        self._known: dict[tuple[str, str], QueueRef] = {}  # by vhost and name: queues found so far
+        self._ends: dict[str, tuple[int, int]] = {}  # by path: byte and position at which a segment ended
+        self._computed_s = 0.0  # this process's CPU time when it last looked for news
+
+    def __repr__(self) -> str:
+        return f"FileLog({self.path!r})"
 
     def __reduce__(self) -> tuple[type[FileLog], tuple[str]]:
         return FileLog, (self.path,)
 
     def close(self) -> None:
-        """It keeps nothing open."""
+        """Nothing to do: no file is kept open."""
 
     # --- queues ---
 
@@ -119,8 +122,8 @@ class FileLog:
         return found
 
     def ends_of(self, vhost: str, names: Sequence[str], *, wait_s: float = 0.0) -> dict[str, QueueEnds]:
-        """Nobody tells when a file grows, and Spark asks every 10 ms. A caller who may wait rests first, so
-        long that looking takes a small share of the time.
+        """Where the queues begin and end. Spark asks every 10 ms, and nothing tells us when a file grows. So,
+        if the caller can wait, sleep first, long enough for looking to take a small share of the time.
         """
         computed_s = time.process_time() - self._computed_s
         if wait_s:
@@ -144,7 +147,7 @@ class FileLog:
                 size, end = (
                     (_size(path), following - 1) if following else self._sound_part(path, base, sizes[base])
                 )
-            except SegmentGone:  # just now: all of it was done with
+            except SegmentGone:  # deleted just now, since all its messages are acked or expired
                 continue
             segment = SourceSegment(
                 part=part, base=base, size_bytes=size, first_offset=base - 1, end_offset=end
@@ -152,11 +155,11 @@ class FileLog:
             yield segment if queue.is_stream else replace(segment, acked=_acked(path, base))
 
     def _sound_part(self, path: str, base: int, size: int) -> tuple[int, int]:
-        """Where the last sound record of the newest segment ends, and the offset behind it."""
+        """Where the last sound record of the newest segment ends, and the next offset."""
         at, above = self._ends.get(path, (HEADER_BYTES, base - 1))
         with _OpenFile(path) as file:
             at, above = file.walk(at, above, size)
-        if path not in self._ends:  # it may stand in for another, which is gone
+        if path not in self._ends:  # a new segment: forget those that were deleted since
             self._ends = {known: end for known, end in self._ends.items() if Path(known).exists()}
         self._ends[path] = at, above
         return at, above
@@ -173,7 +176,7 @@ def _queue(data: DataFiles, files: QueueFiles) -> QueueRef:
 
 
 def _kind(data: DataFiles, files: QueueFiles) -> str:
-    """By the arguments it was declared with, as the definitions have them, or else its directory."""
+    """The queue's type, from its arguments in the definitions, or else in the manifest in its directory."""
     line = data.definitions.live.get(QueueKey(files.vhost, files.queue or ""))
     try:
         if line is not None:
@@ -198,19 +201,21 @@ def _segment_sizes(directory: Path) -> Iterator[tuple[int, int]]:
                 base = base_of(stem)
                 if suffix == "seg" and base is not None:
                     yield base, entry.stat().st_size
-    except FileNotFoundError:  # a queue that has no directory yet, or a segment that was just deleted
+    except FileNotFoundError:  # the queue has no directory yet, or a segment was just deleted
         return
 
 
 def _begun(sizes: dict[int, int]) -> list[int]:
-    """The segments with something in them. A broker makes the file of the next one before it has written the
-    rest of the one before, but writes in order: what is in the next says that the one before is whole.
+    """The segments that have records; if none has, the last segment.
+
+    A broker creates the next segment's file before it has written the rest of the present one, but it writes
+    records in order: once the next segment has a record, the one before it is complete.
     """
     return [base for base, size in sizes.items() if size > HEADER_BYTES] or list(sizes)[-1:]
 
 
 def _size(path: str) -> int:
-    """As it is now: it may have grown since the directory was read, in which the next one was found."""
+    """The size now. It may be larger than when the directory was read and the next segment found in it."""
     try:
         return os.stat(path).st_size  # noqa: PTH116 - paths are text here
     except FileNotFoundError:
@@ -218,7 +223,7 @@ def _size(path: str) -> int:
 
 
 def _acked(path: str, base: int) -> bytes:
-    """Bad marks, and what was not written yet, cost nothing but that a message is read that is done with."""
+    """Runs of acked positions. If marks are damaged or not written yet, some acked messages are read, too."""
     try:
         fates, _, _ = read_fates(Path(path).with_suffix(".acks"), base)
     except (FileNotFoundError, ValueError, UnknownVersion):
@@ -227,7 +232,9 @@ def _acked(path: str, base: int) -> bytes:
 
 
 class _OpenFile:
-    """Read, not mapped: a file that gets shorter is then a short read and not a signal."""
+    """A segment's file. It is read and not mapped: if a broker truncates it, a read is short, where access to
+    mapped memory would raise a signal.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -254,7 +261,9 @@ class _OpenFile:
             raise Unreadable(f"{self.name} at {at}: {error.strerror}: see the option path") from None
 
     def locate(self, wanted: Slice) -> tuple[int, int]:
-        """By the index, which has every record, if there is a sound one; else from what the slice says."""
+        """Find the first wanted record by the index, which has every record; without a sound index, begin
+        where the slice says.
+        """
         base, position = wanted.segment.base, wanted.first_offset + 1
         if position <= wanted.above + 1:
             return wanted.at, wanted.above
@@ -283,5 +292,5 @@ class _OpenFile:
                 following = find_sound(self.read(at, size - at), 0, above, above + POSITIONS_MAX)
                 if following < 0:
                     break
-                at += following  # behind damage, which whoever reads it will tell
+                at += following  # go on behind the damage: `reading.py` reports it when it gets there
         return at, above

@@ -1,14 +1,14 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""A field value of AMQP as text, written straight into a column; what type it is of stands beside.
+"""Writes a field value of AMQP as text, straight into a column; another column has its type.
 
     integers of any width   5                       times        seconds since 1970: 1700000000
     booleans                true                    decimals     1.50
-    floats                  1.5  NaN  Infinity  -Infinity; odd ones that are not a number by their bits, NaN:7ff4000000000000
-    bytes                   ff00, of strings that are no text, and of byte arrays
+    floats                  1.5  NaN  Infinity  -Infinity; an unusual NaN with its bits, NaN:7ff4000000000000
+    bytes                   ff00, for byte arrays, and for strings that are no UTF-8
     tables, arrays          JSON: {"name":"value"}  [1,2]
 
-Within JSON it is the value itself that tells its type, exactly, by the marks of `storage/table_text.py`:
-{"!int64":5}. What JSON has itself is plain: "text", 5 (an int32), 1.5 (of double precision), true, null.
+Values inside tables and arrays carry their exact type themselves, by the marks of `storage/table_text.py`:
+{"!int64":5}. Types that JSON has need no mark: "text", 5 (an int32), 1.5 (of double precision), true, null.
 
 The value must be sound (`traits.value_size`): nothing is checked here a second time.
 """
@@ -28,15 +28,15 @@ from warren.amqp.wire cimport get16, get32, get64
 from warren.pipeline.segments.columns cimport Column, is_ascii, room
 
 cdef enum:
-    NUMBER_BYTES_MAX = 20  # of a uint64, or of an int64 with its sign
-    ESCAPED_BYTES_MAX = 6  # of one character: \u0000
+    NUMBER_BYTES_MAX = 20  # the digits of a uint64, or of an int64 with its sign
+    ESCAPED_BYTES_MAX = 6  # one escaped character: \u0000
 
 cdef frozenset USUAL_NANS = frozenset({DOUBLE.pack(nan), FLOAT.pack(nan)})
 cdef const char* HEX = "0123456789abcdef"
 
 
 cdef const char* type_name(uint8_t tag) noexcept nogil:
-    """Of all but void, and of strings that are no text: those that are have no need of it."""
+    """The name of a type. Void has none, nor has a string: one that is no UTF-8 is `bytes`."""
     if tag == c"I":
         return b"int32"
     if tag == c"l":
@@ -75,7 +75,7 @@ cdef const char* rare_type_name(uint8_t tag) noexcept nogil:
 
 
 cdef const uint8_t* write_plain(Column* out, const uint8_t* p) except NULL nogil:
-    """A value whose type is told beside it; where it ends."""
+    """Write a value whose type goes to another column; returns where the value ends."""
     cdef uint8_t tag = p[0]
     if tag == c"S" or tag == c"x":
         return write_hex(out, p)
@@ -89,7 +89,7 @@ cdef const uint8_t* write_plain(Column* out, const uint8_t* p) except NULL nogil
 
 
 cdef const uint8_t* write_value(Column* out, const uint8_t* p) except NULL nogil:
-    """A value that tells its type itself, in JSON; where it ends."""
+    """Write a value as JSON with its type, if that needs a mark; returns where the value ends."""
     cdef uint8_t tag = p[0]
     if tag == c"S":
         return write_long_string(out, p)
@@ -215,7 +215,7 @@ cdef bint is_utf8(const uint8_t* p, Py_ssize_t size) noexcept with gil:
 
 
 cdef int write_string(Column* out, const uint8_t* p, Py_ssize_t size) except -1 nogil:
-    """Of text in UTF-8, which stays as it is but for what JSON wants escaped."""
+    """Write UTF-8 as a JSON string: only characters that JSON wants escaped are changed."""
     cdef uint8_t* at = room(out, size * ESCAPED_BYTES_MAX + 2)
     cdef uint8_t* begin = at
     cdef const uint8_t* end = p + size
@@ -265,7 +265,7 @@ cdef const uint8_t* write_quoted_hex(Column* out, const uint8_t* p) except NULL 
 
 
 cdef const uint8_t* write_hex(Column* out, const uint8_t* p) except NULL nogil:
-    """The bytes of a long string or byte array."""
+    """Write the bytes of a long string or byte array in hexadecimal."""
     cdef Py_ssize_t size = get32(p + 1), i
     cdef uint8_t* at = room(out, 2 * size)
     for i in range(size):
@@ -275,11 +275,13 @@ cdef const uint8_t* write_hex(Column* out, const uint8_t* p) except NULL nogil:
     return p + 5 + size
 
 
-# --- what holds others ---
+# --- tables and arrays ---
 
 
 cdef const uint8_t* write_inner_table(Column* out, const uint8_t* p) except NULL nogil:
-    """One that could be taken for a marked value, of one field, has a mark itself."""
+    """Write a table within JSON. If its only field's name begins with `!`, it looks like a marked value: then the
+    table gets a mark itself.
+    """
     cdef const uint8_t* end = p + 5 + get32(p + 1)
     cdef const uint8_t* value = p + 6 + p[5]
     cdef bint looks_marked = p + 6 < end and p[5] and p[6] == c"!" and value + value_size(value, end, 0) == end
@@ -332,11 +334,11 @@ cdef const uint8_t* write_array(Column* out, const uint8_t* p) except NULL nogil
     return end
 
 
-# --- the rare ones ---
+# --- floats and decimals ---
 
 
 cdef const uint8_t* write_by_python(Column* out, const uint8_t* p) except NULL with gil:
-    """Floats and decimals, within JSON."""
+    """Write a float or decimal within JSON."""
     cdef Py_ssize_t size = size_of_number(p)
     text = json.dumps(table_to_json({"": decode_value(p[:size])})[""], separators=(",", ":")).encode()
     put(out, <const uint8_t*>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
@@ -344,7 +346,7 @@ cdef const uint8_t* write_by_python(Column* out, const uint8_t* p) except NULL w
 
 
 cdef const uint8_t* write_plain_by_python(Column* out, const uint8_t* p) except NULL with gil:
-    """Floats and decimals: Python finds the shortest text that means the same."""
+    """Write a float or decimal: Python finds the shortest text for the same number."""
     cdef Py_ssize_t size = size_of_number(p)
     raw = p[:size]
     text = number_text(decode_value(raw), raw[1:]).encode()

@@ -1,16 +1,16 @@
 """Logs through a broker's HTTP API: for executors that share no disk with it.
 
     GET /api/segments/{vhost}                           which queues the user may read
-    GET /api/segments/{vhost}/{queue}                   the segments of one, and what is acked
-    POST /api/segments/{vhost}                          the same of many
+    GET /api/segments/{vhost}/{queue}                   the segments of one queue, and what is acked in them
+    POST /api/segments/{vhost}                          the same for many queues
     POST /api/streams/{vhost}                           where streams begin and end, now or when that changes
-    GET /api/segments/{vhost}/{queue}/{base}?part=      bytes of one, by ranges
+    GET /api/segments/{vhost}/{queue}/{base}?part=      bytes of one segment, by ranges
     PUT /api/streams/{vhost}/{queue}/offsets/{name}     how far a query is
     GET /api/definitions/{vhost}                        exchanges, queues and bindings
 
-One connection for each log is kept open. What only reads is tried again when a connection breaks, or the
-broker says that it is not there at the moment; what changes something never is. A broker that was there
-before gets the time that it takes to start again: a query that runs for weeks outlives that.
+Each log keeps one connection open. Requests that only read are tried again when the connection breaks or the
+broker answers 503; the PUT never is. If the broker has answered before, the tries go on long enough for it to
+start again, so that a query which runs for weeks survives a restart.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from warren.pipeline.segments.log import (
     pack_acked,
 )
 
-Json: TypeAlias = Any  # what the API tells; it leaves this module as the types of log.py
+Json: TypeAlias = Any  # the API's answers; this module hands them out as the types of log.py
 
 CHUNK_BYTES = 4 << 20
-NAMES_MAX = 1_000  # in one question
+NAMES_MAX = 1_000  # of queues in one request
 TIMEOUT_SECONDS = 60.0
 PAUSES_SECONDS = (0.1, 0.3, 0.9)  # before each further try
-LATER_PAUSES_SECONDS = (2.0, 4.0, 8.0, 15.0)  # then, if a broker was there: it may just be starting again
+LATER_PAUSES_SECONDS = (2.0, 4.0, 8.0, 15.0)  # then, if the broker has answered before: it may be restarting
 BROKEN = (OSError, http.client.HTTPException)
 
 
@@ -60,7 +60,7 @@ class Answer:
 
     @property
     def reason(self) -> str:
-        """What the broker says in an error."""
+        """The broker's own words in an error."""
         try:
             told = json.loads(self.body)
         except ValueError:
@@ -79,14 +79,16 @@ class HttpLog:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or parts.hostname is None:
             raise BadOption(f"the option url is '{url}', which is not like http://host:15672")
-        self._prefix = parts.path.rstrip("/")
+        self._prefix = parts.path.rstrip("/")  # of every path, if the API is behind a proxy
         secret = base64.b64encode(f"{user}:{password}".encode()).decode()
-        self._head = {"Authorization": f"Basic {secret}"}
-        self._connection: http.client.HTTPConnection | None = None
-        self._has_answered = False
-        self._seen: tuple[str, tuple[str, ...], str] | None = (
-            None  # of which streams, and the version of that
-        )
+        self._head = {"Authorization": f"Basic {secret}"}  # headers of every request
+        self._connection: http.client.HTTPConnection | None = None  # opened by the next request if None
+        self._has_answered = False  # whether a broker has ever answered
+        # The last answer of `ends_of`: its vhost, its streams, and the version that the broker gave it.
+        self._seen: tuple[str, tuple[str, ...], str] | None = None
+
+    def __repr__(self) -> str:
+        return f"HttpLog({self.url!r}, user={self.user!r})"
 
     def __reduce__(self) -> tuple[type[HttpLog], tuple[str, str, str], dict[str, bool]]:
         return HttpLog, (self.url, self.user, self.password), {"_has_answered": self._has_answered}
@@ -128,12 +130,12 @@ class HttpLog:
         began = time.monotonic()
         told = self._content(self._post(f"/api/streams/{_path(vhost)}", wanted), _queues(names))
         self._seen = vhost, tuple(names), told["version"]
-        if told["version"] == seen:  # a broker with too many who wait answers at once
+        if told["version"] == seen:  # a broker with too many waiting requests answers at once: wait here
             time.sleep(max(0.0, wait_s - (time.monotonic() - began)))
         return {each["queue"]: _ends(each) for each in told["queues"]}
 
     def definitions(self, vhost: str) -> Json:
-        """The topology, as RabbitMQ exports that of one vhost."""
+        """The vhost's topology, in the form in which RabbitMQ exports one vhost."""
         what = f"vhost '{vhost}'"
         return self._content(self._get(f"/api/definitions/{_path(vhost)}"), what)
 
@@ -161,7 +163,7 @@ class HttpLog:
         return self._retried(lambda: self._ask("GET", path, head or {}))
 
     def _post(self, path: str, wanted: Json) -> Answer:
-        """To read, with a question that is too long for a path."""
+        """A request that only reads, whose list of queues is too long for a path."""
         head, body = {"Content-Type": "application/json"}, json.dumps(wanted)
         return self._retried(lambda: self._ask("POST", path, head, body))
 
@@ -197,7 +199,7 @@ class HttpLog:
             self._connection.close()
             self._connection = None
 
-    # --- what went wrong ---
+    # --- errors ---
 
     def _content(self, answer: Answer, what: str) -> Json:
         if answer.status != http.HTTPStatus.OK:
@@ -279,7 +281,7 @@ class _OpenRange:
         self.name = log.url + self.path
 
     def close(self) -> None:
-        """The connection is the log's."""
+        """Nothing to do: the connection belongs to the log."""
 
     def read(self, at: int, size: int) -> bytes:
         answer = self.log.read(self.path, at, size)
@@ -287,7 +289,7 @@ class _OpenRange:
             raise SegmentGone(self.name)
         if answer.status == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             return b""
-        if answer.status == http.HTTPStatus.OK:  # whoever is in between knows no ranges
+        if answer.status == http.HTTPStatus.OK:  # a proxy in between ignores ranges
             return answer.body[at : at + size]
         if answer.status != http.HTTPStatus.PARTIAL_CONTENT:
             raise self.log._refusal(answer, str(self.queue))

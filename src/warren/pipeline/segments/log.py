@@ -1,14 +1,14 @@
-"""What a reader needs to know of a queue's log, however it gets at it.
+"""What a reader needs to know of a queue's log, whether it reads files or asks a broker.
 
-    SegmentLog                 a data directory (`files.py`), or a broker's HTTP API (`http.py`)
-      QueueRef             by name
-        QueueEnds            where it begins and ends at one moment
-        Contents        all that there is at one moment
-          SourceSegment       a file of records; `Slice`, a part of one that a task reads
-      OpenSegment       the bytes of one
+    SegmentLog            a data directory (`files.py`), or a broker's HTTP API (`http.py`)
+      QueueRef            one of its queues
+        QueueEnds         where the queue begins and ends at one moment
+        Contents          the same, with all its segments
+          SourceSegment   a file of records; a `Slice` is the part of one that a task reads
+      OpenSegment         access to the bytes of a segment
 
-Offsets count from 0, positions in records from 1: `offset = position - 1`. An end is the first one behind.
-All but `OpenSegment` is sent to executors, so it can be pickled.
+Offsets count from 0, positions in records from 1: `offset = position - 1`. An end is the number behind the
+last. All classes but `OpenSegment` are sent to executors, so they can be pickled.
 """
 
 from __future__ import annotations
@@ -26,15 +26,13 @@ KINDS = ("classic", "quorum", STREAM)
 
 @dataclass(frozen=True)
 class QueueRef:
-    """`place` is where its files are, if it is read from files. `stream_id` tells a stream from another one
-    of the same name that is made when it is deleted; it is empty if nobody knows.
-    """
+    """A queue or stream, by its name."""
 
     vhost: str
     name: str
-    kind: str
-    place: str = ""
-    stream_id: str = ""
+    kind: str  # one of KINDS
+    place: str = ""  # its directory within the data directory, if it is read from files
+    stream_id: str = ""  # tells a stream from a later one of the same name; empty if it is not known
 
     @property
     def is_stream(self) -> bool:
@@ -46,16 +44,14 @@ class QueueRef:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceSegment:
-    """`size_bytes` is how much may be read. `acked` are runs of positions that are done with, each as two
-    int64: the first, and the end. A queue that is no stream may have no message at some of the offsets.
-    """
+    """A segment, as a reader sees it. In a queue that is no stream, some offsets may have no message."""
 
-    part: str = ""
-    base: int
-    size_bytes: int
+    part: str = ""  # the part of the queue it belongs to, such as a priority; a directory in the queue's
+    base: int  # the position of its first record
+    size_bytes: int  # how much of the file may be read
     first_offset: int
     end_offset: int
-    acked: bytes = b""
+    acked: bytes = b""  # runs of acked positions in order, each as two int64: its first, and its end
 
 
 @dataclass(frozen=True)
@@ -69,9 +65,7 @@ class LogExtent:
 
 @dataclass(frozen=True)
 class QueueEnds(LogExtent):
-    """`tail` is the segment in which a stream ends, None if there is nothing in it or it is no stream."""
-
-    tail: SourceSegment | None = None
+    tail: SourceSegment | None = None  # the segment in which a stream ends; None if empty, or no stream
 
 
 @dataclass(frozen=True)
@@ -86,62 +80,59 @@ class Contents(LogExtent):
 
 @dataclass(frozen=True)
 class Slice:
-    """From `first_offset` to before `end_offset` in a segment. A record begins at byte `at`, that of offset
-    `at_offset` or, where there is none, the next one; from there on it is found.
+    """The messages from `first_offset` to before `end_offset` in a segment. To find the first one, a reader
+    begins at byte `at`, where a record begins that is not behind it.
     """
 
     segment: SourceSegment
     first_offset: int
     end_offset: int
     at: int = HEADER_BYTES
-    at_offset: int = -1
+    at_offset: int = -1  # the record at `at` has this offset or a higher one; -1: it is the segment's first
 
     @property
     def above(self) -> int:
-        """The position that the record at `at` is above."""
+        """A position that is below the one of the record at `at`, and not below any record before it."""
         return self.at_offset if self.at_offset >= 0 else self.segment.base - 1
 
 
 class OpenSegment(Protocol):
-    """`name` is what it is called in messages. A read is short at the end of the file only."""
+    name: str  # a path or URL, for error messages
 
-    name: str
-
-    def read(self, at: int, size: int) -> bytes: ...
+    def read(self, at: int, size: int) -> bytes:
+        """Returns fewer bytes only at the end of the file."""
 
     def locate(self, wanted: Slice) -> tuple[int, int]:
-        """A byte where a record begins, not behind the first that is wanted, and a position below it."""
+        """A byte where a record begins that is not behind the first wanted one, and a position below it."""
 
     def close(self) -> None: ...
 
 
 class SegmentLog(Protocol):
-    """`can_locate`: finding an offset within a segment costs little."""
-
-    can_locate: bool
-    chunk_bytes: int
+    can_locate: bool  # whether finding an offset within a segment costs little
+    chunk_bytes: int  # how much to read of a segment at a time
 
     def queues(self, vhost: str) -> list[QueueRef]: ...
 
     def contents(self, vhost: str, name: str) -> Contents: ...
 
     def contents_of(self, vhost: str, names: Sequence[str]) -> dict[str, Contents]:
-        """The same of many queues; those that are not there are left out."""
+        """The contents of many queues, by name; queues that do not exist are left out."""
 
     def ends_of(self, vhost: str, names: Sequence[str], *, wait_s: float = 0.0) -> dict[str, QueueEnds]:
-        """Where they begin and end; those that are not there are left out. If that is what was told before,
-        the log may wait that long for something else.
+        """Where queues begin and end, by name; queues that do not exist are left out. If nothing has changed
+        since the last call, the log may wait up to `wait_s` for a change.
         """
 
     def open(self, queue: QueueRef, segment: SourceSegment) -> OpenSegment:
-        """Raise SegmentGone if it is not there any more."""
+        """Raises SegmentGone if the segment was deleted; `OpenSegment.read` may raise it, too."""
 
     def close(self) -> None:
-        """Let go of connections; when it is asked again, it makes new ones."""
+        """Close connections; the next call opens new ones."""
 
 
 def pack_acked(runs: Iterable[tuple[int, int]]) -> bytes:
-    """Runs of positions, first and end of each, in any order, as `SourceSegment.acked` has them."""
+    """Pack runs of positions, each its first and its end, in any order, as `SourceSegment.acked` has them."""
     packed = array("q")
     for first, end in sorted(runs):
         if packed and first <= packed[-1]:

@@ -1,4 +1,4 @@
-"""Where to start and where to end: the user's words, Kafka's, to offsets of each queue."""
+"""Where to start and where to end: turns the options, which are worded as Kafka's, into offsets."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
 @dataclass(frozen=True)
 class OffsetAtTime:
-    """At the first message that came then or later."""
+    """Stands for the offset of the first message that arrived at this time or later."""
 
     ms: int
 
 
 Json: TypeAlias = Any
 Place: TypeAlias = int | OffsetAtTime  # an offset, EARLIEST or LATEST
-Places: TypeAlias = Place | dict[str, Place]  # of all queues, or of each
+Places: TypeAlias = Place | dict[str, Place]  # one for all queues, or one for each by name
 
 
 def parse_offsets(option: str, text: str) -> Places:
-    """`earliest`, `latest`, a number, if there is one queue, or JSON with a number for each."""
+    """The text is `earliest`, `latest`, a number (for a single queue), or JSON with a number for each."""
     text = text.strip()
     word = WORDS.get(text.lower())
     if word is not None:
@@ -49,7 +49,7 @@ def parse_offsets(option: str, text: str) -> Places:
 
 
 def parse_times(option: str, text: str) -> dict[str, Place]:
-    """JSON with a time for each queue, in the words of `parse_time`."""
+    """The text is JSON with a time for each queue, in a form that `parse_time` takes."""
     told = _each(option, text, 'JSON such as {"orders": "2026-01-31T12:00:00Z"}')
     return {name: parse_time(f"{option} for '{name}'", str(moment)) for name, moment in told.items()}
 
@@ -65,7 +65,7 @@ def _each(option: str, text: str, expected: str) -> dict[str, Json]:
 
 
 def parse_time(option: str, text: str) -> OffsetAtTime:
-    """Milliseconds since 1970, or ISO 8601; without a zone it is UTC."""
+    """The text is milliseconds since 1970, or ISO 8601; a time without a zone is in UTC."""
     text = text.strip()
     if text.isdecimal():
         return OffsetAtTime(int(text))
@@ -81,7 +81,7 @@ def parse_time(option: str, text: str) -> OffsetAtTime:
 
 
 def check_names(option: str, places: Places, names: Collection[str]) -> None:
-    """JSON must have a place for each queue that is read, and for no other; a number is for one queue."""
+    """Refuse JSON that lacks a queue which is read or names another one, and a number for several queues."""
     if isinstance(places, int) and places >= 0 and len(names) != 1:
         raise BadOption(
             f"{option} is {places}, but {len(names)} queues are read: "
@@ -104,7 +104,7 @@ def place_in(places: Places, name: str) -> Place:
 
 
 def resolve(log: SegmentLog, contents: Contents, places: Places) -> int:
-    """The offset that is meant in a queue."""
+    """The offset that `places` mean in this queue."""
     place = place_in(places, contents.queue.name)
     if isinstance(place, OffsetAtTime):
         return offset_at(log, contents, place.ms)
@@ -114,7 +114,7 @@ def resolve(log: SegmentLog, contents: Contents, places: Places) -> int:
 
 
 def checked_start(contents: LogExtent, offset: int, loss: Loss) -> int:
-    """The offset, if there is something; if not, that is told, and the start is what there is."""
+    """The offset itself, if the stream has it; otherwise report the loss, and start at the first offset."""
     if not contents.queue.is_stream or contents.first_offset <= offset <= contents.next_offset:
         return offset
     if offset < contents.first_offset:
@@ -125,8 +125,8 @@ def checked_start(contents: LogExtent, offset: int, loss: Loss) -> int:
 
 
 def offset_at(log: SegmentLog, contents: Contents, time_ms: int) -> int:
-    """The first offset of a stream with this time or a later one. Times go down in it only where a clock was
-    set back by much: around there, another offset may be found.
+    """The first offset of a stream with this time or a later one, found by bisection. Where the broker's
+    clock was set back by much, times are not in order, and another offset near there may be found.
     """
     segments = [segment for segment in contents.segments if segment.end_offset > segment.first_offset]
     low, high = 0, len(segments)
@@ -143,7 +143,7 @@ def offset_at(log: SegmentLog, contents: Contents, time_ms: int) -> int:
 
 
 def _first_time(log: SegmentLog, contents: Contents, segment: SourceSegment) -> int | None:
-    """None if it is gone, and so was before all others."""
+    """The time of a segment's first record; None if the segment is gone: then it was the oldest."""
     try:
         with closing(log.open(contents.queue, segment)) as opened:
             head = opened.read(HEADER_BYTES, RECORD_HEAD_BYTES)

@@ -1,8 +1,9 @@
-"""Who reads what: from offsets to the slices of segments that each task gets.
+"""Plans which task reads what: from offsets to the slices of segments that each task gets.
 
-Every offset from the start to the end is in exactly one slice. A segment is cut within only where an offset
-can be found in it at little cost, or if the user asks for more partitions than there are segments. Small ones
-are put together, and small queues share a task. So planning costs the same however long the segments are.
+Every offset from the start to the end is in exactly one slice. A segment is cut into several slices only if
+an offset can be found in it at little cost, or if the user asks for a number of partitions. Small slices are
+put together, and small queues share a task. Planning reads no records, so its cost does not depend on the
+length of segments.
 """
 
 from __future__ import annotations
@@ -16,36 +17,36 @@ from typing import TypeVar
 from warren.pipeline.segments.log import Contents, QueueEnds, QueueRef, Slice, SourceSegment
 
 PARTITION_BYTES = 32 << 20
-SHARED_BYTES = 4 << 20  # up to which queues share a task: reading this takes about as long as starting one
-SLICE_COST_BYTES = 64 << 10
-MARKS_MAX = 64  # that are remembered of a queue
+SHARED_BYTES = 4 << 20  # queues share a task up to this: to read it takes about as long as to start a task
+SLICE_COST_BYTES = 64 << 10  # to open a slice costs about as much as to read this
+MARKS_MAX = 64  # remembered for each queue
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Portion:
-    """Of a queue, what one task reads."""
+    """What one task reads of one queue."""
 
     queue: QueueRef
     slices: tuple[Slice, ...]
 
     @property
     def size(self) -> int:
-        """About how many bytes, with what each slice costs besides, as bytes that could be read meanwhile."""
+        """About how many bytes it has, plus the cost of opening each slice, expressed in bytes."""
         return sum(_size(each) + SLICE_COST_BYTES for each in self.slices)
 
 
 @dataclass(frozen=True)
 class Partition:
-    """What one task reads."""
+    """What one task reads of all queues."""
 
     portions: tuple[Portion, ...]
 
 
 @dataclass(frozen=True)
 class Span:
-    """What is wanted of a queue: from an offset to before another."""
+    """The offsets that are wanted of a queue, from `first_offset` to before `end_offset`."""
 
     contents: Contents
     first_offset: int
@@ -53,11 +54,12 @@ class Span:
 
 
 class Marks:
-    """Where some offsets are: base, offset, byte. Where the newest segment ended at one look, the next
-    one finds news: so nobody has to read a segment from its start for them.
+    """Remembers at which byte some offsets are: the end of the newest segment at each look. The messages of
+    the next batch begin there, so no task has to read the segment from its start to find them.
     """
 
     def __init__(self) -> None:
+        # By name and stream id: (base of the segment, offset, byte) of each mark, in order.
         self._of: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
 
     def note(self, ends: QueueEnds) -> None:
@@ -70,7 +72,7 @@ class Marks:
                 del known[:-MARKS_MAX]
 
     def start(self, queue: QueueRef, segment: SourceSegment, offset: int) -> tuple[int, int] | None:
-        """The last known (byte, offset) of this segment that is not behind the offset."""
+        """The last mark (byte, offset) in this segment that is not behind the offset."""
         known = self._of.get((queue.name, queue.stream_id), [])
         found = bisect_right(known, (segment.base, offset, segment.size_bytes)) - 1
         if found < 0 or known[found][0] != segment.base:
@@ -96,7 +98,7 @@ def plan(
 
 
 def _target(most: int, sizes: Iterable[int], min_partitions: int) -> int:
-    """How large a part may be, so that there are as many as asked for."""
+    """How large a part may be: `most`, or less to get `min_partitions` parts."""
     return max(1, min(most, sum(sizes) // min_partitions)) if min_partitions else most
 
 
@@ -112,7 +114,7 @@ def _slices(span: Span, marks: Marks | None) -> list[Slice]:
 
 
 def _size(part: Slice) -> int:
-    """About how many bytes."""
+    """About how many bytes the slice has."""
     segment = part.segment
     return (
         segment.size_bytes
@@ -129,7 +131,7 @@ def _pieces(whole: Slice, target: int) -> list[Slice]:
 
 
 def _groups(parts: Sequence[T], target: int, size_of: Callable[[T], int]) -> list[list[T]]:
-    """Neighbours put together, up to the target."""
+    """Put neighbours together, each group up to the target size."""
     groups: list[list[T]] = []
     filled = 0
     for each in parts:
@@ -143,9 +145,11 @@ def _groups(parts: Sequence[T], target: int, size_of: Callable[[T], int]) -> lis
 
 
 def limit(start: Mapping[str, int], latest: Mapping[str, int], offsets_max: int) -> dict[str, int]:
-    """How far to go at most, spread over queues by how far each is behind. One that is behind by little next
-    to others goes on by one offset at least, so that it does not wait for them; if that is too much, those
-    that are behind most do.
+    """Where a batch of at most `offsets_max` offsets ends in each queue.
+
+    Queues share the limit by how far each is behind. A queue that is only a little behind still goes on by at
+    least one offset, so that it does not wait for the others. If more queues are behind than the limit allows
+    offsets, those that are furthest behind go on by one.
     """
     behind = {name: max(0, latest[name] - start.get(name, latest[name])) for name in latest}
     total = sum(behind.values())
@@ -154,7 +158,7 @@ def limit(start: Mapping[str, int], latest: Mapping[str, int], offsets_max: int)
     most_first = sorted((name for name in behind if behind[name]), key=lambda name: (-behind[name], name))
     shares = {name: max(1, behind[name] * offsets_max // total) for name in most_first}
     left = offsets_max - sum(shares.values())
-    for name in most_first:  # what rounding has left over, or given too much
+    for name in most_first:  # spread what rounding has left over, or take back what it gave too much
         more = max(1 - shares[name], min(left, behind[name] - shares[name]))
         shares[name] += more
         left -= more
@@ -166,8 +170,10 @@ def limit(start: Mapping[str, int], latest: Mapping[str, int], offsets_max: int)
 def limit_bytes(
     contents: Mapping[str, Contents], start: Mapping[str, int], end: Mapping[str, int], bytes_max: int
 ) -> dict[str, int]:
-    """The same by bytes. How long single messages are is not known without reading them, so it is about as
-    many, by the mean of each segment; and each queue that is behind goes on by one message at least.
+    """Where a batch of about `bytes_max` bytes ends in each queue, and not behind `end`.
+
+    It is an estimate by the mean size of a message in each segment, since to know their sizes means to read
+    them. Each queue that is behind goes on by at least one message.
     """
     slices = {
         name: _slices(Span(contents[name], start[name], end[name]), None)
@@ -183,7 +189,7 @@ def limit_bytes(
 
 
 def _offset_after(slices: Sequence[Slice], bytes_max: int) -> int:
-    """The end of about so many bytes, at least behind the first message; 0 if there is none."""
+    """The offset behind about `bytes_max` bytes, and behind the first message; 0 if there is no message."""
     offset = 0
     for each in slices:
         size, length = _size(each), each.end_offset - each.first_offset

@@ -1,7 +1,7 @@
-"""Reading the slices of a partition: from bytes to record batches, and what if they are not as planned.
+"""Reads the slices of a partition as record batches, and reports what is missing.
 
 A torn record at the end of the newest segment is the end of the data. Anything else that is missing from a
-stream is an error, or, if the user wants to go on without (`failOnDataLoss`), a warning.
+stream is an error; with the option `failOnDataLoss` set to false, it is a warning.
 """
 
 from __future__ import annotations
@@ -37,16 +37,14 @@ log = logging.getLogger("warren.pipeline")
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What a reader wants of each message, all `columns` if none are named, and which; times are from
-    `since_ms` to before `until_ms`. Columns in `not_null` are declared so in Arrow's schema.
-    """
+    """Which messages a reader wants, and which of their columns."""
 
-    columns: tuple[str, ...] = ()
-    not_null: frozenset[str] = frozenset()
-    headers: bool = True
-    body: bool = True
-    since_ms: int = 0
-    until_ms: int = OPEN_END
+    columns: tuple[str, ...] = ()  # all, if none are named
+    not_null: frozenset[str] = frozenset()  # columns that Arrow's schema declares NOT NULL
+    headers: bool = True  # whether to decode headers; if not, their columns are null
+    body: bool = True  # likewise
+    since_ms: int = 0  # messages from this time on,
+    until_ms: int = OPEN_END  # and before this time
     fail_on_data_loss: bool = True
 
 
@@ -84,7 +82,7 @@ def _read_portion(source: SegmentLog, portion: Portion, wanted: Wanted) -> Itera
 
 
 def read_records(queue: QueueRef, data: bytes, wanted: Wanted) -> Iterator[pa.RecordBatch]:
-    """Of records that stand in no segment."""
+    """Decode records that are in no segment, such as those of consumed messages."""
     return _chosen(_read_records(queue, data, wanted), wanted)
 
 
@@ -129,14 +127,16 @@ def _read_slice(
 
 
 class Loss:
-    """Says what is missing, in one way or the other."""
+    """Reports missing messages: by an error, or by a warning if the user allows data loss."""
 
     def __init__(self, queue: QueueRef, *, fail: bool) -> None:
         self.queue = queue
         self.fail = fail
 
     def gone(self, first: int, end: int) -> None:
-        """Deleted before it was read. A queue deletes what is done with, so only a stream lacks it."""
+        """Offsets were deleted before they were read. In a queue that is no loss: its messages go when they
+        are done with.
+        """
         if self.queue.is_stream:
             self.tell(
                 DataLoss(
@@ -145,7 +145,7 @@ class Loss:
             )
 
     def made_anew(self, offset: int) -> None:
-        """There is another stream of that name."""
+        """The stream was deleted, and there is another one under its name."""
         self.tell(
             DataLoss(
                 f"{self.queue} was deleted and made anew: offsets from {offset} on of the one that was read "
@@ -154,7 +154,7 @@ class Loss:
         )
 
     def beyond(self, offset: int, end: int) -> None:
-        """There are fewer messages than were read: it is another stream, or not all of it."""
+        """The stream has fewer messages than were read: it is another stream, or it has lost its end."""
         self.tell(
             DataLoss(
                 f"offset {offset} of {self.queue} is behind its end, {end}: was it deleted and made anew?"
@@ -162,8 +162,8 @@ class Loss:
         )
 
     def ends_early(self, name: str, at: int, first: int, end: int, *, whole: bool) -> None:
-        """A segment ends before the next one begins. If it ends with a `whole` record, a power cut took what
-        was not synced: that was neither confirmed nor delivered, so nothing is lost, and it is no error.
+        """A segment ends before the next one begins. If its last record is `whole`, a power cut took messages
+        that were not synced. Those were neither confirmed nor delivered, so this is no data loss.
         """
         what = f"{name} ends at byte {at}: offsets {first} to {end - 1} of {self.queue} are missing"
         if whole:
@@ -182,11 +182,11 @@ class _SliceReader:
         self, opened: OpenSegment, part: Slice, decoder: Decoder, loss: Loss, chunk_bytes: int
     ) -> None:
         self.opened = opened
-        self.part = part
-        self.decoder = decoder
+        self.part = part  # the slice to read
+        self.decoder = decoder  # shared by the slices of a portion: a batch may span them
         self.loss = loss
-        self.chunk_bytes = chunk_bytes
-        self.at = 0
+        self.chunk_bytes = chunk_bytes  # how much to read at a time
+        self.at = 0  # the byte at which the next read begins
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         decoder = self.decoder
@@ -203,7 +203,7 @@ class _SliceReader:
                 break
 
     def _seek(self) -> int:
-        """Go to where the slice begins; how many bytes to skip there: those of the file's header, or none."""
+        """Go to where the slice begins; returns how many bytes to skip there: the file's header, or none."""
         part = self.part
         self.at, above = self.opened.locate(part)
         if self.at > HEADER_BYTES and not self._begins(above):
@@ -215,8 +215,8 @@ class _SliceReader:
         return HEADER_BYTES
 
     def _begins(self, above: int) -> bool:
-        """Whether a record is here that is not behind the first that is wanted. What said so may be old, of a
-        stream that was deleted and made anew.
+        """Check that a record begins at `at` that is not behind the first wanted one: `at` may come from a
+        mark of an earlier stream, which was deleted and made anew.
         """
         head = self.opened.read(self.at, RECORD_HEAD_BYTES)
         position = uint64_at(head, POSITION_AT)
@@ -238,7 +238,7 @@ class _SliceReader:
             self.loss.tell(DataLoss(f"{self.opened.name}: header is not sound: {error}"))
 
     def _goes_on(self) -> bool:
-        """Whether there is more: a record that is not whole yet, or a sound one behind damage."""
+        """Whether to read on: the next record is only partly read, or there is a sound one behind damage."""
         decoder, size = self.decoder, self.part.segment.size_bytes
         if decoder.state == MORE and decoder.needed <= size - self.at:
             return True

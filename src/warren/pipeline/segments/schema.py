@@ -1,4 +1,4 @@
-"""The one table that every kind of queue is read as. Spark's types of it are in `pipeline/source`."""
+"""The columns of the table that any queue is read as, in Arrow's types; `source/schema.py` has Spark's."""
 
 from __future__ import annotations
 

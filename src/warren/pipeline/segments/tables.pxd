@@ -4,22 +4,22 @@ from warren.pipeline.segments.columns cimport Column
 
 
 cdef struct Headers:
-    Column maps
-    Column names
-    Column values
-    Column type_maps
-    Column type_names
-    Column types
+    Column maps          # a cell for each message: how many names and values its map has
+    Column names         # of all headers
+    Column values        # their texts
+    Column type_maps     # a cell for each message, for `type_names` and `types`
+    Column type_names    # names of the headers that need a type
+    Column types         # their types
 
 
 cdef struct Deaths:
-    Column lists
+    Column lists         # a cell for each message: how many deaths it has; the others have a cell for each death
     Column counts
     Column exchanges
     Column queues
     Column reasons
-    Column key_lists
-    Column keys
+    Column key_lists     # how many routing keys a death has
+    Column keys          # a cell for each routing key
     Column times
     Column expirations
 

@@ -1,16 +1,16 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Headers as two columns of maps, of texts and of types, and x-death as a column of lists of structs.
+"""Headers as two columns of maps, one of texts and one of types, and x-death as a column of lists of structs.
 
-The text of a string is itself, void is null, and only what is neither has a type:
+The text of a string is the string, void is null, and only values of other types have an entry in the types:
 
     headers         {"kind": "order", "n": "5", "nothing": null, "nested": "{\"a\":[1]}"}
     header_types    {"n": "int64", "nested": "table"}
 
-Both together tell a header exactly; `sink/headers.py` is the way back. A message with headers always has both
-maps, though the second may be empty: in archives of earlier versions there is but one, of JSON.
+Both together describe a header exactly; `sink/headers.py` is the way back. A message with headers always has both
+maps, though the second may be empty. Archives of earlier versions have only the first, with values in JSON.
 
-The field tables must be sound (`traits.table_is_sound`). In x-death, which any client can write as it likes, what
-is not of the type that the broker gives it is null.
+The field tables must be sound (`traits.table_is_sound`). Any client can write x-death as it likes: entries that do
+not have the type that the broker gives them become null.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -33,7 +33,7 @@ from warren.pipeline.segments.header_text cimport is_text, type_name, write_plai
 cdef enum:
     MICROSECONDS = 1_000_000
 
-cdef uint64_t SECONDS_MAX = 9_000_000_000_000  # more are no int64 of microseconds
+cdef uint64_t SECONDS_MAX = 9_000_000_000_000  # later times do not fit an int64 of microseconds
 
 
 # --- headers ---
@@ -63,7 +63,7 @@ cdef int append_no_headers(Headers* headers) except -1 nogil:
 
 
 cdef int append_headers(Headers* headers, const uint8_t* p, const uint8_t* end) except -1 nogil:
-    """Maps of the fields between `p` and `end`."""
+    """Append both maps of a message, from the fields between `p` and `end`."""
     cdef Py_ssize_t first = headers.names.count, first_type = headers.types.count
     cdef const uint8_t* begin = p
     while p < end:
@@ -82,7 +82,7 @@ cdef int close_maps(Headers* headers) except -1 nogil:
 cdef const uint8_t* append_value(
     Headers* headers, const uint8_t* name, Py_ssize_t name_size, const uint8_t* value
 ) except NULL nogil:
-    """The field's text and, if it needs one, its type; where the value ends."""
+    """Append the field's text and, if it needs one, its type; returns where the value ends."""
     cdef uint8_t tag = value[0]
     cdef Py_ssize_t size
     cdef const char* kind
@@ -103,7 +103,7 @@ cdef const uint8_t* append_value(
 
 
 cdef bint is_there(const Column* names, Py_ssize_t first) noexcept nogil:
-    """Whether the last cell is the same as one of those from `first` on."""
+    """Whether one of the cells from `first` on is the same as the last cell."""
     cdef const int32_t* ends = names.ends
     cdef Py_ssize_t last = names.count - 1, i
     cdef int32_t size = ends[last + 1] - ends[last]
@@ -116,7 +116,7 @@ cdef bint is_there(const Column* names, Py_ssize_t first) noexcept nogil:
 cdef int append_as_dict(
     Headers* headers, Py_ssize_t first, Py_ssize_t first_type, const uint8_t* p, const uint8_t* end
 ) except -1 with gil:
-    """The same if a name comes twice: the last one holds, as in the broker."""
+    """Begin this message's maps again with each name once: the last field of a name counts, as in the broker."""
     raw = p[:end - p]
     table, _ = decode_table((<uint32_t>len(raw)).to_bytes(4, "big") + raw)
     shown = {readable(name): value for name, value in table.items()}
@@ -141,7 +141,7 @@ cdef int append_pair(Headers* headers, bytes name, bytes value) except -1:
 
 
 cdef int truncate(Column* column, Py_ssize_t count) except -1 nogil:
-    """Back to so many cells."""
+    """Drop all but the first `count` cells."""
     cdef Py_ssize_t i
     if column.missing:
         write_missing(column)
@@ -155,7 +155,7 @@ cdef int truncate(Column* column, Py_ssize_t count) except -1 nogil:
 
 
 cdef object take_headers(Headers* headers):
-    """The map of texts, and that of types."""
+    """The column of texts, and the column of types."""
     texts = take_map(&headers.maps, &headers.names, &headers.values)
     return texts, take_map(&headers.type_maps, &headers.type_names, &headers.types)
 
@@ -200,7 +200,7 @@ cdef int append_no_deaths(Deaths* deaths) except -1 nogil:
 
 
 cdef int append_deaths(Deaths* deaths, const uint8_t* p, const uint8_t* end) except -1 nogil:
-    """Of headers; null if there is no x-death in them that is an array."""
+    """Append the deaths in a message's headers; null if they have no x-death that is an array."""
     cdef const uint8_t* found = find_field(p, end, b"x-death", 7)
     if found == NULL or found[0] != c"A":
         return append_no_deaths(deaths)
@@ -216,7 +216,7 @@ cdef int append_deaths(Deaths* deaths, const uint8_t* p, const uint8_t* end) exc
 cdef const uint8_t* find_field(
     const uint8_t* p, const uint8_t* end, const char* name, Py_ssize_t size
 ) noexcept nogil:
-    """The value of the last field of that name; NULL if there is none."""
+    """The value of the last field with this name; NULL if there is none."""
     cdef const uint8_t* found = NULL
     cdef const uint8_t* value
     while p < end:

@@ -1,1 +1,1 @@
-"""Rows of Spark as messages: the writing half of the data source `warren`."""
+"""The writing half of the data source `warren`: publishes Spark's rows as messages."""

@@ -1,7 +1,7 @@
-"""Rows that no queue took: the end of the write, or a table of their own.
+"""What to do with rows that no queue took: fail the write, or keep them in a side table.
 
-The table is Parquet, one file for each task that had any, named after what was written, so that a task that
-runs again overwrites what it left.
+The table is Parquet, with one file for each task that had such rows. The file is named after the task's part
+of the write, so that a task which runs again overwrites its earlier file.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ SCHEMA = pa.schema(
     ]
 )
 ROWS_MAX = 10_000
-"""So many are gathered before they are written."""
+"""Rows are gathered up to this number before they are written."""
 
 
 class Failures(Protocol):
-    """Takes what failed; `count` says how much that is."""
+    """Takes the failed rows of one task."""
 
-    count: int
+    count: int  # of rows taken so far
 
     def take(self, failure: Unpublished) -> None: ...
     def close(self) -> None: ...
     def discard(self) -> None:
-        """The write failed, and none of this counts."""
+        """The task failed: drop the rows taken so far."""
 
 
 class FirstIsFatal:
-    """No row may fail."""
+    """The first failed row ends the write."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -62,17 +62,17 @@ class FirstIsFatal:
 
 
 class SideTable:
-    """Keeps them in a file under `path`, which may be any that Arrow knows: a directory, s3://, hdfs://…"""
+    """Keeps failed rows in a file under `path`, on any file system Arrow knows: a directory, s3://, hdfs://…"""
 
     def __init__(self, path: str, *, vhost: str, name: str) -> None:
         self.count = 0
-        self._vhost = vhost
-        self._rows: list[tuple[str, str, str, str, str, bytes]] = []
-        self._writer: pq.ParquetWriter | None = None
+        self._vhost = vhost  # the column of that name
+        self._rows: list[tuple[str, str, str, str, str, bytes]] = []  # as in SCHEMA, not written yet
+        self._writer: pq.ParquetWriter | None = None  # None before the first rows are written
         self._files, directory = _open(path)
         file_name = re.sub(r"[^\w.-]", "-", name) + ".parquet"
-        self._final = f"{directory}/part-{file_name}"
-        self._unfinished = f"{directory}/_{file_name}"  # Spark does not see what begins so
+        self._final = f"{directory}/part-{file_name}"  # where the file is once the task is done
+        self._unfinished = f"{directory}/_{file_name}"  # until then: Spark ignores names that begin with _
         self._files.create_dir(directory, recursive=True)
 
     def take(self, failure: Unpublished) -> None:
@@ -106,7 +106,7 @@ class SideTable:
             self._writer.close()
             self._files.move(self._unfinished, self._final)
         elif self._files.get_file_info(self._final).type != fs.FileType.NotFound:
-            self._files.delete_file(self._final)  # of an earlier run, of which nothing is left over now
+            self._files.delete_file(self._final)  # of an earlier run of this task, which had failed rows
 
     def discard(self) -> None:
         if self._writer is not None:

@@ -1,7 +1,7 @@
-"""Headers as Spark has them, names to texts and names to types, encoded as AMQP's.
+"""Encodes headers from Spark's two maps, names to texts and names to types, as AMQP's fields.
 
-The mirror of what a read gives (`segments/header_text.pyx`): a text without a type is a string of itself,
-null is void, and what is of another type says so beside:
+It is the reverse of a read (`segments/header_text.pyx`): a text without a type is a string, null is void, and
+any other type is named in the second map:
 
     headers         {"shop": "north", "n": "5"}
     header_types    {"n": "int64"}
@@ -22,25 +22,25 @@ from warren.storage.table_text import expect, table_from_json
 
 DEDUPLICATION_HEADER = "x-deduplication-header"
 DEDUPLICATION_NAME = encode_name(DEDUPLICATION_HEADER) + b"S"
-"""The header by which a broker knows a message that comes again, up to its text."""
+"""The deduplication header as on the wire, up to the length of its text."""
 
 REMEMBERED_MAX = 10_000
 REMEMBERED_BYTES_MAX = 256
-"""Values that come again, as most do, are encoded once; long ones hardly come again."""
+"""Most headers occur again and again, so their encodings are remembered; long ones hardly ever do."""
 
 NAN_BITS = "NaN:"
 BOOLEANS = {"true": True, "false": False}
 
 
 class HeadersEncoder:
-    """Encodes columns of headers, for many batches. `drop` names one that is left out."""
+    """Encodes columns of headers, for many batches. `drop` is the name of a header to leave out."""
 
     def __init__(self, *, drop: str | None = None) -> None:
         self._drop = drop
         self._remembered: dict[tuple[str, str | None, str | None], bytes] = {}
 
     def encode(self, column: pa.MapArray, types: pa.MapArray | None) -> list[bytes | None]:
-        """The fields of each row, without the length in front; None for a row without headers."""
+        """The encoded fields of each row, without the table's length; None for a row without headers."""
         names, texts, offsets = _pairs(column)
         if types is None or not len(types.items):
             fields = [self._field(name, text, None) for name, text in zip(names, texts, strict=True)]
@@ -76,7 +76,7 @@ class HeadersEncoder:
 
 
 def _pairs(column: pa.MapArray) -> tuple[list[str], list[str | None], list[int]]:
-    """All names and values, and where those of each row begin. A null has none, whatever its offsets say."""
+    """The names and values of all rows, and where those of each row begin."""
     offsets = column.offsets.to_pylist()
     first, last = offsets[0], offsets[-1]
     names = column.keys.slice(first, last - first).to_pylist()
@@ -88,7 +88,7 @@ def _pairs(column: pa.MapArray) -> tuple[list[str], list[str | None], list[int]]
 
 
 def header_value(text: str | None, kind: str | None) -> Value:
-    """ValueError if the text is none of the type, or there is no such type."""
+    """The value with this text and type. Raises ValueError if the text does not fit it, or it is unknown."""
     if text is None:
         return None
     if kind is None:
@@ -109,7 +109,7 @@ def _encoded(name: str, text: str | None, kind: str | None) -> bytes:
 
 
 def _nan(kind: str, text: str) -> bytes:
-    """By its bits: there are many that are not a number."""
+    """A NaN with given bits: floats have many NaNs, and Python would not keep which one it is."""
     tag, size = _NAN_SIZES[kind]
     bits = bytes.fromhex(text.removeprefix(NAN_BITS))
     if len(bits) != size:

@@ -14,7 +14,7 @@ from warren.pipeline.publisher import WINDOW_DEFAULT
 NAMES = names_of(
     "amqp", "exchange", "routingKey", "window", "mandatory", "deduplicate", "errors", "rate"
 )  # fmt: skip
-"""All there are to write."""
+"""All options of a write."""
 
 SPARKS_NAMES = names_of(
     "checkpointLocation", "asyncProgressTrackingEnabled", "asyncProgressTrackingCheckpointIntervalMs"
@@ -27,20 +27,16 @@ FLAGS = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """Where to and how. Without `exchange` each row names its own.
-
-    `errors` is where rows go that no queue took; without it the first of them ends the write.
-    `rate` is a limit in messages a second for each task, 0 for none.
-    """
+    """Where and how to publish."""
 
     uri: Uri
-    exchange: str | None
-    routing_key: str
-    window: int = WINDOW_DEFAULT
-    mandatory: bool = True
-    deduplicate: bool = False
-    errors: str | None = None
-    rate: float = 0.0
+    exchange: str | None  # None: each row names its own
+    routing_key: str  # for rows without one
+    window: int = WINDOW_DEFAULT  # messages in flight at most, for each task
+    mandatory: bool = True  # whether the broker returns messages that no queue is bound for
+    deduplicate: bool = False  # whether each message gets the deduplication header
+    errors: str | None = None  # a directory for rows that no queue took; None: the first ends the write
+    rate: float = 0.0  # messages a second at most, for each task; 0: no limit
 
 
 def read_options(given: Mapping[str, str]) -> WriteOptions:

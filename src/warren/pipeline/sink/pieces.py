@@ -1,7 +1,7 @@
-"""Properties of messages as columns of bytes: each cell is as on the wire, and null where a row has none.
+"""Properties of messages as columns of bytes: a cell is the property as on the wire, null if a row has none.
 
-Arrow makes them for all rows of a batch at once, with no Python object for each row and property: to encode a
-row takes 0.9 µs instead of 1.5. It is benchmarks/spark_write.py that watches this.
+Arrow computes them for all rows of a batch at once, with no Python object for each row and property: to
+encode a row takes 0.9 µs instead of 1.5. `benchmarks/spark_write.py` watches this.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OCTET_MAX = 255
 
 
 def assemble(columns: list[tuple[int, pa.Array]]) -> pa.Array:
-    """The properties of each row, from columns and the bit of each in the flags."""
+    """The encoded properties of each row, from pairs of a property's bit in the flags and its column."""
     in_order = sorted(columns, key=lambda column: -column[0])
     nothing = pa.scalar(0, pa.uint16())
     flags = pa.repeat(nothing, len(in_order[0][1]))
@@ -31,7 +31,7 @@ def assemble(columns: list[tuple[int, pa.Array]]) -> pa.Array:
 
 
 def joined(*columns: pa.Array | pa.Scalar) -> pa.Array:
-    """Their bytes in a row, one behind the other; null is none."""
+    """Concatenate the cells of each row; a null counts as no bytes."""
     return pc.binary_join_element_wise(*columns, b"", null_handling="replace", null_replacement=b"")
 
 
@@ -49,7 +49,7 @@ def short_strings(name: str, column: pa.Array) -> pa.Array:
 
 
 def long_strings(column: pa.Array) -> pa.Array:
-    """Tables are such, too."""
+    """Long strings and tables: on the wire, both are a length in 32 bits and bytes."""
     return _where(column, joined(_big_endian(pc.binary_length(column).cast(pa.uint32()), "I"), column))
 
 
@@ -62,7 +62,7 @@ def octets(name: str, column: pa.Array) -> pa.Array:
 
 
 def times(name: str, column: pa.Array) -> pa.Array:
-    """AMQP has whole seconds."""
+    """Times in whole seconds, as AMQP has them."""
     floored = pc.floor_temporal(column, unit="second").cast(pa.timestamp("s", column.type.tz))
     seconds = floored.cast(pa.int64())
     if (pc.min(seconds).as_py() or 0) < 0:
@@ -71,7 +71,7 @@ def times(name: str, column: pa.Array) -> pa.Array:
 
 
 def _where(column: pa.Array, cells: pa.Array) -> pa.Array:
-    """The cells of rows where the column is not null."""
+    """The cells, but null where the column is null."""
     return pc.if_else(column.is_valid(), cells, pa.scalar(None, pa.binary())) if column.null_count else cells
 
 
@@ -80,7 +80,7 @@ def _as_octets(column: pa.Array) -> pa.Array:
 
 
 def _big_endian(column: pa.Array, code: str) -> pa.Array:
-    """Numbers of the width that `array` has for this code."""
+    """Numbers in network byte order; `code` is the type in `array` that has their width."""
     valid, data = column.buffers()
     numbers = array(code)
     numbers.frombytes(data)

@@ -1,8 +1,8 @@
-"""Arrow batches as messages to publish.
+"""Encodes Arrow batches as messages to publish.
 
-Columns are encoded one by one, and rows put together from their pieces: what a message carries is decided
-once for all rows, by which columns there are. A message without an id gets one that is the same if the same
-task runs again: `<id of the write>/<partition>/<row>`.
+Each column is encoded as a whole, and messages are put together from the encoded cells. Which properties a
+message has is decided once for all rows, by the columns of the table. A message without an id gets one that
+stays the same if the task runs again: `<id of the write>/<partition>/<row>`.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ WRITABLE = {
     "body", "exchange", "routing_key", "published_at", "deduplication_id", *MAPS, *STRINGS, *OCTETS
 }  # fmt: skip
 RECORDED = {"vhost", "queue", "stream_id", "offset", "timestamp", "user_id", "x_death", "date", "snapshot"}
-"""What a read or an archive says of where and when a message was recorded. It means nothing to a write:
-x_death is among the headers, and a broker takes only its own user's name for user_id.
+"""Columns of a read or an archive that a write ignores. Most say where and when a message was recorded.
+x_death is among the headers as well, and a broker refuses a user_id that is not the publisher's own.
 """
 
 
 def check_columns(names: Sequence[str]) -> None:
-    """A column that is neither written nor known to be passed by is a mistake, as in its name."""
+    """Refuse a column that is neither written nor ignored: its name may be misspelt."""
     for name in names:
         if name not in WRITABLE and name not in RECORDED:
             raise PipelineError(
@@ -56,7 +56,7 @@ def check_columns(names: Sequence[str]) -> None:
 
 
 def check_schema(schema: pa.Schema, options: WriteOptions) -> None:
-    """What is wrong with a table before any of its rows is looked at."""
+    """Refuse a table that lacks a column, or has one of a wrong type, before any row is read."""
     if "body" not in schema.names:
         raise PipelineError("a column body (binary or string) is needed to write")
     if options.exchange is None and "exchange" not in schema.names:
@@ -82,18 +82,19 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 class RowEncoder:
-    """Makes messages of batches that all have one schema; `prefix` begins the ids of those that have none."""
+    """Makes messages of the batches of one task, which all have the same schema."""
 
     def __init__(self, schema: pa.Schema, options: WriteOptions, prefix: str) -> None:
         check_schema(schema, options)
-        self._columns = {name: schema.names.index(name) for name in WRITABLE & set(schema.names)}
+        self._columns = {name: schema.names.index(name) for name in WRITABLE & set(schema.names)}  # indices
         self._options = options
-        self._prefix = prefix
-        self._rows = 0
+        self._prefix = prefix  # of the ids that messages without an id get
+        self._rows = 0  # encoded so far
         self._headers = HeadersEncoder(drop=DEDUPLICATION_HEADER if options.deduplicate else None)
-        self._methods: dict[tuple[str, str], bytes] = {}
+        self._methods: dict[tuple[str, str], bytes] = {}  # by exchange and key: encoded basic.publish
 
     def encode(self, batch: pa.RecordBatch) -> Iterator[OutgoingMessage]:
+        """`benchmarks/spark_write.py` watches this."""
         first, self._rows = self._rows, self._rows + batch.num_rows
         ids = self._ids(batch, first)
         keys = self._names(batch, "routing_key", self._options.routing_key)
@@ -149,7 +150,7 @@ class RowEncoder:
         column = self._column(batch, "body")
         assert column is not None, "the schema was checked"
         if column.null_count:
-            raise PipelineError("a row's body is null: a message has one, if only an empty one")
+            raise PipelineError("a row's body is null: give it an empty body instead")
         bodies: list[bytes] = column.cast(pa.binary()).to_pylist()
         return bodies
 
@@ -168,7 +169,7 @@ class RowEncoder:
         return assemble([(bit, cells) for bit, cells in columns if cells is not None])
 
     def _octets(self, batch: pa.RecordBatch, name: str) -> pa.Array | None:
-        """Without a column for it every message is persistent, as what somebody computed should be."""
+        """The column's cells. Without a column delivery_mode, every message is persistent."""
         column = self._column(batch, name)
         if column is None:
             return constant(bytes((PERSISTENT,)), batch.num_rows) if name == "delivery_mode" else None
@@ -195,5 +196,5 @@ class RowEncoder:
 
 
 def _or_else(given: pa.Array, otherwise: pa.Array) -> pa.Array:
-    """Neither null nor empty."""
+    """The given text, or the other one where it is null or empty."""
     return pc.if_else(pc.fill_null(pc.not_equal(given, ""), fill_value=False), given, otherwise)

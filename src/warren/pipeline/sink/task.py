@@ -1,4 +1,4 @@
-"""What one task of a write does: publish its rows, and count."""
+"""One task of a write: publishes its rows, and counts them."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ def write_rows(
     *,
     on_failure: Callable[[Unpublished], None] | None = None,
 ) -> Written:
-    """`prefix` names this part of the write, the same if it runs again: ids of messages begin with it.
+    """Publish all rows, and wait for the confirms. A task without rows opens no connection.
 
-    A task without rows opens no connection. `on_failure` hears of rows that no queue took.
+    `prefix` names this part of the write, and begins the ids of messages; it is the same if the task runs
+    again. `on_failure` is called for each row that no queue took.
     """
     failures = _failures(options, prefix)
 

@@ -1,8 +1,8 @@
 """Writers of Spark's Python data source: each task publishes its rows and waits for the confirms.
 
-The id of a batch write is made once, on the driver; a streaming write has the query's and the batch's. So a
-task that Spark runs a second time gives its messages the same ids, and a broker that deduplicates drops them.
-Needs pyspark.
+The id of a batch write is made once, on the driver; that of a streaming write consists of the query's id and
+the batch's. So a task that Spark runs a second time gives its messages the same ids, and a broker that
+deduplicates drops them. Needs pyspark.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 @dataclass
 class Committed(WriterCommitMessage):
-    """What a task did; Spark hands it to the driver."""
+    """What a task has written; Spark hands it to the driver."""
 
     partition: int
     written: Written

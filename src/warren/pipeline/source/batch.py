@@ -1,4 +1,4 @@
-"""Reading in batch: streams from an offset to another, queues as they are at this moment."""
+"""Reading in batch: streams from one offset to another, queues as they are at this moment."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class SourcePartition(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """It takes no filters from Spark, which keeps those of one query on a DataFrame for the next: see
-    `pipeline/condition.py`.
+    """Reads a batch. It takes no filters from Spark, since Spark would keep the filters of one query for the
+    next query on the same DataFrame: see `pipeline/condition.py`.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -75,7 +75,9 @@ class BatchReader(DataSourceReader):
         return Span(contents, max(start, options.min_offset), min(end, options.max_offset + 1))
 
     def _of_queue(self, contents: Contents, places: Places, otherwise: int) -> int:
-        """In a queue times are in no order, so each message's is looked at."""
+        """An end of the range in a queue that is no stream. Times are in no order there, so for a time it is
+        all offsets, and the decoder looks at the time of each message.
+        """
         is_time = isinstance(place_in(places, contents.queue.name), OffsetAtTime)
         return otherwise if is_time else resolve(self.options.log, contents, places)
 

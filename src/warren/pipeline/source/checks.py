@@ -1,7 +1,7 @@
-"""What can be known to be wrong before anything is read or written, and how Spark is told.
+"""Checks of options before anything is read or written, and how errors are reported to Spark.
 
-Spark makes a `WarrenSource` at `load()`, `save()` and `start()`, with the options and not with what they are
-for; that follows from their names.
+Spark makes a `WarrenSource` at `load()`, `save()` and `start()`. It passes the options, but does not say
+whether they are to read or to write: that follows from their names.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from warren.pipeline.source.options import (
 
 HIDE_STACK = "SPARK_HIDE_TRACEBACK"
 WORKERS_DAEMON = "pyspark.daemon"
-OF_CREATE_TABLE = "option."  # before the name of each, beside the name alone; only when the table is made
+OF_CREATE_TABLE = "option."  # CREATE TABLE passes each option twice: by its name, and with this in front
 
 
 @contextmanager
 def in_a_sentence() -> Iterator[None]:
-    """What is raised for the user comes without the stack of Spark's worker. A worker ends with the error
-    that it tells, so the setting hides no other.
+    """Have Spark show a PipelineError without the stack of its worker. The setting for that stays on, but
+    hides no other stack: a worker ends with the error that it reports.
     """
     try:
         yield
@@ -60,8 +60,10 @@ def check_options(given: Mapping[str, str]) -> None:
 
 
 def check_source(given: Mapping[str, str]) -> None:
-    """Whether what is to be read is there, and may be read. Queues that are to be consumed are looked for by
-    the query, and a table that was made without options gets them with each query.
+    """Raise if the queues do not exist, or may not be read.
+
+    Not checked are queues to consume, which the query will look for, and a table without options, which gets
+    its options with each query.
     """
     if not given or consumes(given):
         return
@@ -70,12 +72,12 @@ def check_source(given: Mapping[str, str]) -> None:
         if options.names and options.fail_on_data_loss:
             for name in options.names:
                 log.contents(options.vhost, name)
-        else:  # a query that minds no loss goes on when a queue is gone
+        else:  # with failOnDataLoss set to false, a query goes on without a queue that is gone
             log.queues(options.vhost)
 
 
 def _read_options(given: Mapping[str, str]) -> ReadOptions:
-    """Right for a batch or for a stream: which it is, only the reader will know."""
+    """Parse options that are right for a batch or for a stream: it is not known yet which of them it is."""
     try:
         return parse_options(given, streaming=False)
     except BadOption as error:

@@ -1,6 +1,6 @@
-"""Which columns a read is asked for: all, or those of the schema that a user gives.
+"""Which columns to read: all, or those of the schema that the user gives.
 
-Spark 4.3 tells a Python source nothing of the columns that a query uses, so `.schema(…)` is how to say it.
+Spark 4.3 does not tell a Python source which columns a query uses, so users choose them by `.schema(…)`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,15 @@ FROM_HEADERS = frozenset({"headers", "x_death"})
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """`names` are empty if all are wanted; `not_null` are those that the user's schema declares so. What is
-    not wanted is not decoded: `headers` and `body`.
-    """
+    """The columns to read."""
 
-    names: tuple[str, ...] = ()
-    not_null: frozenset[str] = frozenset()
-    headers: bool = True
-    body: bool = True
+    names: tuple[str, ...] = ()  # empty: all
+    not_null: frozenset[str] = frozenset()  # those that the user's schema declares NOT NULL
+    headers: bool = True  # whether to decode headers and x_death; their columns are null if not
+    body: bool = True  # likewise
 
     def of(self, schema: StructType) -> Self:
-        """Those of a schema, less what options leave out."""
+        """The columns of a schema; `headers` and `body` stay off if options turned them off."""
         names = tuple(field.name for field in schema.fields)
         not_null = frozenset(field.name for field in schema.fields if not field.nullable)
         _check(schema)

@@ -1,14 +1,14 @@
-"""Consuming queues in a query: each message is acked once the batch that it is in stands in the checkpoint.
+"""Consuming queues in a query: a message is acked once its batch is in the checkpoint's commit log.
 
 The query's offset is how many messages it has taken: {"consumed": 57}. The driver holds the messages of a
-batch, unacked, and its tasks get them as records. Spark looks on from the end of a batch when that is
-committed: that is when its messages are acked.
+batch, unacked, and the tasks get them as records. Spark asks for more from the end of a batch only after that
+batch is committed: so that question is when we ack the batch.
 
-A batch that Spark had planned and not committed when the query ended is run again by the next one, with the
-same id: it is empty then. Its messages are in their queues again, and come in a later batch. Were they put
-into this one, others might be among them, since nobody knows who took what meanwhile; and a sink that has
-seen this id would leave them out for good. So a message may come twice, in batches of different ids, and none
-is lost.
+If a query ends after Spark has planned a batch and before it has committed it, the next run of the query runs
+this batch again, under the same id. It is empty then: its messages are back in their queues, and come in a
+later batch. We cannot deliver the same messages again, since another consumer may have taken some of them
+meanwhile; and a sink that has seen this id already would drop whatever we deliver under it. So a message may
+come twice, in batches with different ids, but none is lost.
 """
 
 from __future__ import annotations
@@ -36,34 +36,32 @@ from warren.pipeline.source.worker import spare_collector
 
 CONSUMED = "consumed"
 PARTITION_BYTES = 4 << 20
-AFTER_ACK_SECONDS = 0.05  # in which a broker that has more sends it
-DRAINED_SECONDS_MAX = 10.0  # without a delivery, after which a query that is to end does
+AFTER_ACK_SECONDS = 0.05  # after an ack, wait so long for the deliveries that it makes room for
+DRAINED_SECONDS_MAX = 10.0  # a query with availableNow ends after this time without a delivery
 
 log = logging.getLogger("warren.pipeline")
 
 
 @dataclass
 class DeliveredPartition(InputPartition):
-    """Records of each queue."""
+    """What one task decodes: pairs of a queue's name and records."""
 
     value: tuple[tuple[str, bytes], ...]
 
 
 class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`base` is the number of the first message that is held, `left` how many a query takes that is to end
-    with what was there when it began.
-    """
+    """Consumes queues for one query, on the driver."""
 
     def __init__(self, options: ConsumeOptions) -> None:
         self.options = options
-        self.consumer: ConsumingClient | None = None
-        self.base: int | None = None
-        self.left: int | None = None
+        self.consumer: ConsumingClient | None = None  # None if not connected, as in tasks
+        self.base: int | None = None  # the query's offset of the first message held; None if not known
+        self.left: int | None = None  # with availableNow: how many messages are still to take; else None
         self.patience = Patience()
-        self.was_connected = False
+        self.was_connected = False  # whether a broker has ever let us in
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - these are Spark's names
-        self._connected()  # what is wrong is told before anything is written down
+        self._connected()  # so that an error is raised before Spark writes to the checkpoint
         return {CONSUMED: 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -73,7 +71,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.left = self._connected().waiting
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        """However much Spark would take, only so much is held."""
+        """Where the next batch ends. `limit` is ignored: a batch has at most the messages that are held."""
         first = start[CONSUMED]
         try:
             count = self._look(first)
@@ -86,7 +84,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {CONSUMED: first + count}
 
     def _look(self, first: int) -> int:
-        """How many there are for the next batch."""
+        """Ack the messages before `first`, and return how many there are for the next batch."""
         consumer = self._connected()
         acked = self._settle(consumer, first)
         if self.left is not None:
@@ -95,18 +93,22 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return min(len(consumer.held), self.options.count_max)
 
     def _look_again(self, first: int, error: ClientError) -> int:
-        """What was held is in the queues again, and comes over another connection."""
+        """The connection failed: connect again. The broker has put what we held back into the queues, and
+        delivers it again.
+        """
         self._disconnect()
         if isinstance(error, Gone):
             raise _refusal(error)
-        log.warning("%s; what was not acked comes again", error)
+        log.warning("%s; messages that were not acked will be delivered again", error)
         try:
             return self._look(first)
         except ClientError as again:
             raise _refusal(again) from None
 
     def _rest(self, consumer: ConsumingClient) -> int:
-        """The same for a query that is to end. What others take meanwhile it does not wait for."""
+        """How many there are for the next batch of a query with availableNow. If other consumers take the
+        messages that were there at its start, it ends without them.
+        """
         assert self.left is not None
         until = time.monotonic() + DRAINED_SECONDS_MAX
         while self.left:
@@ -119,7 +121,9 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return min(len(consumer.held), self.options.count_max)
 
     def _settle(self, consumer: ConsumingClient, first: int) -> bool:
-        """Ack what comes before; whether there was something. What an earlier query took is not held here."""
+        """Ack the messages before `first`; returns whether there were any. Messages that an earlier run of
+        the query took are not held here, so there is nothing to ack.
+        """
         done = 0 if self.base is None else first - self.base
         self.base = first
         if not 0 < done <= len(consumer.held):
@@ -136,7 +140,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first, count = start[CONSUMED], end[CONSUMED] - start[CONSUMED]
         held = self.consumer.first(count) if self.consumer is not None and self.base == first else []
         if len(held) < count:
-            log.warning("a batch of %d messages is run again, empty: they are in their queues again", count)
+            log.warning("a batch of %d messages runs again, but empty: they come in a later batch", count)
             return []
         return [DeliveredPartition(part) for part in _parts(held, first)]
 
@@ -152,7 +156,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from read_records(QueueRef(self.options.uri.vhost, name, "classic"), records, wanted)
 
     def commit(self, end: dict[str, int]) -> None:
-        """It comes a batch late; `latestOffset` acks earlier."""
+        """Spark calls this a batch late, so `latestOffset` acks instead."""
         self.patience.end()
 
     def stop(self) -> None:
@@ -161,7 +165,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- the connection ---
 
     def __getstate__(self) -> dict[str, object]:
-        """Tasks have no connection."""
+        """The reader is pickled for its tasks, which have no connection."""
         return self.__dict__ | {"consumer": None}
 
     def _connected(self) -> ConsumingClient:
@@ -171,7 +175,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.consumer
 
     def _connect(self) -> ConsumingClient:
-        """A broker that was there before gets the time that it takes to start again."""
+        """Connect, and try for longer if we were connected before: the broker may be restarting."""
         options = self.options
         for pause in (*PAUSES_SECONDS, *(LATER_PAUSES_SECONDS if self.was_connected else ()), None):
             try:
@@ -185,7 +189,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         raise AssertionError("the last try answers or raises")
 
     def _disconnect(self) -> None:
-        """The broker has all back that is not acked."""
+        """Close the connection; the broker puts all unacked messages back into their queues."""
         if self.consumer is not None:
             with suppress(ClientError):
                 self.consumer.close()
@@ -193,7 +197,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _parts(held: Sequence[Delivery], first: int) -> Iterator[tuple[tuple[str, bytes], ...]]:
-    """Some MiB for each task, and what is of one queue together."""
+    """Split the messages into partitions of up to PARTITION_BYTES, each with its records by queue."""
     found: dict[str, list[bytes]] = {}
     size = 0
     for number, delivery in enumerate(held, first):

@@ -1,4 +1,4 @@
-"""The options of a read, in Kafka's words, checked before anything is read."""
+"""The options of a read, named as those of Spark's Kafka source, and checked before anything is read."""
 
 from __future__ import annotations
 
@@ -26,60 +26,58 @@ NAMES = names_of(
     "maxTriggerDelay", "maxBytesPerTrigger", "minPartitions", "failOnDataLoss", "includeHeaders",
     "includeBody", "reference", "consume", "amqp",
 )  # fmt: skip
-"""All there are to read."""
+"""All options of a read."""
 
 CONSUMING = (
     "consume", "amqp", "subscribe", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "includeHeaders",
     "includeBody",
 )  # fmt: skip
-HELD_MAX = 10_000  # messages that a query holds unacked, if it does not say
-HELD_BYTES_MAX = 64 << 20
+HELD_MAX = 10_000  # messages that a consuming query holds unacked, unless options say otherwise
+HELD_BYTES_MAX = 64 << 20  # likewise
 FLAGS = {"true": True, "false": False}
 OFFSET_MAX = OPEN_END - 1
-DELAY_SECONDS = 900.0  # as Kafka's source
+DELAY_SECONDS = 900.0  # the default of Spark's Kafka source, too
 UNITS_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 DURATION = re.compile(r"(\d{1,9})\s*(ms|s|m|h|d)")
-INTERNAL = "amq."  # queues that a pattern does not mean
+INTERNAL = "amq."  # a pattern does not match queues whose names begin so
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadLimits:
-    """Of a batch of a query; 0 is none. It waits for `offsets_min`, but no longer than `delay_s`."""
+    """How much one batch of a streaming query has; 0 is no limit."""
 
     offsets_max: int = 0
     bytes_max: int = 0
-    offsets_min: int = 0
-    delay_s: float = 0.0
+    offsets_min: int = 0  # a batch waits until there are so many,
+    delay_s: float = 0.0  # but no longer than this since the last batch
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """`names` are the queues to read; if there are none, those that match the `pattern`. Offsets below
-    `min_offset` or above `max_offset` are not wanted of any queue, whether they are there or not.
-    """
+    """What to read, and how."""
 
     log: SegmentLog
     vhost: str
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # the queues to read; empty: those that match `pattern`
     pattern: str
     start: Places
-    end: Places
-    limits: ReadLimits
-    min_partitions: int
+    end: Places  # of a batch; a streaming query has no end
+    limits: ReadLimits  # of each batch of a streaming query
+    min_partitions: int  # 0: as many as the size of the data suggests
     fail_on_data_loss: bool
     columns: Columns
-    reference: str
-    min_offset: int
-    max_offset: int
+    reference: str  # the name under which the broker shows how far a query is; empty: none
+    min_offset: int  # lower offsets are not read, of any queue; that they are gone is no data loss
+    max_offset: int  # higher ones likewise
 
     def queue_names(self) -> list[str]:
-        """The queues to be read now, in order."""
+        """The queues to read now; those that match a pattern are sorted."""
         if self.names:
             return list(self.names)
         return sorted(queue.name for queue in self.log.queues(self.vhost) if self.subscribes_to(queue.name))
 
     def subscribes_to(self, name: str) -> bool:
-        """Whether it is one of the queues to read, if it is there."""
+        """Whether a queue of this name is to be read."""
         if self.names:
             return name in self.names
         return not name.startswith(INTERNAL) and re.fullmatch(self.pattern, name) is not None
@@ -87,12 +85,12 @@ class ReadOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumeOptions:
-    """At most `count_max` messages and about `bytes_max` bytes are held for a batch."""
+    """What to consume, and how."""
 
     uri: Uri
     names: tuple[str, ...]
-    count_max: int
-    bytes_max: int
+    count_max: int  # messages held for a batch at most
+    bytes_max: int  # of their bodies, about
     columns: Columns
 
 
@@ -127,7 +125,7 @@ def parse_consume_options(given: Mapping[str, str]) -> ConsumeOptions:
 
 
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """`streaming`: by default, a query starts at the end, a batch at the beginning."""
+    """The options of a batch or, if `streaming`, of a query: by default a query starts at the end."""
     if not given:
         raise BadOption(f"no options: {OPTIONS_OF_TABLES}")
     options = _named(given)
@@ -140,7 +138,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     names, pattern = _subscription(options)
     reference = options.get("reference", "")
     if reference and "url" not in options:
-        raise BadOption("the option reference needs url: it is the broker that remembers it")
+        raise BadOption("the option reference needs url, since the broker remembers it")
     if streaming:
         _expect_absent(
             options, "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "minOffset", "maxOffset"
@@ -163,7 +161,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
 
 
 def narrowed(options: AnyOptions, schema: StructType) -> AnyOptions:
-    """To the columns of the schema."""
+    """The options, narrowed to the columns of the schema."""
     return replace(options, columns=options.columns.of(schema))
 
 
@@ -242,7 +240,7 @@ def _limits(options: Mapping[str, str]) -> ReadLimits:
 
 
 def _duration(options: Mapping[str, str], name: str, default: float) -> float:
-    """In seconds."""
+    """The option's value in seconds."""
     if name not in options:
         return default
     found = DURATION.fullmatch(options[name].strip().lower())
@@ -252,7 +250,7 @@ def _duration(options: Mapping[str, str], name: str, default: float) -> float:
 
 
 def _number(options: Mapping[str, str], name: str) -> int:
-    """0 if it is not given."""
+    """The option's value; 0 if it is not given."""
     text = options.get(name)
     if text is None:
         return 0

@@ -1,10 +1,10 @@
-"""Where a streaming query is, as Spark writes it down: the first offset of each stream that was not read yet,
-and, under a name that no queue can have, which stream that is.
+"""How far a streaming query is, in the form in which Spark writes it to the checkpoint: by stream the first
+offset that was not read yet and, under a name that no queue can have, the ids of these streams.
 
     {"orders": 5, "": {"orders": "2b7e151628aed2a6-17"}}
 
-So a stream that was deleted and made anew is not taken for the one that was read. Checkpoints of earlier
-versions have the offsets only: {"orders": 5}.
+By its id, a stream that was deleted and made anew is not taken for the one that was read. Checkpoints of
+earlier versions have the offsets only: {"orders": 5}.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IDS = ""
 
 
 def split(offset: Mapping[str, int | dict[str, str]]) -> tuple[dict[str, int], dict[str, str]]:
-    """The offsets, and the ids of those streams of which they are known."""
+    """The offsets by stream, and the ids of those streams whose id is known."""
     ids = offset.get(IDS)
     offsets = {name: place for name, place in offset.items() if isinstance(place, int)}
     return offsets, dict(ids) if isinstance(ids, dict) else {}
@@ -36,5 +36,5 @@ def ids_of(streams: Iterable[LogExtent]) -> dict[str, str]:
 
 
 def differ(one: str | None, other: str | None) -> bool:
-    """Whether these are known to be two streams."""
+    """Whether these ids are known to be of two streams: an empty or missing id may be of any."""
     return bool(one) and bool(other) and one != other

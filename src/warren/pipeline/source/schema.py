@@ -1,4 +1,4 @@
-"""Spark's types of the table that every queue is read as; `segments/schema.py` has Arrow's."""
+"""The columns of the table that any queue is read as, in Spark's types; `segments/schema.py` has Arrow's."""
 
 SCHEMA = (
     "vhost string, queue string, stream_id string, offset long, timestamp timestamp, exchange string, "

@@ -1,7 +1,7 @@
 """The class that Spark finds under the name `warren`.
 
-It is pickled to the driver's helpers and to executors, and loaded in every Spark session that has WarrenMQ
-installed; so it imports what it needs when it needs it.
+It is pickled to Spark's Python processes, and loaded in every Spark session that has WarrenMQ installed, used
+or not. So each method imports what it needs only when it is called.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-# What Spark knows of a table, and hands over beside its options.
+# Properties of a table that Spark hands over as if they were options.
 OF_TABLES = frozenset({
     "collation", "comment", "external", "is_managed_location", "location", "owner", "provider",
 })  # fmt: skip
@@ -37,7 +37,7 @@ class WarrenSource(DataSource):
         return "warren"
 
     def schema(self) -> str:
-        """Asked for at `load()`, if the user gives none."""
+        """Spark asks for it at `load()`, if the user gives no schema."""
         from warren.pipeline.source.checks import check_source, in_a_sentence
         from warren.pipeline.source.schema import SCHEMA
 

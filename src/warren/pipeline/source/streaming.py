@@ -1,9 +1,9 @@
-"""Reading streams as they grow. A stream's offset is Spark's offset: {"orders": 5} is the first not read yet;
-`positions.py` has its form.
+"""Reading streams as they grow. Spark's offset of a query has the next offset of each stream: {"orders": 5}
+means that 5 was not read yet; `positions.py` has the exact form.
 
-Spark writes down where each batch ends before it is read, and may read it again after a crash: then the same
-offsets are planned anew, over what segments there are by then. A stream that is met later, by a pattern,
-enters with its first offset and no rows, so that where it was begun with is written down, too.
+Spark writes down where a batch ends before it reads the batch, and may read it again after a crash: then the
+same offsets are planned again, over the segments that there are by then. A stream that appears later and
+matches the pattern joins with its first offset and no rows, so that the checkpoint says where it was begun.
 """
 
 from __future__ import annotations
@@ -39,18 +39,16 @@ log = logging.getLogger("warren.pipeline")
 
 
 class QueryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`target` is where a query ends that reads what there is now; `latest` is where streams end; `went_on`
-    is when the last batch began; `told` is how far the broker was told that the query is.
-    """
+    """Reads streams for one query: plans its batches on the driver, and reads their partitions in tasks."""
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
-        self.marks = Marks()
+        self.marks = Marks()  # bytes at which recent batches ended, so that tasks find the next one fast
         self.patience = Patience()
-        self.target: dict[str, int] | None = None
-        self.latest: SparkOffset | None = None
-        self.went_on: float | None = None
-        self.told: dict[str, int] = {}
+        self.target: dict[str, int] | None = None  # with availableNow: where the query ends; else None
+        self.latest: SparkOffset | None = None  # where the streams ended when Spark last asked
+        self.went_on: float | None = None  # when the last batch was planned
+        self.told: dict[str, int] = {}  # how far the query is, as the broker was last told
 
     def initialOffset(self) -> SparkOffset:  # noqa: N802 - these are Spark's names
         options = self.options
@@ -65,7 +63,9 @@ class QueryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return joined(offsets, ids_of(found.values()))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Spark hands it back in each look, unless it wants all; one limit stands for all that are given."""
+        """Spark passes this limit to each `latestOffset`, unless it wants all messages. It can be only one
+        limit, but stands for all that the options give: `_limited` applies these.
+        """
         limits = self.options.limits
         if limits.offsets_max:
             return ReadMaxRows(limits.offsets_max)
@@ -77,7 +77,7 @@ class QueryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.target = self._latest()
 
     def reportLatestOffset(self) -> SparkOffset | None:  # noqa: N802
-        """For the progress of the query. Spark asks after each look, and so is told what that has found."""
+        """For the query's progress. Spark asks right after `latestOffset`, which has just found this."""
         return self.latest
 
     def latestOffset(self, start: SparkOffset, limit: ReadLimit) -> SparkOffset:  # noqa: N802
@@ -95,7 +95,7 @@ class QueryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return joined(ended, now)
 
     def _look(self, start: dict[str, int]) -> dict[str, QueueEnds]:
-        """What there is, of what was read so far and is subscribed to."""
+        """Where the streams end that are subscribed to: those read so far, and new ones."""
         left = {name for name in start if not self.options.subscribes_to(name)}
         wait_s = self.patience.seconds if self.target is None else 0.0
         return self._ends((set(start) - left) | set(self.options.queue_names()), wait_s=wait_s)
@@ -103,11 +103,11 @@ class QueryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _ended(
         self, start: dict[str, int], ids: dict[str, str], found: dict[str, QueueEnds], limit: ReadLimit
     ) -> dict[str, int]:
-        """How far the next batch goes."""
+        """Where the next batch ends, by stream."""
         latest = {name: self._end(name, contents) for name, contents in found.items()}
         for name in start.keys() & found.keys():
             start[name] = self._checked_start(found[name], start[name], ids.get(name, ""))
-        for name in latest.keys() - start.keys():  # met for the first time
+        for name in latest.keys() - start.keys():  # a new stream joins with no rows
             latest[name] = found[name].first_offset
         ended = self._limited(start, latest, limit)
         return {name: ended.get(name, start.get(name, 0)) for name in start.keys() | ended.keys()}
@@ -132,7 +132,7 @@ class QueryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def _is_too_little(self, start: dict[str, int], latest: dict[str, int]) -> bool:
-        """Whether a batch waits for more. The first one never does, nor one of a query that is to end."""
+        """Whether the next batch waits for more. The first one never does, nor any with availableNow."""
         limits = self.options.limits
         if self.target is not None or self.went_on is None:
             return False
@@ -165,7 +165,9 @@ class QueryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def _check(self, names: Sequence[str], found: Mapping[str, LogExtent], *, expected: bool) -> None:
-        """All must be streams, and be there; unless they are `expected`, a user may not mind loss."""
+        """Raise unless all names are existing streams. One that is missing, and not `expected` to exist, is
+        only a warning if the user allows data loss.
+        """
         for name in names:
             if name not in found:
                 error = UnknownQueue(self.options.vhost, name)
@@ -187,7 +189,7 @@ class QueryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: SparkOffset, end: SparkOffset) -> Sequence[InputPartition]:
         self.patience.end()
         (starts, ids_before), (ends, ids) = split(start), split(end)
-        anew = {name for name in ends if differ(ids_before.get(name), ids.get(name))}  # which was told before
+        anew = {name for name in ends if differ(ids_before.get(name), ids.get(name))}  # reported before
         wanted = {name: (-1 if name in anew else starts.get(name, stop), stop) for name, stop in ends.items()}
         found = self._contents({name for name, (first, stop) in wanted.items() if first != stop})
         spans = [self._span(contents, *wanted[name], ids.get(name, "")) for name, contents in found.items()]
@@ -200,16 +202,16 @@ class QueryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [SourcePartition(partition) for partition in planned]
 
     def _span(self, contents: Contents, first: int, end: int, stream_id: str) -> Span:
-        """`first` is below 0 for all that there is, up to the end."""
+        """The part of a stream that a batch reads; `first` below 0 stands for the stream's first offset."""
         loss = self._loss(contents.queue)
-        if differ(contents.queue.stream_id, stream_id):  # since this batch was planned; the next one has it
+        if differ(contents.queue.stream_id, stream_id):  # made anew just now: the next batch reads it
             loss.made_anew(first)
             return Span(contents, end, end)
         if first < 0:
             return Span(contents, contents.first_offset, end)
         if end > contents.next_offset:
             loss.beyond(end, contents.next_offset)
-        if first > end:  # it was made anew, and the user wants to go on
+        if first > end:  # the stream was made anew, and the user allows data loss
             first = contents.first_offset
         return Span(contents, checked_start(contents, first, loss), end)
 
@@ -232,13 +234,13 @@ class QueryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- telling the broker ---
 
     def commit(self, end: SparkOffset) -> None:
-        """It comes a batch late; `_tell_broker` is earlier."""
+        """Spark calls this a batch late, so `latestOffset` tells the broker instead."""
         self.patience.end()
 
     def _tell_broker(self, done: dict[str, int]) -> None:
-        """How far the query is, for whoever looks at the stream. Spark looks on from where the last batch
-        ended once that stands in the checkpoint, and calls `commit` a batch later. The checkpoint is what
-        counts, so that a broker which cannot be told is no reason to stop.
+        """Tell the broker how far the query is, for those who look at the stream there. `done` is safe to
+        tell: Spark asks for more from the end of a batch only after that batch is in the checkpoint. Only the
+        checkpoint counts, so an error here is a warning and does not end the query.
         """
         if not self.options.reference or not isinstance(self.options.log, HttpLog):
             return

@@ -1,4 +1,4 @@
-"""What a killed run left in an archive goes, and nothing else."""
+"""The files that a killed run left in an archive are removed, and no others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def list_in(root: Path, name: str, *files: Path) -> None:
 
 
 def progress_in(root: Path, *, offsets: int = 0, commits: int = 0) -> str:
-    """A checkpoint that has so many of each."""
+    """A checkpoint with this many batches in `offsets` and in `commits`."""
     for kind, count in (("offsets", offsets), ("commits", commits)):
         (root / "_checkpoint" / kind).mkdir(parents=True)
         for number in range(count):

@@ -1,4 +1,4 @@
-"""Merges in place: at any moment the lists name each message once, whatever is cut off, and whoever writes.
+"""Merges in place: the lists name each message once at any moment, whenever a merge or an archive is cut off.
 
 Files here are lines of text, and `Sink` does with the lists what Spark's file sink does. That Spark itself
 reads and goes on with them is in tests/pipeline.
@@ -80,7 +80,7 @@ def read(root: Path) -> list[int]:
 
 
 def read_all_files(root: Path) -> list[int]:
-    """As somebody does who knows nothing of lists."""
+    """All messages, as a program reads them that ignores the lists."""
     files = root.glob("vhost=*/**/*.parquet")
     return sorted(int(line) for file in files for line in file.read_text().splitlines())
 
@@ -100,7 +100,7 @@ def test_files_of_the_whole_list_become_one_and_those_of_the_last_batches_stay(s
     check_at_rest(sink)
     (new,) = [file for file in sink.root.rglob("*.parquet") if "c000" not in file.name]
     assert new.suffixes == [".zstd", ".parquet"]
-    assert not (sink.root / "_spark_metadata" / ".9.compact.crc").exists()  # it is of the list that was
+    assert not (sink.root / "_spark_metadata" / ".9.compact.crc").exists()  # it was of the list before
 
 
 def test_old_files_stay_until_the_archive_has_made_its_next_list_from_the_new_one(sink: Sink) -> None:
@@ -110,7 +110,7 @@ def test_old_files_stay_until_the_archive_has_made_its_next_list_from_the_new_on
     assert merged(sink.root).waiting == 1
     assert read_all_files(sink.root) == sorted([*range(10), *range(19)])
     sink.write(1)  # 19.compact
-    assert merged(sink.root, keep_seconds=1000).waiting > 0  # who had begun to read may want them yet
+    assert merged(sink.root, keep_seconds=1000).waiting > 0  # a reader may still use the old files
     assert merged(sink.root) == Round(files_before=0, files_after=0, waiting=1)
     sink.write(10)
     merged(sink.root)
@@ -147,7 +147,7 @@ class Crashed(Exception):
 
 @contextmanager
 def crash_at(step: int) -> Iterator[None]:
-    """Before the change of the file system of this number, counted from 0; nothing is done after it."""
+    """Crash at the `step`-th change of the file system, counted from 0, before it and all later ones."""
     left = [step]
 
     def cut(name: str) -> mock._patch[object]:

@@ -104,7 +104,7 @@ def test_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_airflow_example_runs_commands_with_options_that_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Airflow is no dependency, so something else stands in for it."""
+    """Airflow is no dependency of the tests, so a stub stands in for it."""
     operators: list[dict[str, str]] = []
 
     class Operator:

@@ -1,4 +1,4 @@
-"""What a streaming query tells of itself, as offsets by queue."""
+"""The summary of a streaming query: offsets by queue, from the progress that Spark reports."""
 
 from __future__ import annotations
 

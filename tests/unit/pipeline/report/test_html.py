@@ -28,7 +28,7 @@ PLOTS: list[Plot] = [
 
 
 class Outline(HTMLParser):
-    """Which elements a page has, that each is closed, and what is fetched from elsewhere."""
+    """Collects a page's elements and what it fetches from elsewhere; checks that each element is closed."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -102,8 +102,8 @@ def test_lone_moment_is_bars_and_no_dot_in_an_empty_field() -> None:
 @pytest.mark.parametrize(
     ("one", "other", "panels"),
     [
-        ([1000, 900, 950, 980], [3, 4, 3, 5], True),  # flat on the ground
-        ([100, 90, 95, 98], [100, 91, 95, 98], True),  # on each other
+        ([1000, 900, 950, 980], [3, 4, 3, 5], True),  # the second would be a flat line at the bottom
+        ([100, 90, 95, 98], [100, 91, 95, 98], True),  # the lines would hide each other
         ([100, 90, 95, 98], [40, 41, 45, 48], False),
         ([100, 90, None, None], [None, None, 45, 48], False),
         ([0, 0, 0, 0], [0, 0, 0, 0], False),
@@ -116,7 +116,7 @@ def test_series_that_could_not_be_told_apart_have_a_scale_each(
     page = as_html([JobResult(title="t", plots=[plot])], title="t", made="today")
     assert is_in_panels(plot) is panels
     assert ('class="legend"' in page) is not panels
-    if panels:  # each reaches up from the ground of its own panel
+    if panels:  # each line begins at the bottom of its own panel
         heights = [
             [float(point.split(",")[1]) for point in line.split(" ")]
             for line in re.findall(r'points="([^"]+)"', page)

@@ -9,7 +9,7 @@ from warren.pipeline.report.progress import CLEAR, ProgressLine
 
 
 class Screen(io.StringIO):
-    """Says whether it is a terminal, and when something was shown."""
+    """A stream that may be a terminal, and sets an event when something is shown."""
 
     def __init__(self, *, terminal: bool) -> None:
         super().__init__()

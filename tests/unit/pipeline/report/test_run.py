@@ -1,4 +1,4 @@
-"""What a report tells of its own making."""
+"""The table in which a report describes its own run."""
 
 from __future__ import annotations
 
