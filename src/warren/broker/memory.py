@@ -45,7 +45,7 @@ class Memory:
         self.used_bytes = 0  # taken by packed messages
         self.limit_bytes = limit_bytes  # for packed messages: beyond that they go to disk
         self.lent_bytes = 0  # lent to lanes for ready entries
-        self.ready_limit_bytes = ready_limit_bytes  # that may be lent
+        self.ready_limit_bytes = ready_limit_bytes  # how much may be lent
         self.borrowers: dict[Borrower, None] = {}  # lanes that have borrowed
         self.shrinking: dict[Borrower, None] = {}  # lanes that hold more than they may, and will give it up
         self.later = later  # calls a function in a turn to come

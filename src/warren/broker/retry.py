@@ -24,7 +24,7 @@ class Retry:
         self.max_ms = 0  # the longest delay
         self.started_ms = 0  # when the queue was restored
         self.waiting: list[tuple[int, int, Entry]] = []  # a heap of due time, number and entry
-        self.number = 0  # of the last delayed entry: entries that are due together return in this order
+        self.number = 0  # counts delayed entries: those that are due together return in this order
 
     def set_limits(self, min_ms: int, max_ms: int) -> None:
         self.min_ms = min_ms

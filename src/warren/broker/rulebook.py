@@ -37,7 +37,7 @@ NONE = -1  # stands for no limit, and for no time
 GONE_AT_A_TIME_MAX = 200  # messages that expire or are dropped, before it is other queues' turn
 RETURNED_AT_A_TIME_MAX = 2_000  # messages that return after a delay
 DELAY_WORK, GONE_WORK, RETURN_WORK = 5, 3, 3  # units of work, for one message
-CONSUMERS_FOR_A_UNIT = 10  # that are asked whether they could take a message, for a unit of work
+CONSUMERS_FOR_A_UNIT = 10  # asked whether they could take a message, for a unit of work
 
 
 class Rulebook:
@@ -49,11 +49,11 @@ class Rulebook:
         self.clock = queue.surroundings.clock
         self.events = queue.surroundings.events
         self.timetable = queue.surroundings.timetable
-        self.groups: Groups | None = None  # of `x-group-header`
+        self.groups: Groups | None = None  # for `x-group-header`
         self.seen: Seen | None = None  # what deduplication has seen
         self.retry = Retry(self.clock)  # messages that were given back, and return after a delay
         self.appointment: Appointment | None = None  # to drain the queue when something is due
-        self.lifetime = Lifetime(queue)  # of `x-expires`
+        self.lifetime = Lifetime(queue)  # for `x-expires`
         self.views = Views(queue, self)  # serves consumers that have a view of their own
         self.draining = False  # whether `drain` is running
         self.room = 0  # how many more messages may expire or be dropped before it is other queues' turn

@@ -102,7 +102,7 @@ class Vhost:
     # --- queues ---
 
     def all_queues(self) -> list[Queue]:
-        """Those of clients, and those that belong to an exchange."""
+        """All queues: those of clients, and those that belong to an exchange."""
         return [*self.queues.values(), *self.internal_queues.values()]
 
     def find_queue(self, name: str) -> Queue:
