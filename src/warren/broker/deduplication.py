@@ -24,6 +24,7 @@ from warren.broker.entry_list import EntryList
 from warren.broker.lane import Lane
 from warren.broker.message import Message
 from warren.broker.rules import TIME_MS_MAX
+from warren.broker.safety import Safety
 from warren.broker.store import NOTHING_TO_READ, MessageLog
 
 FOREVER = 2**63 - 1
@@ -55,7 +56,7 @@ class Seen:
         self.header = header.encode()  # the name of the header whose values are compared
         self.by_value: dict[bytes, Sighting] = {}  # the latest sighting of each value
         self.order: deque[Sighting] = deque()  # all sightings, the oldest first
-        self.unwritten: list[Sighting] = []  # those whose notes wait until their messages are safe
+        self.unwritten: dict[int, list[Sighting]] = {}  # whose notes wait until this round is over
         self.log: MessageLog | None = None  # of notes; None if values need not survive a restart
         self.position = 0  # of the last note in the log
 
@@ -89,15 +90,23 @@ class Seen:
         sighting = Sighting(value, self._until(message, now_ms), place)
         self._remember(sighting)
         if self.log is not None:
-            if not self.unwritten:
-                self.log.safety.when_safe(self._write)
-            self.unwritten.append(sighting)
+            self._write_when_safe(sighting, self.log.safety)
         self._forget(now_ms)
 
-    def _write(self, _number: int) -> None:
-        """The messages are safe: write their notes."""
-        unwritten, self.unwritten = self.unwritten, []
-        for sighting in unwritten:
+    def _write_when_safe(self, sighting: Sighting, safety: Safety) -> None:
+        """Write a note when the round is over that the message is in, and no earlier: a note without its
+        message would have the message dropped when it comes again.
+        """
+        number = safety.gathering
+        if number not in self.unwritten:
+            self.unwritten[number] = []
+            safety.when_safe(self._write)
+        self.unwritten[number].append(sighting)
+
+    def _write(self, number: int) -> None:
+        """The messages of this round, and of those before, are safe: write their notes."""
+        rounds = [known for known in self.unwritten if known <= number]
+        for sighting in [sighting for known in rounds for sighting in self.unwritten.pop(known)]:
             if self.log is not None and not sighting.is_forgotten:
                 self.position += 1
                 sighting.position = self.position

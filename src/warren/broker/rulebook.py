@@ -476,6 +476,7 @@ class Rulebook:
         self.lifetime.end()
         if self.seen is not None:
             self.seen.delete()
+        self.views = None  # type: ignore[assignment]  # views refer to this, too
         self.groups = None  # groups refer back to this rulebook
 
     def restored(self) -> None:

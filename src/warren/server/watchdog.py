@@ -108,14 +108,17 @@ class Watchdog:
 
 def describe(callback: object) -> str:
     """The name of a function and of its object, and the jobs that the object says it has done."""
+    did = getattr(getattr(callback, "__self__", None), "done_this_turn", None)
+    name = _name_of(callback)
+    return f"{name}: {', '.join(map(_name_of, did))}" if did else name
+
+
+def _name_of(callback: object) -> str:
+    """Without the jobs: a job that is spread over turns belongs to the object that has done it, and so on
+    without an end.
+    """
     if isinstance(callback, partial):
-        return " ".join(map(describe, (callback.func, *callback.args)))
+        return " ".join(map(_name_of, (callback.func, *callback.args)))
     name: str = getattr(callback, "__qualname__", type(callback).__qualname__)
-    owner = getattr(callback, "__self__", None)
-    subject = getattr(owner, "name", None)
-    did = getattr(owner, "done_this_turn", None)
-    if isinstance(subject, str):
-        name += f" of {subject}"
-    if did:
-        name += ": " + ", ".join(describe(job) for job in did)
-    return name
+    subject = getattr(getattr(callback, "__self__", None), "name", None)
+    return f"{name} of {subject}" if isinstance(subject, str) else name

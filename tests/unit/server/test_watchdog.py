@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.support.fakes import FakeWorld
 from warren.amqp.budget import Budget
-from warren.broker.turns import Turns
+from warren.broker.turns import WORK_A_TURN_MAX, Turns
 from warren.server.watchdog import SILENCE_SECONDS, SLOW_SECONDS, UNKNOWN, Watchdog, describe
 
 
@@ -119,3 +120,18 @@ def test_job_that_stood_in_line_is_named(hands: Hands) -> None:
     turns.later(taking(hands, 1))
     world.run()
     assert "taking" in describe(turns._turn)
+
+
+def test_job_that_is_spread_over_turns_is_named_once(hands: Hands) -> None:
+    """Such a job is a method of the turns themselves, whose jobs must not be named again for it."""
+    world = FakeWorld()
+    turns = Turns(world, Budget(), lambda: None, world.report)
+
+    def removing_bindings() -> Iterator[int]:
+        for _ in range(3):
+            yield WORK_A_TURN_MAX
+
+    turns.spread(removing_bindings())
+    world.turn()
+    described = describe(turns._turn)
+    assert described.count("removing_bindings") == 1, described
