@@ -15,6 +15,7 @@ cdef class Node:
     cdef public object exchange_types
     cdef public str cluster_name
     cdef public object store
+    cdef readonly object safety
     cdef public Clock clock
     cdef public Turns turns
     cdef public Memory memory

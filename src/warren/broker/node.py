@@ -82,6 +82,7 @@ class Node:
         self.exchange_types = exchange_types  # the class that routes for each type of exchange
         self.cluster_name = cluster_name
         self.store = store or Store()  # without a data directory, one that keeps nothing
+        self.safety = self.store.safety  # says when definitions are safe
         self.clock = Clock(world.time_ms)  # the time of day
         self.turns = Turns(world, Budget(), self.end_turn, world.report)  # shares out the event loop's time
         self.memory = Memory(limits.memory_budget_bytes, limits.ready_budget_bytes, self.turns.later)

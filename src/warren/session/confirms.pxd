@@ -9,6 +9,22 @@ cdef int REFUSED
 
 
 @cython.final
+cdef class Awaited:
+    cdef uint64_t published
+    cdef object safety
+    cdef uint64_t number
+    cdef dict elsewhere
+
+
+@cython.final
+cdef class Rounds:
+    cdef Confirms confirms
+    cdef object safety
+    cdef uint64_t asked_for
+    cdef uint64_t over
+
+
+@cython.final
 cdef class Confirms:
     cdef Output output
     cdef uint16_t channel
@@ -22,10 +38,18 @@ cdef class Confirms:
     cdef readonly object safety
     cdef dict elsewhere
     cdef object awaited
-    cdef dict asked_for
-    cdef dict over
+    cdef dict rounds
 
     cpdef note(self, int outcome, safety)
+    @cython.locals(last=Awaited)
     cpdef end_batch(self)
+    @cython.locals(last=Awaited, number=uint64_t)
+    cdef _await_rounds(self)
+    @cython.locals(rounds=Rounds, gathering=uint64_t)
+    cdef _ask(self, safety)
+    @cython.locals(safe=uint64_t, head=Awaited)
+    cdef confirm_safe(self, Rounds rounds)
+    @cython.locals(rounds=Rounds)
+    cdef bint _is_safe(self, Awaited awaited) except -1
     @cython.locals(confirmed=uint64_t)
     cpdef _ack_up_to(self, uint64_t count)

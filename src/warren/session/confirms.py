@@ -10,8 +10,6 @@ Each queue names the `Safety` that says when its messages are safe. Most often a
 from __future__ import annotations
 
 from collections import deque
-from functools import partial
-from typing import NamedTuple
 
 from warren.amqp.methods import BasicNack
 from warren.amqp.writer import Output
@@ -19,11 +17,29 @@ from warren.broker.outcome import AFTER_NEXT, REFUSED, STORED
 from warren.broker.safety import Safety
 
 
-class Awaited(NamedTuple):
-    """Messages up to `number` are safe when the round given for each safety is over."""
+class Awaited:
+    """Messages up to a number that are safe when a round is over, and perhaps further rounds elsewhere."""
 
-    number: int
-    rounds: dict[Safety, int]
+    def __init__(self, published: int, safety: Safety, number: int) -> None:
+        self.published = published  # the number of the last of these messages
+        self.safety = safety
+        self.number = number  # of the round
+        self.elsewhere: dict[Safety, int] | None = None  # further rounds, by safety; seldom there
+
+
+class Rounds:
+    """What one channel knows of the rounds of one safety."""
+
+    def __init__(self, confirms: Confirms, safety: Safety) -> None:
+        self.confirms = confirms
+        self.safety = safety
+        self.asked_for = 0  # the last round whose end the channel asked to be told
+        self.over = 0  # the last round whose end it was told
+
+    def is_over(self, number: int) -> None:
+        """The safety tells that the round of this number is over."""
+        self.over = number
+        self.confirms.confirm_safe(self)
 
 
 class Confirms:
@@ -40,8 +56,7 @@ class Confirms:
         self.unsafe_longer = False  # whether that takes until the round after the present one is over
         self.elsewhere: dict[Safety, bool] = {}  # `unsafe_longer` for each other unsafe safety of this batch
         self.awaited: deque[Awaited] = deque()  # messages that are not safe yet, in order
-        self.asked_for: dict[Safety, int] = {}  # the last round whose end we asked to be told
-        self.over: dict[Safety, int] = {}  # the last round whose end we were told
+        self.rounds: dict[Safety, Rounds] = {}  # what this channel knows of each safety's rounds
 
     def __repr__(self) -> str:
         return f"<Confirms of channel {self.channel}: {self.confirmed} of {self.published} confirmed>"
@@ -90,39 +105,71 @@ class Confirms:
             self.unsafe = self.unsafe_longer = False
             self.elsewhere.clear()
         elif self.unsafe or self.elsewhere:
-            self._await({safety: safety.gathering + longer for safety, longer in self.take_unsafe().items()})
+            self._await_rounds()
         elif self.awaited:
-            self.awaited[-1] = self.awaited[-1]._replace(number=self.published)
+            last = self.awaited[-1]
+            last.published = self.published
         else:
             self._confirm_up_to(self.published)
 
-    def _await(self, rounds: dict[Safety, int]) -> None:
-        last = self.awaited[-1].rounds if self.awaited else {}
-        if all(last.get(safety, 0) >= number for safety, number in rounds.items()):
-            rounds = self.awaited.pop().rounds
-        self.awaited.append(Awaited(self.published, rounds))
-        for safety in rounds:
+    def _await_rounds(self) -> None:
+        """Wait for the rounds that this batch's messages are in: with one safety, as a rule, for one."""
+        if self.elsewhere:
+            self._await_several(self.take_unsafe())
+            return
+        safety = self.safety
+        assert safety is not None, "whatever goes to disk says when it is safe"
+        number = safety.gathering + 1 if self.unsafe_longer else safety.gathering
+        self.unsafe = self.unsafe_longer = False
+        last = self.awaited[-1] if self.awaited else None
+        if last is not None and last.safety is safety and last.elsewhere is None and last.number >= number:
+            last.published = self.published
+        else:
+            self.awaited.append(Awaited(self.published, safety, number))
+        self._ask(safety)
+
+    def _await_several(self, unsafe: dict[Safety, bool]) -> None:
+        numbers = {safety: safety.gathering + longer for safety, longer in unsafe.items()}
+        first, *others = numbers
+        awaited = Awaited(self.published, first, numbers[first])
+        awaited.elsewhere = {safety: numbers[safety] for safety in others}
+        self.awaited.append(awaited)
+        for safety in numbers:
             self._ask(safety)
 
     def _ask(self, safety: Safety) -> None:
         """Ask to be told when the round that gathers now is over."""
-        if self.asked_for.get(safety) != safety.gathering:
-            self.asked_for[safety] = safety.gathering
-            safety.when_safe(partial(self._round_is_over, safety))
+        rounds = self.rounds.get(safety)
+        if rounds is None:
+            rounds = self.rounds[safety] = Rounds(self, safety)
+        gathering = safety.gathering
+        if rounds.asked_for != gathering:
+            rounds.asked_for = gathering
+            safety.when_safe(rounds.is_over)
 
-    def _round_is_over(self, safety: Safety, number: int) -> None:
-        """This safety's round of this number is over: confirm what is safe by that."""
-        self.over[safety] = number
+    def confirm_safe(self, rounds: Rounds) -> None:
+        """A round is over: confirm the messages that are safe now, and ask for the next round if need be."""
         safe = 0
-        while self.awaited and self._is_over(self.awaited[0].rounds):
-            safe = self.awaited.popleft().number
+        while self.awaited:
+            head = self.awaited[0]
+            if not self._is_safe(head):
+                break
+            safe = head.published
+            self.awaited.popleft()
         if safe:
             self._confirm_up_to(safe)
-        if self.awaited and any(rounds.get(safety, 0) > number for _, rounds in self.awaited):
-            self._ask(safety)
+        if self.awaited:
+            self._ask(rounds.safety)
 
-    def _is_over(self, rounds: dict[Safety, int]) -> bool:
-        return all(self.over.get(safety, 0) >= number for safety, number in rounds.items())
+    def _is_safe(self, awaited: Awaited) -> bool:
+        rounds = self.rounds[awaited.safety]
+        if rounds.over < awaited.number:
+            return False
+        for safety, number in (awaited.elsewhere or {}).items():
+            rounds = self.rounds[safety]
+            if rounds.over < number:
+                return False
+        return True
 
     def _confirm_up_to(self, count: int) -> None:
         """Nack each refused message up to this number, and ack the others."""
@@ -144,4 +191,5 @@ class Confirms:
         """The channel is closed: messages that are not safe by now are never confirmed."""
         self.end_batch()
         self.awaited.clear()
+        self.rounds.clear()  # they refer back to this
         self.on = False

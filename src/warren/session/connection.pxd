@@ -49,3 +49,5 @@ cdef class Connection(FrameReader):
     @cython.locals(chunks=list)
     cpdef flush(self)
     cpdef _yield_to_consumers(self, queues)
+    @cython.locals(channel=Channel)
+    cdef _yield_to_disk(self, list channels)

@@ -43,6 +43,7 @@ from warren.broker.flow import QueueFlow
 from warren.broker.limits import is_reached
 from warren.broker.node import Node
 from warren.broker.queue import Queue
+from warren.broker.safety import Safety
 from warren.broker.turns import SHARE_MAX
 from warren.broker.vhost import Vhost
 from warren.session import (
@@ -413,14 +414,19 @@ class Connection(FrameReader):
 
     def _yield_to_disk(self, channels: list[Channel]) -> None:
         """If more was published than the disk has taken, do not read until the disk has caught up."""
-        safety = self.node.store.safety
+        definitions = self.node.safety
+        if definitions.behind:
+            self._wait_for(definitions)
+            return
         for channel in channels:
-            if safety.behind:
-                break
-            safety = channel.confirms.safety or safety
-        if safety.behind:
-            self.stop_reading("disk")
-            safety.when_safe(lambda _number: self.start_reading("disk"))
+            safety = channel.confirms.safety
+            if safety is not None and safety is not definitions and safety.behind:
+                self._wait_for(safety)
+                return
+
+    def _wait_for(self, safety: Safety) -> None:
+        self.stop_reading("disk")
+        safety.when_safe(lambda _number: self.start_reading("disk"))
 
     def let_go(self) -> None:
         self.held_by = None
