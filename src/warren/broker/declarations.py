@@ -17,6 +17,7 @@ from warren.broker.rules import (
     arguments_of,
     check_arguments,
     check_exchange_arguments,
+    check_readable,
     queue_type,
 )
 from warren.broker.vhost import Vhost, locked
@@ -44,6 +45,13 @@ def check_queue(vhost: Vhost, command: DeclareQueue) -> None:
     check_arguments(what, command.arguments)
     if queue_type(command.arguments) != CLASSIC:
         check_is_to_stay(what, command)
+
+
+def check_recorded(command: DeclareQueue) -> None:
+    """406 if an argument of a queue that was declared before makes no sense to this version: it is not
+    followed.
+    """
+    check_readable(f"queue '{command.name}' in vhost '{command.vhost}'", command.arguments)
 
 
 def check_is_to_stay(what: str, command: DeclareQueue) -> None:

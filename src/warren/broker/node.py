@@ -17,6 +17,7 @@ from warren.broker.client import Client, ClientId
 from warren.broker.clock import Clock
 from warren.broker.commands import COMMAND_WORK, NOT_KEPT, Command, DeclareQueue
 from warren.broker.dead_letters import DeadLetters, Handover
+from warren.broker.declarations import check_recorded
 from warren.broker.events import AlarmCleared, AlarmRaised, Events
 from warren.broker.exchange.exchange import Router
 from warren.broker.memory import Memory
@@ -162,7 +163,9 @@ class Node:
         for command in commands:
             try:
                 follow_ups += carry_out(self, command).follow_up
-            except AmqpError as error:  # the package of an exchange type may be missing
+                if type(command) is DeclareQueue and command.arguments:
+                    check_recorded(command)
+            except AmqpError as error:  # an argument makes no sense any more, or an exchange type is missing
                 self.world.report(error)
         for command in follow_ups:  # were recorded as well, unless the broker ended in between
             self._carry_out(command)

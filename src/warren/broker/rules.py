@@ -108,8 +108,13 @@ class Rule:
             raise ValueError(f"{value!r} is more than {self._most_shown}")
 
     def value(self, value: Value) -> Any:
-        """The rule's value for what a client wrote."""
-        read = self.read(value)
+        """The rule's value for what a client wrote. None for a value that makes no sense: a queue may have
+        been declared with it before there was such a rule, and its messages must still be found.
+        """
+        try:
+            read = self.read(value)
+        except ValueError:
+            return None
         return read if self.most is None else min(read, self.most)
 
     @property
@@ -275,6 +280,16 @@ def check_arguments(what: str, arguments: Table) -> None:
                 raise PreconditionFailed(f"invalid arg '{rule.argument}' for {what}: {error}") from None
     for argument, reason in _conflicts(arguments):
         raise PreconditionFailed(f"invalid arg '{argument}' for {what}: {reason}")
+
+
+def check_readable(what: str, arguments: Table) -> None:
+    """406 if the value of an argument cannot be read at all, whatever was allowed when it was declared."""
+    for rule in ARGUMENTS:
+        if rule.argument in arguments:
+            try:
+                rule.read(arguments[rule.argument])
+            except ValueError as error:
+                raise PreconditionFailed(f"invalid arg '{rule.argument}' for {what}: {error}") from None
 
 
 def not_for_type(argument: str, what: str, kind: str) -> PreconditionFailed:

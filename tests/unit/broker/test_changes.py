@@ -184,3 +184,14 @@ def test_vhost_with_very_many_queues_goes_over_several_turns() -> None:
     broker.world.run()
     assert (len(vhost.queues), list(broker.node.vhosts["v"].queues)) == (0, ["0"])
     assert broker.world.errors == []
+
+
+def test_queue_whose_arguments_make_no_sense_any_more_is_restored_without_them() -> None:
+    """It was declared before there was a rule of that name, when any value would do."""
+    broker = FakeBroker()
+    arguments: Table = {"x-message-ttl": "soon", "x-max-length": 5}
+    broker.node.restore([c.DeclareQueue(vhost="/", name="old", durable=True, arguments=arguments)])
+    rules = broker.vhost.queues["old"].rules
+    assert (rules.message_ttl, rules.max_length) == (None, 5)
+    (error,) = broker.world.errors
+    assert "invalid arg 'x-message-ttl' for queue 'old'" in str(error)
