@@ -54,7 +54,7 @@ class ClassicQueue(Queue):
         unsafe = self.lane.put(message)
         if not self.touched:
             self.touch()
-        return unsafe
+        return unsafe  # True is ON_ITS_WAY, and False STORED
 
     def touch(self) -> None:
         if not self.touched and (self.rings or self.book is not None) and not self.deleted:

@@ -1,9 +1,9 @@
 """Policies: settings for all queues and exchanges of a vhost whose names match a pattern.
 
 If several policies match, only the one with the highest priority is in force; among equals, the one whose
-name comes first. An operator policy may be in force beside it, found in the same way: it is for queues only,
-and can only lower what arguments and policies allow. `rules.py` makes a queue's rules from its arguments and
-both.
+name comes first. An operator policy may be in force beside it, found in the same way, for queues only: it
+can lower limits that arguments and policies set, and comes before the policy in all else. `rules.py` makes a
+queue's rules from its arguments and both.
 """
 
 from __future__ import annotations

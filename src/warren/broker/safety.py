@@ -13,7 +13,11 @@ from typing import Protocol
 
 
 class Safety(Protocol):
-    """The rounds of one log, or of several logs."""
+    """The rounds of one log, or of several logs. They are numbered from 1 on, without a gap, and end in
+    order.
+
+    Whoever has called the callbacks of a round ends the node's turn then, so that their answers are sent.
+    """
 
     @property
     def gathering(self) -> int:
@@ -24,7 +28,7 @@ class Safety(Protocol):
         """Whether so much has gathered that publishers should wait."""
 
     def when_safe(self, callback: Callable[[int], None]) -> None:
-        """When the round that gathers now is over, call back with its number."""
+        """When the round that gathers now is over, call back with its number; never before this returns."""
 
 
 class NeverAsked:

@@ -66,7 +66,8 @@ class DiskStore(Store):
         self.settings = settings
         self.log = log
         self.on_trouble = on_trouble  # called when the disk fails
-        self.round_is_over = on_round  # called when a round is over, and its waiters have been called
+        # This store is the `Watcher` of the group commit: a round is over, and its waiters have been called.
+        self.round_is_over = on_round
         self.report = on_error  # called with an exception that nobody else handles
         self.problems = Problems(log.warning)  # is told what is wrong with files
         self.files = files or OpenFiles(settings.open_files_max)

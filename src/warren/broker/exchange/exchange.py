@@ -31,7 +31,9 @@ def seen_by(arguments: Table) -> Seen | None:
 class Router(Protocol):
     """How one type of exchange routes. A router is made for each exchange, with its declared arguments.
 
-    Arguments or bindings that make no sense raise PreconditionFailed.
+    Arguments or bindings that make no sense raise PreconditionFailed. `route` may name a destination twice,
+    or one that is deleted: the vhost leaves these out. A router that chooses one of several destinations has
+    to pass deleted ones by itself.
     """
 
     by_properties: bool  # whether the route depends on more than the routing key, and cannot be remembered
