@@ -15,10 +15,11 @@ from warren.amqp.reader import ReadBuffer
 from warren.broker import commands
 from warren.broker.access import Permissions
 from warren.broker.events import Failure
+from warren.broker.exchange.types import exchange_types
 from warren.broker.node import Limits, Node
 from warren.broker.passwords import PasswordHash
 from warren.broker.vhost import Vhost
-from warren.server.app import CHECK_SECONDS, exchange_types
+from warren.server.app import CHECK_SECONDS
 from warren.session.connection import connections_of
 
 T = TypeVar("T")

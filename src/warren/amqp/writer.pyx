@@ -111,6 +111,7 @@ cdef class Output:
         return self.mark()
 
     cpdef int confirm(self, uint16_t channel, uint64_t delivery_tag, bint multiple) except -1:
+        """Write basic.ack: the broker confirms a message, or with `multiple` all messages up to it."""
         cdef uint8_t* p = put_frame_head(self.room(13 + FRAME_OVERHEAD), FRAME_METHOD, channel, 13)
         put32(p, BASIC_ACK)
         put64(p + 4, delivery_tag)

@@ -74,15 +74,14 @@ class ClassicQueue(Queue):
 
     def drain_lane(self) -> None:
         lane, delivered, most = self.lane, self.delivered, self.most_to_deliver()
-        while lane.ready.head is not None or lane.has_behind():
-            head = lane.ready.head
+        while True:
+            head = lane.first()
             if head is None:
-                lane.read_on()
-                continue
+                break
             consumer = self.next_consumer(head.size)
             if consumer is None:
                 break
-            entry = lane.ready.pop_head()
+            entry = lane.pop()
             self.goes_out(entry, consumer.no_ack)
             delivery_tag = consumer.deliver(entry)
             if self.events.delivered:
@@ -105,25 +104,20 @@ class ClassicQueue(Queue):
 
     def goes_out(self, entry: Entry, no_ack: bool) -> None:
         """Count an entry that is delivered, and have the delivery noted on disk."""
-        lane = self.lane if self.book is None else self.lane_of(entry)
+        lane = self.lane if self.book is None else self.lane_of(entry.message)
         self.delivered += 1
         self.delivered_bytes += entry.size
         if not no_ack:
             self.unacked += 1
             entry.delivered_ms = self.clock.time_ms
-        if lane.log is None:
-            return
         if no_ack:
             lane.done(entry)
         else:
             lane.note_delivered(entry)
 
-    def lane_of(self, entry: Entry) -> Lane:
-        return self.lanes[self.level_of(entry.message)]
-
-    def level_of(self, message: Message) -> int:
-        """The level of priority; a message above the queue's highest level belongs to that one."""
-        return min(message.priority, len(self.lanes) - 1)
+    def lane_of(self, message: Message) -> Lane:
+        """The lane of a message's priority. A message above the queue's highest level belongs to that one."""
+        return self.lanes[min(message.priority, len(self.lanes) - 1)]
 
     def next_consumer(self, size: int) -> Consumer | None:
         for ring in self.rings:
@@ -142,8 +136,8 @@ class ClassicQueue(Queue):
         self.forget(entry)
 
     def forget(self, entry: Entry) -> None:
-        lane = self.lane if self.book is None else self.lane_of(entry)
-        if lane.log is not None and not self.deleted:
+        lane = self.lane if self.book is None else self.lane_of(entry.message)
+        if not self.deleted:
             lane.done(entry)
 
     def requeue(self, entry: Entry) -> None:
@@ -161,7 +155,7 @@ class ClassicQueue(Queue):
         self.touch()
 
     def redelivered(self, entry: Entry) -> None:
-        self.lane_of(entry).note_delivered(entry)
+        self.lane_of(entry.message).note_delivered(entry)
 
     # --- the rest ---
 
@@ -294,8 +288,7 @@ class ClassicQueue(Queue):
         """Tell the lanes whether there is a consumer for whom to hold messages ready."""
         consumed = self.is_worked_off
         for lane in self.lanes:
-            if lane.consumed != consumed:
-                lane.set_consumed(consumed)
+            lane.set_consumed(consumed)
 
     def purge(self) -> int:
         count = self.message_count

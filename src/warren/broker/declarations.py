@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from warren.amqp.errors import AccessRefused, CommandInvalid, PreconditionFailed
 from warren.amqp.table import Table, Value, type_name
 from warren.broker.commands import DeclareExchange, DeclareQueue, DeleteExchange, DeleteQueue
-from warren.broker.exchange.exchange import Exchange, Router
+from warren.broker.exchange.exchange import INNER_TYPE, Exchange, Router
 from warren.broker.queue import Queue
 from warren.broker.rules import (
+    ALTERNATE_EXCHANGE,
     CLASSIC,
     TYPE,
     arguments_of,
@@ -23,9 +24,8 @@ from warren.broker.rules import (
 from warren.broker.vhost import Vhost, locked
 
 RESERVED = "amq."
-ALTERNATE = "alternate-exchange"
 DEAD_LETTER_EXCHANGE = "x-dead-letter-exchange"
-COMPARED_ARGUMENTS = (ALTERNATE, "x-delayed-type")
+COMPARED_ARGUMENTS = (ALTERNATE_EXCHANGE, INNER_TYPE)
 
 
 # --- queues ---
@@ -106,7 +106,7 @@ def check_exchange(vhost: Vhost, types: Mapping[str, type[Router]], command: Dec
         check_same_exchange(what, existing, command)
         return
     check_new_name("exchange", command.name)
-    named_exchange(command.arguments, ALTERNATE, what)
+    named_exchange(command.arguments, ALTERNATE_EXCHANGE, what)
     check_exchange_arguments(what, command.arguments)
 
 

@@ -165,7 +165,7 @@ class Seen:
 
     def _look_into(self, lane: Lane, above: int) -> None:
         """Remember the messages in a lane's log `above` this position, which have no notes."""
-        browser = None if lane.log is None else lane.log.browse()
+        browser = lane.browse_log()
         while browser is not None and (position := browser.next_position(above)) != NOTHING_TO_READ:
             message, above = browser.read(), position
             if not self.has(message, message.time_ms):

@@ -191,7 +191,7 @@ class Groups:
         """A group's next entry among those that were passed over, if any of them is still ready."""
         while group.waiting:
             entry = group.waiting[0]
-            if self.queue.lane_of(entry).is_ready(entry):
+            if self.queue.lane_of(entry.message).is_ready(entry):
                 return entry
             self._drop_waiting(group)
         self.forget_if_idle(group)
@@ -231,13 +231,7 @@ class Groups:
         return entry
 
     def _behind_walked(self, lane: Lane) -> Entry | None:
-        last = self.last.get(lane.level)
-        if last is not None and lane.is_ready(last):
-            return last.behind
-        entry, walked = lane.ready.head, self.walked.get(lane.level, 0)
-        while entry is not None and entry.position <= walked:
-            entry = entry.behind
-        return entry
+        return lane.next_ready(self.last.get(lane.level), self.walked.get(lane.level, 0))
 
     def _pass_over(self, lane: Lane, entry: Entry, group: Group) -> None:
         self.walked[lane.level] = entry.position
@@ -276,7 +270,7 @@ class Groups:
 
     def _take(self, entry: Entry) -> None:
         """Take an entry out of its lane; it was passed over, or is the next one of the walk."""
-        lane = self.queue.lane_of(entry)
+        lane = self.queue.lane_of(entry.message)
         if entry.position > self.walked.get(lane.level, 0):
             self.walked[lane.level] = entry.position
             self.last[lane.level] = entry.before

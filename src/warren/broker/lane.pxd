@@ -22,21 +22,21 @@ cdef class Lane:
     cdef Memory memory
     cdef Budget budget
     cdef object open_overflow
-    cdef public int level
-    cdef public EntryList ready
+    cdef readonly int level
+    cdef readonly EntryList ready
     cdef public Py_ssize_t ready_max
     cdef public Py_ssize_t ready_bytes_max
     cdef readonly Py_ssize_t share
     cdef readonly bint consumed
     cdef readonly Py_ssize_t loan
-    cdef public bint keeps_all
-    cdef public bint keeps_returned
-    cdef public EntryList strays
-    cdef public MessageLog log
-    cdef public Pack packed
-    cdef public MessageLog overflow
-    cdef public uint64_t position
-    cdef public Expiry expiry
+    cdef readonly bint keeps_all
+    cdef readonly bint keeps_returned
+    cdef readonly EntryList strays
+    cdef readonly MessageLog log
+    cdef readonly Pack packed
+    cdef readonly MessageLog overflow
+    cdef readonly uint64_t position
+    cdef readonly Expiry expiry
 
     @cython.locals(waits=bint, log=MessageLog, location=uint64_t)
     cpdef bint put(self, Message message) except -1
@@ -47,7 +47,7 @@ cdef class Lane:
     @cython.locals(more=Py_ssize_t)
     cpdef bint borrow(self) except -1
     cpdef rest(self)
-    cpdef bint is_over(self)
+    cpdef bint holds_too_much(self)
     @cython.locals(given=Py_ssize_t)
     cpdef Py_ssize_t give_up(self, Py_ssize_t most) except -1
     @cython.locals(entry=Entry, location=uint64_t)
@@ -60,6 +60,7 @@ cdef class Lane:
     cpdef Entry pop(self)
     cpdef remove(self, Entry entry)
     cpdef bint is_ready(self, Entry entry)
+    cpdef Entry next_ready(self, Entry last, uint64_t position)
     cpdef bint is_stray(self, Entry entry)
     cpdef bint is_among_strays(self, Entry entry)
     @cython.locals(

@@ -67,8 +67,8 @@ class Lane:
         self.ready_bytes_max = READY_FREE_BYTES_MAX // share  # how large their bodies may be together
         self.consumed = False  # whether consumers take messages; only then the lane may borrow memory
         self.loan = 0  # bytes that the lane has borrowed
-        self.keeps_all = False  # whether no ready entry may be given up, since message groups refer to them
-        self.keeps_returned = False  # whether entries that came back may not be: rules need what they carry
+        self.keeps_all = False  # whether no ready entry may be given up
+        self.keeps_returned = False  # whether no entry that came back may be given up
         self.strays = EntryList()  # entries that came back, but belong behind messages that are not ready
         self.log: MessageLog | None = None  # for persistent messages of a durable queue
         self.packed = Pack(memory)  # messages in memory that are not entries
@@ -142,7 +142,7 @@ class Lane:
             passed = self.strays.insert(entry)
         else:
             passed = self.ready.insert(entry)
-            if self.is_over() and not (self.consumed and self.borrow()):
+            if self.holds_too_much() and not (self.consumed and self.borrow()):
                 self.memory.shrink_soon(self)
         self.budget.left -= passed // PASSED_FOR_A_UNIT
         if entry.message.expiration_ms >= 0:
@@ -304,7 +304,7 @@ class Lane:
 
     def next_ready(self, last: Entry | None, position: int) -> Entry | None:
         """The ready entry behind `last`, if that is still ready; else the first one beyond `position`."""
-        if last is not None and (last.behind is not None or self.ready.tail is last):
+        if last is not None and self.is_ready(last):
             return last.behind
         return self.ready.first_beyond(position, None)
 
@@ -324,11 +324,27 @@ class Lane:
         """Browsers of what waits behind: packed, in the log, and in the overflow."""
         return (
             PackBrowser(self.packed),
-            None if self.log is None else self.log.browse(),
+            self.browse_log(),
             None if self.overflow is None else self.overflow.browse(),
         )
 
+    def browse_log(self) -> LogBrowser | None:
+        """A browser of what waits in the log; None without one."""
+        return None if self.log is None else self.log.browse()
+
     # --- how much is ready ---
+
+    def keep_returned(self) -> None:
+        """Never give up entries that came back: the queue's rules need what they carry."""
+        self.keeps_returned = True
+
+    def keep_all(self) -> None:
+        """Never give up a ready entry: the queue's message groups refer to them."""
+        self.keeps_all = True
+
+    def ready_bytes(self) -> int:
+        """The size of the bodies of the ready entries."""
+        return self.ready.bytes
 
     def borrow(self) -> bool:
         """Try to borrow memory, to hold about twice as much. Return whether that was granted."""
@@ -354,19 +370,19 @@ class Lane:
             self.ready_bytes_max = READY_FREE_BYTES_MAX // self.share
 
     def set_consumed(self, consumed: bool) -> None:
-        self.consumed = consumed
-        if not consumed:
+        if self.consumed and not consumed:
             self.return_loan()
             self.memory.shrink_soon(self)
+        self.consumed = consumed
 
     def rest(self) -> None:
         """Nobody is about to read on: let go of what reading needs, and of entries above the limit."""
         if self.log is not None:
             self.log.rest()
-        if self.is_over():
+        if self.holds_too_much():
             self.memory.shrink_soon(self)
 
-    def is_over(self) -> bool:
+    def holds_too_much(self) -> bool:
         """Whether the lane holds so much more than it may that giving entries up is worth while."""
         if self.log is None or self.ready.count <= 1:
             return False
@@ -378,7 +394,7 @@ class Lane:
         """Give up ready entries whose messages are on disk, until the lane is within its limits, but at most
         `most`. Return how many were given up.
         """
-        if self.log is None or self.keeps_all or not self.is_over():
+        if self.log is None or self.keeps_all or not self.holds_too_much():
             return 0
         given = 0
         while given < most and self.ready.count > 1:

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Protocol
 
-from warren.broker.entry_list import EntryList
-
 READY_BYTES = 256 * 1024 * 1024
 LOOKED_AT_MAX = 64  # borrowers that are asked for idle memory each time
 GIVEN_UP_A_TURN_MAX = 2_000  # entries, and lanes
@@ -21,11 +19,10 @@ GIVEN_UP_A_TURN_MAX = 2_000  # entries, and lanes
 class Borrower(Protocol):
     """The methods of a lane that the memory budget uses."""
 
-    ready: EntryList
-
+    def ready_bytes(self) -> int: ...
     def needs_loan(self) -> bool: ...
     def return_loan(self) -> None: ...
-    def is_over(self) -> bool: ...
+    def holds_too_much(self) -> bool: ...
     def give_up(self, most: int) -> int: ...
 
 
@@ -78,7 +75,7 @@ class Memory:
 
     def ready_bytes(self) -> int:
         """The size of the ready bodies in all lanes that have borrowed. Other lanes hold next to nothing."""
-        return sum(lane.ready.bytes for lane in self.borrowers)
+        return sum(lane.ready_bytes() for lane in self.borrowers)
 
     # --- giving up ---
 
@@ -106,7 +103,7 @@ class Memory:
                 lane = next(iter(self.shrinking))
                 del self.shrinking[lane]
                 left -= 1 + lane.give_up(left)
-                if left <= 0 and lane.is_over():
+                if left <= 0 and lane.holds_too_much():
                     self.shrinking[lane] = None
         finally:
             self.is_scheduled = False

@@ -11,20 +11,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import NamedTuple
 
 from warren.amqp.errors import PreconditionFailed
-from warren.amqp.table import Table, Value
+from warren.amqp.table import Table
 from warren.broker.access import compile_pattern
 from warren.broker.exchange.exchange import Exchange
-from warren.broker.policy_settings import ALTERNATE_EXCHANGE, check_definition
+from warren.broker.policy_settings import check_definition
 from warren.broker.queue import Queue
-from warren.broker.rules import Rules, queue_type, rules_of, whole_number
+from warren.broker.rules import ALTERNATE_EXCHANGE, queue_type, rules_of, whole_number
 
 ALL, QUEUES, EXCHANGES = "all", "queues", "exchanges"
 QUEUES_OF_TYPE = {"classic_queues": "classic", "quorum_queues": "quorum", "streams": "stream"}
-RULES_CACHED_MAX = 1_000
 PRIORITY_MAX = 2**63 - 1
 APPLY_TO = (ALL, QUEUES, *QUEUES_OF_TYPE, EXCHANGES)
 
@@ -79,6 +77,13 @@ class InForce(NamedTuple):
     policy: Policy | None = None
     operator_policy: Policy | None = None
 
+    @property
+    def definitions(self) -> tuple[Table | None, Table | None]:
+        return (
+            None if self.policy is None else self.policy.definition,
+            None if self.operator_policy is None else self.operator_policy.definition,
+        )
+
 
 NOTHING = InForce()
 
@@ -127,7 +132,7 @@ class Policies:
             return  # no policy now or before: the queue has the rules of its arguments
         if found is not NOTHING:
             self.of_queues[queue.name] = found
-        rules = _rules(queue.arguments, found)
+        rules = rules_of(queue.arguments, *found.definitions)
         if rules != queue.rules:
             queue.set_rules(rules)
 
@@ -153,27 +158,3 @@ class Policies:
 
 def _first(policies: Iterable[Policy]) -> Policy | None:
     return next(iter(policies), None)
-
-
-def _rules(arguments: Table, found: InForce) -> Rules:
-    """The rules of a queue. They are remembered: a policy is often for very many queues with the same
-    arguments.
-    """
-    items = tuple(arguments.items())
-    if all(isinstance(value, int | str) for _, value in items):
-        return _remembered_rules(items, found)
-    return _make_rules(arguments, found)
-
-
-@lru_cache(RULES_CACHED_MAX)
-def _remembered_rules(arguments: tuple[tuple[str, Value], ...], found: InForce) -> Rules:
-    return _make_rules(dict(arguments), found)
-
-
-def _make_rules(arguments: Table, found: InForce) -> Rules:
-    policy, operator_policy = found
-    return rules_of(
-        arguments,
-        None if policy is None else policy.definition,
-        None if operator_policy is None else operator_policy.definition,
-    )

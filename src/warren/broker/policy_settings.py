@@ -11,11 +11,9 @@ from typing import Any, TypeAlias
 
 from warren.amqp.errors import PreconditionFailed
 from warren.amqp.table import Table, Value
-from warren.broker.rules import ARGUMENTS, COUNT_MAX, name, one_of, text, whole_number
+from warren.broker.rules import ALTERNATE_EXCHANGE, ARGUMENTS, COUNT_MAX, name, one_of, text, whole_number
 
 Read: TypeAlias = Callable[[Value], Any]
-
-ALTERNATE_EXCHANGE = "alternate-exchange"
 
 
 def number_or_names(value: Value) -> Value:
@@ -26,7 +24,7 @@ def number_or_names(value: Value) -> Value:
 
 
 promotion = one_of("always", "when-synced")
-WITHOUT_EFFECT: dict[str, Read] = {
+OF_RABBITMQ_ONLY: dict[str, Read] = {
     "ha-mode": one_of("all", "exactly", "nodes"),
     "ha-params": number_or_names,
     "ha-sync-mode": one_of("manual", "automatic"),
@@ -40,7 +38,7 @@ WITHOUT_EFFECT: dict[str, Read] = {
 SETTINGS: dict[str, Read] = {
     **{rule.name: rule.check for rule in ARGUMENTS if rule.in_policies},
     ALTERNATE_EXCHANGE: text,
-    **WITHOUT_EFFECT,
+    **OF_RABBITMQ_ONLY,
 }
 OPERATOR_SETTINGS: dict[str, Read] = {
     rule.name: rule.check for rule in ARGUMENTS if rule.in_operator_policies

@@ -21,7 +21,7 @@ from warren.broker.entry import Entry
 from warren.broker.events import MessageDelivered
 from warren.broker.flow import QueueFlow
 from warren.broker.message import Message
-from warren.broker.outcome import AFTER_NEXT, ON_ITS_WAY
+from warren.broker.outcome import AFTER_NEXT_ROUND, ON_ITS_WAY
 from warren.broker.rules import Rules, rules_of
 from warren.broker.safety import Safety
 from warren.broker.store import MessageLog, Store, StreamLog
@@ -221,6 +221,7 @@ def publish_to(queues: Iterable[Queue], message: Message) -> set[Safety]:
     """Publish a message that no client awaits a confirm for. Return the safeties that say when it is safe."""
     unsafe: set[Safety] = set()
     for queue in queues:
-        if queue.publish(message) in {ON_ITS_WAY, AFTER_NEXT} and queue.safety is not None:
+        if queue.publish(message) in {ON_ITS_WAY, AFTER_NEXT_ROUND}:
+            assert queue.safety is not None, "a queue with a log has a safety"
             unsafe.add(queue.safety)
     return unsafe

@@ -12,7 +12,7 @@ from warren.broker.classic_queue cimport ClassicQueue
 
 cdef int STORED
 cdef int ON_ITS_WAY
-cdef int AFTER_NEXT
+cdef int AFTER_NEXT_ROUND
 cdef int REFUSED
 cdef Py_ssize_t GONE_AT_A_TIME_MAX
 cdef long GONE_WORK
@@ -77,9 +77,9 @@ cdef class Rulebook:
     cpdef send_away(self, Entry entry)
     @cython.locals(ttl_ms=int64_t)
     cpdef int64_t ttl_of(self, Message message)
-    cpdef bint is_over(self, Message message, uint64_t now_ms)
+    cpdef bint is_expired_at(self, Message message, uint64_t now_ms)
     @cython.locals(ttl_ms=int64_t)
-    cpdef bint is_past(self, Message message, uint64_t now_ms)
+    cpdef bint is_ttl_over(self, Message message, uint64_t now_ms)
     @cython.locals(queue=ClassicQueue, lane=Lane, entry=Entry, head=Entry)
     cpdef expire(self, uint64_t now_ms)
     @cython.locals(lane=Lane)

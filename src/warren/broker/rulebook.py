@@ -25,7 +25,7 @@ from warren.broker.groups import Groups
 from warren.broker.lane import Lane
 from warren.broker.lifetime import Lifetime
 from warren.broker.message import Message
-from warren.broker.outcome import AFTER_NEXT, ON_ITS_WAY, REFUSED, STORED
+from warren.broker.outcome import AFTER_NEXT_ROUND, ON_ITS_WAY, REFUSED, STORED
 from warren.broker.retry import Retry
 from warren.broker.ruled_queue import RuledQueue
 from warren.broker.rules import DROP_HEAD, REJECT_TO_DLX, Rules
@@ -62,7 +62,7 @@ class Rulebook:
         self.active: Consumer | None = None  # the single active consumer
         self.line: list[Consumer] = []  # with a single active consumer: all consumers, in order of arrival
         for lane in queue.lanes:
-            lane.keeps_returned = True
+            lane.keep_returned()
         self.read(queue.rules)
 
     def read(self, rules: Rules) -> None:
@@ -78,7 +78,7 @@ class Rulebook:
         if self.groups is None and rules.group_header is not None:
             self.groups = Groups(rules.group_header, self.queue, self)
             for lane in self.queue.lanes:
-                lane.keeps_all = True  # groups refer to ready entries
+                lane.keep_all()
         if self.seen is None and rules.message_deduplication:
             self.seen = Seen(rules.cache_size, rules.cache_ttl, rules.deduplication_header)
         self.lifetime.set_limit(_or_none(rules.expires))
@@ -103,16 +103,16 @@ class Rulebook:
         else:
             result = self.put(message)
             if result != REFUSED:
-                lane = queue.lanes[queue.level_of(message)]
+                lane = queue.lane_of(message)
                 place = f"{lane.level} {lane.position}" if result == ON_ITS_WAY else ""
                 seen.note(message, self.clock.time_ms, place)
-        return AFTER_NEXT if seen.log is not None and result != REFUSED else result
+        return AFTER_NEXT_ROUND if seen.log is not None and result != REFUSED else result
 
     def put(self, message: Message) -> int:
         queue = self.queue
         if not self.drops_head and self.is_full(message):
             return self.refuse(message)
-        unsafe = queue.lanes[queue.level_of(message)].put(message)
+        unsafe = queue.lane_of(message).put(message)
         self.arrived += 1
         queue.touch()
         return ON_ITS_WAY if unsafe else STORED
@@ -160,7 +160,7 @@ class Rulebook:
         if 0 <= self.delivery_limit < entry.delivery_count:
             self.settled(entry)
             queue.bury(entry, Reason.DELIVERY_LIMIT)
-        elif self.is_past(entry.message, self.clock.time_ms):
+        elif self.is_ttl_over(entry.message, self.clock.time_ms):
             self.settled(entry)
             queue.bury(entry, Reason.EXPIRED)
         elif self.retry.is_on:
@@ -190,13 +190,13 @@ class Rulebook:
         """Whether an entry must not be delivered now: it has expired, was delivered too often, or still has
         to wait for its retry.
         """
-        if self.is_over(entry.message, self.clock.time_ms):
+        if self.is_expired_at(entry.message, self.clock.time_ms):
             return True
         return entry.delivery_count > 0 and (self.is_worn(entry) or self.retry.was_waiting(entry))
 
     def send_away(self, entry: Entry) -> None:
         """Bury or delay an unfit entry, which has been taken out of its lane."""
-        if self.is_over(entry.message, self.clock.time_ms):
+        if self.is_expired_at(entry.message, self.clock.time_ms):
             self.bury(entry, Reason.EXPIRED)
         elif self.is_worn(entry):
             self.bury(entry, Reason.DELIVERY_LIMIT)
@@ -219,12 +219,12 @@ class Rulebook:
     def make_ready(self, entry: Entry) -> None:
         """Put an entry back to its old place. Groups and views that have passed it look there again."""
         queue = self.queue
-        queue.lane_of(entry).put_back(entry)
+        queue.lane_of(entry.message).put_back(entry)
         if self.groups is not None:
             self.groups.came_back(entry)
         for consumer in queue.choosy:
             if consumer.view is not None:
-                consumer.view.came_back(entry, queue.level_of(entry.message))
+                consumer.view.came_back(entry, queue.lane_of(entry.message).level)
 
     def settled(self, entry: Entry) -> None:
         """An entry is not out with a client any more."""
@@ -281,7 +281,7 @@ class Rulebook:
             head = lane.first()
             if head is None:
                 continue
-            if (head.delivery_count > 0 or self.is_over(head.message, now_ms)) and self.is_unfit(head):
+            if (head.delivery_count > 0 or self.is_expired_at(head.message, now_ms)) and self.is_unfit(head):
                 if self.room <= 0:
                     return
                 self.send_away(lane.pop())
@@ -346,17 +346,17 @@ class Rulebook:
 
     # --- messages that expire or are dropped ---
 
-    def is_over(self, message: Message, now_ms: int) -> bool:
+    def is_expired_at(self, message: Message, now_ms: int) -> bool:
         """Whether a message is too old to be delivered. A message with a TTL of 0 is not, in the turn in
         which it arrives.
         """
-        return self.is_past(message, now_ms) and self.ttl_of(message) != 0
+        return self.is_ttl_over(message, now_ms) and self.ttl_of(message) != 0
 
     def is_expired(self, message: Message) -> bool:
         """Whether a message is too old to be shown to a consumer that browses."""
-        return self.is_over(message, self.clock.time_ms)
+        return self.is_expired_at(message, self.clock.time_ms)
 
-    def is_past(self, message: Message, now_ms: int) -> bool:
+    def is_ttl_over(self, message: Message, now_ms: int) -> bool:
         """Whether a message's TTL is over."""
         ttl_ms = self.ttl_of(message)
         return ttl_ms >= 0 and message.time_ms + ttl_ms <= now_ms

@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from warren.amqp.errors import PreconditionFailed
 from warren.amqp.table import Table, Value
 from warren.broker.interval import interval_ms
+
+Items: TypeAlias = tuple[tuple[str, Value], ...]
 
 TIME_MS_MAX = 100 * 365 * 24 * 3600 * 1000  # a hundred years
 COUNT_MAX = 2**63 - 1
@@ -70,8 +72,8 @@ class Rules:
 
     @cached_property
     def need_rulebook(self) -> bool:
-        """Whether the queue needs a rulebook: some rule is set that it does not only have to know."""
-        return any(getattr(self, rule.field) != rule.default for rule in RULES if not rule.is_only_known)
+        """Whether a rule is set for which the queue needs a rulebook."""
+        return any(getattr(self, rule.field) != rule.default for rule in RULES if rule.needs_rulebook)
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,8 @@ class Rule:
     """By type of queue, the default, where it is not that of the field of `Rules`."""
     counts_deliveries: bool = False
     """Whether the rule depends on how often a message was delivered."""
-    is_only_known: bool = False
-    """Whether the queue only has to know the value, and needs no rulebook for it."""
+    needs_rulebook: bool = True
+    """Whether a queue with this rule needs a rulebook. Others only read the value in `Queue.rules`."""
 
     def check(self, value: Value) -> None:
         """ValueError, with the reason, if this value may not be set."""
@@ -202,8 +204,8 @@ def _kind(value: Value) -> str:
 RULES = (  # in the order in which RabbitMQ checks them: it reports the first one that is wrong
     Rule("expires", whole_number(1, TIME_MS_MAX), limit=True, in_operator_policies=True),
     Rule("message-ttl", whole_number(0, TIME_MS_MAX), limit=True, in_operator_policies=True),
-    Rule("dead-letter-exchange", text, is_only_known=True),
-    Rule("dead-letter-routing-key", text, is_only_known=True),
+    Rule("dead-letter-exchange", text, needs_rulebook=False),
+    Rule("dead-letter-routing-key", text, needs_rulebook=False),
     Rule("max-length", whole_number(0, COUNT_MAX), limit=True, in_operator_policies=True, types=QUEUE_TYPES),
     Rule(
         "max-length-bytes",
@@ -227,7 +229,7 @@ RULES = (  # in the order in which RabbitMQ checks them: it reports the first on
         "consumer-timeout",
         whole_number(0, TIME_MS_MAX),
         defaults={STREAM: 0},  # a reader that holds messages keeps nobody else waiting
-        is_only_known=True,
+        needs_rulebook=False,
     ),
     Rule("retry-delay-min", whole_number(1, TIME_MS_MAX), counts_deliveries=True),
     Rule("retry-delay-max", whole_number(1, TIME_MS_MAX)),
@@ -247,7 +249,7 @@ RULES = (  # in the order in which RabbitMQ checks them: it reports the first on
     ),
     Rule("stream-max-segment-size-bytes", whole_number(1, SEGMENT_BYTES_MAX), types=(STREAM,)),
 )
-WITHOUT_EFFECT = (  # arguments of RabbitMQ about replicas and storage that are checked and ignored
+OF_RABBITMQ_ONLY = (  # arguments of RabbitMQ about replicas and storage that are checked and ignored
     Rule("queue-mode", one_of(*QUEUE_MODES), types=(CLASSIC,)),
     Rule("queue-version", whole_number(1, 2), types=(CLASSIC,)),
     Rule("queue-master-locator", one_of(*MASTER_LOCATORS), types=(CLASSIC,)),
@@ -259,11 +261,12 @@ WITHOUT_EFFECT = (  # arguments of RabbitMQ about replicas and storage that are 
     Rule("dead-letter-strategy", one_of(*DEAD_LETTER_STRATEGIES), types=(QUORUM,)),
 )
 TYPE = Rule("queue-type", one_of(*QUEUE_TYPES), in_policies=False, types=QUEUE_TYPES)
-ARGUMENTS = (TYPE, *RULES, *WITHOUT_EFFECT)
+ARGUMENTS = (TYPE, *RULES, *OF_RABBITMQ_ONLY)
+ALTERNATE_EXCHANGE = "alternate-exchange"  # an argument of exchanges, and a setting of policies
 EXCHANGE_ARGUMENTS = {"x-message-deduplication", "x-cache-size", "x-cache-ttl", "x-deduplication-header"}
 
 
-def queue_type(arguments: Table) -> str:
+def queue_type(arguments: Mapping[str, Value]) -> str:
     return str(arguments.get(TYPE.argument, CLASSIC))
 
 
@@ -336,22 +339,21 @@ def rules_of(
     operator_policy: Mapping[str, Value] | None = None,
 ) -> Rules:
     """The rules of a queue with these arguments and policies, which must have been checked. Very many queues
-    have the same arguments, or none: they share one `Rules`.
+    have the same arguments and policies, or none: they share one `Rules`.
     """
-    if not policy and not operator_policy:
-        items = tuple(arguments.items())
-        if all(isinstance(value, int | str) for _, value in items):
-            return _remembered_rules(items)
-    return _make_rules(arguments, policy, operator_policy)
+    sources = (arguments, policy or {}, operator_policy or {})
+    if all(isinstance(value, int | str) for source in sources for value in source.values()):
+        return _shared_rules(*(tuple(source.items()) for source in sources))
+    return _make_rules(*sources)
 
 
 @lru_cache(RULES_CACHED_MAX)
-def _remembered_rules(arguments: tuple[tuple[str, Value], ...]) -> Rules:
-    return _make_rules(dict(arguments), None, None)
+def _shared_rules(arguments: Items, policy: Items, operator_policy: Items) -> Rules:
+    return _make_rules(dict(arguments), dict(policy), dict(operator_policy))
 
 
 def _make_rules(
-    arguments: Table, policy: Mapping[str, Value] | None, operator_policy: Mapping[str, Value] | None
+    arguments: Mapping[str, Value], policy: Mapping[str, Value], operator_policy: Mapping[str, Value]
 ) -> Rules:
     values: dict[str, Any] = {}
     kind = queue_type(arguments)
@@ -372,14 +374,14 @@ def _make_rules(
 
 def _sources(
     rule: Rule,
-    arguments: Table,
-    policy: Mapping[str, Value] | None,
-    operator_policy: Mapping[str, Value] | None,
+    arguments: Mapping[str, Value],
+    policy: Mapping[str, Value],
+    operator_policy: Mapping[str, Value],
 ) -> list[tuple[Mapping[str, Value], str]]:
     """Where a rule may be set, with its name there: the first one that sets it wins, unless it is a limit."""
     found: list[tuple[Mapping[str, Value], str]] = [(arguments, rule.argument)]
-    if rule.in_operator_policies and operator_policy:
+    if rule.in_operator_policies:
         found.append((operator_policy, rule.name))
-    if rule.in_policies and policy:
+    if rule.in_policies:
         found.append((policy, rule.name))
     return found

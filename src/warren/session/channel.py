@@ -24,7 +24,7 @@ from warren.broker.entry import Entry
 from warren.broker.events import ConsumerCancelled, MessageAcked, MessageDeduplicated, MessagePublished
 from warren.broker.exchange.exchange import Exchange
 from warren.broker.message import Message, publish_message
-from warren.broker.outcome import AFTER_NEXT
+from warren.broker.outcome import AFTER_NEXT_ROUND
 from warren.broker.queue import Queue
 from warren.broker.rules import TIME_MS_MAX
 from warren.broker.safety import when_all_safe
@@ -186,7 +186,7 @@ class Channel(ContentReader):
             self.enqueue(message, queues, mandatory)
             return
         if seen.log is not None:
-            self.confirms.note(AFTER_NEXT, seen.log.safety)
+            self.confirms.note(AFTER_NEXT_ROUND, seen.log.safety)
         if not seen.has(message, self.clock.time_ms):
             refused = self.confirms.refusals
             self.enqueue(message, queues, mandatory)

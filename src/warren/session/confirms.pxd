@@ -4,7 +4,7 @@ from libc.stdint cimport uint16_t, uint64_t
 from warren.amqp.writer cimport Output
 
 cdef int STORED
-cdef int AFTER_NEXT
+cdef int AFTER_NEXT_ROUND
 cdef int REFUSED
 
 

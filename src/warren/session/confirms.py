@@ -13,7 +13,7 @@ from collections import deque
 
 from warren.amqp.methods import BasicNack
 from warren.amqp.writer import Output
-from warren.broker.outcome import AFTER_NEXT, REFUSED, STORED
+from warren.broker.outcome import AFTER_NEXT_ROUND, REFUSED, STORED
 from warren.broker.safety import Safety
 
 
@@ -36,7 +36,7 @@ class Rounds:
         self.asked_for = 0  # the last round whose end the channel asked to be told
         self.over = 0  # the last round whose end it was told
 
-    def is_over(self, number: int) -> None:
+    def hear_of_end(self, number: int) -> None:
         """The safety tells that the round of this number is over."""
         self.over = number
         self.confirms.confirm_safe(self)
@@ -71,7 +71,7 @@ class Confirms:
             if safety is not self.safety:
                 self._turn_to(safety)
             self.unsafe = True
-            if outcome == AFTER_NEXT:
+            if outcome == AFTER_NEXT_ROUND:
                 self.unsafe_longer = True
 
     def _turn_to(self, safety: Safety | None) -> None:
@@ -145,7 +145,7 @@ class Confirms:
         gathering = safety.gathering
         if rounds.asked_for != gathering:
             rounds.asked_for = gathering
-            safety.when_safe(rounds.is_over)
+            safety.when_safe(rounds.hear_of_end)
 
     def confirm_safe(self, rounds: Rounds) -> None:
         """A round is over: confirm the messages that are safe now, and ask for the next round if need be."""

@@ -18,7 +18,8 @@ from warren.amqp.methods import (
 )
 from warren.broker import commands
 from warren.broker.access import Permission
-from warren.broker.declarations import ALTERNATE, check_exchange_type, check_not_default
+from warren.broker.declarations import check_exchange_type, check_not_default
+from warren.broker.rules import ALTERNATE_EXCHANGE
 from warren.session.bindings import BindingNames, change_binding, check_may_bind_to
 from warren.session.channel import Channel, answering
 from warren.session.names import without_line_ends
@@ -40,7 +41,7 @@ def declare(channel: Channel, method: ExchangeDeclare) -> None:
 def declare_exchange(channel: Channel, method: ExchangeDeclare, name: str) -> None:
     vhost, access = channel.vhost, channel.connection.access
     access.check(Permission.CONFIGURE, "exchange", name)
-    alternate = method.arguments.get(ALTERNATE)
+    alternate = method.arguments.get(ALTERNATE_EXCHANGE)
     if isinstance(alternate, str) and name not in vhost.exchanges:
         # An alternate exchange moves messages, so the user must be allowed to read here and write there.
         access.check(Permission.READ, "exchange", name)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from warren.amqp.errors import PreconditionFailed
 from warren.broker.deduplication import Seen
 from warren.broker.message import Message
-from warren.broker.outcome import AFTER_NEXT, ON_ITS_WAY
+from warren.broker.outcome import AFTER_NEXT_ROUND, ON_ITS_WAY
 from warren.broker.queue import Queue
 from warren.broker.safety import Safety
 from warren.session.roles import WorkingChannel
@@ -72,7 +72,7 @@ class Transaction:
                 channel.give_back(entry, requeue=fate)
             yield SETTLE_WORK
         for safety, longer in unsafe.items():
-            channel.confirms.note(AFTER_NEXT if longer else ON_ITS_WAY, safety)
+            channel.confirms.note(AFTER_NEXT_ROUND if longer else ON_ITS_WAY, safety)
         channel.wake_consumers()
 
     def rollback(self) -> None:

@@ -65,12 +65,15 @@ class _Shape:
     """
 
     def __init__(self, made: type, *, with_defaults: bool) -> None:
-        self.made = made
+        self.made = made  # the dataclass
         self.kinds: dict[str, tuple[str, type | None, _Kind]] = {}
-        self.required: set[str] = set()
-        self.factories: dict[str, Callable[[], Any]] = {}
+        """By a field's name: that name, as one string for all commands; its plain type, if any; its kind."""
+        self.required: set[str] = set()  # names of fields without a default
+        self.factories: dict[str, Callable[[], Any]] = {}  # by field: makes a default that is a new object
         self.is_bare = not hasattr(made, "__post_init__") and not hasattr(made, "__slots__")
+        """Whether an instance can be made by setting its fields, which is faster than `__init__`."""
         self.parts: list[tuple[str, Callable[[Any], Json] | None, object]] = []
+        """For each field: its name, how its value is written, and the value that is left out."""
         for field in fields(made):
             if field.metadata != OF_THE_MOMENT:
                 self._add(field, with_defaults=with_defaults)

@@ -9,7 +9,7 @@ import pytest
 from tests.support.frames import decode_methods, split_frames
 from warren.amqp import methods as m
 from warren.amqp.writer import Output
-from warren.broker.outcome import AFTER_NEXT, ON_ITS_WAY
+from warren.broker.outcome import AFTER_NEXT_ROUND, ON_ITS_WAY
 from warren.broker.safety import when_all_safe
 from warren.session.confirms import Confirms
 
@@ -80,7 +80,7 @@ def test_confirms_do_not_overtake_each_other(scene: Scene) -> None:
 
 
 def test_one_safety_may_take_a_round_longer(scene: Scene) -> None:
-    scene.publish((AFTER_NEXT, scene.here), (ON_ITS_WAY, scene.there), (ON_ITS_WAY, scene.here))
+    scene.publish((AFTER_NEXT_ROUND, scene.here), (ON_ITS_WAY, scene.there), (ON_ITS_WAY, scene.here))
     scene.confirms.end_batch()
     scene.here.end_round()
     scene.there.end_round()

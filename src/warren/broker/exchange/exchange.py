@@ -11,7 +11,7 @@ from warren.amqp.table import Table, encode_name
 from warren.broker.binding import Binding, Destination, Identity, Incoming
 from warren.broker.deduplication import Seen
 from warren.broker.queue import Queue
-from warren.broker.rules import exchange_rules_of
+from warren.broker.rules import ALTERNATE_EXCHANGE, exchange_rules_of
 
 ROUTES_CACHED_MAX = 10_000
 ROUTED_QUEUES_CACHED_MAX = 200_000  # in all the routes of an exchange together
@@ -94,7 +94,7 @@ class Exchange:
     @property
     def alternate(self) -> str | None:
         """The name of the alternate exchange, from the arguments or else from the policy."""
-        name = self.arguments.get("alternate-exchange")
+        name = self.arguments.get(ALTERNATE_EXCHANGE)
         return name if isinstance(name, str) else self.policy_alternate
 
     def remember(self, routing_key: bytes, queues: list[Queue]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points
 from typing import TypeAlias, TypeVar
 
 from warren.amqp.errors import AmqpError
@@ -17,8 +16,9 @@ from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table, encode_name
 from warren.broker import commands
 from warren.broker.exchange.delayed import DELAY, DELIVER_AT
-from warren.broker.exchange.exchange import Router
+from warren.broker.exchange.types import exchange_types
 from warren.broker.node import Limits, Node
+from warren.broker.rules import ALTERNATE_EXCHANGE
 from warren.pipeline.errors import PipelineError
 from warren.pipeline.sink.headers import header_value
 
@@ -26,7 +26,6 @@ T = TypeVar("T")
 Headers: TypeAlias = Mapping[str, str | None]
 
 COPIES = "CC"
-ALTERNATE = "alternate-exchange"
 DELAYING = (DELAY, DELIVER_AT)
 KINDS = ("policies", "exchanges", "queues", "bindings")
 
@@ -71,7 +70,7 @@ class Routes:
     def __init__(self, definitions: str, *, name: str) -> None:
         self.name = name
         content = _parse(definitions, name)
-        self.node = Node(StillWorld(), Limits(), _exchange_types(), "what-if")
+        self.node = Node(StillWorld(), Limits(), exchange_types(), "what-if")
         self.content = content
         for vhost in self._vhosts():
             self.node.execute(commands.AddVhost(name=vhost))
@@ -136,13 +135,13 @@ class Routes:
     def _policy(self, item: Mapping[str, object]) -> commands.Command | None:
         """Only alternate exchanges matter: no other key of a policy changes where messages go."""
         definition = _table(item.get("definition"))
-        if ALTERNATE not in definition:
+        if ALTERNATE_EXCHANGE not in definition:
             return None
         return commands.PutPolicy(
             vhost=_vhost(item),
             name=str(item["name"]),
             pattern=str(item["pattern"]),
-            definition={ALTERNATE: definition[ALTERNATE]},
+            definition={ALTERNATE_EXCHANGE: definition[ALTERNATE_EXCHANGE]},
             priority=int(str(item.get("priority", 0))),
             apply_to="exchanges",
         )
@@ -184,11 +183,6 @@ class Routes:
             )
             found = vhost.walk(exchange, [routing_key, *copies], known)
         return sorted(queue.name for queue in found if not queue.internal)
-
-
-def _exchange_types() -> dict[str, type[Router]]:
-    """The exchange types built in, and those that other packages bring, as in a broker."""
-    return {point.name: point.load() for point in entry_points(group="warren.exchange_types")}
 
 
 def in_vhost(definitions: str, vhost: str, *, name: str) -> str:
