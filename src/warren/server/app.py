@@ -10,14 +10,13 @@ import asyncio
 import contextlib
 import errno
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from warren.amqp.reader import ReadBuffer
 from warren.broker import commands
 from warren.broker.events import Event
-from warren.broker.exchange.exchange import Router
+from warren.broker.exchange.types import exchange_types
 from warren.broker.node import Limits, Node
 from warren.broker.passwords import SALT_BYTES, PasswordHash, hash_password
 from warren.server.collector import without_collector
@@ -175,6 +174,7 @@ class Broker:
                 descriptors=self.descriptors,
                 farewells=self.farewells,
                 watchdog=self.world.watchdog,
+                after_read=self.storage.after_read,
             ),
             self.config.bind,
             self.config.port,
@@ -347,8 +347,3 @@ class Broker:
         idle = self.memory_alarm.use.idle_bytes()
         if idle:
             self.loop.run_in_executor(None, self.memory_alarm.use.give_back, (idle + 1) // 2)
-
-
-def exchange_types() -> dict[str, type[Router]]:
-    """The exchange types of the broker and of other packages that are installed, by name."""
-    return {point.name: point.load() for point in entry_points(group="warren.exchange_types")}

@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from warren.amqp.methods import METHODS
@@ -36,11 +36,13 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         descriptors: Descriptors,
         farewells: Farewells,
         watchdog: Watchdog,
+        after_read: Callable[[], None],
     ) -> None:
         self.node = node
         self.descriptors = descriptors  # counts this socket while it is open
         self.entered = False  # whether `descriptors` counts it
         self.watchdog = watchdog
+        self.after_read = after_read  # called when what was read has been handled
         self.buffer = buffer  # shared by all connections
         self.receive_buffer_bytes = receive_buffer_bytes  # of the kernel, for this socket; 0: its default
         self.farewells = farewells
@@ -76,6 +78,7 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         started = self.watchdog.now()
         connection.received(nbytes)
         self.watchdog.ended(started, lambda: what_was_read(connection, nbytes))
+        self.after_read()
 
     def eof_received(self) -> None:
         """The client has ended its side. Returning nothing lets the transport close."""

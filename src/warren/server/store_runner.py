@@ -53,7 +53,7 @@ class StoreRunner:
     def start(self) -> None:
         """Start the disk's thread, once the definitions are made again."""
         self.disk.start()
-        self.loop.add_reader(self.disk.done, self.world.watchdog.run, self.store.commit.completed)
+        self.loop.add_reader(self.disk.done, self.world.watchdog.run, self._ask_disk)
         self.is_writing = True
 
     async def close(self) -> None:
@@ -73,6 +73,18 @@ class StoreRunner:
             written: asyncio.Future[int] = self.loop.create_future()
             self.store.safety.when_safe(written.set_result)
             await written
+
+    def after_read(self) -> None:
+        """A client's bytes were handled. If the disk is done with a round of few segments, end the round now,
+        before the other sockets have their turn: the next round then begins sooner. With many segments, more
+        rounds would cost more than they gain. `make bench` watches this.
+        """
+        if self.is_writing and self.store.commit.is_narrow and self.disk.has_result():
+            self.world.watchdog.run(self._ask_disk)
+
+    def _ask_disk(self) -> None:
+        if self.disk.has_result():
+            self.store.commit.completed()
 
     # --- called by the store ---
 

@@ -32,6 +32,7 @@ from warren.storage.segment import Segment
 from warren.storage.segment_life import Life, OnDisk
 from warren.storage.window import Window
 
+NARROW_MAX = 4  # segments of a round that is cheap to begin and to end
 SYNCED_ONE_BY_ONE_MAX = 4
 RETRY_SECONDS = 0.5
 FILES_A_TURN_MAX = 64
@@ -197,6 +198,11 @@ class GroupCommit:
     @property
     def is_idle(self) -> bool:
         return self.flight is None and not self.dirty and not self.waiters and not self.definitions.has_news()
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the round in flight has records of few segments."""
+        return self.flight is not None and len(self.flight.segments) <= NARROW_MAX
 
     # --- a round ---
 

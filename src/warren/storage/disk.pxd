@@ -10,12 +10,11 @@ cdef extern from "sys/uio.h" nogil:
 
 cdef class Buffer:
     cdef uint8_t* data
-    cdef readonly Py_ssize_t size
-    cdef Py_ssize_t capacity
-    # the record at the end, if its body is not copied
-    cdef Message large
-    cdef Py_ssize_t large_at
-    cdef Py_ssize_t padding
+    cdef readonly Py_ssize_t size  # bytes of `data` that are used
+    cdef Py_ssize_t capacity  # bytes that `data` has room for
+    cdef Message large  # the message of the last record, if that is too large to be copied
+    cdef Py_ssize_t large_at  # where that record's head begins in `data`
+    cdef Py_ssize_t padding  # zeros that follow its body
 
     cdef uint8_t* room(self, Py_ssize_t size) except NULL
     cdef int attach(self, Message large, Py_ssize_t at, Py_ssize_t padding) except -1
@@ -23,39 +22,41 @@ cdef class Buffer:
 
 
 cdef class Operation:
-    cdef readonly int kind
-    cdef readonly int file
-    cdef readonly object data
-    cdef readonly int64_t offset
-    cdef readonly bytes path
-    cdef readonly bytes target
-    cdef readonly object parts
+    cdef readonly int kind  # WRITE and so on
+    cdef readonly int file  # the descriptor of the open file
+    cdef readonly object data  # to be written: bytes or a Buffer
+    cdef readonly int64_t offset  # in the file
+    cdef readonly bytes path  # to be renamed
+    cdef readonly bytes target  # its new name
+    cdef readonly object parts  # Buffers that are written behind `data`
 
 
 cdef struct Step:
+    # an Operation, as the disk's thread reads it: without Python objects
     int kind
     int file
     const uint8_t* data
-    Py_ssize_t size
-    uint8_t* head
-    const uint8_t* body
+    Py_ssize_t size  # of `data`
+    uint8_t* head  # of the large record at the end of `data`, if there is one
+    const uint8_t* body  # of that record
     Py_ssize_t body_size
-    Py_ssize_t padding
+    Py_ssize_t padding  # zeros that follow `body`
     int64_t offset
     const char* path
     const char* target
-    iovec* parts
+    iovec* parts  # all that WRITE_SAFELY writes
     Py_ssize_t part_count
 
 
 cdef class Disk:
-    cdef Step* steps
-    cdef Py_ssize_t count
-    cdef int error
-    cdef bint stopping
-    cdef int wake
-    cdef readonly int done
+    cdef Step* steps  # what was submitted
+    cdef Py_ssize_t count  # of `steps`
+    cdef int error  # the errno of the step that failed, or 0
+    cdef bint stopping  # the thread is to end
+    cdef int wake  # an eventfd: the thread has something to do
+    cdef readonly int done  # an eventfd: the thread has done it
+    cdef bint is_over  # the same, to be asked without a system call
     cdef object thread
-    cdef list operations
+    cdef list operations  # keeps what `steps` point to alive
 
     cdef void work(self) noexcept nogil

@@ -35,6 +35,14 @@ cdef extern from *:
     """
     int syncfs "warren_syncfs"(int file) nogil
 
+cdef extern from * nogil:
+    """
+    #define warren_publish(flag) __atomic_store_n(&(flag), 1, __ATOMIC_RELEASE)
+    #define warren_is_published(flag) __atomic_load_n(&(flag), __ATOMIC_ACQUIRE)
+    """
+    void publish "warren_publish"(bint flag)
+    bint is_published "warren_is_published"(bint flag)
+
 cdef extern from "sys/uio.h" nogil:
     int RWF_DSYNC
     Py_ssize_t pwritev2(int file, const iovec* parts, int count, int64_t offset, int flags)
@@ -248,7 +256,9 @@ def sync_file_system(int file):
 
 
 cdef class Disk:
-    """`done` becomes readable when what was submitted is over; then `result` tells how it went."""
+    """`done` becomes readable when what was submitted is over; once `has_result()`, `result` tells how it
+    went.
+    """
 
     def __cinit__(self):
         self.wake = os.eventfd(0, os.EFD_CLOEXEC)
@@ -282,8 +292,12 @@ cdef class Disk:
             self.steps[i] = as_step(operation)
         c_write(self.wake, &one, 8)
 
+    def has_result(self):
+        """Whether what was submitted is over. A moment before, `done` may be readable already."""
+        return is_published(self.is_over)
+
     def result(self):
-        """None if all went well, else the error; to be asked once `done` is readable."""
+        """None if all went well, else the error; to be asked once `has_result()`."""
         cdef Py_ssize_t i
         cdef uint64_t number
         c_read(self.done, &number, 8)
@@ -292,6 +306,7 @@ cdef class Disk:
         free(self.steps)
         self.steps = NULL
         self.operations = None
+        self.is_over = False
         return OSError(self.error, os.strerror(self.error)) if self.error else None
 
     def _run(self):
@@ -313,6 +328,7 @@ cdef class Disk:
                     break
             number = 1
             c_write(self.done, &number, 8)
+            publish(self.is_over)
 
 
 cdef Step as_step(Operation operation):

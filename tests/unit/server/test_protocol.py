@@ -84,6 +84,7 @@ def connected(world: FakeWorld, transport: FakeTransport, descriptors_max: int =
         descriptors=Descriptors(descriptors_max, 10, Notes(), world.now),
         farewells=Farewells(world.now),
         watchdog=Watchdog(get_logger()),
+        after_read=lambda: None,
     )
     protocol.connection_made(cast("asyncio.Transport", transport))
     return protocol
