@@ -7,11 +7,14 @@ from aiohttp import web
 from warren.management.auth import authenticate
 from warren.management.context import Context
 from warren.management.definitions import DefinitionsExport
+from warren.management.endpoint import Endpoint, Resource
 from warren.management.errors import answer_errors
 from warren.management.metrics import MetricsText
 from warren.management.nodes import Nodes
+from warren.management.openapi import Description
 from warren.management.overview import Overview
 from warren.management.queues import Queues
+from warren.management.rights import Right
 from warren.management.segments import Segments
 from warren.management.stream_ends import StreamEnds
 from warren.management.streams import Streams
@@ -24,13 +27,21 @@ STOP_SECONDS_MAX = 1.0  # for requests to finish
 IDLE_SECONDS_MAX = 75.0  # of a connection between two requests
 
 
+def endpoints_of(context: Context) -> list[Endpoint]:
+    """All endpoints, with that of their description."""
+    resources: list[Resource] = [resource(context) for resource in RESOURCES]
+    endpoints = [endpoint for resource in resources for endpoint in resource.endpoints()]
+    return [*endpoints, *Description(endpoints).endpoints()]
+
+
 def make_app(context: Context) -> web.Application:
+    endpoints = endpoints_of(context)
+    public = {endpoint.path for endpoint in endpoints if endpoint.right is Right.PUBLIC}
     app = web.Application(
-        middlewares=[answer_errors(context.node.world.report), authenticate(context.node)],
+        middlewares=[answer_errors(context.node.world.report), authenticate(context.node, public)],
         client_max_size=REQUEST_BYTES_MAX,
     )
-    for resource in RESOURCES:
-        app.add_routes(resource(context).routes())
+    app.add_routes([endpoint.route() for endpoint in endpoints])
     return app
 
 

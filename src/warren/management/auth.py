@@ -1,9 +1,8 @@
 """Authentication of HTTP requests, by the broker's users, and what each user may see.
 
-As in RabbitMQ, a user needs one of the tags `management`, `policymaker`, `monitoring` or `administrator` for
-the API. With the last two a user sees all vhosts, with the others those in which the user has permissions.
-Messages follow another rule: users who may read a queue over AMQP may read it here, whatever their tags, and
-nobody else may.
+As in RabbitMQ, users with the tag `monitoring` or `administrator` see all vhosts, others those in which they
+have permissions. Messages follow another rule: users who may read a queue over AMQP may read it here,
+whatever their tags, and nobody else may.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
@@ -24,20 +23,17 @@ from warren.broker.passwords import PasswordHash
 from warren.broker.queue import Queue
 from warren.broker.vhost import Vhost
 from warren.management.errors import Handler, NotAuthorised, ObjectNotFound
+from warren.management.rights import USER, Right, user_of
 
 API = "/api/"
-ADMINISTRATOR = "administrator"
-MANAGERS = frozenset({"management", "policymaker", "monitoring", ADMINISTRATOR})
-SEE_ALL_VHOSTS = frozenset({"monitoring", ADMINISTRATOR})
-USER = web.RequestKey("USER", User)
 
 
-def authenticate(node: Node) -> Middleware:
-    """Authenticates every request below `/api/`, or refuses it."""
+def authenticate(node: Node, public: Container[str]) -> Middleware:
+    """Authenticates every request below `/api/`, or refuses it; but for `public` paths."""
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path.startswith(API):
+        if request.path.startswith(API) and request.path not in public:
             request[USER] = await _authenticated(node, request)
         return await handler(request)
 
@@ -84,42 +80,19 @@ def is_loopback(remote: str | None) -> bool:
 # --- what a user may see ---
 
 
-def user_of(request: web.Request) -> User:
-    return request[USER]
-
-
-def manager(request: web.Request) -> User:
-    user = user_of(request)
-    if not user.tags & MANAGERS:
-        raise NotAuthorised("Not management user")
-    return user
-
-
-def administrator(request: web.Request) -> User:
-    user = user_of(request)
-    if ADMINISTRATOR not in user.tags:
-        raise NotAuthorised("Not administrator user")
-    return user
-
-
-def monitor(request: web.Request) -> User:
-    """The user of a request about the node or all of its vhosts, who must be a monitor."""
-    user = user_of(request)
-    if not user.tags & SEE_ALL_VHOSTS:
-        raise NotAuthorised("Not monitor user")
-    return user
-
-
 def sees(user: User, vhost: str) -> bool:
-    return vhost in user.permissions or bool(user.tags & SEE_ALL_VHOSTS)
+    return vhost in user.permissions or Right.MONITORING.is_had_by(user)
 
 
-def visible_vhosts(node: Node, user: User) -> list[Vhost]:
+def visible_vhosts(node: Node, request: web.Request) -> list[Vhost]:
+    user = user_of(request)
     return [vhost for vhost in node.vhosts.values() if sees(user, vhost.name)]
 
 
-def visible_vhost(node: Node, user: User, name: str) -> Vhost:
-    if not sees(user, name):
+def visible_vhost(node: Node, request: web.Request) -> Vhost:
+    """The vhost that the path names."""
+    name = request.match_info["vhost"]
+    if not sees(user_of(request), name):
         raise NotAuthorised("User not authorised to access virtual host")
     vhost = node.vhosts.get(name)
     if vhost is None:
@@ -129,9 +102,8 @@ def visible_vhost(node: Node, user: User, name: str) -> Vhost:
 
 def readable_queues(node: Node, request: web.Request) -> list[Queue]:
     """The queues that the user may read, in the vhost that the path names."""
-    user = user_of(request)
-    vhost = visible_vhost(node, user, request.match_info["vhost"])
-    access = Access(user, vhost.name)
+    vhost = visible_vhost(node, request)
+    access = Access(user_of(request), vhost.name)
     return [queue for queue in vhost.queues.values() if _is_readable(queue, access)]
 
 
@@ -148,9 +120,8 @@ def finder(node: Node, request: web.Request) -> Callable[[str], Queue]:
     """A function that finds queues by name in the vhost that the path names. The function raises if there is
     no such queue, or if the user may not read it.
     """
-    user = user_of(request)
-    vhost = visible_vhost(node, user, request.match_info["vhost"])
-    access = Access(user, vhost.name)
+    vhost = visible_vhost(node, request)
+    access = Access(user_of(request), vhost.name)
 
     def find(name: str) -> Queue:
         access.check(Permission.READ, "queue", name)

@@ -12,10 +12,12 @@ from warren.broker.exchange.exchange import Exchange
 from warren.broker.policy import Policy
 from warren.broker.queue import Queue
 from warren.broker.vhost import Vhost
-from warren.management.auth import manager, visible_vhost
+from warren.management.auth import visible_vhost
 from warren.management.context import Context
+from warren.management.endpoint import Endpoint
 from warren.management.json_text import ROWS_A_TURN, batches, send_pieces, to_json
 from warren.management.paths import VHOST
+from warren.management.schema import TABLE
 
 BUILT_IN = "amq."
 
@@ -24,11 +26,19 @@ class DefinitionsExport:
     def __init__(self, context: Context) -> None:
         self.node = context.node
 
-    def routes(self) -> list[web.RouteDef]:
-        return [web.get(f"/api/definitions/{VHOST}", self.of_vhost)]
+    def endpoints(self) -> list[Endpoint]:
+        return [
+            Endpoint(
+                method="GET",
+                path=f"/api/definitions/{VHOST}",
+                handler=self.of_vhost,
+                summary="The topology of a vhost.",
+                gives=TABLE,
+            )
+        ]
 
     async def of_vhost(self, request: web.Request) -> web.StreamResponse:
-        vhost = visible_vhost(self.node, manager(request), request.match_info["vhost"])
+        vhost = visible_vhost(self.node, request)
         return await send_pieces(request, _pieces(vhost), "application/json")
 
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 from aiohttp import web
 
 from warren.management.context import Context
+from warren.management.endpoint import Endpoint
+from warren.management.rights import Right
+from warren.management.schema import TEXT
 from warren.management.totals import object_totals, queue_totals
 from warren.server.metrics import Metric
 
@@ -20,8 +23,18 @@ class MetricsText:
         self.context = context
         self.node = context.node
 
-    def routes(self) -> list[web.RouteDef]:
-        return [web.get("/metrics", self.get)]
+    def endpoints(self) -> list[Endpoint]:
+        return [
+            Endpoint(
+                method="GET",
+                path="/metrics",
+                handler=self.get,
+                summary="Metrics for Prometheus.",
+                right=Right.PUBLIC,
+                gives=TEXT,
+                content_type="text/plain",
+            )
+        ]
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         counted = await self._counted()

@@ -8,10 +8,13 @@ from pathlib import Path
 
 from aiohttp import web
 
-from warren.management.auth import monitor
 from warren.management.context import Context
-from warren.management.errors import ObjectNotFound
+from warren.management.endpoint import Endpoint
+from warren.management.errors import Handler, ObjectNotFound
 from warren.management.json_text import json_response
+from warren.management.paths import NAME
+from warren.management.rights import Right
+from warren.management.schema import TABLE, Schema, rows
 from warren.server.memory import resident_bytes
 from warren.server.memory_kinds import kinds_of
 
@@ -23,15 +26,14 @@ class Nodes:
         self.broker = context.broker
         self.node = context.node
 
-    def routes(self) -> list[web.RouteDef]:
+    def endpoints(self) -> list[Endpoint]:
         return [
-            web.get("/api/nodes", self.all),
-            web.get("/api/nodes/{name}", self.get),
-            web.get("/api/nodes/{name}/memory", self.memory),
+            _get("/api/nodes", self.all, "The nodes of the cluster.", rows(TABLE)),
+            _get(f"/api/nodes/{NAME}", self.get, "One node.", TABLE),
+            _get(f"/api/nodes/{NAME}/memory", self.memory, "What a node's memory is used for.", TABLE),
         ]
 
     async def all(self, request: web.Request) -> web.StreamResponse:
-        monitor(request)
         return json_response([self._describe()])
 
     async def get(self, request: web.Request) -> web.StreamResponse:
@@ -48,7 +50,6 @@ class Nodes:
         return json_response({"memory": kinds | {"allocated_unused": kept, "total": totals}})
 
     def _check(self, request: web.Request) -> None:
-        monitor(request)
         if request.match_info["name"] != self.node.cluster_name:
             raise ObjectNotFound("Not Found")
 
@@ -76,3 +77,9 @@ class Nodes:
             "slow_turns": watchdog.slow_turns,
             "slow_turn_ms_max": round(1000 * watchdog.longest_seconds),
         }
+
+
+def _get(path: str, handler: Handler, summary: str, gives: Schema) -> Endpoint:
+    return Endpoint(
+        method="GET", path=path, handler=handler, summary=summary, right=Right.MONITORING, gives=gives
+    )

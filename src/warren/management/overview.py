@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from warren.management.auth import manager, visible_vhosts
+from warren.management.auth import visible_vhosts
 from warren.management.context import Context
+from warren.management.endpoint import Endpoint
 from warren.management.json_text import json_response
+from warren.management.rights import user_of
+from warren.management.schema import TABLE, TEXT, record, rows
 from warren.management.totals import object_totals, queue_totals
 from warren.session.handshake import COMPATIBLE_VERSION
 from warren.version import __version__
@@ -17,15 +20,30 @@ class Overview:
         self.context = context
         self.node = context.node
 
-    def routes(self) -> list[web.RouteDef]:
-        return [web.get("/api/overview", self.get), web.get("/api/whoami", self.whoami)]
+    def endpoints(self) -> list[Endpoint]:
+        return [
+            Endpoint(
+                method="GET",
+                path="/api/overview",
+                handler=self.get,
+                summary="The broker at a glance.",
+                gives=TABLE,
+            ),
+            Endpoint(
+                method="GET",
+                path="/api/whoami",
+                handler=self.whoami,
+                summary="The user of the request.",
+                gives=record({"name": TEXT, "tags": rows(TEXT)}),
+            ),
+        ]
 
     async def whoami(self, request: web.Request) -> web.StreamResponse:
-        user = manager(request)
+        user = user_of(request)
         return json_response({"name": user.name, "tags": sorted(user.tags)})
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        vhosts = visible_vhosts(self.node, manager(request))
+        vhosts = visible_vhosts(self.node, request)
         totals = await queue_totals(vhosts)
         return json_response(
             {

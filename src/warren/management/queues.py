@@ -7,41 +7,59 @@ from aiohttp import web
 from warren.broker.queue import Queue
 from warren.broker.rules import queue_type
 from warren.broker.vhost import Vhost
-from warren.management.auth import manager, visible_vhost, visible_vhosts
+from warren.management.auth import visible_vhost, visible_vhosts
 from warren.management.context import Context
-from warren.management.json_text import json_response, send_rows
+from warren.management.endpoint import Endpoint
+from warren.management.json_text import json_response
+from warren.management.listing import LIST, QUERY, send_list
 from warren.management.paths import QUEUE, VHOST
+from warren.management.schema import TABLE
 
 
 class Queues:
     def __init__(self, context: Context) -> None:
         self.node = context.node
 
-    def routes(self) -> list[web.RouteDef]:
+    def endpoints(self) -> list[Endpoint]:
         return [
-            web.get("/api/queues", self.all),
-            web.get(f"/api/queues/{VHOST}", self.of_vhost),
-            web.get(f"/api/queues/{VHOST}/{QUEUE}", self.get),
+            Endpoint(
+                method="GET",
+                path="/api/queues",
+                handler=self.all,
+                summary="The queues of all vhosts that the user sees.",
+                query=QUERY,
+                gives=LIST,
+            ),
+            Endpoint(
+                method="GET",
+                path=f"/api/queues/{VHOST}",
+                handler=self.of_vhost,
+                summary="The queues of a vhost.",
+                query=QUERY,
+                gives=LIST,
+            ),
+            Endpoint(
+                method="GET",
+                path=f"/api/queues/{VHOST}/{QUEUE}",
+                handler=self.get,
+                summary="One queue.",
+                gives=TABLE,
+            ),
         ]
 
     async def all(self, request: web.Request) -> web.StreamResponse:
-        return await self._send(request, visible_vhosts(self.node, manager(request)))
+        return await self._send(request, visible_vhosts(self.node, request))
 
     async def of_vhost(self, request: web.Request) -> web.StreamResponse:
-        return await self._send(request, [self._vhost(request)])
+        return await self._send(request, [visible_vhost(self.node, request)])
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        vhost = self._vhost(request)
+        vhost = visible_vhost(self.node, request)
         return json_response(describe(vhost, vhost.find_queue(request.match_info["queue"])))
-
-    def _vhost(self, request: web.Request) -> Vhost:
-        return visible_vhost(self.node, manager(request), request.match_info["vhost"])
 
     async def _send(self, request: web.Request, vhosts: list[Vhost]) -> web.StreamResponse:
         queues = [(vhost, queue) for vhost in vhosts for queue in vhost.all_queues()]
-        return await send_rows(
-            request, (describe(vhost, queue) for vhost, queue in queues if not queue.deleted)
-        )
+        return await send_list(request, queues, lambda each: describe(*each), lambda each: each[1].name)
 
 
 def describe(vhost: Vhost, queue: Queue) -> dict[str, object]:

@@ -20,11 +20,14 @@ from warren.broker.stream import stream_of
 from warren.management.auth import readable_queue, readable_queues
 from warren.management.byte_range import parse_range
 from warren.management.context import Context
+from warren.management.endpoint import Endpoint, Parameter
 from warren.management.errors import BadRequest, ObjectNotFound
 from warren.management.file_reader import open_file, read_some
 from warren.management.json_text import batches, begin, send_pieces, send_rows, to_json, write
 from warren.management.names import find_all, head, names_in, object_of_names
 from warren.management.paths import QUEUE, VHOST
+from warren.management.rights import Right
+from warren.management.schema import BYTES, TABLE, TEXT, record, rows
 from warren.storage.log_listing import ListedSegment, describe, find_segment, logs_of
 from warren.storage.segment import Segment
 
@@ -51,13 +54,48 @@ class Segments:
         self.context = context
         self.listing = context.store.listing
 
-    def routes(self) -> list[web.RouteDef]:
+    def endpoints(self) -> list[Endpoint]:
         path = f"/api/segments/{VHOST}/{QUEUE}"
         return [
-            web.get(f"/api/segments/{VHOST}", self.list_queues),
-            web.post(f"/api/segments/{VHOST}", self.list_many),
-            web.get(path, self.list_all),
-            web.get(path + "/{base}", self.read),
+            Endpoint(
+                method="GET",
+                path=f"/api/segments/{VHOST}",
+                handler=self.list_queues,
+                summary="The queues that the user may read.",
+                right=Right.USER,
+                gives=rows(record({"name": TEXT, "type": TEXT})),
+            ),
+            Endpoint(
+                method="POST",
+                path=f"/api/segments/{VHOST}",
+                handler=self.list_many,
+                summary="The segments of several queues.",
+                right=Right.USER,
+                takes=record({"queues": rows(TEXT)}),
+                gives=rows(TABLE),
+            ),
+            Endpoint(
+                method="GET",
+                path=path,
+                handler=self.list_all,
+                summary="The segments of a queue.",
+                right=Right.USER,
+                gives=TABLE,
+            ),
+            Endpoint(
+                method="GET",
+                path=path + "/{base}",
+                handler=self.read,
+                summary="The bytes of a segment that are safe, or a range of them.",
+                right=Right.USER,
+                query=(
+                    Parameter("part", TEXT, "The part of the log, such as `priority-3`."),
+                    Parameter("stream_id", TEXT, "The identity of the stream that was listed."),
+                ),
+                gives=BYTES,
+                content_type="application/octet-stream",
+                refuses=(416,),
+            ),
         ]
 
     # --- the lists ---
@@ -94,11 +132,11 @@ class Segments:
         extent = OffsetRange()
         before = to_json(head(self.context, queue))[:-1] + b',"segments":['
         for part, batch in _batches_of(queue):
-            rows = await self._describe(batch)
-            for row in rows:
-                extent.add(row)
-            if rows:
-                text = await self.context.in_thread(_to_json, part, rows)
+            listed = await self._describe(batch)
+            for segment in listed:
+                extent.add(segment)
+            if listed:
+                text = await self.context.in_thread(_to_json, part, listed)
                 yield before + text
                 before = b","
         yield (before if extent.first is None else b"") + _tail(queue, extent)

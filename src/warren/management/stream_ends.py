@@ -24,10 +24,13 @@ from aiohttp import web
 from warren.broker.queue import Queue
 from warren.broker.stream import stream_of
 from warren.management.context import Context
+from warren.management.endpoint import Endpoint
 from warren.management.errors import BadRequest
 from warren.management.json_text import ROWS_A_TURN, batches, to_json
 from warren.management.names import find_all, head, names_in, object_of_names
 from warren.management.paths import VHOST
+from warren.management.rights import Right
+from warren.management.schema import COUNT, TABLE, TEXT, record, rows
 from warren.storage.log_listing import logs_of
 
 WAIT_MS_MAX = 30_000
@@ -40,8 +43,18 @@ class StreamEnds:
         self.context = context
         self.waiters = 0
 
-    def routes(self) -> list[web.RouteDef]:
-        return [web.post(f"/api/streams/{VHOST}", self.tell)]
+    def endpoints(self) -> list[Endpoint]:
+        return [
+            Endpoint(
+                method="POST",
+                path=f"/api/streams/{VHOST}",
+                handler=self.tell,
+                summary="Where streams begin and end; waits for a change if asked.",
+                right=Right.USER,
+                takes=record({"queues": rows(TEXT)}, version=TEXT, wait_ms=COUNT),
+                gives=record({"version": TEXT, "queues": rows(TABLE)}),
+            )
+        ]
 
     async def tell(self, request: web.Request) -> web.StreamResponse:
         given = object_of_names(await request.read())
@@ -52,10 +65,10 @@ class StreamEnds:
             found = [queue for _, queue in await find_all(self.context.node, request, names)]
             changed = asyncio.Event()
             with _watched(found, changed):
-                rows = await _rows(self.context, [queue for queue in found if queue is not None])
-                version = hashlib.blake2b(rows, digest_size=VERSION_BYTES).hexdigest()
+                found_rows = await _rows(self.context, [queue for queue in found if queue is not None])
+                version = hashlib.blake2b(found_rows, digest_size=VERSION_BYTES).hexdigest()
                 if version != known or not await self._waited(changed, until - loop.time()):
-                    body = b'{"version":"%b","queues":[%b]}' % (version.encode(), rows)
+                    body = b'{"version":"%b","queues":[%b]}' % (version.encode(), found_rows)
                     return web.Response(body=body, content_type="application/json")
 
     async def _waited(self, changed: asyncio.Event, seconds: float) -> bool:

@@ -8,26 +8,32 @@ from warren.broker.stream import Stream, stream_of
 from warren.management.auth import readable_queue
 from warren.management.bodies import object_in
 from warren.management.context import Context
-from warren.management.errors import BadRequest, ObjectNotFound
+from warren.management.endpoint import Endpoint
+from warren.management.errors import BadRequest, Handler, ObjectNotFound
 from warren.management.json_text import json_response
 from warren.management.paths import NAME, QUEUE, VHOST
+from warren.management.rights import Right
+from warren.management.schema import COUNT, TEXT, Schema, record, rows
 
 OFFSETS = f"/api/streams/{VHOST}/{QUEUE}/offsets"
 NAME_BYTES_MAX = 255
 OFFSET_MAX = 2**63 - 1
+NAMED_OFFSET = record({"name": TEXT, "offset": COUNT})
 
 
 class Streams:
     def __init__(self, context: Context) -> None:
         self.node = context.node
 
-    def routes(self) -> list[web.RouteDef]:
+    def endpoints(self) -> list[Endpoint]:
         one = f"{OFFSETS}/{NAME}"
         return [
-            web.get(OFFSETS, self.list_all),
-            web.get(one, self.get),
-            web.put(one, self.put),
-            web.delete(one, self.delete),
+            _endpoint("GET", OFFSETS, self.list_all, "A stream's named offsets.", gives=rows(NAMED_OFFSET)),
+            _endpoint("GET", one, self.get, "One named offset.", gives=NAMED_OFFSET),
+            _endpoint(
+                "PUT", one, self.put, "Set a named offset.", takes=record({"offset": COUNT}), done=(204,)
+            ),
+            _endpoint("DELETE", one, self.delete, "Forget a named offset.", done=(204,)),
         ]
 
     async def list_all(self, request: web.Request) -> web.StreamResponse:
@@ -75,3 +81,25 @@ def offset_in(body: bytes) -> int:
     if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= OFFSET_MAX:
         raise BadRequest('expected {"offset": number}, from 0 on')
     return offset
+
+
+def _endpoint(
+    method: str,
+    path: str,
+    handler: Handler,
+    summary: str,
+    *,
+    takes: Schema | None = None,
+    gives: Schema | None = None,
+    done: tuple[int, ...] = (),
+) -> Endpoint:
+    return Endpoint(
+        method=method,
+        path=path,
+        handler=handler,
+        summary=summary,
+        right=Right.USER,
+        takes=takes,
+        gives=gives,
+        done=done,
+    )

@@ -7,12 +7,16 @@ from aiohttp import web
 from warren.broker.access import Permissions
 from warren.broker.commands import AddVhost, Command, DeleteVhost, SetPermissions, SetTracing
 from warren.broker.vhost import Vhost
-from warren.management.auth import administrator, manager, visible_vhost, visible_vhosts
+from warren.management.auth import visible_vhost, visible_vhosts
 from warren.management.bodies import object_in
 from warren.management.context import Context
+from warren.management.endpoint import Endpoint
 from warren.management.errors import BadRequest, ObjectNotFound
 from warren.management.json_text import json_response
+from warren.management.listing import LIST, QUERY, send_list
 from warren.management.paths import VHOST
+from warren.management.rights import Right, user_of
+from warren.management.schema import FLAG, TABLE, record
 
 NAME_BYTES_MAX = 255
 EVERYTHING = Permissions(".*", ".*", ".*")
@@ -23,25 +27,46 @@ class Vhosts:
         self.context = context
         self.node = context.node
 
-    def routes(self) -> list[web.RouteDef]:
+    def endpoints(self) -> list[Endpoint]:
         one = f"/api/vhosts/{VHOST}"
         return [
-            web.get("/api/vhosts", self.list_all),
-            web.get(one, self.get),
-            web.put(one, self.put),
-            web.delete(one, self.delete),
+            Endpoint(
+                method="GET",
+                path="/api/vhosts",
+                handler=self.list_all,
+                summary="The vhosts that the user sees.",
+                query=QUERY,
+                gives=LIST,
+            ),
+            Endpoint(method="GET", path=one, handler=self.get, summary="One vhost.", gives=TABLE),
+            Endpoint(
+                method="PUT",
+                path=one,
+                handler=self.put,
+                summary="Make or change a vhost. The user who makes it gets all permissions there.",
+                right=Right.ADMINISTRATOR,
+                takes=record(tracing=FLAG),
+                done=(201, 204),
+            ),
+            Endpoint(
+                method="DELETE",
+                path=one,
+                handler=self.delete,
+                summary="Delete a vhost with all that is in it, and close its connections.",
+                right=Right.ADMINISTRATOR,
+                done=(204,),
+            ),
         ]
 
     async def list_all(self, request: web.Request) -> web.StreamResponse:
-        return json_response([self._describe(v) for v in visible_vhosts(self.node, manager(request))])
+        return await send_list(request, visible_vhosts(self.node, request), self._describe)
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        vhost = visible_vhost(self.node, manager(request), request.match_info["vhost"])
-        return json_response(self._describe(vhost))
+        return json_response(self._describe(visible_vhost(self.node, request)))
 
     async def put(self, request: web.Request) -> web.StreamResponse:
         """Make or change a vhost. The user who makes a vhost gets all permissions there."""
-        user = administrator(request)
+        user = user_of(request)
         name = request.match_info["vhost"]
         if len(name.encode("utf-8", "surrogateescape")) > NAME_BYTES_MAX:
             raise BadRequest(f"the name of a vhost has at most {NAME_BYTES_MAX} bytes")
@@ -58,7 +83,6 @@ class Vhosts:
         return web.Response(status=201 if is_new else 204)
 
     async def delete(self, request: web.Request) -> web.StreamResponse:
-        administrator(request)
         name = request.match_info["vhost"]
         if name not in self.node.vhosts:
             raise ObjectNotFound(f"no vhost '{name}'")

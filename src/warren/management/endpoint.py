@@ -1,0 +1,61 @@
+"""An endpoint of the API: its path, who may use it, what it takes and what it answers. The router and the
+OpenAPI description are both made from endpoints, so that the description is true.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from aiohttp import web
+
+from warren.management.errors import Handler
+from warren.management.rights import Right, check_right
+from warren.management.schema import Schema
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter in the query of a URL."""
+
+    name: str
+    schema: Schema
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    method: str
+    path: str
+    """As aiohttp writes it, with the patterns of `paths.py` for names."""
+    handler: Handler
+    summary: str
+    """One sentence for the OpenAPI description."""
+    right: Right = Right.MANAGEMENT
+    """Who may use it."""
+    query: tuple[Parameter, ...] = ()
+    takes: Schema | None = None
+    """The schema of the JSON body of a request; None if the body is not looked at."""
+    gives: Schema | None = None
+    """The schema of the JSON of answer 200; None if there is no such answer."""
+    content_type: str = "application/json"
+    """Of answer 200."""
+    done: tuple[int, ...] = ()
+    """Statuses of answers without content, such as 201 and 204."""
+    refuses: tuple[int, ...] = ()
+    """Statuses of errors, besides those that follow from the rest: 400, 401, 403 and 404."""
+
+    def route(self) -> web.RouteDef:
+        async def checked(request: web.Request) -> web.StreamResponse:
+            check_right(request, self.right)
+            return await self.handler(request)
+
+        if self.method == "GET":
+            return web.get(self.path, checked)  # which answers HEAD as well
+        return web.route(self.method, self.path, checked)
+
+
+class Resource(Protocol):
+    """A part of the API, in a file of its own."""
+
+    def endpoints(self) -> list[Endpoint]: ...

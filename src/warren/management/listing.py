@@ -1,0 +1,193 @@
+"""Lists with RabbitMQ's query parameters: filters, sorting, columns and pages.
+
+    ?name=orders&use_regex=false         only items whose name has this text, or matches this expression
+    ?sort=messages&sort_reverse=true     by a column, which may be nested: `message_stats.publish`
+    ?columns=name,messages_ready         only these columns
+    ?page=1&page_size=100                one page, in an object that tells how many pages there are
+
+Rows are made some in each turn of the loop. If they are neither sorted nor filtered by what is in them, only
+the rows of the page are made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from aiohttp import web
+
+from warren.management.endpoint import Parameter
+from warren.management.errors import ApiError, BadRequest
+from warren.management.json_text import ROWS_A_TURN, batches, json_response, send_rows
+from warren.management.schema import COUNT, FLAG, TABLE, TEXT, Schema, record
+from warren.management.schema import rows as rows_of
+
+Row: TypeAlias = dict[str, Any]
+T = TypeVar("T")
+
+PAGE_SIZE, PAGE_SIZE_MAX = 100, 500
+PATTERN_LENGTH_MAX = 500
+QUERY = (
+    Parameter("page", COUNT, "Which page to give, from 1 on. Without it, all items come as a list."),
+    Parameter("page_size", COUNT, f"Items on a page: {PAGE_SIZE} if not given, at most {PAGE_SIZE_MAX}."),
+    Parameter("name", TEXT, "Only items whose name has this in it."),
+    Parameter("use_regex", FLAG, "Whether `name` is a regular expression."),
+    Parameter("sort", TEXT, "The column to sort by; dots lead into nested ones."),
+    Parameter("sort_reverse", FLAG, "Whether to sort from the highest to the lowest."),
+    Parameter("columns", TEXT, "Names of columns, separated by commas: give only these."),
+)
+LIST: Schema = {"anyOf": [rows_of(TABLE), record({"items": rows_of(TABLE)}, page=COUNT, page_count=COUNT)]}
+"""Of the answer: a list, or one page."""
+
+
+class PageOutOfRange(ApiError):
+    status, error = 400, "page_out_of_range"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the query of a request asks for."""
+
+    page: int | None
+    page_size: int
+    is_wanted: Callable[[str], bool]  # whether an item with this name is
+    sort: tuple[str, ...]  # the path of the column; empty if the items are not sorted
+    reverse: bool
+    columns: tuple[tuple[str, ...], ...]  # the paths of those to give; empty for all
+
+    @classmethod
+    def of(cls, request: web.Request) -> Wanted:
+        query = request.query
+        page = whole(query.get("page"), "page") if "page" in query else None
+        size = whole(query.get("page_size", str(PAGE_SIZE)), "page_size")
+        if page is not None and page < 1:
+            raise BadRequest(f"page: {page} is not positive")
+        if not 1 <= size <= PAGE_SIZE_MAX:
+            raise BadRequest(f"page_size: {size} is not within 1 and {PAGE_SIZE_MAX}")
+        return cls(
+            page,
+            size,
+            name_filter(query.get("name", ""), use_regex=flag(query.get("use_regex", "false"), "use_regex")),
+            tuple(query["sort"].split(".")) if query.get("sort") else (),
+            flag(query.get("sort_reverse", "false"), "sort_reverse"),
+            tuple(tuple(name.split(".")) for name in query.get("columns", "").split(",") if name),
+        )
+
+    def pages(self, count: int) -> int:
+        """How many pages so many items fill."""
+        return max(1, -(-count // self.page_size))
+
+    def check_page(self, count: int) -> None:
+        if self.page is not None and self.page > self.pages(count):
+            raise PageOutOfRange(
+                f"page out of range, page: {self.page} page size: {self.page_size}, len: {count}"
+            )
+
+    def part_of(self, items: Sequence[T]) -> Sequence[T]:
+        """The items of the page; all of them, if no page is asked for."""
+        if self.page is None:
+            return items
+        first = (self.page - 1) * self.page_size
+        return items[first : first + self.page_size]
+
+    def columns_of(self, row: Row) -> Row:
+        if not self.columns:
+            return row
+        chosen: Row = {}
+        for path in self.columns:
+            value = value_at(row, path)
+            if value is not None or path[-1] in row:
+                place = chosen
+                for name in path[:-1]:
+                    place = place.setdefault(name, {})
+                place[path[-1]] = value
+        return chosen
+
+
+async def send_list(
+    request: web.Request,
+    items: Sequence[T],
+    describe: Callable[[T], Row],
+    name_of: Callable[[T], str] = lambda item: str(getattr(item, "name", "")),
+) -> web.StreamResponse:
+    """Send the rows of these items that the query asks for."""
+    wanted = Wanted.of(request)
+    found = [item async for item in in_turns(items) if wanted.is_wanted(name_of(item))]
+    wanted.check_page(len(found))
+    if wanted.sort:
+        made = [row async for row in in_turns(map(describe, found))]
+        made.sort(key=lambda row: sort_key(value_at(row, wanted.sort)), reverse=wanted.reverse)
+        rows: Iterable[Row] = wanted.part_of(made)
+    else:
+        rows = map(describe, wanted.part_of(found[::-1] if wanted.reverse else found))
+    if wanted.page is None:
+        return await send_rows(request, map(wanted.columns_of, rows))
+    shown = [wanted.columns_of(row) async for row in in_turns(rows)]
+    return json_response(
+        {
+            "page": wanted.page,
+            "page_count": wanted.pages(len(found)),
+            "page_size": wanted.page_size,
+            "item_count": len(shown),
+            "filtered_count": len(found),
+            "total_count": len(items),
+            "items": shown,
+        }
+    )
+
+
+async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """The same items, `ROWS_A_TURN` in a turn of the loop."""
+    for batch in batches(items, ROWS_A_TURN):
+        for item in batch:
+            yield item
+        await asyncio.sleep(0)
+
+
+def name_filter(text: str, *, use_regex: bool) -> Callable[[str], bool]:
+    if not text:
+        return lambda _name: True
+    if not use_regex:
+        return lambda name: text in name
+    if len(text) > PATTERN_LENGTH_MAX:
+        raise BadRequest(f"name: the expression has more than {PATTERN_LENGTH_MAX} characters")
+    try:
+        expression = re.compile(text)
+    except re.error as error:
+        raise BadRequest(f"name: {text!r} is no regular expression: {error}") from None
+    return lambda name: expression.search(name) is not None
+
+
+def value_at(row: Row, path: Sequence[str]) -> Any:
+    """The value of a nested column; None if there is none."""
+    value: Any = row
+    for name in path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(name)
+    return value
+
+
+def sort_key(value: object) -> tuple[int, Any]:
+    """Puts values of any types in an order: none, numbers, texts, others."""
+    if value is None:
+        return 0, 0
+    if isinstance(value, int | float):
+        return 1, value
+    return (2, value) if isinstance(value, str) else (3, str(value))
+
+
+def whole(text: str | None, name: str) -> int:
+    try:
+        return int(text or "")
+    except ValueError:
+        raise BadRequest(f"{name}: {text!r} is no whole number") from None
+
+
+def flag(text: str, name: str) -> bool:
+    if text not in {"true", "false"}:
+        raise BadRequest(f"{name}: {text!r} is neither true nor false")
+    return text == "true"
