@@ -9,7 +9,7 @@ SOURCES := $(shell find src -name '*.py' -o -name '*.pyx' -o -name '*.pxd')
 # Tests are compiled once and not in every run, whatever the caller's environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup equip run test quick lint bench clean
+.PHONY: setup equip run test quick lint bench wheel clean
 
 setup: $(VENV)/built equip
 
@@ -32,6 +32,10 @@ lint: equip
 bench: equip
 	$(BIN)/python benchmarks/compare.py
 
+# A wheel in dist/, with the compiled modules in it
+wheel: $(VENV)/built
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
 equip: $(VENV)/built
 	@./scripts/equip $(VENV)
 
@@ -44,6 +48,6 @@ $(NODE_MODULES)/.ready: tests/clients/node/package.json
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build $(NODE_MODULES)
+	rm -rf $(VENV) build dist $(NODE_MODULES)
 	find src -name '*.so' -delete
 	find src -name '*.c' -delete

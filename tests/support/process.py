@@ -31,6 +31,7 @@ class BrokerProcess:
     `limits` replaces limits that are named in the source, so that a test need not wait for them:
     `{"warren.server.farewell.LINGER_SECONDS_MAX": 0.5}`.
     `ulimit` are arguments of the shell's command `ulimit`, for this process.
+    `python` runs it: that of another environment, if a test has made one.
     """
 
     def __init__(
@@ -39,12 +40,14 @@ class BrokerProcess:
         *arguments: str,
         limits: dict[str, float] | None = None,
         ulimit: str = "",
+        python: str = sys.executable,
     ) -> None:
         self.data_dir = data_dir
         self.log_path = data_dir.with_suffix(".log")
         self.arguments = arguments
         self.limits = limits or {}
         self.ulimit = ulimit
+        self.python = python
         self.address = Address("", 0)
         self.http_url = ""
 
@@ -55,7 +58,7 @@ class BrokerProcess:
 
     def launch(self) -> None:
         """Starts the process, and does not wait until it is ready. The caller has to end it."""
-        command = [sys.executable, *self.entry(), "serve", "--port", "0", "--http-port", "0"]
+        command = [self.python, *self.entry(), "serve", "--port", "0", "--http-port", "0"]
         if self.ulimit:
             command = ["sh", "-c", f'ulimit {self.ulimit}; exec "$0" "$@"', *command]
         with self.log_path.open("w") as log:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from warren.cli import perf, pipeline, serve, store, trace
+from warren.cli import config, perf, pipeline, serve, store, trace
 from warren.version import __version__
 
 
@@ -19,6 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     store.register(subparsers)
     trace.register(subparsers)
     pipeline.register(subparsers)
+    config.register(subparsers)
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words[:1] == ["pipeline"]:  # each of its jobs has its own options, and is imported only if it is named
         return pipeline.main(words[1:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import resource
 import signal
 import sys
@@ -16,6 +17,7 @@ from warren.server.collector import begin_process, tune_process
 from warren.server.config import Config, load
 from warren.server.config_error import ConfigError
 from warren.server.memory import count_memory
+from warren.server.systemd import Systemd
 
 USAGE_ERROR = 2
 
@@ -66,7 +68,11 @@ async def serve(config: Config) -> None:
         services = "".join(f" {name}={service.address}" for name, service in broker.services.items())
         sys.stdout.write(f"ready amqp={broker.address}{services}\n")
         sys.stdout.flush()
-        await stopping.wait()
+        systemd = Systemd(os.environ, log.get_logger())
+        systemd.ready(f"AMQP on {broker.address}")
+        with systemd.watched(loop):
+            await stopping.wait()
+        systemd.stopping()
 
 
 def raise_open_files_limit() -> None:

@@ -13,6 +13,7 @@ from warren.management.metrics import MetricsText
 from warren.management.nodes import Nodes
 from warren.management.openapi import Description
 from warren.management.overview import Overview
+from warren.management.probes import Probes
 from warren.management.queues import Queues
 from warren.management.rights import Right
 from warren.management.segments import Segments
@@ -21,7 +22,18 @@ from warren.management.streams import Streams
 from warren.management.vhosts import Vhosts
 from warren.server.app import Broker
 
-RESOURCES = (MetricsText, Nodes, Overview, Vhosts, DefinitionsExport, Queues, Segments, Streams, StreamEnds)
+RESOURCES = (
+    DefinitionsExport,
+    MetricsText,
+    Nodes,
+    Overview,
+    Probes,
+    Queues,
+    Segments,
+    StreamEnds,
+    Streams,
+    Vhosts,
+)
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
 STOP_SECONDS_MAX = 1.0  # for requests to finish
 IDLE_SECONDS_MAX = 75.0  # of a connection between two requests

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from warren.broker.access import Permissions, TopicPermissions
 from warren.broker.commands import PutPolicy, SetUserLimits, SetVhostLimits
@@ -76,17 +76,17 @@ class Config:
     """
 
     bind: str = "127.0.0.1"  # the address to listen on
-    port: int = 5672  # of AMQP; 0: the kernel chooses one
-    http_port: int = HTTP_PORT  # of the HTTP API; 0: the kernel chooses one, -1: there is no HTTP API
-    data_dir: Path = Path("warren-data")
-    cluster_name: str = "warren"
-    log_level: str = "info"
+    port: int = 5672  # for AMQP; 0: the kernel chooses one
+    http_port: int = HTTP_PORT  # for the HTTP API; 0: the kernel chooses one, -1: there is no HTTP API
+    data_dir: Path = Path("warren-data")  # where the broker keeps its data
+    cluster_name: str = "warren"  # the name of the cluster, and of its node, as clients and tools see it
+    log_level: str = "info"  # debug, info, warning or error
     heartbeat: int = 60  # seconds, as offered to clients; 0: no heartbeats
-    channel_max: int = 2047  # channels a connection
-    frame_max: int = 131_072  # bytes
-    max_message_bytes: int = 128 * 1024 * 1024
-    max_transaction_messages: int = 1_000_000
-    max_transaction_bytes: int = 1024 * 1024 * 1024
+    channel_max: int = 2047  # how many channels a connection may have
+    frame_max: int = 131_072  # the largest frame, in bytes
+    max_message_bytes: int = 128 * 1024 * 1024  # the largest message
+    max_transaction_messages: int = 1_000_000  # in one AMQP transaction
+    max_transaction_bytes: int = 1024 * 1024 * 1024  # the same, of their bodies together
     memory_watermark: float = 0.4
     """With more memory used, publishers are blocked. A share of the machine's memory, or bytes if above 1."""
     memory_budget: float = 0.2
@@ -108,11 +108,11 @@ class Config:
     events_stream: bool = False  # whether the broker writes its events to the stream `warren.events`
     events_sample: int = 1_000
     """Of the events about single messages, one in so many of each kind is written to that stream; 0: none."""
-    vhosts: tuple[str, ...] = ("/",)  # these are made when the broker starts, and so are the next four
-    users: tuple[UserConfig, ...] = (GUEST,)
-    policies: tuple[PutPolicy, ...] = ()
-    operator_policies: tuple[PutPolicy, ...] = ()
-    vhost_limits: tuple[SetVhostLimits, ...] = ()
+    vhosts: tuple[str, ...] = ("/",)  # vhosts that are made when the broker starts
+    users: tuple[UserConfig, ...] = (GUEST,)  # users that are made when the broker starts
+    policies: tuple[PutPolicy, ...] = ()  # policies that are made when the broker starts
+    operator_policies: tuple[PutPolicy, ...] = ()  # the same, of operator policies
+    vhost_limits: tuple[SetVhostLimits, ...] = ()  # limits that are set when the broker starts
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data_dir", Path(self.data_dir))  # an embedding program may give a string
@@ -188,13 +188,31 @@ def _check(right: bool, name: str, value: object, expected: str) -> None:
 
 def load(flags: Mapping[str, object], environment: Mapping[str, str] = os.environ) -> Config:
     """Read the settings from all places. `flags` are those of the command line; `config` names the file."""
-    given = flags.get("config") or environment.get(ENVIRONMENT_PREFIX + "CONFIG")
-    path = Path(str(given)) if given else DEFAULT_FILE
-    settings = _from_file(path, required=bool(given))
-    settings |= _from_environment(environment)
-    settings |= {name: value for name, value in flags.items() if name != "config" and value is not None}
-    converted: dict[str, Any] = {name: _convert(name, value) for name, value in settings.items()}
-    return replace(Config(), **converted)
+    return replace(
+        Config(), **{name: given.value for name, given in given_settings(flags, environment).items()}
+    )
+
+
+class Given(NamedTuple):
+    """A setting that was given, and where."""
+
+    value: Any
+    place: str  # such as `--port` or `WARREN_PORT`, or the path of the file
+
+
+def given_settings(
+    flags: Mapping[str, object], environment: Mapping[str, str] = os.environ
+) -> dict[str, Given]:
+    """The settings that differ from their defaults or repeat them, by name."""
+    named = flags.get("config") or environment.get(ENVIRONMENT_PREFIX + "CONFIG")
+    path = Path(str(named)) if named else DEFAULT_FILE
+    found = {name: Given(value, str(path)) for name, value in _from_file(path, required=bool(named)).items()}
+    for name, value in _from_environment(environment).items():
+        found[name] = Given(value, ENVIRONMENT_PREFIX + name.upper())
+    for name, value in flags.items():
+        if name != "config" and value is not None:
+            found[name] = Given(value, "--" + name.replace("_", "-"))
+    return {name: Given(_convert(name, given.value), given.place) for name, given in found.items()}
 
 
 def _from_file(path: Path, *, required: bool) -> dict[str, Any]:

@@ -50,6 +50,8 @@ EXPECTED = {
     "PUT /api/vhosts/{vhost}": ADMINISTRATOR,
     "DELETE /api/vhosts/{vhost}": ADMINISTRATOR,
     "GET /api/whoami": MANAGEMENT,
+    "GET /health/live": PUBLIC,
+    "GET /health/ready": PUBLIC,
     "GET /metrics": PUBLIC,
 }
 

@@ -1,0 +1,76 @@
+"""`warren config`, and the reference of settings that is made from the code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from warren.cli.main import main
+from warren.server.config_reference import as_markdown, settings
+
+PROJECT = Path(__file__).parents[3]
+SECRET = "hidden-s3cret"  # noqa: S105 - a password that must not be shown
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No warren.toml of the working directory is read."""
+    monkeypatch.chdir(tmp_path)
+
+
+def write(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "settings.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_file_that_is_right_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "check", write(tmp_path, "port = 5673")]) == 0
+    assert capsys.readouterr().out == "all settings are right\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("port = 99999", "port = 99999: expected 0 to 65535"),
+        ("prot = 1", "unknown setting prot"),
+        ("port =", "cannot read"),
+        ("[[policies]]", "each policy needs a name"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, reason: str
+) -> None:
+    assert main(["config", "check", write(tmp_path, text)]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("warren config check: ")
+    assert reason in told
+
+
+def test_settings_are_shown_with_the_place_that_they_come_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WARREN_HEARTBEAT", "7")
+    path = write(tmp_path, "port = 5673")
+    assert main(["config", "show", "--config", path, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["port"] == {"value": "5673", "from": path}
+    assert shown["heartbeat"] == {"value": "7", "from": "WARREN_HEARTBEAT"}
+    assert shown["bind"] == {"value": '"127.0.0.1"', "from": "default"}
+
+
+def test_no_password_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, f'[[users]]\nname = "u"\npassword = "{SECRET}"')
+    assert main(["config", "show", "--config", path]) == 0
+    assert SECRET not in capsys.readouterr().out
+
+
+def test_every_setting_is_explained() -> None:
+    assert [each.name for each in settings() if not each.text] == []
+
+
+def test_the_page_of_settings_is_that_of_the_code() -> None:
+    page = (PROJECT / "SETTINGS.md").read_text()
+    assert page == as_markdown(), "make it again: warren config reference > SETTINGS.md"
