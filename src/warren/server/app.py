@@ -164,6 +164,9 @@ class Broker:
         """Start services first: once a client can connect, all of the broker is there."""
         if self.config.http_port != HTTP_OFF:
             await self._start_http()
+        if self.config.otel_endpoint:
+            self.services["otel"] = load_service("otel")(self)
+            await self.services["otel"].start()
         buffer = ReadBuffer()
         self.listener = await listen(
             self.loop,
@@ -196,7 +199,10 @@ class Broker:
 
     async def _stop_services(self) -> None:
         for service in self.services.values():
-            await service.stop()
+            try:
+                await service.stop()
+            except Exception as error:  # noqa: BLE001 - a service that fails must not keep the rest running
+                self.world.report(error)
 
     async def stop(self) -> None:
         """Close every connection with 320, wait a little for the answers, write all to disk, and end."""

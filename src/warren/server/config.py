@@ -108,6 +108,8 @@ class Config:
     events_stream: bool = False  # whether the broker writes its events to the stream `warren.events`
     events_sample: int = 1_000
     """Of the events about single messages, one in so many of each kind is written to that stream; 0: none."""
+    otel_endpoint: str = ""
+    """A URL that takes OpenTelemetry's spans (OTLP over HTTP) of messages in sampled traces; empty: none."""
     vhosts: tuple[str, ...] = ("/",)  # vhosts that are made when the broker starts
     users: tuple[UserConfig, ...] = (GUEST,)  # users that are made when the broker starts
     policies: tuple[PutPolicy, ...] = ()  # policies that are made when the broker starts

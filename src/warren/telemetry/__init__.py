@@ -1,0 +1,1 @@
+"""OpenTelemetry: spans of sampled messages. Needs the extra `warrenmq[otel]`."""
