@@ -53,7 +53,7 @@ Rows: TypeAlias = list[list[Value]]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     inputs.add_arguments(parser, archive=False)
     add = parser.add_argument_group("how to audit").add_argument
-    add("--archive", dest="against", metavar="DIR", help="compare with what `archive` wrote there")
+    add("--archive", dest="compared_archive", metavar="DIR", help="compare with what `archive` wrote there")
     add("--contents", action="store_true", help="compare the messages too, not only that they are there")
     add("--range", type=positive, default=RANGE, metavar="N", help="offsets a line (default: %(default)s)")
     add("--allow-gaps", action="store_true", help="gaps are no error: for queues that are not streams")
@@ -181,9 +181,9 @@ def run(spark: SparkSession, options: argparse.Namespace, progress: ProgressLine
     source = inputs.source_of(options)
     archived = None
     # The archive is read before the live messages, so that messages in between count as not archived yet.
-    if options.against:
+    if options.compared_archive:
         with progress.step("reading the archive"):
-            messages = inputs.select(read_archive(spark, options.against), source.slice)
+            messages = inputs.select(read_archive(spark, options.compared_archive), source.slice)
             archived = counted(messages, contents=options.contents).persist()
             in_archive = archived.agg(sf.sum("copies")).collect()[0][0] or 0
     live_messages = inputs.read(spark, source, headers=False, body=options.contents)

@@ -16,12 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from warren.pipeline.errors import PipelineError
 from warren.pipeline.jobs.delta import files_of_table, is_delta
+from warren.pipeline.jobs.lists import LISTS
 from warren.pipeline.jobs.old_headers import with_present_headers
 from warren.pipeline.session import TIMESTAMP_CONF
 from warren.pipeline.source.schema import SCHEMA
 
 ARCHIVE_PARTITIONS = ("vhost", "queue", "date")
-SINK_LOG = "_spark_metadata"
 NOTHING_THERE = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")
 ARCHIVE_SCHEMA = f"{SCHEMA}, date date"
 """The schema is given on reading, since Spark would take a queue named `7` for a number. Columns that an
@@ -100,7 +100,7 @@ def has_table(spark: SparkSession, path: str) -> bool:
 
 def has_sink_log(spark: SparkSession, path: str) -> bool:
     """Whether Spark's file sink has written to the directory."""
-    return exists(spark, f"{path.rstrip('/')}/{SINK_LOG}")
+    return exists(spark, f"{path.rstrip('/')}/{LISTS}")
 
 
 def check_checkpoint(spark: SparkSession, to: str, checkpoint: str, *, written: bool) -> None:
@@ -116,5 +116,5 @@ def check_checkpoint(spark: SparkSession, to: str, checkpoint: str, *, written: 
     if has_progress and not written:
         raise PipelineError(
             f"the checkpoint {checkpoint} belongs to another directory than {to}, or what it wrote there is "
-            f"lost (of an archive: {SINK_LOG}): give --to and --checkpoint as they were, or restore it"
+            f"lost (of an archive: {LISTS}): give --to and --checkpoint as they were, or restore it"
         )

@@ -13,13 +13,15 @@ USERINFO = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*@")
 SECRET = re.compile(r"password|secret|token|credential|key", re.IGNORECASE)
 HIDDEN = "…"
 NOT_TOLD = ("job", "html", "quiet", "password")
+OPTIONS = {"compared_archive": "archive"}  # names of values that are not those of their options
 
 
 def run_table(options: argparse.Namespace, began: datetime, seconds: float) -> Table:
     rows: list[tuple[Value, ...]] = [("began", began), ("took", f"{seconds:.1f} s")]
     for name, value in vars(options).items():
         if name not in NOT_TOLD and value is not None and value is not False and value != []:
-            rows.append((f"--{name.replace('_', '-')}", ", ".join(_words(value))))
+            option = OPTIONS.get(name, name).replace("_", "-")
+            rows.append((f"--{option}", ", ".join(_words(value))))
     return Table("This run", ("what", "value"), rows)
 
 

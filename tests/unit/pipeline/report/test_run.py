@@ -21,6 +21,7 @@ def test_run_tells_source_options_and_duration_and_no_secret() -> None:
         once=True,
         follow=False,
         from_offset=0,
+        compared_archive="to/archive",
         conf=[("spark.some.password", "hidden-3"), ("spark.x", "1")],
         html="page.html",
     )
@@ -34,6 +35,7 @@ def test_run_tells_source_options_and_duration_and_no_secret() -> None:
         ("--queue", "a, b"),
         ("--once", "yes"),
         ("--from-offset", "0"),
+        ("--archive", "to/archive"),
         ("--conf", "spark.some.password=…, spark.x=1"),
     ]
 
