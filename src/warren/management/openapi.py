@@ -15,6 +15,8 @@ from warren.version import __version__
 
 PATH = "/api/openapi.json"
 NAME_IN_PATH = re.compile(r"{(\w+)(?::[^}]*)?}")
+EXAMPLES = {"vhost": "/", "queue": "orders", "exchange": "events", "user": "guest"}
+"""Of names in paths."""
 ERROR = record({"error": TEXT, "reason": TEXT})
 BAD_REQUEST, NOT_AUTHORISED, FORBIDDEN, NOT_FOUND = 400, 401, 403, 404
 
@@ -71,15 +73,18 @@ def _operation(endpoint: Endpoint) -> dict[str, object]:
 
 
 def _parameters(endpoint: Endpoint) -> list[dict[str, object]]:
-    in_path = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for name in NAME_IN_PATH.findall(endpoint.path)
-    ]
-    in_query = [
+    in_path = [_in_path(name) for name in NAME_IN_PATH.findall(endpoint.path)]
+    in_query: list[dict[str, object]] = [
         {"name": each.name, "in": "query", "schema": each.schema, "description": each.text}
         for each in endpoint.query
     ]
     return [*in_path, *in_query]
+
+
+def _in_path(name: str) -> dict[str, object]:
+    schema: dict[str, object] = {"type": "string", "minLength": 1}
+    described = {"name": name, "in": "path", "required": True, "schema": schema}
+    return described | ({"example": EXAMPLES[name]} if name in EXAMPLES else {})
 
 
 def _responses(endpoint: Endpoint) -> dict[int, dict[str, object]]:

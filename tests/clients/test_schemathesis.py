@@ -1,0 +1,57 @@
+"""schemathesis makes requests from the OpenAPI description, sensible and otherwise: no answer is an error of
+the server's, and none is one that the description does not have.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pika
+import pytest
+
+from tests.support.process import BrokerProcess
+
+MINUTES_MAX = 10
+CHECKS = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_schema_conformance",
+    "unsupported_method",
+)
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.timeout(60 * MINUTES_MAX)
+def test_every_answer_is_one_that_the_description_has(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data") as broker:
+        make_objects(broker)
+        found = subprocess.run(
+            [
+                *(sys.executable, "-m", "schemathesis.cli", "run", f"{broker.http_url}/api/openapi.json"),
+                *("--auth", "guest:guest", "--checks", ",".join(CHECKS), "--no-color"),
+                *("--phases", "examples,coverage,fuzzing", "--max-examples", "10"),
+                *("--suppress-health-check", "all", "--request-timeout", "60"),
+            ],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60 * MINUTES_MAX,
+            check=False,
+        )
+        assert found.returncode == 0, found.stdout + found.stderr
+
+
+def make_objects(broker: BrokerProcess) -> None:
+    """The objects that the description has as examples."""
+    connection = pika.BlockingConnection(pika.URLParameters(broker.address.url()))
+    channel = connection.channel()
+    channel.exchange_declare("events", "topic", durable=True)
+    channel.queue_declare("orders", durable=True)
+    channel.queue_bind("orders", "events", "order.#")
+    for number in range(10):
+        channel.basic_publish("events", "order.new", b"order %d" % number)
+    connection.close()
