@@ -130,24 +130,24 @@ class PolicyDeleted(Event):
 class ParameterSet(Event):
     vhost: str
     component: str
-    name: str
+    parameter: str
 
 
 @dataclass(frozen=True, slots=True)
 class ParameterCleared(Event):
     vhost: str
     component: str
-    name: str
+    parameter: str
 
 
 @dataclass(frozen=True, slots=True)
 class GlobalParameterSet(Event):
-    name: str
+    parameter: str
 
 
 @dataclass(frozen=True, slots=True)
 class GlobalParameterCleared(Event):
-    name: str
+    parameter: str
 
 
 @dataclass(frozen=True, slots=True)

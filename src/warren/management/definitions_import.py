@@ -34,8 +34,10 @@ from warren.management.permissions import permissions_in, topic_permissions_in
 from warren.management.policies import policy_command
 from warren.management.users import user_commands
 from warren.management.vhosts import vhost_commands
+from warren.server.collector import set_aside_new
 
 OBJECTS_A_TURN = 50
+TURNS_A_FREEZE = 10  # so many turns make as many objects as the garbage collector should look through at once
 VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})")
 FIRST_WITH_SHA256 = (3, 6)
 Make: TypeAlias = Callable[[Fields], Awaitable[list[Command]]]
@@ -82,9 +84,11 @@ class Import:
         rows = self.content.get(kind) or []
         if not isinstance(rows, list):
             raise BadRequest(f"{kind}: expected a list")
-        for batch in batches(rows, OBJECTS_A_TURN):
+        for turn, batch in enumerate(batches(rows, OBJECTS_A_TURN), start=1):
             for row in batch:
                 await self._make(kind, row, make)
+            if turn % TURNS_A_FREEZE == 0:
+                set_aside_new()
             self.node.end_turn()
             await asyncio.sleep(0)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from tests.unit.management.test_definitions import make_all
 from warren.broker import commands
 from warren.broker.access import Permissions, TopicPermissions
 from warren.broker.vhost_metadata import VhostMetadata
+from warren.management.definitions_import import OBJECTS_A_TURN
 
 QUORUM = {"default_queue_type": "quorum"}
 OPERATOR = {"pattern": "", "definition": {"max-length": 2}, "priority": 0, "apply-to": "queues"}
@@ -209,6 +212,21 @@ async def test_what_is_no_file_of_definitions_is_400(api: Api, body: bytes) -> N
 
 async def test_empty_body_makes_nothing(api: Api) -> None:
     assert (await api.request("POST", "/api/definitions", data=b"")).status == 204
+
+
+async def test_many_objects_are_made_over_many_turns_of_the_loop(api: Api) -> None:
+    counts: list[int] = []
+
+    async def look() -> None:
+        while len(api.vhost.queues) < 1000:
+            counts.append(len(api.vhost.queues))
+            await asyncio.sleep(0)
+
+    looking = asyncio.create_task(look())
+    rows = [{**QUEUE, "name": f"q{number}"} for number in range(1000)]
+    assert (await api.post("/api/definitions", {"queues": rows})).status == 204
+    await looking
+    assert max(after - before for before, after in pairwise(counts)) <= OBJECTS_A_TURN
 
 
 # --- uploads ---
