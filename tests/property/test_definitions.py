@@ -13,6 +13,7 @@ from warren.broker import commands as c
 from warren.broker.access import Permissions, TopicPermissions
 from warren.broker.commands import BindingCommand, Command
 from warren.broker.passwords import PasswordHash
+from warren.broker.vhost_metadata import VhostMetadata
 from warren.storage.command_text import command_to_json
 from warren.storage.definitions import Definitions
 from warren.storage.definitions_recovery import RecoveredDefinitions, recover_definitions
@@ -38,6 +39,15 @@ all_commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(c.DeleteUser, name=names),
     st.builds(c.SetUserLimits, user=names, max_channels=st.sampled_from([None, 0, 5])),
     st.builds(c.SetVhostLimits, vhost=vhosts, max_queues=st.sampled_from([None, 0, 5])),
+    st.builds(
+        c.SetVhostMetadata, vhost=vhosts, metadata=st.builds(VhostMetadata, names, st.frozensets(names))
+    ),
+    st.builds(
+        c.SetParameter, vhost=vhosts, component=names, name=names, value=st.sampled_from([1, {"x": 1}])
+    ),
+    st.builds(c.ClearParameter, vhost=vhosts, component=names, name=names),
+    st.builds(c.SetGlobalParameter, name=names, value=st.sampled_from([1, {"x": 1}])),
+    st.builds(c.ClearGlobalParameter, name=names),
     st.builds(
         c.PutPolicy,
         vhost=vhosts,
@@ -111,11 +121,10 @@ class Model:
                 self.held.append(command)
             case c.SetPermissions() | c.SetTopicPermissions() | c.SetUserLimits():
                 self.grant(command)
-            case c.SetVhostLimits(vhost=vhost):
-                self.drop(lambda h: isinstance(h, c.SetVhostLimits) and h.vhost == vhost)
-                self.put_in_vhost(command)
-            case c.PutPolicy():
-                self.drop(lambda h: is_policy(h, command))
+            case c.SetGlobalParameter(name=name):
+                self.drop(lambda h: isinstance(h, c.SetGlobalParameter) and h.name == name)
+                self.held.append(command)
+            case c.SetVhostLimits() | c.SetVhostMetadata() | c.SetParameter() | c.PutPolicy():
                 self.put_in_vhost(command)
             case c.DeclareExchange() | c.DeclareQueue():
                 self.declare(command)
@@ -135,7 +144,16 @@ class Model:
         if c.AddVhost(name=name) not in self.held:
             self.held.append(c.AddVhost(name=name))
 
-    def put_in_vhost(self, command: c.SetVhostLimits | c.PutPolicy) -> None:
+    def put_in_vhost(
+        self, command: c.SetVhostLimits | c.SetVhostMetadata | c.SetParameter | c.PutPolicy
+    ) -> None:
+        match command:
+            case c.SetParameter():
+                self.drop(lambda h: is_parameter(h, command))
+            case c.PutPolicy():
+                self.drop(lambda h: is_policy(h, command))
+            case _:
+                self.drop(lambda h: type(h) is type(command) and getattr(h, "vhost", "") == command.vhost)
         self.make_vhost(command.vhost)
         self.held.append(command)
 
@@ -169,6 +187,10 @@ class Model:
             case c.DeleteUser(name=name):
                 self.drop(lambda h: isinstance(h, c.PutUser) and h.name == name)
                 self.drop(lambda h: getattr(h, "user", None) == name)
+            case c.ClearParameter():
+                self.drop(lambda h: is_parameter(h, command))
+            case c.ClearGlobalParameter(name=name):
+                self.drop(lambda h: isinstance(h, c.SetGlobalParameter) and h.name == name)
             case c.DeletePolicy():
                 self.drop(lambda h: is_policy(h, command))
             case c.DeleteQueue(vhost=vhost, name=name):
@@ -183,6 +205,12 @@ class Model:
 
 def _strings(held: Command) -> dict[str, str]:
     return {name: value for name, value in vars(held).items() if isinstance(value, str)}
+
+
+def is_parameter(held: Command, which: c.SetParameter | c.ClearParameter) -> bool:
+    if not isinstance(held, c.SetParameter):
+        return False
+    return (held.vhost, held.component, held.name) == (which.vhost, which.component, which.name)
 
 
 def is_policy(held: Command, which: c.PutPolicy | c.DeletePolicy) -> bool:

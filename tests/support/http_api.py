@@ -78,7 +78,7 @@ class Api:
         user: str = "guest",
         password: str | None = None,
         headers: dict[str, str] | None = None,
-        data: bytes | None = None,
+        data: bytes | aiohttp.FormData | None = None,
     ) -> Answer:
         address = self.broker.services["http"].address
         login = f"{user}:{user if password is None else password}"
@@ -89,6 +89,15 @@ class Api:
 
     async def get(self, path: str, **more: Any) -> Answer:
         return await self.request("GET", path, **more)
+
+    async def put(self, path: str, value: object, **more: Any) -> Answer:
+        return await self.request("PUT", path, data=json.dumps(value).encode(), **more)
+
+    async def post(self, path: str, value: object, **more: Any) -> Answer:
+        return await self.request("POST", path, data=json.dumps(value).encode(), **more)
+
+    async def delete(self, path: str, **more: Any) -> Answer:
+        return await self.request("DELETE", path, **more)
 
     def declare(self, name: str, **arguments: Any) -> Queue:
         table: Table = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}

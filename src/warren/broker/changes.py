@@ -13,13 +13,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from warren.amqp.errors import AmqpError, NotFound
+from warren.amqp.errors import AmqpError, NotFound, PreconditionFailed
 from warren.broker import commands
 from warren.broker.access import User
 from warren.broker.binding import Binding
 from warren.broker.commands import Command
-from warren.broker.declarations import check_exchange, check_exchange_goes, check_queue, check_queue_goes
+from warren.broker.declarations import (
+    check_exchange,
+    check_exchange_goes,
+    check_queue,
+    check_queue_goes,
+    with_default_type,
+)
 from warren.broker.events import (
+    GlobalParameterCleared,
+    GlobalParameterSet,
+    ParameterCleared,
+    ParameterSet,
     PolicyChanged,
     PolicyDeleted,
     TracingChanged,
@@ -28,10 +38,12 @@ from warren.broker.events import (
     VhostCreated,
     VhostDeleted,
     VhostLimitsChanged,
+    VhostMetadataChanged,
 )
 from warren.broker.firehose import Firehose
 from warren.broker.limits import UserLimits, VhostLimits, read_limits
 from warren.broker.making import Workshop, make_exchange, make_queue, make_vhost
+from warren.broker.parameters import CLUSTER_NAME, Parameters, is_same
 from warren.broker.policy import Policy
 from warren.broker.timers import Timers
 from warren.broker.vhost import Vhost
@@ -58,6 +70,7 @@ class Changeable(Workshop, Protocol):
 
     cluster_name: str
     users: dict[str, User]
+    parameters: Parameters
 
     @property
     def world(self) -> Timers: ...
@@ -66,6 +79,13 @@ class Changeable(Workshop, Protocol):
     def rates_changed(self, user: User) -> None: ...
     def close_connections_of(self, user: str, reason: str) -> None: ...
     def close_connections_to(self, vhost: str, reason: str) -> None: ...
+
+
+def completed(node: Changeable, command: Command) -> Command:
+    """The command as it will be checked and recorded: a queue gets the default type of its vhost."""
+    if type(command) is commands.DeclareQueue and command.vhost in node.vhosts:
+        return with_default_type(node.vhosts[command.vhost], command)
+    return command
 
 
 def check(node: Changeable, command: Command) -> None:
@@ -114,6 +134,7 @@ def _delete_vhost(node: Changeable, command: commands.DeleteVhost) -> Applied:
     if vhost.firehose is not None:
         _switch_firehose(node, vhost, on=False)
     del node.vhosts[vhost.name]
+    node.parameters.forget_vhost(vhost.name)
     vhost.end()
     node.events.emit(VhostDeleted(vhost.name))
     return Applied(changed=True, follow_up=_revocations(node, vhost.name))
@@ -129,6 +150,20 @@ def _revocations(node: Changeable, vhost: str) -> tuple[Command, ...]:
             if named == vhost:
                 found.append(commands.ClearTopicPermissions(user=user.name, vhost=vhost, exchange=exchange))
     return tuple(found)
+
+
+def _check_vhost_metadata(node: Changeable, command: commands.SetVhostMetadata) -> None:
+    find_vhost(node, command.vhost)
+    command.metadata.check()
+
+
+def _set_vhost_metadata(node: Changeable, command: commands.SetVhostMetadata) -> Applied:
+    vhost = find_vhost(node, command.vhost)
+    if vhost.metadata == command.metadata:
+        return UNCHANGED
+    vhost.metadata = command.metadata
+    node.events.emit(VhostMetadataChanged(vhost.name))
+    return CHANGED
 
 
 def _set_tracing(node: Changeable, command: commands.SetTracing) -> Applied:
@@ -152,6 +187,58 @@ def _set_vhost_limits(node: Changeable, command: commands.SetVhostLimits) -> App
         return UNCHANGED
     vhost.limits = limits
     node.events.emit(VhostLimitsChanged(vhost.name))
+    return CHANGED
+
+
+# --- parameters ---
+
+
+def _check_parameter(node: Changeable, command: commands.SetParameter) -> None:
+    find_vhost(node, command.vhost)
+    node.parameters.check(command.component, command.vhost, command.name, command.value)
+
+
+def _set_parameter(node: Changeable, command: commands.SetParameter) -> Applied:
+    find_vhost(node, command.vhost)
+    if not node.parameters.put(command.component, command.vhost, command.name, command.value):
+        return UNCHANGED
+    node.events.emit(ParameterSet(command.vhost, command.component, command.name))
+    return CHANGED
+
+
+def _clear_parameter(node: Changeable, command: commands.ClearParameter) -> Applied:
+    if not node.parameters.remove(command.component, command.vhost, command.name):
+        return UNCHANGED
+    node.events.emit(ParameterCleared(command.vhost, command.component, command.name))
+    return CHANGED
+
+
+def _check_global_parameter(_node: Changeable, command: commands.SetGlobalParameter) -> None:
+    if command.name == CLUSTER_NAME and not (isinstance(command.value, str) and command.value):
+        raise PreconditionFailed(f"{CLUSTER_NAME}: expected a name")
+
+
+def _set_global_parameter(node: Changeable, command: commands.SetGlobalParameter) -> Applied:
+    known = node.parameters.of_node
+    if command.name in known and is_same(known[command.name], command.value):
+        return UNCHANGED
+    known[command.name] = command.value
+    if command.name == CLUSTER_NAME:
+        node.cluster_name = str(command.value)
+    node.events.emit(GlobalParameterSet(command.name))
+    return CHANGED
+
+
+def _check_global_parameter_goes(_node: Changeable, command: commands.ClearGlobalParameter) -> None:
+    if command.name == CLUSTER_NAME:
+        raise PreconditionFailed(f"{CLUSTER_NAME}: a cluster always has a name")
+
+
+def _clear_global_parameter(node: Changeable, command: commands.ClearGlobalParameter) -> Applied:
+    if command.name not in node.parameters.of_node:
+        return UNCHANGED
+    del node.parameters.of_node[command.name]
+    node.events.emit(GlobalParameterCleared(command.name))
     return CHANGED
 
 
@@ -346,6 +433,10 @@ def _unbind(node: Changeable, command: commands.Unbind) -> Applied:
 
 
 _CHECKS: dict[type[Command], Callable[[Changeable, Any], None]] = {
+    commands.SetVhostMetadata: _check_vhost_metadata,
+    commands.SetParameter: _check_parameter,
+    commands.SetGlobalParameter: _check_global_parameter,
+    commands.ClearGlobalParameter: _check_global_parameter_goes,
     commands.DeclareExchange: _check_exchange,
     commands.DeleteExchange: _check_exchange_goes,
     commands.DeclareQueue: _check_queue,
@@ -355,8 +446,13 @@ _CHECKS: dict[type[Command], Callable[[Changeable, Any], None]] = {
 _CARRY_OUT: dict[type[Command], Callable[[Changeable, Any], Applied]] = {
     commands.AddVhost: _add_vhost,
     commands.DeleteVhost: _delete_vhost,
+    commands.SetVhostMetadata: _set_vhost_metadata,
     commands.SetTracing: _set_tracing,
     commands.SetVhostLimits: _set_vhost_limits,
+    commands.SetParameter: _set_parameter,
+    commands.ClearParameter: _clear_parameter,
+    commands.SetGlobalParameter: _set_global_parameter,
+    commands.ClearGlobalParameter: _clear_global_parameter,
     commands.PutPolicy: _put_policy,
     commands.DeletePolicy: _delete_policy,
     commands.PutUser: _put_user,

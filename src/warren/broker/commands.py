@@ -13,7 +13,9 @@ from typing import TypeAlias
 from warren.amqp.table import Table
 from warren.broker.access import Permissions, TopicPermissions
 from warren.broker.client import ClientId
+from warren.broker.parameters import Json
 from warren.broker.passwords import PasswordHash
+from warren.broker.vhost_metadata import VhostMetadata
 
 COMMAND_WORK = 200  # units of `Budget` that it costs to carry out and record a command
 OF_THE_MOMENT: Mapping[str, bool] = {"of the moment": True}
@@ -30,6 +32,12 @@ class DeleteVhost:
     """Delete a vhost with all that is in it, and close its connections."""
 
     name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetVhostMetadata:
+    vhost: str
+    metadata: VhostMetadata
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +142,37 @@ class DeletePolicy:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SetParameter:
+    """Make a parameter of a vhost, or change it."""
+
+    vhost: str
+    component: str
+    """What the parameter is for, such as `shovel`."""
+    name: str
+    value: Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClearParameter:
+    vhost: str
+    component: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetGlobalParameter:
+    """Make a parameter of the whole broker, or change it. `cluster_name` renames the cluster."""
+
+    name: str
+    value: Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClearGlobalParameter:
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeclareExchange:
     vhost: str
     name: str
@@ -197,7 +236,8 @@ class Unbind(BindingCommand):
 
 
 Command: TypeAlias = (
-    AddVhost | DeleteVhost | SetVhostLimits | SetTracing | PutPolicy | DeletePolicy | PutUser | DeleteUser
+    AddVhost | DeleteVhost | SetVhostMetadata | SetVhostLimits | SetTracing | SetParameter | ClearParameter
+    | SetGlobalParameter | ClearGlobalParameter | PutPolicy | DeletePolicy | PutUser | DeleteUser
     | SetUserLimits | SetPermissions | ClearPermissions | SetTopicPermissions | ClearTopicPermissions
     | DeclareExchange | DeleteExchange | DeclareQueue | DeleteQueue | Bind | Unbind
 )  # fmt: skip

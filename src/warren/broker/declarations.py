@@ -5,6 +5,7 @@ checked here, but by the session.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from warren.amqp.errors import AccessRefused, CommandInvalid, PreconditionFailed
 from warren.amqp.table import Table, Value, type_name
@@ -45,6 +46,19 @@ def check_queue(vhost: Vhost, command: DeclareQueue) -> None:
     check_arguments(what, command.arguments)
     if queue_type(command.arguments) != CLASSIC:
         check_is_to_stay(what, command)
+
+
+def with_default_type(vhost: Vhost, command: DeclareQueue) -> DeclareQueue:
+    """The same queue with the vhost's default type, as in RabbitMQ: unless it has a type already, or could
+    not be of the default type.
+    """
+    default = vhost.metadata.default_queue_type
+    if default is None or command.by_broker or TYPE.argument in command.arguments:
+        return command
+    is_to_stay = command.durable and not command.auto_delete and command.owner is None
+    if default != CLASSIC and not is_to_stay:
+        return command
+    return replace(command, arguments={**command.arguments, TYPE.argument: default})
 
 
 def check_recorded(command: DeclareQueue) -> None:

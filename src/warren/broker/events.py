@@ -83,6 +83,13 @@ class VhostDeleted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class VhostMetadataChanged(Event):
+    """A vhost has another description, other tags or another default type of queues."""
+
+    vhost: str
+
+
+@dataclass(frozen=True, slots=True)
 class TracingChanged(Event):
     """The firehose of a vhost was switched."""
 
@@ -117,6 +124,30 @@ class PolicyDeleted(Event):
     vhost: str
     policy: str
     operator: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterSet(Event):
+    vhost: str
+    component: str
+    parameter: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterCleared(Event):
+    vhost: str
+    component: str
+    parameter: str
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalParameterSet(Event):
+    parameter: str
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalParameterCleared(Event):
+    parameter: str
 
 
 @dataclass(frozen=True, slots=True)

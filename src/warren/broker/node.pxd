@@ -24,6 +24,8 @@ cdef class Node:
     cdef public Events events
     cdef public dict vhosts
     cdef public dict users
+    cdef public object parameters
+    cdef public object attempts
     cdef public object passwords
     cdef public dict clients
     cdef object client_ids

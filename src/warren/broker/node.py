@@ -12,7 +12,7 @@ from warren.amqp.budget import Budget
 from warren.amqp.errors import AmqpError
 from warren.amqp.writer import Output
 from warren.broker.access import User
-from warren.broker.changes import Applied, carry_out, check
+from warren.broker.changes import Applied, carry_out, check, completed
 from warren.broker.client import Client, ClientId
 from warren.broker.clock import Clock
 from warren.broker.commands import COMMAND_WORK, NOT_KEPT, Command, DeclareQueue
@@ -20,7 +20,9 @@ from warren.broker.dead_letters import DeadLetters, Handover
 from warren.broker.declarations import check_recorded
 from warren.broker.events import AlarmCleared, AlarmRaised, Events
 from warren.broker.exchange.exchange import Router
+from warren.broker.login_attempts import LoginAttempts
 from warren.broker.memory import Memory
+from warren.broker.parameters import Parameters
 from warren.broker.passwords import VerifiedPasswords
 from warren.broker.rota import Drainable
 from warren.broker.store import Store
@@ -92,6 +94,8 @@ class Node:
         self.events = Events(world.report)
         self.vhosts: dict[str, Vhost] = {}
         self.users: dict[str, User] = {}
+        self.parameters = Parameters()  # what components keep here
+        self.attempts = LoginAttempts()
         self.passwords = VerifiedPasswords(world.random_bytes(32), world)
         self.clients: dict[ClientId, Client] = {}  # the open connections
         self.client_ids = count(1)  # ids for new connections
@@ -122,6 +126,7 @@ class Node:
 
     def _change(self, command: Command, then: Callable[[Applied], None] | None) -> None:
         try:
+            command = completed(self, command)
             check(self, command)
             applied = self._carry_out(command)
         except AmqpError as error:
@@ -148,6 +153,7 @@ class Node:
         broker, and for tests. A subscriber to events may call this while another change is carried out.
         """
         if self.is_changing:
+            command = completed(self, command)
             check(self, command)
             return self._carry_out(command)
         answers: list[Applied] = []

@@ -25,10 +25,12 @@ SALT_BYTES = 16
 DIGEST_BYTES = 32
 RABBIT_SALT_BYTES = 4
 REMEMBERED_MAX = 10_000
+RABBIT_SHA256 = "rabbit_password_hashing_sha256"  # RabbitMQ's default
+RABBIT_MD5 = "rabbit_password_hashing_md5"  # of versions before 3.6
 RABBIT_ALGORITHMS = {
-    "rabbit_password_hashing_sha256": "sha256",
+    RABBIT_SHA256: "sha256",
     "rabbit_password_hashing_sha512": "sha512",
-    "rabbit_password_hashing_md5": "md5",
+    RABBIT_MD5: "md5",
 }
 SCRYPT = "scrypt"
 T = TypeVar("T")
@@ -61,9 +63,8 @@ class PasswordHash:
         raw = base64.b64decode(self.value)
         if self.algorithm == SCRYPT:
             return hmac.compare_digest(raw[SALT_BYTES:], _scrypt(password, raw[:SALT_BYTES]))
-        salt, digest = raw[:RABBIT_SALT_BYTES], raw[RABBIT_SALT_BYTES:]
-        made = hashlib.new(RABBIT_ALGORITHMS[self.algorithm], salt + password).digest()
-        return hmac.compare_digest(digest, made)
+        made = _rabbit_digest(self.algorithm, password, raw[:RABBIT_SALT_BYTES])
+        return hmac.compare_digest(raw[RABBIT_SALT_BYTES:], made)
 
 
 def hash_password(password: str, salt: bytes) -> PasswordHash:
@@ -72,10 +73,24 @@ def hash_password(password: str, salt: bytes) -> PasswordHash:
     return PasswordHash(SCRYPT, base64.b64encode(raw).decode())
 
 
+def rabbit_hash(algorithm: str, password: str, salt: bytes) -> PasswordHash:
+    """A hash that RabbitMQ knows as well. ValueError if there is no such algorithm."""
+    if algorithm not in RABBIT_ALGORITHMS:
+        raise ValueError(
+            f"unknown password hash '{algorithm}': expected one of {', '.join(RABBIT_ALGORITHMS)}"
+        )
+    raw = salt + _rabbit_digest(algorithm, password.encode(), salt)
+    return PasswordHash(algorithm, base64.b64encode(raw).decode())
+
+
 def decoy(key: bytes) -> PasswordHash:
     """A hash that no password matches, and that takes as long to verify as a real one."""
     raw = hashlib.blake2b(b"decoy", digest_size=SALT_BYTES + DIGEST_BYTES, key=key).digest()
     return PasswordHash(SCRYPT, base64.b64encode(raw).decode())
+
+
+def _rabbit_digest(algorithm: str, password: bytes, salt: bytes) -> bytes:
+    return hashlib.new(RABBIT_ALGORITHMS[algorithm], salt + password).digest()
 
 
 def _scrypt(password: bytes, salt: bytes) -> bytes:

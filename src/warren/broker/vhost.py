@@ -35,6 +35,7 @@ from warren.broker.policy import Policies, Policy
 from warren.broker.queue import Queue
 from warren.broker.surroundings import Surroundings
 from warren.broker.version import Version
+from warren.broker.vhost_metadata import NO_METADATA
 
 PREDECLARED = {
     "amq.direct": "direct",
@@ -66,6 +67,7 @@ class Vhost:
         self.policies = Policies()
         self.alternates = Alternates()
         self.limits = VhostLimits()
+        self.metadata = NO_METADATA  # what operators say about it
         self.firehose: Firehose | None = None  # None while it is off
         self.ended = False  # whether the vhost is deleted
 

@@ -16,9 +16,10 @@ from unicodedata import east_asian_width
 
 from warren.amqp.errors import SyntaxFault
 from warren.amqp.properties import BasicProperties, decode_properties
+from warren.broker.parameters import Json
 from warren.storage.data_files import QueueFiles
 from warren.storage.inspect import QueueSummary, RecordPlace, StoredMessage
-from warren.storage.table_text import Json, table_to_json
+from warren.storage.table_text import table_to_json
 
 HEX_BYTES_MAX = 64
 PROPERTIES_CACHED_MAX = 64  # many messages have the same properties

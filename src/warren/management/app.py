@@ -6,32 +6,47 @@ from aiohttp import web
 
 from warren.management.auth import authenticate
 from warren.management.context import Context
-from warren.management.definitions import DefinitionsExport
+from warren.management.definitions import DefinitionsResource
 from warren.management.endpoint import Endpoint, Resource
 from warren.management.errors import answer_errors
+from warren.management.limits import Limits
+from warren.management.login_attempts import LoginAttemptsOfNode
 from warren.management.metrics import MetricsText
 from warren.management.nodes import Nodes
 from warren.management.openapi import Description
 from warren.management.overview import Overview
+from warren.management.parameters import GlobalParameters, VhostParameters
+from warren.management.permissions import UserPermissions, UserTopicPermissions
+from warren.management.policies import OperatorPolicies, Policies
 from warren.management.probes import Probes
 from warren.management.queues import Queues
 from warren.management.rights import Right
 from warren.management.segments import Segments
 from warren.management.stream_ends import StreamEnds
 from warren.management.streams import Streams
+from warren.management.users import Users
 from warren.management.vhosts import Vhosts
 from warren.server.app import Broker
 
 RESOURCES = (
-    DefinitionsExport,
+    DefinitionsResource,
+    GlobalParameters,
+    Limits,
+    LoginAttemptsOfNode,
     MetricsText,
     Nodes,
+    OperatorPolicies,
     Overview,
+    Policies,
     Probes,
     Queues,
     Segments,
     StreamEnds,
     Streams,
+    UserPermissions,
+    UserTopicPermissions,
+    Users,
+    VhostParameters,
     Vhosts,
 )
 REQUEST_BYTES_MAX = 16 * 1024 * 1024

@@ -18,6 +18,7 @@ from aiohttp.typedefs import Middleware
 from warren.broker.access import Access, Permission, User
 from warren.broker.events import AuthenticationFailed
 from warren.broker.login import expected_password
+from warren.broker.login_attempts import HTTP
 from warren.broker.node import Node
 from warren.broker.passwords import PasswordHash
 from warren.broker.queue import Queue
@@ -45,6 +46,7 @@ async def _authenticated(node: Node, request: web.Request) -> User:
     stored, refusal = expected_password(node, name, is_loopback=is_loopback(request.remote))
     right = node.passwords.knows(name, stored, password) or await _verify(node, name, stored, password)
     user = node.users.get(name)
+    node.attempts.note(HTTP, request.remote or "", name, succeeded=right and user is not None)
     if user is None or not right:
         node.events.emit(AuthenticationFailed(f"HTTP from {request.remote}", name, refusal))
         raise NotAuthorised("Login failed")

@@ -1,65 +1,190 @@
-"""`/api/definitions/{vhost}`: the topology of a vhost as RabbitMQ exports it."""
+"""`/api/definitions` and `/api/definitions/{vhost}`: all definitions as RabbitMQ exports them, and importing
+such files.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, TypeAlias
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from warren.broker.binding import Binding
 from warren.broker.exchange.exchange import Exchange
-from warren.broker.policy import Policy
+from warren.broker.node import Node
 from warren.broker.queue import Queue
+from warren.broker.rules import queue_type
 from warren.broker.vhost import Vhost
+from warren.management import policies, users
 from warren.management.auth import visible_vhost
 from warren.management.context import Context
-from warren.management.endpoint import Endpoint
+from warren.management.definitions_import import Import
+from warren.management.endpoint import Endpoint, Parameter
+from warren.management.errors import BadRequest, ObjectNotFound
 from warren.management.json_text import ROWS_A_TURN, batches, send_pieces, to_json
+from warren.management.large_json import decode_large_object
+from warren.management.limit_names import limits_told
+from warren.management.parameter_kinds import global_parameters_of, parameters_of
 from warren.management.paths import VHOST
-from warren.management.schema import TABLE
+from warren.management.permissions import permissions_of, topic_permissions_of
+from warren.management.rights import Right
+from warren.management.schema import BYTES, TABLE, TEXT, record
+from warren.management.vhosts import describe_metadata
+from warren.session.handshake import COMPATIBLE_VERSION
+from warren.version import __version__
+
+Row: TypeAlias = dict[str, Any]
 
 BUILT_IN = "amq."
+FILE = "file"  # the field of a form that has the file
+FILE_NAME = re.compile(r"[\w.+-]+", re.ASCII)
+DOWNLOAD = Parameter("download", TEXT, "Have browsers save the answer as a file of this name.")
+VERSIONS: Row = {
+    "rabbit_version": COMPATIBLE_VERSION,
+    "rabbitmq_version": COMPATIBLE_VERSION,
+    "product_name": "WarrenMQ",
+    "product_version": __version__,
+}
 
 
-class DefinitionsExport:
+class DefinitionsResource:
     def __init__(self, context: Context) -> None:
+        self.context = context
         self.node = context.node
 
     def endpoints(self) -> list[Endpoint]:
+        of_vhost = f"/api/definitions/{VHOST}"
+        get = partial(Endpoint, method="GET", query=(DOWNLOAD,), gives=TABLE, right=Right.ADMINISTRATOR)
+        post = partial(
+            Endpoint,
+            method="POST",
+            right=Right.ADMINISTRATOR,
+            takes=TABLE,
+            takes_form=record({FILE: BYTES}),
+            done=(204,),
+        )
         return [
-            Endpoint(
-                method="GET",
-                path=f"/api/definitions/{VHOST}",
-                handler=self.of_vhost,
-                summary="The topology of a vhost.",
-                gives=TABLE,
-            )
+            get(path="/api/definitions", handler=self.export_all, summary="All definitions."),
+            get(path=of_vhost, handler=self.export_vhost, summary="The definitions of a vhost."),
+            post(
+                path="/api/definitions",
+                handler=self.import_all,
+                summary="Make what a file of definitions has. What is there already stays, or is changed.",
+            ),
+            post(
+                path=of_vhost,
+                handler=self.import_vhost,
+                summary="Make what a file of definitions has, in this vhost.",
+            ),
         ]
 
-    async def of_vhost(self, request: web.Request) -> web.StreamResponse:
+    # --- export ---
+
+    async def export_all(self, request: web.Request) -> web.StreamResponse:
+        head = {**VERSIONS, "rabbitmq_definition_format": "cluster"}
+        return await _send(request, head, _all_parts(self.node))
+
+    async def export_vhost(self, request: web.Request) -> web.StreamResponse:
         vhost = visible_vhost(self.node, request)
-        return await send_pieces(request, _pieces(vhost), "application/json")
+        head = {**VERSIONS, "rabbitmq_definition_format": "single_virtual_host", "vhost": vhost.name}
+        head |= {**describe_metadata(vhost), "limits": limits_told(vhost.limits)}
+        return await _send(request, head, _vhost_parts(self.node, vhost))
+
+    # --- import ---
+
+    async def import_all(self, request: web.Request) -> web.StreamResponse:
+        await Import(self.context, await _content(request)).run()
+        return web.Response(status=204)
+
+    async def import_vhost(self, request: web.Request) -> web.StreamResponse:
+        name = request.match_info["vhost"]
+        if name not in self.node.vhosts:
+            raise ObjectNotFound(f"no vhost '{name}'")
+        await Import(self.context, await _content(request), name).run()
+        return web.Response(status=204)
 
 
-async def _pieces(vhost: Vhost) -> AsyncIterator[bytes]:
-    """The export in pieces, with at most `ROWS_A_TURN` objects in a turn of the loop."""
-    parts: dict[str, Iterable[object]] = {
-        "policies": map(_policy, list(vhost.policies.policies.values())),
-        "queues": (_queue(queue) for queue in list(vhost.queues.values()) if is_exported(queue)),
-        "exchanges": (_exchange(each) for each in list(vhost.exchanges.values()) if _is_made(each)),
+async def _content(request: web.Request) -> dict[str, Any]:
+    is_form = request.content_type.startswith("multipart/")
+    body = await _uploaded(request) if is_form else await request.read()
+    try:
+        return await decode_large_object(body) if body else {}
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"failed_to_parse_json: {error}") from None
+
+
+async def _uploaded(request: web.Request) -> bytes:
+    """The file in a form."""
+    try:
+        form = await request.post()
+    except ValueError as error:
+        raise BadRequest(f"expected a form with the field '{FILE}': {error}") from None
+    given = form.get(FILE)
+    if isinstance(given, web.FileField):
+        with given.file as file:
+            return file.read()
+    if isinstance(given, str):
+        return given.encode()
+    raise BadRequest(f"expected a form with the field '{FILE}'")
+
+
+# --- the parts of an export ---
+
+
+def _all_parts(node: Node) -> dict[str, Iterable[Row]]:
+    known_users, vhosts = list(node.users.values()), list(node.vhosts.values())
+
+    def of_vhosts(rows_of: Callable[[Vhost], Iterable[Row]]) -> Iterator[Row]:
+        return ({"vhost": vhost.name, **row} for vhost in vhosts for row in rows_of(vhost))
+
+    return {
+        "users": map(users.describe_for_export, known_users),
+        "vhosts": ({"name": vhost.name, **describe_metadata(vhost)} for vhost in vhosts),
+        "permissions": (row for user in known_users for row in permissions_of(user)),
+        "topic_permissions": (row for user in known_users for row in topic_permissions_of(user)),
+        "parameters": of_vhosts(partial(parameters_of, node)),
+        "global_parameters": global_parameters_of(node),
+        "policies": of_vhosts(_policies),
+        "queues": of_vhosts(_queues),
+        "exchanges": of_vhosts(_exchanges),
+        "bindings": of_vhosts(_bindings),
+    }
+
+
+def _vhost_parts(node: Node, vhost: Vhost) -> dict[str, Iterable[Row]]:
+    """The same of one vhost, whose name no row repeats."""
+    parameters = ({k: v for k, v in row.items() if k != "vhost"} for row in parameters_of(node, vhost))
+    return {
+        "parameters": parameters,
+        "policies": _policies(vhost),
+        "queues": _queues(vhost),
+        "exchanges": _exchanges(vhost),
         "bindings": _bindings(vhost),
     }
-    yield b'{"vhost":' + to_json(vhost.name)
-    for kind, rows in parts.items():
-        yield b"," + to_json(kind) + b":["
-        before = b""
-        for batch in batches(rows, ROWS_A_TURN):
-            yield before + to_json(batch)[1:-1]
-            before = b","
-            await asyncio.sleep(0)
-        yield b"]"
-    yield b"}"
+
+
+def _policies(vhost: Vhost) -> Iterator[Row]:
+    for policy in policies.policies_of(vhost, operator=False):
+        yield {"name": policy.name, **policies.contents(policy)}
+
+
+def _queues(vhost: Vhost) -> Iterator[Row]:
+    return (_queue(queue) for queue in list(vhost.queues.values()) if is_exported(queue))
+
+
+def _exchanges(vhost: Vhost) -> Iterator[Row]:
+    return (_exchange(exchange) for exchange in list(vhost.exchanges.values()) if _is_made(exchange))
+
+
+def _bindings(vhost: Vhost) -> Iterator[Row]:
+    for exchange in list(vhost.exchanges.values()):
+        if exchange.name:  # every queue is bound to the default exchange anyway
+            for binding in list(exchange.bindings.values()):
+                if _is_between_exported(vhost, binding):
+                    yield _binding(binding)
 
 
 def is_exported(queue: Queue) -> bool:
@@ -71,39 +196,22 @@ def _is_made(exchange: Exchange) -> bool:
     return bool(exchange.name) and not exchange.name.startswith(BUILT_IN) and not exchange.deleted
 
 
-def _bindings(vhost: Vhost) -> Iterator[object]:
-    for exchange in list(vhost.exchanges.values()):
-        if exchange.name:  # every queue is bound to the default exchange anyway
-            for binding in list(exchange.bindings.values()):
-                if _is_between_exported(vhost, binding):
-                    yield _binding(binding)
-
-
 def _is_between_exported(vhost: Vhost, binding: Binding) -> bool:
     queue = vhost.queues.get(binding.destination.name) if binding.destination.is_queue else None
     return not binding.destination.is_queue or (queue is not None and is_exported(queue))
 
 
-def _policy(policy: Policy) -> object:
-    return {
-        "name": policy.name,
-        "pattern": policy.pattern,
-        "apply-to": policy.apply_to,
-        "definition": policy.definition,
-        "priority": policy.priority,
-    }
-
-
-def _queue(queue: Queue) -> object:
+def _queue(queue: Queue) -> Row:
     return {
         "name": queue.name,
+        "type": queue_type(queue.arguments),
         "durable": queue.durable,
         "auto_delete": queue.auto_delete,
         "arguments": queue.arguments,
     }
 
 
-def _exchange(exchange: Exchange) -> object:
+def _exchange(exchange: Exchange) -> Row:
     return {
         "name": exchange.name,
         "type": exchange.type,
@@ -114,7 +222,7 @@ def _exchange(exchange: Exchange) -> object:
     }
 
 
-def _binding(binding: Binding) -> object:
+def _binding(binding: Binding) -> Row:
     return {
         "source": binding.source.name,
         "destination": binding.destination.name,
@@ -122,3 +230,30 @@ def _binding(binding: Binding) -> object:
         "routing_key": binding.routing_key,
         "arguments": binding.arguments,
     }
+
+
+# --- sending it ---
+
+
+async def _send(request: web.Request, head: Row, parts: dict[str, Iterable[Row]]) -> web.StreamResponse:
+    headers: dict[str, str] = {}
+    name = request.query.get(DOWNLOAD.name)
+    if name is not None:
+        if not FILE_NAME.fullmatch(name):
+            raise BadRequest(f"{DOWNLOAD.name}: expected the name of a file")
+        headers[hdrs.CONTENT_DISPOSITION] = f"attachment; filename={name}"
+    return await send_pieces(request, _pieces(head, parts), "application/json", headers)
+
+
+async def _pieces(head: Row, parts: dict[str, Iterable[Row]]) -> AsyncIterator[bytes]:
+    """The export in pieces, with at most `ROWS_A_TURN` objects in a turn of the loop."""
+    yield to_json(head)[:-1]
+    for kind, rows in parts.items():
+        yield b"," + to_json(kind) + b":["
+        before = b""
+        for batch in batches(rows, ROWS_A_TURN):
+            yield before + to_json(batch)[1:-1]
+            before = b","
+            await asyncio.sleep(0)
+        yield b"]"
+    yield b"}"

@@ -36,6 +36,8 @@ class Endpoint:
     query: tuple[Parameter, ...] = ()
     takes: Schema | None = None
     """The schema of the JSON body of a request; None if the body is not looked at."""
+    takes_form: Schema | None = None
+    """The schema of a form that may be sent (`multipart/form-data`) in the place of JSON."""
     gives: Schema | None = None
     """The schema of the JSON of answer 200; None if there is no such answer."""
     content_type: str = "application/json"

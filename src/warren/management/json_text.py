@@ -61,11 +61,14 @@ async def send_rows(request: web.Request, rows: Iterable[object]) -> web.StreamR
 
 
 async def send_pieces(
-    request: web.Request, pieces: AsyncIterator[bytes], content_type: str
+    request: web.Request,
+    pieces: AsyncIterator[bytes],
+    content_type: str,
+    headers: Mapping[str, str] | None = None,
 ) -> web.StreamResponse:
     """Send an answer piece by piece. An error before the first piece can still be answered."""
     first = await anext(pieces)
-    response = web.StreamResponse(headers={"Content-Type": content_type})
+    response = web.StreamResponse(headers={"Content-Type": content_type, **(headers or {})})
     await begin(request, response)
     if request.method != "HEAD":
         await write(response, first)

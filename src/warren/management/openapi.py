@@ -67,8 +67,10 @@ def _operation(endpoint: Endpoint) -> dict[str, object]:
         "security": [] if endpoint.right is Right.PUBLIC else [{"basic": []}],
         "x-right": endpoint.right.name.lower(),
     }
-    if endpoint.takes is not None:
-        operation["requestBody"] = {"content": {"application/json": {"schema": endpoint.takes}}}
+    bodies = {"application/json": endpoint.takes, "multipart/form-data": endpoint.takes_form}
+    content = {kind: {"schema": schema} for kind, schema in bodies.items() if schema is not None}
+    if content:
+        operation["requestBody"] = {"content": content}
     return operation
 
 

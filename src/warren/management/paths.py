@@ -5,3 +5,6 @@ from __future__ import annotations
 VHOST = "{vhost:[^/]+}"
 QUEUE = "{queue:[^/]+}"
 NAME = "{name:[^/]+}"
+USER = "{user:[^/]+}"
+COMPONENT = "{component:[^/]+}"
+EXCHANGE = "{exchange:[^/]+}"

@@ -15,6 +15,7 @@ WHOLE: Schema = {"type": "integer"}
 NUMBER: Schema = {"type": "number"}
 TABLE: Schema = {"type": "object"}
 BYTES: Schema = {"type": "string", "format": "binary"}
+WORDS: Schema = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 
 
 def rows(schema: Schema) -> Schema:

@@ -1,25 +1,39 @@
-"""`/api/vhosts`: vhosts, and switching their firehose on and off, as in RabbitMQ: `{"tracing": true}`."""
+"""`/api/vhosts`: vhosts with their descriptions, tags and default types of queues, and switching their
+firehose on and off, as in RabbitMQ: `{"tracing": true}`.
+"""
 
 from __future__ import annotations
 
 from aiohttp import web
 
 from warren.broker.access import Permissions
-from warren.broker.commands import AddVhost, Command, DeleteVhost, SetPermissions, SetTracing
+from warren.broker.commands import (
+    AddVhost,
+    Command,
+    DeleteVhost,
+    SetPermissions,
+    SetTracing,
+    SetVhostMetadata,
+)
+from warren.broker.node import Node
 from warren.broker.vhost import Vhost
+from warren.broker.vhost_metadata import NO_METADATA, VhostMetadata
 from warren.management.auth import visible_vhost, visible_vhosts
-from warren.management.bodies import object_in
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
-from warren.management.errors import BadRequest, ObjectNotFound
+from warren.management.errors import ObjectNotFound
+from warren.management.fields import Fields, fields_in, name_in
 from warren.management.json_text import json_response
 from warren.management.listing import LIST, QUERY, send_list
 from warren.management.paths import VHOST
 from warren.management.rights import Right, user_of
-from warren.management.schema import FLAG, TABLE, record
+from warren.management.schema import FLAG, TABLE, TEXT, WORDS, record
 
-NAME_BYTES_MAX = 255
 EVERYTHING = Permissions(".*", ".*", ".*")
+UNDEFINED = "undefined"  # as RabbitMQ writes that there is no default type
+EXPECTED = '{"description": text, "tags": text, "default_queue_type": type, "tracing": true or false}'
+QUEUE_TYPE = "default_queue_type"
+METADATA = ("description", "tags", QUEUE_TYPE, "metadata")
 
 
 class Vhosts:
@@ -45,7 +59,7 @@ class Vhosts:
                 handler=self.put,
                 summary="Make or change a vhost. The user who makes it gets all permissions there.",
                 right=Right.ADMINISTRATOR,
-                takes=record(tracing=FLAG),
+                takes=record(tracing=FLAG, description=TEXT, tags=WORDS, default_queue_type=TEXT),
                 done=(201, 204),
             ),
             Endpoint(
@@ -67,18 +81,12 @@ class Vhosts:
     async def put(self, request: web.Request) -> web.StreamResponse:
         """Make or change a vhost. The user who makes a vhost gets all permissions there."""
         user = user_of(request)
-        name = request.match_info["vhost"]
-        if len(name.encode("utf-8", "surrogateescape")) > NAME_BYTES_MAX:
-            raise BadRequest(f"the name of a vhost has at most {NAME_BYTES_MAX} bytes")
-        tracing = tracing_in(await request.read())
+        name = name_in(request, "vhost")
+        fields = await fields_in(request, EXPECTED)
         is_new = name not in self.node.vhosts
-        changes: list[Command] = []
-        if is_new:
-            changes.append(AddVhost(name=name))
-            if user.name in self.node.users:
-                changes.append(SetPermissions(user=user.name, vhost=name, permissions=EVERYTHING))
-        if tracing is not None:
-            changes.append(SetTracing(vhost=name, on=tracing))
+        changes = vhost_commands(self.node, name, fields)
+        if is_new and user.name in self.node.users:
+            changes.append(SetPermissions(user=user.name, vhost=name, permissions=EVERYTHING))
         await self.context.execute(*changes)
         return web.Response(status=201 if is_new else 204)
 
@@ -92,18 +100,42 @@ class Vhosts:
     def _describe(self, vhost: Vhost) -> dict[str, object]:
         return {
             "name": vhost.name,
-            "description": "",
-            "tags": [],
-            "default_queue_type": "undefined",
-            "metadata": {"description": "", "tags": []},
+            **describe_metadata(vhost),
             "tracing": vhost.firehose is not None,
             "cluster_state": {self.node.cluster_name: "running"},
         }
 
 
-def tracing_in(body: bytes) -> bool | None:
-    """Whether the body switches the firehose on or off; None if it says nothing of it."""
-    tracing = object_in(body, '{"tracing": true or false}').get("tracing") if body else None
-    if not isinstance(tracing, bool | None):
-        raise BadRequest('expected {"tracing": true or false}')
-    return tracing
+def vhost_commands(node: Node, name: str, fields: Fields) -> list[Command]:
+    """The commands that make a vhost, or change it, as these fields say."""
+    changes: list[Command] = [AddVhost(name=name)]
+    if any(field in fields for field in METADATA):
+        known = node.vhosts[name].metadata if name in node.vhosts else NO_METADATA
+        changes.append(SetVhostMetadata(vhost=name, metadata=metadata_in(fields, known)))
+    if "tracing" in fields:
+        changes.append(SetTracing(vhost=name, on=fields.flag("tracing")))
+    return changes
+
+
+def metadata_in(fields: Fields, known: VhostMetadata) -> VhostMetadata:
+    """What the fields say; the rest is as it is known. RabbitMQ exports the metadata twice, in an object of
+    their own and beside it.
+    """
+    inner = fields.fields("metadata")
+    description = fields.text("description", inner.text("description", known.description))
+    tags = known.tags
+    if "tags" in fields or "tags" in inner:
+        tags = (fields if "tags" in fields else inner).words("tags")
+    kind = fields.text(QUEUE_TYPE, inner.text(QUEUE_TYPE, known.default_queue_type or UNDEFINED))
+    metadata = VhostMetadata(description, tags, None if kind in {UNDEFINED, ""} else kind)
+    metadata.check()
+    return metadata
+
+
+def describe_metadata(vhost: Vhost) -> dict[str, object]:
+    metadata = vhost.metadata
+    told: dict[str, object] = {"description": metadata.description, "tags": sorted(metadata.tags)}
+    if metadata.default_queue_type is None:
+        return {**told, QUEUE_TYPE: UNDEFINED, "metadata": told}
+    told[QUEUE_TYPE] = metadata.default_queue_type
+    return {**told, "metadata": told}

@@ -30,6 +30,7 @@ from warren.broker.access import Access, User
 from warren.broker.events import AuthenticationFailed
 from warren.broker.limits import is_reached
 from warren.broker.login import expected_password
+from warren.broker.login_attempts import AMQP, address_in
 from warren.broker.passwords import PasswordHash
 from warren.broker.vhost import Vhost
 from warren.session import sasl
@@ -126,6 +127,7 @@ def verify(connection: Host, stored: PasswordHash, password: bytes, on_wrong: Ca
 
 def refuse(connection: Host, mechanism: str, reason: str) -> None:
     """Refuse the login. The client is not told why; the log is."""
+    _note_attempt(connection, succeeded=False)
     connection.node.events.emit(AuthenticationFailed(connection.name, connection.user_name, reason))
     error = AuthenticationRefused(
         f"Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
@@ -140,6 +142,7 @@ def refuse(connection: Host, mechanism: str, reason: str) -> None:
 
 
 def accept(connection: Host) -> None:
+    _note_attempt(connection, succeeded=True)
     limits = connection.node.limits
     connection.send(
         ConnectionTune(
@@ -147,6 +150,11 @@ def accept(connection: Host) -> None:
         )
     )
     connection.become(State.AWAITING_TUNE_OK)
+
+
+def _note_attempt(connection: Host, *, succeeded: bool) -> None:
+    address = address_in(connection.name)
+    connection.node.attempts.note(AMQP, address, connection.user_name, succeeded=succeeded)
 
 
 # --- tuning, and the vhost ---

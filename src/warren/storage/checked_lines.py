@@ -17,7 +17,8 @@ import json
 from collections.abc import Iterator, Mapping
 from zlib import crc32
 
-from warren.storage.table_text import Json, expect
+from warren.broker.parameters import Json
+from warren.storage.table_text import expect
 
 CRC_DIGITS = 8
 OBJECT_START = CRC_DIGITS + 1

@@ -19,8 +19,10 @@ from typing import Any, get_args
 
 from warren.broker.access import Permissions, TopicPermissions
 from warren.broker.commands import NOT_KEPT, OF_THE_MOMENT, Command
+from warren.broker.parameters import Json
 from warren.broker.passwords import PasswordHash
-from warren.storage.table_text import Json, expect, table_from_json, table_to_json
+from warren.broker.vhost_metadata import VhostMetadata
+from warren.storage.table_text import expect, table_from_json, table_to_json
 
 OR_NONE = " | None"
 _NEVER = object()  # equals nothing that is written
@@ -164,8 +166,11 @@ def _kind_of(annotation: str) -> _Kind:
 
 _KINDS: dict[str, _Kind] = {kind.__name__: _plain(kind) for kind in (str, bool, int)}
 _KINDS["frozenset[str]"] = _Kind(sorted, _read_strings)
+_KINDS["Json"] = _Kind(None, lambda text: text)
 _KINDS["Table"] = _Kind(table_to_json, table_from_json)
-_KINDS |= {made.__name__: _nested(made) for made in (PasswordHash, Permissions, TopicPermissions)}
+_KINDS |= {
+    made.__name__: _nested(made) for made in (PasswordHash, Permissions, TopicPermissions, VhostMetadata)
+}
 
 
 def _snake_case(name: str) -> str:

@@ -1,10 +1,12 @@
 """What a command is about, as a key, and what that hangs on.
 
     vhost
-      limits, policy, exchange, queue
+      limits, metadata, parameter, policy, exchange, queue
         binding           hangs on both its ends
     user
       limits, permissions, topic permissions
+
+    global parameter
 
 What hangs on something goes with it. A key says by itself what it hangs on, so that nothing else has to be
 remembered to find that out. The exchanges that every vhost has are always there and have no keys.
@@ -40,6 +42,35 @@ class VhostLimitsKey(NamedTuple):
     @property
     def needs(self) -> tuple[Key, ...]:
         return (VhostKey(self.vhost),)
+
+
+class VhostMetadataKey(NamedTuple):
+    vhost: str
+    kind: str = "vhost metadata"
+
+    @property
+    def needs(self) -> tuple[Key, ...]:
+        return (VhostKey(self.vhost),)
+
+
+class ParameterKey(NamedTuple):
+    vhost: str
+    component: str
+    name: str
+    kind: str = "parameter"
+
+    @property
+    def needs(self) -> tuple[Key, ...]:
+        return (VhostKey(self.vhost),)
+
+
+class GlobalParameterKey(NamedTuple):
+    name: str
+    kind: str = "global parameter"
+
+    @property
+    def needs(self) -> tuple[Key, ...]:
+        return ()
 
 
 class PolicyKey(NamedTuple):
@@ -146,6 +177,9 @@ class BindingKey(NamedTuple):
 Key: TypeAlias = Union[  # noqa: UP007 - quoted above, so that one name serves both
     VhostKey,
     VhostLimitsKey,
+    VhostMetadataKey,
+    ParameterKey,
+    GlobalParameterKey,
     PolicyKey,
     UserKey,
     UserLimitsKey,
@@ -157,16 +191,18 @@ Key: TypeAlias = Union[  # noqa: UP007 - quoted above, so that one name serves b
 ]
 Needs: TypeAlias = tuple[Key, ...]
 REPLAY_ORDER: tuple[type[Key], ...] = (  # policies come before what they are for
-    VhostKey, VhostLimitsKey, PolicyKey, UserKey, UserLimitsKey, PermissionsKey, TopicPermissionsKey,
-    ExchangeKey, QueueKey, BindingKey,
+    VhostKey, VhostLimitsKey, VhostMetadataKey, ParameterKey, GlobalParameterKey, PolicyKey, UserKey,
+    UserLimitsKey, PermissionsKey, TopicPermissionsKey, ExchangeKey, QueueKey, BindingKey,
 )  # fmt: skip
 REMOVING = frozenset({
-    commands.DeleteVhost, commands.DeletePolicy, commands.DeleteUser, commands.ClearPermissions,
-    commands.ClearTopicPermissions, commands.DeleteExchange, commands.DeleteQueue, commands.Unbind,
+    commands.DeleteVhost, commands.ClearParameter, commands.ClearGlobalParameter, commands.DeletePolicy,
+    commands.DeleteUser, commands.ClearPermissions, commands.ClearTopicPermissions,
+    commands.DeleteExchange, commands.DeleteQueue, commands.Unbind,
 })  # fmt: skip
 REPLACING = frozenset({
-    commands.SetVhostLimits, commands.PutPolicy, commands.PutUser, commands.SetUserLimits,
-    commands.SetPermissions, commands.SetTopicPermissions,
+    commands.SetVhostLimits, commands.SetVhostMetadata, commands.SetParameter, commands.SetGlobalParameter,
+    commands.PutPolicy, commands.PutUser, commands.SetUserLimits, commands.SetPermissions,
+    commands.SetTopicPermissions,
 })  # fmt: skip
 
 
@@ -206,6 +242,11 @@ _KEYS: dict[type[Command], Callable[[Any], Key]] = {
     commands.AddVhost: lambda c: VhostKey(c.name),
     commands.DeleteVhost: lambda c: VhostKey(c.name),
     commands.SetVhostLimits: lambda c: VhostLimitsKey(c.vhost),
+    commands.SetVhostMetadata: lambda c: VhostMetadataKey(c.vhost),
+    commands.SetParameter: lambda c: ParameterKey(c.vhost, c.component, c.name),
+    commands.ClearParameter: lambda c: ParameterKey(c.vhost, c.component, c.name),
+    commands.SetGlobalParameter: lambda c: GlobalParameterKey(c.name),
+    commands.ClearGlobalParameter: lambda c: GlobalParameterKey(c.name),
     commands.PutPolicy: lambda c: PolicyKey(c.vhost, c.name, c.operator),
     commands.DeletePolicy: lambda c: PolicyKey(c.vhost, c.name, c.operator),
     commands.PutUser: lambda c: UserKey(c.name),

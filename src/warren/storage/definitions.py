@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from warren.broker.commands import AddVhost, Command, DeclareQueue
+from warren.broker.parameters import Json
 from warren.storage.checked_lines import checked_line, line_content
 from warren.storage.command_text import command_from_json, command_to_json
 from warren.storage.definition_keys import (
@@ -40,7 +41,6 @@ from warren.storage.definition_keys import (
     key_of,
     survives,
 )
-from warren.storage.table_text import Json
 
 FORMAT = 1
 DEAD_LINES_MIN = 1_000

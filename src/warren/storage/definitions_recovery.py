@@ -10,10 +10,10 @@ import struct
 from dataclasses import dataclass
 
 from warren.broker.commands import Command
+from warren.broker.parameters import Json
 from warren.storage.checked_lines import Line, line_content, scan_lines
 from warren.storage.definition_keys import REMOVING, key_of
 from warren.storage.definitions import FORMAT, NEXT_QUEUE_NUMBER, Definitions, parse_definition
-from warren.storage.table_text import Json
 
 UNREADABLE = (ValueError, ArithmeticError, RecursionError, struct.error)
 

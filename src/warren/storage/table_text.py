@@ -20,13 +20,11 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, TypeAlias, TypeVar, Union
+from typing import Any, TypeVar
 
 from warren.amqp.table import DOUBLE, SIZED, Float32, Sized, Table, Value
+from warren.broker.parameters import Json
 
-Json: TypeAlias = Union[  # noqa: UP007 - a recursive alias must be quoted inside, which | cannot do at run time
-    bool, int, float, str, list["Json"], dict[str, "Json"], None
-]
 MARK = "!"
 T = TypeVar("T")
 

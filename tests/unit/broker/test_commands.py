@@ -15,6 +15,7 @@ from warren.broker import commands as c
 from warren.broker.access import Permissions, TopicPermissions
 from warren.broker.commands import Command
 from warren.broker.node import Limits, Node
+from warren.broker.vhost_metadata import VhostMetadata
 
 SEED = 20_240_229
 DELAYED: Table = {"x-delayed-type": "topic"}
@@ -33,7 +34,13 @@ def topology(node: Node) -> dict[str, object]:
             )
             for user in node.users.values()
         },
-        "vhost limits": {vhost.name: vhost.limits for vhost in node.vhosts.values()},
+        "vhosts": {vhost.name: (vhost.limits, vhost.metadata) for vhost in node.vhosts.values()},
+        "parameters": [
+            (vhost, *key, value)
+            for vhost, values in node.parameters.of_vhosts.items()
+            for key, value in values.items()
+        ],
+        "global parameters": dict(node.parameters.of_node),
         "policies": {
             (vhost.name, policy.name, policy.operator): policy
             for vhost in node.vhosts.values()
@@ -71,6 +78,11 @@ def random_commands(count: int) -> Iterator[Command]:
             c.AddVhost(name=vhost),
             c.DeleteVhost(name=vhost) if name == other == "a" else c.AddVhost(name=vhost),
             c.SetTracing(vhost=vhost, on=flag),
+            c.SetVhostMetadata(vhost=vhost, metadata=VhostMetadata(name, frozenset(key), "classic")),
+            c.SetParameter(vhost=vhost, component=name, name=other, value=key),
+            c.ClearParameter(vhost=vhost, component=name, name=other),
+            c.SetGlobalParameter(name=name, value=other),
+            c.ClearGlobalParameter(name=name),
             c.PutUser(name=name, password=quick_hash(other), tags=frozenset(key)),
             c.DeleteUser(name=name),
             c.SetUserLimits(user=name, max_channels=len(key)),
@@ -148,6 +160,8 @@ def test_command_carried_out_twice_is_carried_out_once(command: Command) -> None
         c.DeleteUser(name="nobody"),
         c.ClearPermissions(user="guest", vhost="nothing"),
         c.ClearTopicPermissions(user="guest", vhost="/", exchange="nothing"),
+        c.ClearParameter(vhost="/", component="shovel", name="nothing"),
+        c.ClearGlobalParameter(name="nothing"),
         c.DeletePolicy(vhost="/", name="nothing"),
         c.DeleteExchange(vhost="/", name="nothing"),
         c.DeleteQueue(vhost="/", name="nothing"),
@@ -221,6 +235,7 @@ def test_vhost_goes_with_all_that_is_in_it_and_who_is_connected_is_told() -> Non
     node.execute(c.DeclareQueue(vhost="v", name="q", durable=True, arguments={"x-expires": 1000}))
     node.execute(c.Bind(vhost="v", source="e", destination="q", to_queue=True))
     node.execute(c.PutPolicy(vhost="v", name="p", pattern="", definition={"max-length": 5}))
+    node.execute(c.SetParameter(vhost="v", component="shovel", name="s", value={}))
     there, elsewhere = FakeClient(node, name="there"), FakeClient(node, name="elsewhere").open()
     there.open(vhost="v")
     there.declare("mine", exclusive=True)

@@ -17,6 +17,7 @@ from warren.broker import events as e
 from warren.broker.events import Event, Events
 from warren.broker.message import Message
 from warren.broker.node import Node
+from warren.broker.vhost_metadata import VhostMetadata
 
 
 class Scene:
@@ -114,6 +115,38 @@ def limit_vhost(scene: Scene) -> list[Event]:
     scene.node.execute(commands.SetVhostLimits(vhost="/", max_queues=5))
     scene.node.execute(commands.SetVhostLimits(vhost="/", max_queues=5))
     return [e.VhostLimitsChanged("/")]
+
+
+def describe_vhost(scene: Scene) -> list[Event]:
+    for _ in range(2):
+        scene.node.execute(commands.SetVhostMetadata(vhost="/", metadata=VhostMetadata("mine")))
+    return [e.VhostMetadataChanged("/")]
+
+
+def set_parameter(scene: Scene) -> list[Event]:
+    for _ in range(2):
+        scene.node.execute(commands.SetParameter(vhost="/", component="shovel", name="s", value=1))
+    return [e.ParameterSet("/", "shovel", "s")]
+
+
+def clear_parameter(scene: Scene) -> list[Event]:
+    set_parameter(scene)
+    for _ in range(2):
+        scene.node.execute(commands.ClearParameter(vhost="/", component="shovel", name="s"))
+    return [e.ParameterCleared("/", "shovel", "s")]
+
+
+def set_global_parameter(scene: Scene) -> list[Event]:
+    for _ in range(2):
+        scene.node.execute(commands.SetGlobalParameter(name="g", value=1))
+    return [e.GlobalParameterSet("g")]
+
+
+def clear_global_parameter(scene: Scene) -> list[Event]:
+    set_global_parameter(scene)
+    for _ in range(2):
+        scene.node.execute(commands.ClearGlobalParameter(name="g"))
+    return [e.GlobalParameterCleared("g")]
 
 
 def limit_user(scene: Scene) -> list[Event]:
@@ -301,6 +334,11 @@ ACTIONS: dict[type[Event], Callable[[Scene], list[Event]]] = {
     e.TracingChanged: switch_tracing,
     e.UserChanged: change_user,
     e.VhostLimitsChanged: limit_vhost,
+    e.VhostMetadataChanged: describe_vhost,
+    e.ParameterSet: set_parameter,
+    e.ParameterCleared: clear_parameter,
+    e.GlobalParameterSet: set_global_parameter,
+    e.GlobalParameterCleared: clear_global_parameter,
     e.UserLimitsChanged: limit_user,
     e.PolicyChanged: put_policy,
     e.PolicyDeleted: delete_policy,

@@ -31,6 +31,26 @@ print(len(looked_through), max(looked_through), sum(knot() is not None for knot 
 """
 
 
+SET_ASIDE = """
+import gc
+from warren.server.collector import begin_process, set_aside_new, tune_process
+
+set_aside_new()
+print(gc.get_freeze_count())
+begin_process()
+tune_process()
+before = gc.get_freeze_count()
+made = [[] for _ in range(1000)]
+set_aside_new()
+print(gc.get_freeze_count() - before >= 1000)
+"""
+
+
+def test_new_objects_are_set_aside_only_in_a_process_that_is_all_broker() -> None:
+    ran = subprocess.run([sys.executable, "-c", SET_ASIDE], capture_output=True, check=True, text=True)
+    assert ran.stdout.split() == ["0", "True"]
+
+
 def test_collector_never_looks_through_very_many_objects_and_still_finds_garbage() -> None:
     ran = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, check=True, text=True)
     rounds, most, left = map(int, ran.stdout.split())

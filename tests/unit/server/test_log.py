@@ -13,6 +13,7 @@ from warren.amqp import methods as m
 from warren.broker import commands
 from warren.broker.events import Failure
 from warren.broker.node import Node
+from warren.broker.vhost_metadata import VhostMetadata
 from warren.server import log
 
 
@@ -135,6 +136,11 @@ def test_every_logged_event_can_be_written() -> None:
     node.execute(commands.SetUserLimits(user="guest", max_channels=5))
     node.execute(commands.PutPolicy(vhost="v", name="p", pattern="", definition={"expires": 5}))
     node.execute(commands.DeletePolicy(vhost="v", name="p"))
+    node.execute(commands.SetVhostMetadata(vhost="v", metadata=VhostMetadata("mine")))
+    node.execute(commands.SetParameter(vhost="v", component="shovel", name="s", value=1))
+    node.execute(commands.ClearParameter(vhost="v", component="shovel", name="s"))
+    node.execute(commands.SetGlobalParameter(name="g", value=1))
+    node.execute(commands.ClearGlobalParameter(name="g"))
     node.execute(commands.SetTracing(vhost="v", on=True))
     node.execute(commands.DeleteVhost(name="v"))
     node.execute(commands.DeleteUser(name="guest"))

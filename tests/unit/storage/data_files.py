@@ -8,10 +8,10 @@ from pathlib import Path
 from tests.unit.storage.log_files import LogDirectory, acks, chunks, done, index, segment
 from warren.amqp.table import Table
 from warren.broker.commands import DeclareQueue
+from warren.broker.parameters import Json
 from warren.storage.checked_lines import checked_line
 from warren.storage.command_text import command_to_json
 from warren.storage.definitions import Definitions
-from warren.storage.table_text import Json
 
 
 class HandMade:

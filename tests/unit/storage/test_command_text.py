@@ -14,12 +14,33 @@ from warren.broker.access import Permissions, TopicPermissions
 from warren.broker.client import ClientId
 from warren.broker.commands import Command
 from warren.broker.passwords import PasswordHash
+from warren.broker.vhost_metadata import VhostMetadata
 from warren.storage.command_text import command_from_json, command_to_json
 
 HASH = PasswordHash("rabbit_password_hashing_sha256", "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR")
 WRITTEN: list[tuple[Command, str]] = [
     (c.AddVhost(name="/"), '{"add_vhost": {"name": "/"}}'),
     (c.DeleteVhost(name="/"), '{"delete_vhost": {"name": "/"}}'),
+    (
+        c.SetVhostMetadata(vhost="/", metadata=VhostMetadata("d", frozenset({"b", "a"}), "quorum")),
+        (
+            '{"set_vhost_metadata": {"vhost": "/", "metadata": '
+            '{"description": "d", "tags": ["a", "b"], "default_queue_type": "quorum"}}}'
+        ),
+    ),
+    (
+        c.SetParameter(vhost="/", component="shovel", name="s", value={"!int16": [1, 1.5, None, True]}),
+        (
+            '{"set_parameter": {"vhost": "/", "component": "shovel", "name": "s", '
+            '"value": {"!int16": [1, 1.5, null, true]}}}'
+        ),
+    ),
+    (
+        c.ClearParameter(vhost="/", component="shovel", name="s"),
+        '{"clear_parameter": {"vhost": "/", "component": "shovel", "name": "s"}}',
+    ),
+    (c.SetGlobalParameter(name="g", value=False), '{"set_global_parameter": {"name": "g", "value": false}}'),
+    (c.ClearGlobalParameter(name="g"), '{"clear_global_parameter": {"name": "g"}}'),
     (c.ClearPermissions(user="u", vhost="/"), '{"clear_permissions": {"user": "u", "vhost": "/"}}'),
     (
         c.ClearTopicPermissions(user="u", vhost="/", exchange="e"),

@@ -11,11 +11,11 @@ from warren.broker.access import Permissions, TopicPermissions
 from warren.broker.client import ClientId
 from warren.broker.commands import Command
 from warren.broker.node import Limits, Node
+from warren.broker.parameters import Json
 from warren.storage import definitions as d
 from warren.storage.checked_lines import checked_line
 from warren.storage.definitions import Definitions, definition_line
 from warren.storage.definitions_recovery import recover_definitions
-from warren.storage.table_text import Json
 
 GOLDEN = Path(__file__).with_name("golden") / "definitions-1.log"
 VHOST = c.AddVhost(name="/")

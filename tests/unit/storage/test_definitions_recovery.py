@@ -15,9 +15,9 @@ from tests.unit.storage.test_definitions import (
     recorded,
 )
 from warren.broker import commands as c
+from warren.broker.parameters import Json
 from warren.storage.definitions import definition_line
 from warren.storage.definitions_recovery import RecoveredDefinitions, recover_definitions
-from warren.storage.table_text import Json
 
 
 def damage(data: bytes, line: int) -> bytes:

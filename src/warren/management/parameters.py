@@ -1,0 +1,163 @@
+"""`/api/parameters`, those of vhosts, and `/api/global-parameters`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from aiohttp import web
+
+from warren.broker.commands import ClearGlobalParameter, SetGlobalParameter
+from warren.broker.vhost import Vhost
+from warren.management.auth import visible_vhost, visible_vhosts
+from warren.management.context import Context
+from warren.management.endpoint import Endpoint
+from warren.management.errors import ObjectNotFound
+from warren.management.fields import fields_in, name_in
+from warren.management.json_text import json_response, send_rows
+from warren.management.parameter_kinds import (
+    clearing_command,
+    global_parameters_of,
+    parameters_of,
+    setting_command,
+)
+from warren.management.paths import COMPONENT, NAME, VHOST
+from warren.management.rights import Right
+from warren.management.schema import ANY, TEXT, record, rows
+
+ROW = record({"vhost": TEXT, "component": TEXT, "name": TEXT, "value": ANY})
+GLOBAL_ROW = record({"name": TEXT, "value": ANY})
+TAKES = record({"value": ANY})
+EXPECTED = '{"value": …}'
+
+
+class VhostParameters:
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.node = context.node
+
+    def endpoints(self) -> list[Endpoint]:
+        get = partial(Endpoint, method="GET", right=Right.POLICYMAKER)
+        of_component = f"/api/parameters/{COMPONENT}"
+        one = f"{of_component}/{VHOST}/{NAME}"
+        return [
+            get(path="/api/parameters", handler=self.all, summary="All parameters.", gives=rows(ROW)),
+            get(path=of_component, handler=self.all, summary="Those of a component.", gives=rows(ROW)),
+            get(
+                path=f"{of_component}/{VHOST}",
+                handler=self.of_vhost,
+                summary="The parameters of a component in a vhost.",
+                gives=rows(ROW),
+            ),
+            get(path=one, handler=self.get, summary="One parameter.", gives=ROW),
+            Endpoint(
+                method="PUT",
+                path=one,
+                handler=self.put,
+                summary="Set a parameter.",
+                right=Right.POLICYMAKER,
+                takes=TAKES,
+                done=(201, 204),
+            ),
+            Endpoint(
+                method="DELETE",
+                path=one,
+                handler=self.delete,
+                summary="Clear a parameter.",
+                right=Right.POLICYMAKER,
+                done=(204,),
+            ),
+        ]
+
+    async def all(self, request: web.Request) -> web.StreamResponse:
+        return await send_rows(request, self._rows(request, visible_vhosts(self.node, request)))
+
+    async def of_vhost(self, request: web.Request) -> web.StreamResponse:
+        return await send_rows(request, self._rows(request, [visible_vhost(self.node, request)]))
+
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        return json_response(self._find(request, visible_vhost(self.node, request)))
+
+    async def put(self, request: web.Request) -> web.StreamResponse:
+        vhost = visible_vhost(self.node, request)
+        component, name = name_in(request, "component"), name_in(request, "name")
+        fields = await fields_in(request, EXPECTED)
+        is_new = next(self._named(request, vhost), None) is None
+        await self.context.execute(setting_command(vhost.name, component, name, fields))
+        return web.Response(status=201 if is_new else 204)
+
+    async def delete(self, request: web.Request) -> web.StreamResponse:
+        found = self._find(request, visible_vhost(self.node, request))
+        await self.context.execute(clearing_command(found["vhost"], found["component"], found["name"]))
+        return web.Response(status=204)
+
+    def _rows(self, request: web.Request, vhosts: list[Vhost]) -> Iterator[dict[str, Any]]:
+        """The parameters of these vhosts, and of the component that the path names, if it names one."""
+        component = request.match_info.get("component")
+        for vhost in vhosts:
+            for row in parameters_of(self.node, vhost):
+                if component is None or row["component"] == component:
+                    yield row
+
+    def _named(self, request: web.Request, vhost: Vhost) -> Iterator[dict[str, Any]]:
+        name = request.match_info["name"]
+        return (row for row in self._rows(request, [vhost]) if row["name"] == name)
+
+    def _find(self, request: web.Request, vhost: Vhost) -> dict[str, Any]:
+        found = next(self._named(request, vhost), None)
+        if found is None:
+            raise ObjectNotFound("Not Found")
+        return found
+
+
+class GlobalParameters:
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.node = context.node
+
+    def endpoints(self) -> list[Endpoint]:
+        one = f"/api/global-parameters/{NAME}"
+        get = partial(Endpoint, method="GET", right=Right.POLICYMAKER)
+        change = partial(Endpoint, path=one, right=Right.POLICYMAKER)
+        return [
+            get(
+                path="/api/global-parameters",
+                handler=self.all,
+                summary="All global parameters.",
+                gives=rows(GLOBAL_ROW),
+            ),
+            get(path=one, handler=self.get, summary="One global parameter.", gives=GLOBAL_ROW),
+            change(
+                method="PUT",
+                handler=self.put,
+                summary="Set a global parameter.",
+                takes=TAKES,
+                done=(201, 204),
+            ),
+            change(method="DELETE", handler=self.delete, summary="Clear a global parameter.", done=(204,)),
+        ]
+
+    async def all(self, request: web.Request) -> web.StreamResponse:
+        return await send_rows(request, global_parameters_of(self.node))
+
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        return json_response(self._find(request))
+
+    async def put(self, request: web.Request) -> web.StreamResponse:
+        name = name_in(request, "name")
+        value = (await fields_in(request, EXPECTED)).value("value")
+        is_new = all(row["name"] != name for row in global_parameters_of(self.node))
+        await self.context.execute(SetGlobalParameter(name=name, value=value))
+        return web.Response(status=201 if is_new else 204)
+
+    async def delete(self, request: web.Request) -> web.StreamResponse:
+        await self.context.execute(ClearGlobalParameter(name=self._find(request)["name"]))
+        return web.Response(status=204)
+
+    def _find(self, request: web.Request) -> dict[str, Any]:
+        name = request.match_info["name"]
+        for row in global_parameters_of(self.node):
+            if row["name"] == name:
+                return row
+        raise ObjectNotFound("Not Found")

@@ -1,0 +1,97 @@
+"""Parameters and global parameters over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.http_api import Api, make_broker
+
+UPSTREAM = {"uri": "amqp://elsewhere", "expires": 3_600_000, "nested": [1, 1.5, None, True]}
+PATH = "/api/parameters/federation-upstream/%2F/up"
+
+
+async def test_parameter_is_set_told_and_cleared(api: Api) -> None:
+    assert (await api.get(PATH)).status == 404
+    assert (await api.put(PATH, {"value": 1})).status == 201
+    assert (await api.put(PATH, {"value": UPSTREAM})).status == 204
+    row = {"vhost": "/", "component": "federation-upstream", "name": "up", "value": UPSTREAM}
+    assert (await api.get(PATH)).json == row
+    for path in ("", "/federation-upstream", "/federation-upstream/%2F"):
+        assert (await api.get(f"/api/parameters{path}")).json == [row]
+    assert (await api.get("/api/parameters/shovel")).json == []
+    assert (await api.delete(PATH)).status == 204
+    assert (await api.delete(PATH)).status == 404
+    assert (await api.get("/api/parameters")).json == []
+
+
+async def test_parameters_are_there_after_a_restart(api: Api) -> None:
+    await api.put(PATH, {"value": UPSTREAM})
+    await api.put("/api/global-parameters/g", {"value": [1]})
+    await api.put("/api/global-parameters/cluster_name", {"value": "renamed"})
+    await api.broker.stop()
+    async with make_broker(api.broker.config.data_dir) as again:
+        assert again.node.parameters.find("federation-upstream", "/", "up") == UPSTREAM
+        assert again.node.parameters.of_node == {"g": [1], "cluster_name": "renamed"}
+        assert again.node.cluster_name == "renamed"
+
+
+async def test_operator_policies_are_parameters_as_well(api: Api) -> None:
+    value = {"pattern": "^q", "definition": {"max-length": 3}, "priority": 0, "apply-to": "queues"}
+    path = "/api/parameters/operator_policy/%2F/op"
+    assert (await api.put(path, {"value": value})).status == 201
+    assert (await api.get("/api/operator-policies/%2F/op")).json == {"vhost": "/", "name": "op", **value}
+    assert (await api.get(path)).json["value"] == value
+    assert (await api.delete(path)).status == 204
+    assert (await api.get("/api/operator-policies")).json == []
+
+
+async def test_limits_of_a_vhost_are_a_parameter_as_well(api: Api) -> None:
+    path = "/api/parameters/vhost-limits/%2F/limits"
+    assert (await api.put(path, {"value": {"max-queues": 3}})).status == 201
+    assert api.vhost.limits.max_queues == 3
+    assert (await api.get("/api/parameters")).json == [
+        {"vhost": "/", "component": "vhost-limits", "name": "limits", "value": {"max-queues": 3}}
+    ]
+    assert (await api.delete(path)).status == 204
+    assert api.vhost.limits.max_queues is None
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "reason"),
+    [
+        (PATH, {}, "key_missing: value"),
+        (PATH, {"value": float("inf")}, "value: expected JSON"),
+        ("/api/parameters/policy/%2F/p", {"value": {}}, "policies may not be set using this method"),
+        ("/api/parameters/operator_policy/%2F/p", {"value": {}}, "value: key_missing: pattern"),
+        ("/api/parameters/vhost-limits/%2F/limits", {"value": {"odd": 1}}, "unknown limit 'odd'"),
+        ("/api/global-parameters/g", {}, "key_missing: value"),
+        ("/api/global-parameters/cluster_name", {"value": 5}, "cluster_name: expected a name"),
+    ],
+)
+async def test_parameter_that_makes_no_sense_is_refused(
+    api: Api, path: str, body: dict[str, Any], reason: str
+) -> None:
+    answer = await api.put(path, body)
+    assert answer.status == 400
+    assert answer.json["reason"].startswith(reason)
+    assert (await api.get("/api/parameters")).json == []
+
+
+async def test_parameter_of_a_vhost_that_is_not_there_is_404(api: Api) -> None:
+    answer = await api.put("/api/parameters/shovel/absent/s", {"value": 1})
+    assert (answer.status, answer.json["reason"]) == (404, "no vhost 'absent'")
+
+
+async def test_global_parameters_are_set_told_and_cleared(api: Api) -> None:
+    assert (await api.get("/api/global-parameters")).json == []
+    assert (await api.put("/api/global-parameters/g", {"value": {"a": 1}})).status == 201
+    assert (await api.put("/api/global-parameters/g", {"value": 2})).status == 204
+    assert (await api.get("/api/global-parameters/g")).json == {"name": "g", "value": 2}
+    assert (await api.get("/api/global-parameters")).json == [{"name": "g", "value": 2}]
+    assert (await api.delete("/api/global-parameters/g")).status == 204
+    assert (await api.delete("/api/global-parameters/g")).status == 404
+    await api.put("/api/global-parameters/cluster_name", {"value": "renamed"})
+    assert (await api.get("/api/overview")).json["cluster_name"] == "renamed"
+    assert (await api.delete("/api/global-parameters/cluster_name")).status == 400
