@@ -174,6 +174,22 @@ class DeleteQueue:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PauseQueue:
+    """Have a queue take messages, and deliver none, until it is resumed."""
+
+    vhost: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResumeQueue:
+    """Have a paused queue deliver again."""
+
+    vhost: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class BindingCommand:
     """Names a binding."""
 
@@ -199,7 +215,8 @@ class Unbind(BindingCommand):
 Command: TypeAlias = (
     AddVhost | DeleteVhost | SetVhostLimits | SetTracing | PutPolicy | DeletePolicy | PutUser | DeleteUser
     | SetUserLimits | SetPermissions | ClearPermissions | SetTopicPermissions | ClearTopicPermissions
-    | DeclareExchange | DeleteExchange | DeclareQueue | DeleteQueue | Bind | Unbind
+    | DeclareExchange | DeleteExchange | DeclareQueue | DeleteQueue | PauseQueue | ResumeQueue
+    | Bind | Unbind
 )  # fmt: skip
 
 NOT_KEPT: frozenset[type[Command]] = frozenset({SetTracing})  # their changes end with the process
