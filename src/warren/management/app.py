@@ -9,10 +9,13 @@ from warren.management.context import Context
 from warren.management.definitions import DefinitionsExport
 from warren.management.endpoint import Endpoint, Resource
 from warren.management.errors import answer_errors
+from warren.management.message_jobs import MessageJobs
 from warren.management.metrics import MetricsText
 from warren.management.nodes import Nodes
 from warren.management.openapi import Description
 from warren.management.overview import Overview
+from warren.management.pausing import Pausing
+from warren.management.peek import Peek
 from warren.management.probes import Probes
 from warren.management.queues import Queues
 from warren.management.rights import Right
@@ -24,9 +27,12 @@ from warren.server.app import Broker
 
 RESOURCES = (
     DefinitionsExport,
+    MessageJobs,
     MetricsText,
     Nodes,
     Overview,
+    Pausing,
+    Peek,
     Probes,
     Queues,
     Segments,

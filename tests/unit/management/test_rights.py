@@ -28,6 +28,9 @@ ALLOWED = {
 }
 EXPECTED = {
     "GET /api/definitions/{vhost}": MANAGEMENT,
+    "GET /api/message-jobs": MANAGEMENT,
+    "GET /api/message-jobs/{job}": MANAGEMENT,
+    "DELETE /api/message-jobs/{job}": MANAGEMENT,
     "GET /api/nodes": MONITORING,
     "GET /api/nodes/{name}": MONITORING,
     "GET /api/nodes/{name}/memory": MONITORING,
@@ -36,6 +39,12 @@ EXPECTED = {
     "GET /api/queues": MANAGEMENT,
     "GET /api/queues/{vhost}": MANAGEMENT,
     "GET /api/queues/{vhost}/{queue}": MANAGEMENT,
+    "GET /api/queues/{vhost}/{queue}/messages": MANAGEMENT,
+    "POST /api/queues/{vhost}/{queue}/move": MANAGEMENT,
+    "POST /api/queues/{vhost}/{queue}/copy": MANAGEMENT,
+    "POST /api/queues/{vhost}/{queue}/delete-messages": MANAGEMENT,
+    "PUT /api/queues/{vhost}/{queue}/pause": MANAGEMENT,
+    "PUT /api/queues/{vhost}/{queue}/resume": MANAGEMENT,
     "GET /api/segments/{vhost}": USER,
     "GET /api/segments/{vhost}/{queue}": USER,
     "GET /api/segments/{vhost}/{queue}/{base}": USER,
