@@ -76,6 +76,8 @@ all_commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(c.DeleteExchange, vhost=vhosts, name=ends),
     st.builds(c.DeclareQueue, vhost=vhosts, name=names, durable=durable, arguments=arguments),
     st.builds(c.DeleteQueue, vhost=vhosts, name=names),
+    st.builds(c.PauseQueue, vhost=vhosts, name=names),
+    st.builds(c.ResumeQueue, vhost=vhosts, name=names),
     st.builds(c.Bind, **binding),
     st.builds(c.Bind, **binding),
     st.builds(c.Unbind, **binding),
@@ -128,6 +130,8 @@ class Model:
                 self.put_in_vhost(command)
             case c.DeclareExchange() | c.DeclareQueue():
                 self.declare(command)
+            case c.PauseQueue():
+                self.pause(command)
             case c.Bind():
                 self.bind(command)
             case _:
@@ -173,6 +177,10 @@ class Model:
             self.make_vhost(command.vhost)
             self.held.append(command)
 
+    def pause(self, command: c.PauseQueue) -> None:
+        if self.has(c.DeclareQueue, command.vhost, command.name) and command not in self.held:
+            self.held.append(command)
+
     def bind(self, command: c.Bind) -> None:
         to = c.DeclareQueue if command.to_queue else c.DeclareExchange
         both = self.has(c.DeclareExchange, command.vhost, command.source) and self.has(
@@ -193,7 +201,10 @@ class Model:
                 self.drop(lambda h: isinstance(h, c.SetGlobalParameter) and h.name == name)
             case c.DeletePolicy():
                 self.drop(lambda h: is_policy(h, command))
+            case c.ResumeQueue(vhost=vhost, name=name):
+                self.drop(lambda h: h == c.PauseQueue(vhost=vhost, name=name))
             case c.DeleteQueue(vhost=vhost, name=name):
+                self.drop(lambda h: h == c.PauseQueue(vhost=vhost, name=name))
                 self.drop(lambda h: isinstance(h, c.DeclareQueue) and (h.vhost, h.name) == (vhost, name))
                 self.drop(lambda h: isinstance(h, c.Bind) and h.vhost == vhost and leads_to(h, name))
             case c.DeleteExchange(vhost=vhost, name=name) if name not in PREDECLARED:

@@ -32,6 +32,7 @@ from warren.broker.events import (
     ParameterSet,
     PolicyChanged,
     PolicyDeleted,
+    QueuePaused,
     TracingChanged,
     UserChanged,
     UserLimitsChanged,
@@ -410,6 +411,29 @@ def _delete_queue(node: Changeable, command: commands.DeleteQueue) -> Applied:
     return Applied(changed=True, made=vhost.remove_queue(queue))
 
 
+def _check_paused(node: Changeable, command: commands.PauseQueue | commands.ResumeQueue) -> None:
+    find_vhost(node, command.vhost).find_queue(command.name)
+
+
+def _pause_queue(node: Changeable, command: commands.PauseQueue) -> Applied:
+    return _set_paused(node, command, paused=True)
+
+
+def _resume_queue(node: Changeable, command: commands.ResumeQueue) -> Applied:
+    return _set_paused(node, command, paused=False)
+
+
+def _set_paused(
+    node: Changeable, command: commands.PauseQueue | commands.ResumeQueue, *, paused: bool
+) -> Applied:
+    queue = find_vhost(node, command.vhost).queues.get(command.name)
+    if queue is None or queue.paused is paused:
+        return UNCHANGED
+    queue.pause(paused=paused)
+    node.events.emit(QueuePaused(queue.vhost, queue.name, paused))
+    return CHANGED
+
+
 # --- bindings ---
 
 
@@ -441,6 +465,8 @@ _CHECKS: dict[type[Command], Callable[[Changeable, Any], None]] = {
     commands.DeleteExchange: _check_exchange_goes,
     commands.DeclareQueue: _check_queue,
     commands.DeleteQueue: _check_queue_goes,
+    commands.PauseQueue: _check_paused,
+    commands.ResumeQueue: _check_paused,
 }
 
 _CARRY_OUT: dict[type[Command], Callable[[Changeable, Any], Applied]] = {
@@ -466,6 +492,8 @@ _CARRY_OUT: dict[type[Command], Callable[[Changeable, Any], Applied]] = {
     commands.DeleteExchange: _delete_exchange,
     commands.DeclareQueue: _declare_queue,
     commands.DeleteQueue: _delete_queue,
+    commands.PauseQueue: _pause_queue,
+    commands.ResumeQueue: _resume_queue,
     commands.Bind: _bind,
     commands.Unbind: _unbind,
 }

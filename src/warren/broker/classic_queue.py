@@ -19,8 +19,10 @@ from warren.broker.entry_list import EntryList
 from warren.broker.lane import Lane, part_of
 from warren.broker.message import Message
 from warren.broker.queue import Queue
+from warren.broker.queue_walk import QueueWalk
 from warren.broker.rulebook import Rulebook
 from warren.broker.rules import Rules
+from warren.broker.selector import Selector
 from warren.broker.store import MessageLog, Store, StreamLog
 from warren.broker.turns import DELIVERED_AT_A_TIME_MAX, TooMuchForATurn
 from warren.broker.view import choose_view
@@ -67,7 +69,7 @@ class ClassicQueue(Queue):
             return
         if self.book is not None:
             self.book.drain()
-        else:
+        elif not self.paused:
             self.drain_lane()
         if self.holding:
             self.flow.relieve(self)
@@ -180,6 +182,8 @@ class ClassicQueue(Queue):
 
     def get(self, no_ack: bool) -> Entry | None:
         self.used()
+        if self.paused:
+            return None
         if self.returning:
             raise TooMuchForATurn
         if self.book is not None:
@@ -204,6 +208,29 @@ class ClassicQueue(Queue):
         if self.book is not None or rules.need_rulebook:
             self.rulebook().read(rules)
             self.touch()
+
+    def pause(self, *, paused: bool) -> None:
+        super().pause(paused=paused)
+        self._tell_lanes()
+        self.flow.relieve(self)
+
+    def walk(self, selector: Selector | None = None, above: int = 0) -> QueueWalk:
+        return QueueWalk(self, selector, above, self.has_expired)
+
+    def has_expired(self, message: Message) -> bool:
+        return self.book is not None and self.book.is_expired(message)
+
+    def is_full_for(self, message: Message) -> bool:
+        return self.book is not None and self.book.would_refuse(message)
+
+    def has_seen(self, message: Message) -> bool:
+        return self.book is not None and self.book.has_seen(message)
+
+    def place_on_disk(self, message: Message) -> tuple[str, int] | None:
+        lane = self.lane_of(message)
+        if lane.log is None or not message.persistent:
+            return None
+        return part_of(lane.level), lane.position
 
     def length(self) -> int:
         length = 0
@@ -239,7 +266,7 @@ class ClassicQueue(Queue):
 
     @property
     def is_worked_off(self) -> bool:
-        return bool(self.rings) or any(consumer.takes for consumer in self.choosy)
+        return not self.paused and (bool(self.rings) or any(consumer.takes for consumer in self.choosy))
 
     def view_for(self, request: ConsumeRequest) -> View | None:
         return choose_view(self, request.arguments)

@@ -213,6 +213,22 @@ class DeleteQueue:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PauseQueue:
+    """Have a queue take messages, and deliver none, until it is resumed."""
+
+    vhost: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResumeQueue:
+    """Have a paused queue deliver again."""
+
+    vhost: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class BindingCommand:
     """Names a binding."""
 
@@ -239,7 +255,8 @@ Command: TypeAlias = (
     AddVhost | DeleteVhost | SetVhostMetadata | SetVhostLimits | SetTracing | SetParameter | ClearParameter
     | SetGlobalParameter | ClearGlobalParameter | PutPolicy | DeletePolicy | PutUser | DeleteUser
     | SetUserLimits | SetPermissions | ClearPermissions | SetTopicPermissions | ClearTopicPermissions
-    | DeclareExchange | DeleteExchange | DeclareQueue | DeleteQueue | Bind | Unbind
+    | DeclareExchange | DeleteExchange | DeclareQueue | DeleteQueue | PauseQueue | ResumeQueue
+    | Bind | Unbind
 )  # fmt: skip
 
 NOT_KEPT: frozenset[type[Command]] = frozenset({SetTracing})  # their changes end with the process

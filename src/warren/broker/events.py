@@ -176,6 +176,15 @@ class QueueDeleted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class QueuePaused(Event):
+    """An operator has paused a queue's delivery, or resumed it."""
+
+    vhost: str
+    queue: str
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
 class QueuePurged(Event):
     vhost: str
     queue: str

@@ -39,10 +39,12 @@ class Message:
         self.priority = priority_of(properties)
 
     def came_at(self, time_ms: int) -> Message:
-        """The same message with another time of arrival: for a message that was published in a transaction,
-        that is the commit.
+        """The same message with another time of arrival: of a message that was published in a transaction,
+        that is the commit, and of one that was moved to another queue, when it came there.
         """
-        return Message(self.exchange, self.routing_key, self.properties, self.body, self.persistent, time_ms)
+        return Message(
+            self.exchange, self.routing_key, self.properties, self.body, self.persistent, time_ms, self.died
+        )
 
     def waiting_until(self, due_ms: int) -> Message:
         """The same message, to be kept until it is due."""

@@ -21,6 +21,7 @@ cdef class Queue:
     cdef public object flow
     cdef public bint holding
     cdef public Py_ssize_t returning
+    cdef public bint paused
     cdef public bint deleted
     cdef public bint had_consumer
     cdef public Consumer exclusive_consumer

@@ -24,12 +24,15 @@ from warren.broker.message import Message
 from warren.broker.outcome import AFTER_NEXT_ROUND, ON_ITS_WAY
 from warren.broker.rules import Rules, rules_of
 from warren.broker.safety import Safety
+from warren.broker.selector import Selector
 from warren.broker.store import MessageLog, Store, StreamLog
 from warren.broker.surroundings import Surroundings
+from warren.broker.walk import Walk
 
 
 class Queue:
     is_queue = True  # a binding's destination is a queue or an exchange
+    lets_go = True  # whether single messages can be taken out
     internal = False  # whether the queue belongs to an exchange, and is not for clients
     routes_again = False  # whether messages are routed again when they leave, and so must keep CC and BCC
 
@@ -54,7 +57,8 @@ class Queue:
         self.touched = False  # whether this queue is among them
         self.flow = QueueFlow(surroundings.timers)
         self.holding = False  # whether publishers are held back because of the backlog
-        self.returning = 0  # clients that are giving very many messages back; meanwhile none is delivered
+        self.returning = 0  # how many hold the queue (`Hold`); meanwhile it delivers nothing
+        self.paused = False  # whether an operator has paused it: it takes messages, and delivers none
         self.durable = durable
         self.auto_delete = auto_delete
         self.owner = owner  # the connection that an exclusive queue belongs to
@@ -190,6 +194,31 @@ class Queue:
         """The queue's name in messages to users."""
         return f"queue '{self.name}' in vhost '{self.vhost}'"
 
+    def pause(self, *, paused: bool) -> None:
+        """Deliver nothing from now on, or deliver again."""
+        self.paused = paused
+        self.touch()
+
+    def walk(self, selector: Selector | None = None, above: int = 0) -> Walk:
+        """A walk through the messages that are here now and that the selector matches, those beyond a
+        position. With priorities, positions count in each level for itself.
+        """
+        raise NotImplementedError
+
+    def is_full_for(self, message: Message) -> bool:
+        """Whether the queue would refuse a message, since it has as many as it may."""
+        return False
+
+    def has_seen(self, message: Message) -> bool:
+        """Whether deduplication would drop a message."""
+        return False
+
+    def place_on_disk(self, message: Message) -> tuple[str, int] | None:
+        """In which part of the queue's log a message like this one is, and the last position there; None if
+        the queue does not keep it on disk.
+        """
+        return None
+
     def used(self) -> None:
         """Somebody has declared the queue, consumed from it or looked into it."""
 
@@ -225,3 +254,20 @@ def publish_to(queues: Iterable[Queue], message: Message) -> set[Safety]:
             assert queue.safety is not None, "a queue with a log has a safety"
             unsafe.add(queue.safety)
     return unsafe
+
+
+class Hold:
+    """Queues that deliver nothing for a while: until all entries that return are back, so that they go out in
+    order; or until messages that were moved there have left their old queue.
+    """
+
+    def __init__(self, queues: Iterable[Queue]) -> None:
+        self.queues = list(queues)
+        for queue in self.queues:
+            queue.returning += 1
+
+    def end(self) -> None:
+        for queue in self.queues:
+            queue.returning -= 1
+            queue.touch()
+        self.queues.clear()

@@ -52,6 +52,7 @@ cdef class Rulebook:
     @cython.locals(queue=ClassicQueue, unsafe=bint)
     cpdef int put(self, Message message) except -1
     cpdef bint is_worn(self, Entry entry)
+    cpdef bint would_refuse(self, Message message) except -1
     @cython.locals(size=Py_ssize_t, queue=ClassicQueue)
     cpdef bint is_full(self, Message message) except -1
     @cython.locals(queue=ClassicQueue)
@@ -63,6 +64,7 @@ cdef class Rulebook:
     cpdef drain(self)
     @cython.locals(queue=ClassicQueue, now_ms=uint64_t, lane=Lane)
     cpdef go_through(self)
+    cpdef deliver(self, uint64_t now_ms)
     @cython.locals(queue=ClassicQueue, delivered=uint64_t, most=uint64_t, lane=Lane, head=Entry, consumer=Consumer)
     cpdef drain_lanes(self, uint64_t now_ms)
     @cython.locals(lanes=list, level=Py_ssize_t, lane=Lane)

@@ -110,12 +110,21 @@ class Rulebook:
 
     def put(self, message: Message) -> int:
         queue = self.queue
-        if not self.drops_head and self.is_full(message):
+        if self.would_refuse(message):
             return self.refuse(message)
         unsafe = queue.lane_of(message).put(message)
         self.arrived += 1
         queue.touch()
         return ON_ITS_WAY if unsafe else STORED
+
+    def has_seen(self, message: Message) -> bool:
+        """Whether a message is a duplicate."""
+        seen = self.seen
+        return seen is not None and seen.concerns(message) and seen.has(message, self.clock.time_ms)
+
+    def would_refuse(self, message: Message) -> bool:
+        """Whether the queue is full, and refuses new messages then."""
+        return not self.drops_head and self.is_full(message)
 
     def is_full(self, message: Message) -> bool:
         """Whether there is no room for a message. A message that a consumer can take at once needs none."""
@@ -137,6 +146,8 @@ class Rulebook:
         return self.max_bytes >= 0 and queue.body_bytes() + more_bytes > self.max_bytes
 
     def could_deliver(self, message: Message, size: int) -> bool:
+        if self.queue.paused:
+            return False
         consumers = self.queue.consumers
         self.budget.left -= len(consumers) // CONSUMERS_FOR_A_UNIT
         return any(
@@ -253,18 +264,22 @@ class Rulebook:
         self.arrived = 0
         if self.retry.waiting:
             self.bring_back(now_ms)
-        if queue.choosy:
-            self.views.serve()
-        if self.groups is not None:
-            self.groups.drain()
-        else:
-            self.drain_lanes(now_ms)
+        if not queue.paused:
+            self.deliver(now_ms)
         self.expire(now_ms)
         if self.drops_head and (self.max_length >= 0 or self.max_bytes >= 0):
             self.drop_head()
         for lane in queue.lanes:
             lane.note_expiries()
         self.come_back(now_ms if self.room <= 0 else self.next_due())
+
+    def deliver(self, now_ms: int) -> None:
+        if self.queue.choosy:
+            self.views.serve()
+        if self.groups is not None:
+            self.groups.drain()
+        else:
+            self.drain_lanes(now_ms)
 
     def drain_lanes(self, now_ms: int) -> None:
         queue = self.queue

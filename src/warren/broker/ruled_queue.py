@@ -28,7 +28,8 @@ class RuledQueue(Protocol):
     rings: list[Ring]  # consumers that get the next message, the highest priority first
     choosy: list[Consumer]  # consumers that have a view of their own, in the same order
     delivered: int  # messages so far
-    returning: int  # clients that are giving very many messages back; meanwhile none is delivered
+    returning: int  # how many hold the queue; meanwhile it delivers nothing
+    paused: bool  # whether an operator has paused it: it delivers nothing, but its other rules go on
     touched: bool  # whether the queue is to be drained in this turn
 
     @property

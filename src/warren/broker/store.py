@@ -6,7 +6,8 @@ for the definitions, names the `Safety` that says when what was written is safe.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from warren.broker.commands import Command
 from warren.broker.entry_list import EntryList
@@ -16,6 +17,16 @@ from warren.broker.stream_filter import StreamFilter
 
 NOTHING_TO_READ = 2**64 - 1  # a position beyond all others
 NO_DISK = NeverAsked()
+
+
+class MoveRun(NamedTuple):
+    """Messages that lie one behind the other in two logs of queues, or in parts of them."""
+
+    old_part: str
+    old_position: int  # of the first one, in the log that they leave
+    new_part: str
+    new_position: int
+    length: int  # how many messages they are
 
 
 class LogBrowser:
@@ -182,6 +193,26 @@ class StreamLog:
         raise NotImplementedError
 
 
+class MoveNotes:
+    """Notes on disk of the messages that are on their way from one queue's log to another's. After a crash,
+    those that have reached the new log are removed from the old one, so that none is in both.
+    """
+
+    def write(self, runs: Sequence[MoveRun]) -> None:
+        """Note messages that were appended to the new log just now, in place of those noted before."""
+        raise NotImplementedError
+
+    def are_settled(self) -> bool:
+        """Write that the messages noted last have left the old log, if they have. Return whether that could
+        be written.
+        """
+        raise NotImplementedError
+
+    def remove(self) -> None:
+        """No more messages are moved."""
+        raise NotImplementedError
+
+
 class Store:
     """A disk. This class keeps nothing: it opens no log, and definitions are safe at once."""
 
@@ -214,6 +245,10 @@ class Store:
     def open_stream(self, vhost: str, name: str) -> tuple[StreamLog, int]:
         """The log of a stream, and the last position in it."""
         raise NotImplementedError
+
+    def begin_moves(self, vhost: str, source: str, target: str) -> MoveNotes | None:
+        """Notes of messages that are moved between two queues of a vhost; None unless both are on disk."""
+        return None
 
     def open_overflow(self) -> MessageLog | None:
         """A log for messages that need not survive a restart, but for which there is no room in memory."""

@@ -21,9 +21,11 @@ from warren.broker.message import Message
 from warren.broker.outcome import ON_ITS_WAY
 from warren.broker.queue import Queue
 from warren.broker.rules import Rules
+from warren.broker.selector import Selector
 from warren.broker.store import MessageLog, Store, StreamLog, StreamReader
 from warren.broker.stream_filter import filter_of
 from warren.broker.stream_offset import is_tracked, start_position
+from warren.broker.stream_walk import StreamWalk
 from warren.broker.timetable import Appointment
 
 NOT_YET_FOUND = -2  # what `StreamReader.ready` returns if others should have their turn first
@@ -84,6 +86,8 @@ def stream_view(consumer: Consumer) -> StreamView:
 
 
 class Stream(Queue):
+    lets_go = False
+
     def __init__(self, *identity: Any, **properties: Any) -> None:
         super().__init__(*identity, **properties)
         self.log: StreamLog | None = None  # None until the stream is opened
@@ -142,7 +146,7 @@ class Stream(Queue):
 
     def drain(self) -> None:
         self.touched = False
-        if self.deleted:
+        if self.deleted or self.paused:
             return
         more = False
         first = self.served
@@ -309,6 +313,12 @@ class Stream(Queue):
         self.opened_log().note_offset(name, None)
 
     # --- the rest ---
+
+    def place_on_disk(self, message: Message) -> tuple[str, int]:
+        return "", self.position
+
+    def walk(self, selector: Selector | None = None, above: int = 0) -> StreamWalk:
+        return StreamWalk(self, self.opened_log(), selector, above, self.budget)
 
     def length(self) -> int:
         return 0 if self.log is None else self.log.count

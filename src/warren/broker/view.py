@@ -106,6 +106,7 @@ class LaneView:
         self.level = lane.level
         self.view = view
         self.position = 0  # of the message that was looked at last
+        self.until = NOTHING_TO_READ  # the last position to look at
         self.seen_all_of = NOTHING  # the lane's last position when nothing was left to look at
         self.entry: Entry | None = None  # the entry that was looked at last, if it was ready then
         self.stray: Entry | None = None  # the last stray that was found on the way
@@ -117,6 +118,11 @@ class LaneView:
         self.overflow_browser: LogBrowser | None = None
         self.browsed: tuple[object, object, object] = (None, None, None)  # the pack and logs that they read
 
+    def begin(self, above: int) -> None:
+        """Look only at the messages beyond this position that are there now."""
+        self.position = above
+        self.until = self.lane.position
+
     def find(self) -> None:
         """Look on until a message is wanted. A message that was found before and not taken is looked at
         again.
@@ -127,7 +133,7 @@ class LaneView:
             self.is_listed = entry is not None
             if entry is None:
                 entry = self.next_behind()
-            if entry is None:
+            if entry is None or entry.position > self.until:
                 self.seen_all_of = self.lane.position
                 return
             if self.view.wants(entry):

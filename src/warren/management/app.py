@@ -11,11 +11,14 @@ from warren.management.endpoint import Endpoint, Resource
 from warren.management.errors import answer_errors
 from warren.management.limits import Limits
 from warren.management.login_attempts import LoginAttemptsOfNode
+from warren.management.message_jobs import MessageJobs
 from warren.management.metrics import MetricsText
 from warren.management.nodes import Nodes
 from warren.management.openapi import Description
 from warren.management.overview import Overview
 from warren.management.parameters import GlobalParameters, VhostParameters
+from warren.management.pausing import Pausing
+from warren.management.peek import Peek
 from warren.management.permissions import UserPermissions, UserTopicPermissions
 from warren.management.policies import OperatorPolicies, Policies
 from warren.management.probes import Probes
@@ -33,11 +36,14 @@ RESOURCES = (
     GlobalParameters,
     Limits,
     LoginAttemptsOfNode,
+    MessageJobs,
     MetricsText,
     Nodes,
     OperatorPolicies,
     Overview,
     Policies,
+    Pausing,
+    Peek,
     Probes,
     Queues,
     Segments,

@@ -124,9 +124,15 @@ def finder(node: Node, request: web.Request) -> Callable[[str], Queue]:
     """
     vhost = visible_vhost(node, request)
     access = Access(user_of(request), vhost.name)
+    return lambda name: _checked(vhost, access, Permission.READ, name)
 
-    def find(name: str) -> Queue:
-        access.check(Permission.READ, "queue", name)
-        return vhost.queue_for(None, name)
 
-    return find
+def allowed_queue(node: Node, request: web.Request, permission: Permission, name: str) -> Queue:
+    """A queue in the vhost that the path names. Raises if the user lacks this permission for it."""
+    vhost = visible_vhost(node, request)
+    return _checked(vhost, Access(user_of(request), vhost.name), permission, name)
+
+
+def _checked(vhost: Vhost, access: Access, permission: Permission, name: str) -> Queue:
+    access.check(permission, "queue", name)
+    return vhost.queue_for(None, name)

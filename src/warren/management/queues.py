@@ -83,5 +83,5 @@ def describe(vhost: Vhost, queue: Queue) -> dict[str, object]:
         "exclusive_consumer_tag": None if exclusive is None else exclusive.tag,
         "policy": policy,
         "operator_policy": operator_policy,
-        "state": "running",
+        "state": "paused" if queue.paused else "running",
     }

@@ -40,6 +40,7 @@ WHAT_TO_LOG: dict[type[Event], tuple[int, str]] = {
     events.ExchangeDeleted: (logging.DEBUG, "exchange deleted"),
     events.QueueCreated: (logging.DEBUG, "queue created"),
     events.QueueDeleted: (logging.DEBUG, "queue deleted"),
+    events.QueuePaused: (logging.INFO, "queue paused or resumed"),
     events.QueueExpired: (logging.INFO, "queue expired"),
     events.ActiveConsumerChanged: (logging.INFO, "active consumer changed"),
     events.ConsumerTimedOut: (logging.WARNING, "consumer timed out"),

@@ -9,11 +9,11 @@ to which entries return delivers nothing until all of them are back, so that the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from warren.broker.entry import Entry
-from warren.broker.queue import Queue
+from warren.broker.queue import Hold
 from warren.session.roles import WorkingChannel
 
 Chore: TypeAlias = tuple[Iterator[int], Callable[[], None] | None]
@@ -71,21 +71,6 @@ def ack(channel: WorkingChannel, last_tag: int) -> Iterator[int]:
             channel.release(entry)
         yield len(entries)
     channel.room_changed()
-
-
-class Hold:
-    """Queues that deliver nothing until all returning entries are back, so that they go out in order."""
-
-    def __init__(self, queues: Iterable[Queue]) -> None:
-        self.queues = list(queues)
-        for queue in self.queues:
-            queue.returning += 1
-
-    def end(self) -> None:
-        for queue in self.queues:
-            queue.returning -= 1
-            queue.touch()
-        self.queues.clear()
 
 
 def give_back(

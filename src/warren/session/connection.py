@@ -42,7 +42,7 @@ from warren.broker.commands import DeleteQueue
 from warren.broker.flow import QueueFlow
 from warren.broker.limits import is_reached
 from warren.broker.node import Node
-from warren.broker.queue import Queue
+from warren.broker.queue import Hold, Queue
 from warren.broker.safety import Safety
 from warren.broker.turns import SHARE_MAX
 from warren.broker.vhost import Vhost
@@ -55,7 +55,6 @@ from warren.session import (
 )
 from warren.session.alarm import block, follow_alarm
 from warren.session.channel import Channel
-from warren.session.chores import Hold
 from warren.session.consumer_timeout import check_timeout
 from warren.session.handshake import PROTOCOL_HEADER
 from warren.session.liveness import Liveness

@@ -2,6 +2,7 @@
 
     vhost
       limits, metadata, parameter, policy, exchange, queue
+        pause             of a queue
         binding           hangs on both its ends
     user
       limits, permissions, topic permissions
@@ -154,6 +155,16 @@ class QueueKey(NamedTuple):
         return f"queue '{self.name}' in vhost '{self.vhost}'"
 
 
+class PauseKey(NamedTuple):
+    vhost: str
+    queue: str
+    kind: str = "pause"
+
+    @property
+    def needs(self) -> tuple[Key, ...]:
+        return (QueueKey(self.vhost, self.queue),)
+
+
 class BindingKey(NamedTuple):
     """As for the model, arguments are the same if their bytes on the wire are."""
 
@@ -187,17 +198,18 @@ Key: TypeAlias = Union[  # noqa: UP007 - quoted above, so that one name serves b
     TopicPermissionsKey,
     ExchangeKey,
     QueueKey,
+    PauseKey,
     BindingKey,
 ]
 Needs: TypeAlias = tuple[Key, ...]
 REPLAY_ORDER: tuple[type[Key], ...] = (  # policies come before what they are for
     VhostKey, VhostLimitsKey, VhostMetadataKey, ParameterKey, GlobalParameterKey, PolicyKey, UserKey,
-    UserLimitsKey, PermissionsKey, TopicPermissionsKey, ExchangeKey, QueueKey, BindingKey,
+    UserLimitsKey, PermissionsKey, TopicPermissionsKey, ExchangeKey, QueueKey, PauseKey, BindingKey,
 )  # fmt: skip
 REMOVING = frozenset({
     commands.DeleteVhost, commands.ClearParameter, commands.ClearGlobalParameter, commands.DeletePolicy,
     commands.DeleteUser, commands.ClearPermissions, commands.ClearTopicPermissions,
-    commands.DeleteExchange, commands.DeleteQueue, commands.Unbind,
+    commands.DeleteExchange, commands.DeleteQueue, commands.ResumeQueue, commands.Unbind,
 })  # fmt: skip
 REPLACING = frozenset({
     commands.SetVhostLimits, commands.SetVhostMetadata, commands.SetParameter, commands.SetGlobalParameter,
@@ -260,6 +272,8 @@ _KEYS: dict[type[Command], Callable[[Any], Key]] = {
     commands.DeleteExchange: lambda c: ExchangeKey(c.vhost, c.name),
     commands.DeclareQueue: lambda c: QueueKey(c.vhost, c.name),
     commands.DeleteQueue: lambda c: QueueKey(c.vhost, c.name),
+    commands.PauseQueue: lambda c: PauseKey(c.vhost, c.name),
+    commands.ResumeQueue: lambda c: PauseKey(c.vhost, c.name),
     commands.Bind: _binding_key,
     commands.Unbind: _binding_key,
 }

@@ -8,6 +8,7 @@ definitions.log    vhosts, users, permissions, exchanges, queues, bindings
 queues/17/         the log of one durable queue, and queue.json, which says of which; in directories there,
                    such as priority-3, further logs of the queue: its parts
 journal/           rounds of the group commit that are not synced where they belong; see journal.py
+moves/             which messages were on their way from one queue to another; see move_notes.py
 transient/         what memory had no room for; emptied at start
 
 All of it is for its owner alone, since it holds messages and password hashes. What an earlier version, or
@@ -43,6 +44,7 @@ OURS = {
     "queues",
     "transient",
     "journal",
+    "moves",
 }  # and with a suffix
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -65,6 +67,7 @@ class DataDirectory:
         self.queues = path / "queues"
         self.transient = path / "transient"
         self.journal = path / "journal"
+        self.moves = path / "moves"
         self.definitions = path / "definitions.log"
         self.marks_may_be_lost = False  # the last run did not end well, and the machine was restarted
         self.identity = ""  # of this directory, made once; empty if it could not be written
@@ -126,11 +129,14 @@ class DataDirectory:
         entries = [path for path in directly_below(self.path) if path != lock and _is_ours(path)]
         below: Iterable[str] = entries
         if is_open(os.fstat(self.lock).st_mode) or (is_ours and is_open(top.st_mode)):
-            below = chain(entries, *(all_below(path) for path in (self.queues, self.transient, self.journal)))
+            below = chain(entries, *(all_below(path) for path in self._directories()))
         changed = make_private(chain(below, [lock]), self.warn)
         if changed:
             self.warn("others could get at files of the broker; not any more", files=changed)
         make_private([str(self.path.resolve())], self.warn)
+
+    def _directories(self) -> tuple[Path, ...]:
+        return (self.queues, self.transient, self.journal, self.moves)
 
     def _check_version(self) -> None:
         file = self.path / "VERSION"

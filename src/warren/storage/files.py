@@ -199,6 +199,11 @@ class OpenFiles:
         self.close(target)
         Path(path).rename(target)
 
+    def remove(self, path: str) -> None:
+        """At once: a file that may not exist."""
+        self.close(path)
+        Path(path).unlink(missing_ok=True)
+
     def sync(self, path: str) -> None:
         """At once: a file's bytes, or a directory's names."""
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

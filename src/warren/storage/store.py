@@ -12,18 +12,21 @@ from weakref import WeakValueDictionary
 from warren.broker.commands import Command, DeclareQueue
 from warren.broker.rules import STREAM, queue_type
 from warren.broker.safety import Safety
-from warren.broker.store import MessageLog, Store, StreamLog
+from warren.broker.store import MessageLog, MoveNotes, Store, StreamLog
 from warren.broker.timers import Timers
 from warren.storage.command_text import command_to_json
 from warren.storage.commit import GroupCommit
 from warren.storage.commit import OperationRunner as DiskLike
+from warren.storage.definition_keys import QueueKey
 from warren.storage.definitions_file import DefinitionsFile
 from warren.storage.directory import BOOT_ID, DataDirectory, stream_identity
-from warren.storage.files import OpenFiles
+from warren.storage.files import OpenFiles, make_directory
 from warren.storage.housekeeping import Housekeeping
 from warren.storage.journal import Journal
 from warren.storage.log_directory import LogDirectory, is_part
 from warren.storage.log_listing import LogListing
+from warren.storage.move_notes import MoveFile
+from warren.storage.move_recovery import settle_moves
 from warren.storage.named_offsets import NamedOffsets
 from warren.storage.problems import Logger, Problems
 from warren.storage.queue_log import QueueLog
@@ -90,6 +93,7 @@ class DiskStore(Store):
             WeakValueDictionary()
         )  # by a queue's number
         self.overflows = count(1)  # numbers the directories of volatile logs
+        self.moves = count(1)  # numbers the files that have notes of moves
         self.listing = LogListing()  # what the HTTP API knows of segments
         self.is_recovered = False  # all was read back
 
@@ -166,6 +170,15 @@ class DiskStore(Store):
         """What the file in a queue's directory says: the command that declares the queue."""
         return json.dumps(command_to_json(self.file.definitions.queue(vhost, queue))) + "\n"
 
+    def begin_moves(self, vhost: str, source: str, target: str) -> MoveNotes | None:
+        numbers = self.file.definitions.numbers
+        old, new = (numbers.get(QueueKey(vhost, name)) for name in (source, target))
+        if old is None or new is None:
+            return None
+        make_directory(str(self.directory.moves))
+        path = str(self.directory.moves / str(next(self.moves)))
+        return MoveFile(path, self.files, self.commit, old, new)
+
     def open_overflow(self) -> MessageLog:
         directory = LogDirectory(str(self.directory.transient / str(next(self.overflows))), self.files)
         return QueueLog(directory, self.commit, self.problems, self.settings.segment_bytes, volatile=True)
@@ -196,6 +209,7 @@ class DiskStore(Store):
         numbers |= self._unknown_queues().settle(numbers)
         self._save_definitions()
         self._recover_journal()
+        settle_moves(self.directory.moves, self.queues, self._sync, self.log)
         commands = self.file.take_commands()
         self._recover_queues(numbers, _streams_among(commands))
         self.directory.note_run()

@@ -38,6 +38,7 @@ KNOWN_NAMES = frozenset(
         "queues",
         "transient",
         "journal",
+        "moves",
         "lost+found",
     }
 )

@@ -58,7 +58,7 @@ def topology(node: Node) -> dict[str, object]:
             for identity in exchange.bindings
         ],
         "queues": {
-            (vhost.name, q.name): (q.durable, q.auto_delete, q.arguments, q.rules)
+            (vhost.name, q.name): (q.durable, q.auto_delete, q.arguments, q.rules, q.paused)
             for vhost in node.vhosts.values()
             for q in vhost.queues.values()
         },
@@ -106,6 +106,8 @@ def random_commands(count: int) -> Iterator[Command]:
             c.DeleteExchange(vhost=vhost, name=name),
             c.DeclareQueue(vhost=vhost, name=name, durable=flag, arguments={"x": 1}),
             c.DeleteQueue(vhost=vhost, name=name),
+            c.PauseQueue(vhost=vhost, name=name),
+            c.ResumeQueue(vhost=vhost, name=name),
             c.Bind(vhost=vhost, source=name, destination=other, to_queue=to_queue, routing_key=key),
             c.Bind(vhost=vhost, source=name, destination=other, to_queue=True, routing_key="2"),
             c.Unbind(vhost=vhost, source=name, destination=other, to_queue=to_queue, routing_key=key),

@@ -191,6 +191,12 @@ def delete_queue(scene: Scene) -> list[Event]:
     return [e.QueueDeleted("/", "q")]
 
 
+def pause_queue(scene: Scene) -> list[Event]:
+    for command in (commands.PauseQueue, commands.PauseQueue, commands.ResumeQueue, commands.ResumeQueue):
+        scene.node.execute(command(vhost="/", name="q"))
+    return [e.QueuePaused("/", "q", True), e.QueuePaused("/", "q", False)]
+
+
 def purge_queue(scene: Scene) -> list[Event]:
     scene.client.send(m.QueuePurge(queue="q"))
     return [e.QueuePurged("/", "q", 1)]
@@ -346,6 +352,7 @@ ACTIONS: dict[type[Event], Callable[[Scene], list[Event]]] = {
     e.ExchangeDeleted: delete_exchange,
     e.QueueCreated: declare_queue,
     e.QueueDeleted: delete_queue,
+    e.QueuePaused: pause_queue,
     e.QueuePurged: purge_queue,
     e.BindingCreated: bind,
     e.BindingDeleted: unbind,

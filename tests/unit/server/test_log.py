@@ -130,6 +130,7 @@ def test_every_logged_event_can_be_written() -> None:
     node.clear_alarm("memory")
     world.run()
     node.execute(commands.AddVhost(name="v"))
+    node.execute(commands.PauseQueue(vhost="/", name="q"))
     node.execute(commands.DeleteQueue(vhost="/", name="q"))
     node.execute(commands.DeleteExchange(vhost="/", name="e"))
     node.execute(commands.SetVhostLimits(vhost="v", max_queues=1))

@@ -125,6 +125,8 @@ WRITTEN: list[tuple[Command, str]] = [
         ),
     ),
     (c.DeleteQueue(vhost="/", name="orders"), '{"delete_queue": {"vhost": "/", "name": "orders"}}'),
+    (c.PauseQueue(vhost="/", name="orders"), '{"pause_queue": {"vhost": "/", "name": "orders"}}'),
+    (c.ResumeQueue(vhost="/", name="orders"), '{"resume_queue": {"vhost": "/", "name": "orders"}}'),
     (
         c.Bind(vhost="/", source="e", destination="q", to_queue=True, routing_key="k"),
         '{"bind": {"vhost": "/", "source": "e", "destination": "q", "to_queue": true, "routing_key": "k"}}',
