@@ -33,6 +33,7 @@ from warren.broker.firehose import Firehose
 from warren.broker.limits import UserLimits, VhostLimits, read_limits
 from warren.broker.making import Workshop, make_exchange, make_queue, make_vhost
 from warren.broker.policy import Policy
+from warren.broker.tally import VhostTally
 from warren.broker.timers import Timers
 from warren.broker.vhost import Vhost
 
@@ -61,6 +62,8 @@ class Changeable(Workshop, Protocol):
 
     @property
     def world(self) -> Timers: ...
+    @property
+    def gone(self) -> VhostTally: ...
     def change(self, command: Command, then: Callable[[Applied], None] | None = None) -> None: ...
     def permissions_changed(self, user: str, vhost: str) -> None: ...
     def rates_changed(self, user: User) -> None: ...
@@ -114,6 +117,7 @@ def _delete_vhost(node: Changeable, command: commands.DeleteVhost) -> Applied:
     if vhost.firehose is not None:
         _switch_firehose(node, vhost, on=False)
     del node.vhosts[vhost.name]
+    node.gone.add(vhost.tally)
     vhost.end()
     node.events.emit(VhostDeleted(vhost.name))
     return Applied(changed=True, follow_up=_revocations(node, vhost.name))
