@@ -64,6 +64,7 @@ cdef class FrameReader:
     cdef public Budget budget           # when it is used up, the reader is suspended
     cdef public bint closing            # only methods of channel 0 still count
     cdef public uint64_t received_bytes # since the connection began
+    cdef readonly uint64_t reads        # that brought them
     cdef public Py_ssize_t read_bytes_max    # how much to read at once; 0 for as much as fits
     cdef bytes rest                     # bytes that were read and are not dealt with: from `rest_at` on
     cdef Py_ssize_t rest_at

@@ -47,6 +47,7 @@ class FrameReader:
     budget: Budget
     closing: bool
     received_bytes: int
+    reads: int
     read_bytes_max: int
     deferred_bytes: int
     def __init__(self, buffer: ReadBuffer, *arguments: object, **named: object) -> None: ...

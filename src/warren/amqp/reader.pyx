@@ -322,6 +322,7 @@ cdef class FrameReader:
         """Deal with `size` bytes in `writable_view()`. `warren perf throughput` watches this."""
         cdef Py_ssize_t held = self.rest_size()
         self.received_bytes += size
+        self.reads += 1
         if held:
             memcpy(self.buffer.data, PyBytes_AS_STRING(self.rest) + self.rest_at, held)
             self.rest = None

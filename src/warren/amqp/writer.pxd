@@ -18,6 +18,8 @@ cdef class Output:
     cdef public bint congested          # consumers get nothing: the socket is full, or their rate is used up
     cdef public bint starved            # a consumer could have got a message, but there was no room
     cdef public bint closed             # the connection has ended: nothing is sent any more
+    cdef readonly uint64_t sent_bytes   # that were taken so far
+    cdef readonly uint64_t writes       # in so many pieces
 
     cdef uint8_t* room(self, Py_ssize_t size) except NULL
     cdef int mark(self) except -1

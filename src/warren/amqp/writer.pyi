@@ -9,6 +9,8 @@ class Output:
     congested: bool
     starved: bool
     closed: bool
+    sent_bytes: int
+    writes: int
     def __init__(self, dirty: list[Output], owner: Owner | None) -> None: ...
     @property
     def pending_bytes(self) -> int: ...

@@ -187,6 +187,8 @@ cdef class Output:
         self.cut()
         cdef list chunks = self.chunks
         self.chunks = []
+        self.sent_bytes += self.chunked_bytes
+        self.writes += len(chunks) > 0
         self.chunked_bytes = 0
         self.marked = False
         return chunks

@@ -46,6 +46,7 @@ from warren.broker.limits import UserLimits, VhostLimits, read_limits
 from warren.broker.making import Workshop, make_exchange, make_queue, make_vhost
 from warren.broker.parameters import CLUSTER_NAME, Parameters, is_same
 from warren.broker.policy import Policy
+from warren.broker.tally import VhostTally
 from warren.broker.timers import Timers
 from warren.broker.vhost import Vhost
 
@@ -75,6 +76,8 @@ class Changeable(Workshop, Protocol):
 
     @property
     def world(self) -> Timers: ...
+    @property
+    def gone(self) -> VhostTally: ...
     def change(self, command: Command, then: Callable[[Applied], None] | None = None) -> None: ...
     def permissions_changed(self, user: str, vhost: str) -> None: ...
     def rates_changed(self, user: User) -> None: ...
@@ -136,6 +139,7 @@ def _delete_vhost(node: Changeable, command: commands.DeleteVhost) -> Applied:
         _switch_firehose(node, vhost, on=False)
     del node.vhosts[vhost.name]
     node.parameters.forget_vhost(vhost.name)
+    node.gone.add(vhost.tally)
     vhost.end()
     node.events.emit(VhostDeleted(vhost.name))
     return Applied(changed=True, follow_up=_revocations(node, vhost.name))

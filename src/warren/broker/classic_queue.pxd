@@ -7,6 +7,7 @@ from warren.broker.lane cimport Lane
 from warren.broker.message cimport Message
 from warren.broker.queue cimport Queue
 from warren.broker.rulebook cimport Rulebook
+from warren.broker.tally cimport Tally
 
 
 cdef long DELIVERED_AT_A_TIME_MAX
@@ -26,6 +27,7 @@ cdef class ClassicQueue(Queue):
     cpdef drain(self)
     @cython.locals(
         lane=Lane,
+        tally=Tally,
         delivered=uint64_t,
         most=uint64_t,
         head=Entry,
@@ -39,6 +41,8 @@ cdef class ClassicQueue(Queue):
     cpdef deliver(self, Entry entry, Consumer consumer)
     @cython.locals(lane=Lane)
     cpdef goes_out(self, Entry entry, bint no_ack)
+    @cython.locals(tally=Tally, totals=Tally)
+    cdef count_delivered(self, Entry entry, bint no_ack)
     cpdef Lane lane_of(self, Message message)
     @cython.locals(ring=Ring, consumer=Consumer)
     cpdef Consumer next_consumer(self, Py_ssize_t size)

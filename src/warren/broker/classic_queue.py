@@ -54,6 +54,7 @@ class ClassicQueue(Queue):
         if message.expiration_ms >= 0:
             return self.rulebook().publish(message)
         unsafe = self.lane.put(message)
+        self.tally.published += 1
         if not self.touched:
             self.touch()
         return unsafe  # True is ON_ITS_WAY, and False STORED
@@ -75,7 +76,8 @@ class ClassicQueue(Queue):
             self.flow.relieve(self)
 
     def drain_lane(self) -> None:
-        lane, delivered, most = self.lane, self.delivered, self.most_to_deliver()
+        lane, tally, most = self.lane, self.tally, self.most_to_deliver()
+        delivered = tally.delivered
         while True:
             head = lane.first()
             if head is None:
@@ -88,10 +90,10 @@ class ClassicQueue(Queue):
             delivery_tag = consumer.deliver(entry)
             if self.events.delivered:
                 self.tell_delivered(entry, consumer.origin, consumer.tag, delivery_tag)
-            if self.delivered - delivered == most:
+            if tally.delivered - delivered == most:
                 self.touch()  # it is other queues' turn; this one goes on after them
                 break
-        self.budget.draining -= self.delivered - delivered
+        self.budget.draining -= tally.delivered - delivered
 
     def most_to_deliver(self) -> int:
         """How many messages the queue may deliver before it is other queues' turn, or the next turn's."""
@@ -107,15 +109,25 @@ class ClassicQueue(Queue):
     def goes_out(self, entry: Entry, no_ack: bool) -> None:
         """Count an entry that is delivered, and have the delivery noted on disk."""
         lane = self.lane if self.book is None else self.lane_of(entry.message)
-        self.delivered += 1
         self.delivered_bytes += entry.size
-        if not no_ack:
-            self.unacked += 1
-            entry.delivered_ms = self.clock.time_ms
+        self.count_delivered(entry, no_ack)
         if no_ack:
             lane.done(entry)
         else:
+            self.unacked += 1
+            entry.delivered_ms = self.clock.time_ms
             lane.note_delivered(entry)
+
+    def count_delivered(self, entry: Entry, no_ack: bool) -> None:
+        tally, totals = self.tally, self.type_tally
+        tally.delivered += 1
+        totals.delivered += 1
+        if no_ack:
+            tally.delivered_no_ack += 1
+            totals.delivered_no_ack += 1
+        if entry.delivery_count > 0:
+            tally.redelivered += 1
+            totals.redelivered += 1
 
     def lane_of(self, message: Message) -> Lane:
         """The lane of a message's priority. A message above the queue's highest level belongs to that one."""
@@ -133,6 +145,8 @@ class ClassicQueue(Queue):
         if entry.position == 0:  # the client only browsed: the entry is not the queue's own
             return
         self.unacked -= 1
+        self.tally.acked += 1
+        self.type_tally.acked += 1
         if self.book is not None:
             self.book.settled(entry)
         self.forget(entry)
@@ -157,6 +171,7 @@ class ClassicQueue(Queue):
         self.touch()
 
     def redelivered(self, entry: Entry) -> None:
+        self.count_delivered(entry, False)
         self.lane_of(entry.message).note_delivered(entry)
 
     # --- the rest ---
@@ -186,12 +201,13 @@ class ClassicQueue(Queue):
             return None
         if self.returning:
             raise TooMuchForATurn
+        entry = None
         if self.book is not None:
-            return self.book.get(no_ack)
-        if self.lane.first() is None:
-            return None
-        entry = self.lane.pop()
-        self.goes_out(entry, no_ack)
+            entry = self.book.get(no_ack)
+        elif self.lane.first() is not None:
+            entry = self.lane.pop()
+            self.goes_out(entry, no_ack)
+        self.count_got(entry, no_ack)
         return entry
 
     def used(self) -> None:

@@ -39,8 +39,11 @@ class Backlog(Protocol):
     """What decides whether a queue's publishers have to wait."""
 
     holding: bool  # whether publishers are held, so that the queue has to call `relieve`
-    delivered: int  # how many messages were ever delivered
     delivered_bytes: int
+
+    @property
+    def delivered(self) -> int:
+        """How many messages were ever delivered."""
 
     @property
     def message_count(self) -> int: ...

@@ -68,6 +68,7 @@ class DelayQueue(InternalQueue):
         due = due_ms(decode_properties(message.properties).headers, message.time_ms)
         waiting = message.waiting_until(due)
         position, location, on_disk = self.lane.put_aside(waiting)
+        self.tally.published += 1
         self.heap.push(due, position, location)
         self._come_back()
         if self.events.died:

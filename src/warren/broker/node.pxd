@@ -23,6 +23,7 @@ cdef class Node:
     cdef public object handover
     cdef public Events events
     cdef public dict vhosts
+    cdef readonly object gone
     cdef public dict users
     cdef public object parameters
     cdef public object attempts

@@ -27,6 +27,7 @@ from warren.broker.passwords import VerifiedPasswords
 from warren.broker.rota import Drainable
 from warren.broker.store import Store
 from warren.broker.surroundings import Surroundings
+from warren.broker.tally import VhostTally
 from warren.broker.timers import Timers
 from warren.broker.timetable import Timetable
 from warren.broker.turns import Turns
@@ -93,6 +94,7 @@ class Node:
         self.handover = Handover()  # dead letters that are not safe yet in their new queue
         self.events = Events(world.report)
         self.vhosts: dict[str, Vhost] = {}
+        self.gone = VhostTally()  # counts of vhosts that are deleted, and of closed connections
         self.users: dict[str, User] = {}
         self.parameters = Parameters()  # what components keep here
         self.attempts = LoginAttempts()
@@ -242,6 +244,7 @@ class Node:
             open_overflow=self.store.open_overflow,
             expire=vhost.expire_queue,
             trace_delivered=vhost.trace_delivered,
+            tally=vhost.tally,
         )
 
     # --- clients ---

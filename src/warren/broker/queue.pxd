@@ -6,6 +6,7 @@ from warren.broker.consumer cimport Consumer
 from warren.broker.entry cimport Entry
 from warren.broker.events cimport Events
 from warren.broker.message cimport Message
+from warren.broker.tally cimport Tally
 
 
 cdef class Queue:
@@ -27,8 +28,10 @@ cdef class Queue:
     cdef public Consumer exclusive_consumer
     cdef public object safety
     cdef public Py_ssize_t unacked
-    cdef public uint64_t delivered
+    cdef readonly Tally tally
+    cdef readonly Tally type_tally
     cdef public uint64_t delivered_bytes
+    cdef public object history
     cdef list touched_queues
     cdef readonly Budget budget
     cdef readonly bint touched

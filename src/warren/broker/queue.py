@@ -20,13 +20,15 @@ from warren.broker.consumer import Consumer, ConsumeRequest, View
 from warren.broker.entry import Entry
 from warren.broker.events import MessageDelivered
 from warren.broker.flow import QueueFlow
+from warren.broker.history import History
 from warren.broker.message import Message
 from warren.broker.outcome import AFTER_NEXT_ROUND, ON_ITS_WAY
-from warren.broker.rules import Rules, rules_of
+from warren.broker.rules import Rules, queue_type, rules_of
 from warren.broker.safety import Safety
 from warren.broker.selector import Selector
 from warren.broker.store import MessageLog, Store, StreamLog
 from warren.broker.surroundings import Surroundings
+from warren.broker.tally import Tally
 from warren.broker.walk import Walk
 
 
@@ -70,8 +72,12 @@ class Queue:
         self.exclusive_consumer: Consumer | None = None  # while it is there, no other may consume
         self.safety: Safety | None = None  # says when messages that are written to disk are safe
         self.unacked = 0  # messages that are out with clients
-        self.delivered = 0  # messages so far, redeliveries included
-        self.delivered_bytes = 0  # of their bodies
+        self.tally = Tally()  # of this queue
+        self.type_tally = surroundings.tally.of_type(
+            queue_type(self.arguments)
+        )  # of all like it in the vhost
+        self.delivered_bytes = 0  # of the bodies of messages that were delivered
+        self.history: History | None = None  # samples of the counts; None while there is nothing to tell
 
     # --- on the path of every message ---
 
@@ -123,7 +129,21 @@ class Queue:
                 MessageDelivered(self.vhost, self.name, message, consumer_tag, delivery_tag, redelivered)
             )
 
+    def count_got(self, entry: Entry | None, no_ack: bool) -> None:
+        """Count an answer to basic.get. `goes_out` has counted the entry as delivered, if there is one."""
+        for tally in (self.tally, self.type_tally):
+            if entry is None:
+                tally.got_empty += 1
+            else:
+                tally.got += 1
+                tally.got_no_ack += no_ack
+
     # --- how much there is ---
+
+    @property
+    def delivered(self) -> int:
+        """How many messages were delivered so far, redeliveries included."""
+        return self.tally.delivered
 
     def length(self) -> int:
         """How many messages are ready."""

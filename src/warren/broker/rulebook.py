@@ -113,6 +113,7 @@ class Rulebook:
         if self.would_refuse(message):
             return self.refuse(message)
         unsafe = queue.lane_of(message).put(message)
+        queue.tally.published += 1
         self.arrived += 1
         queue.touch()
         return ON_ITS_WAY if unsafe else STORED
@@ -285,9 +286,9 @@ class Rulebook:
         queue = self.queue
         if not queue.rings:
             return
-        delivered, most = queue.delivered, queue.most_to_deliver()
+        delivered, most = queue.tally.delivered, queue.most_to_deliver()
         while True:
-            if queue.delivered - delivered >= most:
+            if queue.tally.delivered - delivered >= most:
                 queue.touch()  # it is other queues' turn
                 return
             lane = self.first_lane()

@@ -15,6 +15,7 @@ from warren.broker.lane import Lane
 from warren.broker.message import Message
 from warren.broker.rules import Rules
 from warren.broker.surroundings import Surroundings
+from warren.broker.tally import Tally
 
 
 class RuledQueue(Protocol):
@@ -27,7 +28,7 @@ class RuledQueue(Protocol):
     lanes: list[Lane]  # one for each level of priority, from the lowest to the highest
     rings: list[Ring]  # consumers that get the next message, the highest priority first
     choosy: list[Consumer]  # consumers that have a view of their own, in the same order
-    delivered: int  # messages so far
+    tally: Tally  # counts of its messages
     returning: int  # how many hold the queue; meanwhile it delivers nothing
     paused: bool  # whether an operator has paused it: it delivers nothing, but its other rules go on
     touched: bool  # whether the queue is to be drained in this turn

@@ -118,6 +118,7 @@ class Stream(Queue):
         self.newest_ms = follow(self.newest_ms, self.clock.time_ms)
         self.position += 1
         self.log.append(message, self.position, self.newest_ms)
+        self.tally.published += 1
         if not self.awaiting:
             self._await()
         return ON_ITS_WAY
@@ -188,7 +189,8 @@ class Stream(Queue):
             entry.position = reader.next_position() - 1
             entry.size = size
             self.unacked += 1
-            self.delivered += 1
+            self.tally.delivered += 1
+            self.type_tally.delivered += 1
             self.delivered_bytes += size
             sent += size + SENT_OVERHEAD
             delivery_tag = consumer.deliver(entry)
@@ -201,6 +203,8 @@ class Stream(Queue):
 
     def settle(self, entry: Entry) -> None:
         self.unacked -= 1
+        self.tally.acked += 1
+        self.type_tally.acked += 1
         if entry.consumer is not None:
             view = stream_view(entry.consumer)
             if view.name is not None:
@@ -296,6 +300,17 @@ class Stream(Queue):
     @property
     def named_offsets(self) -> dict[str, int]:
         return self.opened_log().offsets
+
+    def lags(self) -> dict[str, int]:
+        """How many messages each reader is behind the end: by the tags of consumers, and by names of offsets.
+        An offset of the same name as a consumer counts, since the consumer has acknowledged up to there.
+        """
+        end, lags = self.next_offset, dict[str, int]()
+        for consumer in self.readers:
+            behind = end - (stream_view(consumer).reader.next_position() - 1)
+            lags[consumer.tag] = max(behind, lags.get(consumer.tag, 0))
+        lags |= {name: max(end - 1 - offset, 0) for name, offset in self.named_offsets.items()}
+        return lags
 
     def check_name(self, name: str) -> None:
         """406 if the name is new and there are too many: a client that makes up a new name each time would

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from warren.broker.client import Origin
@@ -17,6 +17,7 @@ from warren.broker.rota import Drainable
 from warren.broker.rules import Rules
 from warren.broker.safety import Safety
 from warren.broker.store import MessageLog
+from warren.broker.tally import VhostTally
 from warren.broker.timers import Timers
 from warren.broker.timetable import Timetable
 from warren.broker.turns import Turns
@@ -60,3 +61,4 @@ class Surroundings:
     open_overflow: Callable[[], MessageLog | None]  # a log for messages that memory has no room for
     expire: Callable[[str], None]  # delete the queue of this name, which nobody has used for too long
     trace_delivered: Tracer
+    tally: VhostTally = field(default_factory=VhostTally)  # counts of the whole vhost

@@ -29,11 +29,13 @@ from warren.broker.exchange.alternates import Alternates
 from warren.broker.exchange.direct import Direct
 from warren.broker.exchange.exchange import Exchange
 from warren.broker.firehose import TRACE_EXCHANGE, Firehose
+from warren.broker.history import History
 from warren.broker.limits import VhostLimits, is_reached
 from warren.broker.message import Message
 from warren.broker.policy import Policies, Policy
 from warren.broker.queue import Queue
 from warren.broker.surroundings import Surroundings
+from warren.broker.tally import VhostTally
 from warren.broker.version import Version
 from warren.broker.vhost_metadata import NO_METADATA
 
@@ -69,6 +71,8 @@ class Vhost:
         self.limits = VhostLimits()
         self.metadata = NO_METADATA  # what operators say about it
         self.firehose: Firehose | None = None  # None while it is off
+        self.tally = VhostTally()  # counts of all that clients did here
+        self.history: History | None = None  # samples of these counts
         self.ended = False  # whether the vhost is deleted
 
     # --- exchanges ---

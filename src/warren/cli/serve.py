@@ -40,6 +40,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--http-port", metavar="N", help="the port for the HTTP API, 0 for any free one, -1 for none (15672)"
     )
+    parser.add_argument(
+        "--prometheus-port", metavar="N", help="a port for metrics alone, without a login (-1: none)"
+    )
     parser.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning or error (info)")
     parser.set_defaults(run=run)
 

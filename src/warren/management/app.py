@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from aiohttp import web
 
 from warren.management.auth import authenticate
@@ -12,7 +14,6 @@ from warren.management.errors import answer_errors
 from warren.management.limits import Limits
 from warren.management.login_attempts import LoginAttemptsOfNode
 from warren.management.message_jobs import MessageJobs
-from warren.management.metrics import MetricsText
 from warren.management.nodes import Nodes
 from warren.management.openapi import Description
 from warren.management.overview import Overview
@@ -22,6 +23,7 @@ from warren.management.peek import Peek
 from warren.management.permissions import UserPermissions, UserTopicPermissions
 from warren.management.policies import OperatorPolicies, Policies
 from warren.management.probes import Probes
+from warren.management.prometheus import Prometheus
 from warren.management.queues import Queues
 from warren.management.rights import Right
 from warren.management.segments import Segments
@@ -37,7 +39,6 @@ RESOURCES = (
     Limits,
     LoginAttemptsOfNode,
     MessageJobs,
-    MetricsText,
     Nodes,
     OperatorPolicies,
     Overview,
@@ -45,6 +46,7 @@ RESOURCES = (
     Pausing,
     Peek,
     Probes,
+    Prometheus,
     Queues,
     Segments,
     StreamEnds,
@@ -79,10 +81,17 @@ def make_app(context: Context) -> web.Application:
 
 
 class HttpService:
-    """Listens on the broker's address, on `http_port`."""
+    """Listens on the broker's address, on the port of a setting, and serves an application there."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        make_app: Callable[[Context], web.Application] = make_app,
+        setting: str = "http_port",
+    ) -> None:
         self.broker = broker
+        self.make_app = make_app
+        self.setting = setting
         self.runner: web.AppRunner | None = None
         self.context: Context | None = None
 
@@ -94,9 +103,10 @@ class HttpService:
 
     async def start(self) -> None:
         config = self.broker.config
+        port: int = getattr(config, self.setting)
         self.context = Context(self.broker)
         self.runner = web.AppRunner(
-            make_app(self.context),
+            self.make_app(self.context),
             access_log=None,
             handle_signals=False,
             handler_cancellation=True,
@@ -104,11 +114,13 @@ class HttpService:
             shutdown_timeout=STOP_SECONDS_MAX,
         )
         await self.runner.setup()
-        self.broker.descriptors.others = self._descriptors
+        counted = self.broker.descriptors.others
+        self.broker.descriptors.others = lambda: counted() + self._descriptors()
         try:
-            await web.TCPSite(self.runner, config.bind, config.http_port).start()
+            await web.TCPSite(self.runner, config.bind, port).start()
         except OSError as error:
-            reason = f"http_port = {config.http_port} (--http-port, -1 for no HTTP API): {error.strerror}"
+            flag = "--" + self.setting.replace("_", "-")
+            reason = f"{self.setting} = {port} ({flag}, -1 for none): {error.strerror}"
             raise OSError(error.errno, reason) from error
 
     def _descriptors(self) -> int:

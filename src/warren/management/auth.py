@@ -26,15 +26,16 @@ from warren.broker.vhost import Vhost
 from warren.management.errors import Handler, NotAuthorised, ObjectNotFound
 from warren.management.rights import USER, Right, user_of
 
-API = "/api/"
+PROTECTED = ("/api/", "/metrics/")
+"""Requests below these paths need a login, unless their endpoint is public."""
 
 
 def authenticate(node: Node, public: Container[str]) -> Middleware:
-    """Authenticates every request below `/api/`, or refuses it; but for `public` paths."""
+    """Authenticates every request below `PROTECTED`, or refuses it; but for `public` paths."""
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path.startswith(API) and request.path not in public:
+        if request.path.startswith(PROTECTED) and request.path not in public:
             request[USER] = await _authenticated(node, request)
         return await handler(request)
 

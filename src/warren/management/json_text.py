@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from decimal import Decimal
 from itertools import islice
 from typing import TypeVar
 
 from aiohttp import web
+
+from warren.server.pace import TURN_SECONDS
 
 ROWS_A_TURN = 200
 STALL_SECONDS_MAX = 60.0
@@ -20,8 +23,7 @@ T = TypeVar("T")
 
 def to_json(value: object) -> bytes:
     """Bytes of a name that are not UTF-8 become question marks."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
-    return text.encode("utf-8", "replace")
+    return ENCODER.encode(value).encode("utf-8", "replace")
 
 
 def _plain(value: object) -> object:
@@ -30,6 +32,9 @@ def _plain(value: object) -> object:
     if isinstance(value, Decimal):
         return float(value)
     raise TypeError(f"{type(value).__name__} cannot be JSON")
+
+
+ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain)
 
 
 def json_response(
@@ -41,21 +46,36 @@ def json_response(
 
 
 def batches(rows: Iterable[T], size: int) -> Iterator[list[T]]:
+    """The rows in batches of this size; smaller ones if rows take long to make, so that a batch is made in
+    `TURN_SECONDS`, plus one row.
+    """
     rest = iter(rows)
-    while batch := list(islice(rest, size)):
+    while batch := list(_some(rest, size)):
         yield batch
 
 
-async def send_rows(request: web.Request, rows: Iterable[object]) -> web.StreamResponse:
-    """Send a list. Each row is made just before it is sent, `ROWS_A_TURN` of them in a turn of the loop."""
+def _some(rows: Iterator[T], size: int) -> Iterator[T]:
+    until = time.perf_counter() + TURN_SECONDS
+    for row in islice(rows, size):
+        yield row
+        if time.perf_counter() > until:
+            return
+
+
+async def send_rows(
+    request: web.Request, rows: Iterable[object], head: bytes = b"", tail: bytes = b""
+) -> web.StreamResponse:
+    """Send a list, between `head` and `tail`. Each row is made just before it is sent, in each turn of the
+    loop at most `ROWS_A_TURN`.
+    """
 
     async def pieces() -> AsyncIterator[bytes]:
-        before = b"["
-        for batch in batches(rows, ROWS_A_TURN):
-            yield before + to_json(batch)[1:-1]
+        before = head + b"["
+        for batch in batches(map(to_json, rows), ROWS_A_TURN):
+            yield before + b",".join(batch)
             before = b","
             await asyncio.sleep(0)
-        yield b"[]" if before == b"[" else b"]"
+        yield (b"" if before == b"," else before) + b"]" + tail
 
     return await send_pieces(request, pieces(), "application/json")
 

@@ -11,25 +11,28 @@ the rows of the page are made.
 
 from __future__ import annotations
 
-import asyncio
+import heapq
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
 from aiohttp import web
 
 from warren.management.endpoint import Parameter
 from warren.management.errors import ApiError, BadRequest
-from warren.management.json_text import ROWS_A_TURN, batches, json_response, send_rows
+from warren.management.json_text import send_rows, to_json
 from warren.management.schema import COUNT, FLAG, TABLE, TEXT, Schema, record
 from warren.management.schema import rows as rows_of
+from warren.server.pace import at_a_pace as in_turns
 
 Row: TypeAlias = dict[str, Any]
 T = TypeVar("T")
 
 PAGE_SIZE, PAGE_SIZE_MAX = 100, 500
 PATTERN_LENGTH_MAX = 500
+SORTED_AT_ONCE_MAX = 1_000
 QUERY = (
     Parameter("page", COUNT, "Which page to give, from 1 on. Without it, all items come as a list."),
     Parameter("page_size", COUNT, f"Items on a page: {PAGE_SIZE} if not given, at most {PAGE_SIZE_MAX}."),
@@ -118,33 +121,34 @@ async def send_list(
     found = [item async for item in in_turns(items) if wanted.is_wanted(name_of(item))]
     wanted.check_page(len(found))
     if wanted.sort:
-        made = [row async for row in in_turns(map(describe, found))]
-        made.sort(key=lambda row: sort_key(value_at(row, wanted.sort)), reverse=wanted.reverse)
-        rows: Iterable[Row] = wanted.part_of(made)
-    else:
-        rows = map(describe, wanted.part_of(found[::-1] if wanted.reverse else found))
+        found = await in_order(found, lambda item: sort_key(value_at(describe(item), wanted.sort)))
+    shown = wanted.part_of(found[::-1] if wanted.reverse else found)
+    rows = (wanted.columns_of(describe(item)) for item in shown)
     if wanted.page is None:
-        return await send_rows(request, map(wanted.columns_of, rows))
-    shown = [wanted.columns_of(row) async for row in in_turns(rows)]
-    return json_response(
-        {
-            "page": wanted.page,
-            "page_count": wanted.pages(len(found)),
-            "page_size": wanted.page_size,
-            "item_count": len(shown),
-            "filtered_count": len(found),
-            "total_count": len(items),
-            "items": shown,
-        }
-    )
+        return await send_rows(request, rows)
+    page = {
+        "page": wanted.page,
+        "page_count": wanted.pages(len(found)),
+        "page_size": wanted.page_size,
+        "item_count": len(shown),
+        "filtered_count": len(found),
+        "total_count": len(items),
+    }
+    return await send_rows(request, rows, head=to_json(page)[:-1] + b',"items":', tail=b"}")
 
 
-async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """The same items, `ROWS_A_TURN` in a turn of the loop."""
-    for batch in batches(items, ROWS_A_TURN):
-        for item in batch:
-            yield item
-        await asyncio.sleep(0)
+async def in_order(items: Sequence[T], key: Callable[[T], tuple[int, Any]]) -> list[T]:
+    """The items by their keys. Only the keys are kept, since all rows at once would take much memory. Very
+    many are sorted in runs, which are merged: to sort all at once would hold the loop.
+    """
+    runs: list[list[tuple[tuple[int, Any], T]]] = [[]]
+    async for item in in_turns(items):
+        runs[-1].append((key(item), item))
+        if len(runs[-1]) == SORTED_AT_ONCE_MAX:
+            runs[-1].sort(key=itemgetter(0))
+            runs.append([])
+    runs[-1].sort(key=itemgetter(0))
+    return [item async for _key, item in in_turns(heapq.merge(*runs, key=itemgetter(0)))]
 
 
 def name_filter(text: str, *, use_regex: bool) -> Callable[[str], bool]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-from pathlib import Path
 
 from aiohttp import web
 
@@ -15,10 +14,9 @@ from warren.management.json_text import json_response
 from warren.management.paths import NAME
 from warren.management.rights import Right
 from warren.management.schema import TABLE, Schema, rows
+from warren.server.descriptors import open_descriptors
 from warren.server.memory import resident_bytes
 from warren.server.memory_kinds import kinds_of
-
-OPEN_FILES = Path("/proc/self/fd")
 
 
 class Nodes:
@@ -63,14 +61,14 @@ class Nodes:
             "os_pid": str(os.getpid()),
             "uptime": self.broker.uptime_ms(),
             "processors": os.cpu_count(),
-            "rates_mode": "none",
+            "rates_mode": "basic",
             "mem_used": memory.use.used_bytes(),
             "mem_limit": memory.limit_bytes,
             "mem_alarm": "memory" in alarms,
             "disk_free": disk.free_bytes(),
             "disk_free_limit": disk.limit_bytes,
             "disk_free_alarm": "disk" in alarms,
-            "fd_used": sum(1 for _ in OPEN_FILES.iterdir()),
+            "fd_used": open_descriptors(),
             "fd_total": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             "sockets_used": len(self.node.clients),
             "partitions": [],

@@ -8,6 +8,7 @@ from warren.management.auth import visible_vhosts
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
 from warren.management.json_text import json_response
+from warren.management.message_stats import QUERY, Spans, Stats
 from warren.management.rights import user_of
 from warren.management.schema import TABLE, TEXT, record, rows
 from warren.management.totals import object_totals, queue_totals
@@ -27,6 +28,7 @@ class Overview:
                 path="/api/overview",
                 handler=self.get,
                 summary="The broker at a glance.",
+                query=QUERY,
                 gives=TABLE,
             ),
             Endpoint(
@@ -44,11 +46,13 @@ class Overview:
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         vhosts = visible_vhosts(self.node, request)
+        stats = Stats(self.context.broker.sampler.timeline, Spans.of(request))
         totals = await queue_totals(vhosts)
         return json_response(
             {
                 "management_version": COMPATIBLE_VERSION,
-                "rates_mode": "none",
+                "rates_mode": "basic",
+                "sample_retention_policies": {"global": [60, 3600, 86400], "basic": [60, 3600, 86400]},
                 "product_name": "WarrenMQ",
                 "product_version": __version__,
                 "rabbitmq_version": COMPATIBLE_VERSION,
@@ -59,7 +63,11 @@ class Overview:
                     "messages": totals.ready + totals.unacked,
                     "messages_ready": totals.ready,
                     "messages_unacknowledged": totals.unacked,
+                    **stats.lengths_of_vhosts(vhosts),
                 },
+                "message_stats": {},
+                **stats.of_vhosts(vhosts),
+                "churn_rates": stats.of_churn(self.context.broker.churn, self.node),
                 "object_totals": object_totals(self.node, vhosts) | {"consumers": totals.consumers},
                 "statistics_db_event_queue": 0,
                 "listeners": self._listeners(),

@@ -12,6 +12,8 @@ from warren.management.context import Context
 from warren.management.endpoint import Endpoint
 from warren.management.json_text import json_response
 from warren.management.listing import LIST, QUERY, send_list
+from warren.management.message_stats import QUERY as STATS_QUERY
+from warren.management.message_stats import Spans, Stats
 from warren.management.paths import QUEUE, VHOST
 from warren.management.schema import TABLE
 
@@ -19,6 +21,7 @@ from warren.management.schema import TABLE
 class Queues:
     def __init__(self, context: Context) -> None:
         self.node = context.node
+        self.timeline = context.broker.sampler.timeline
 
     def endpoints(self) -> list[Endpoint]:
         return [
@@ -27,7 +30,7 @@ class Queues:
                 path="/api/queues",
                 handler=self.all,
                 summary="The queues of all vhosts that the user sees.",
-                query=QUERY,
+                query=(*QUERY, *STATS_QUERY),
                 gives=LIST,
             ),
             Endpoint(
@@ -35,7 +38,7 @@ class Queues:
                 path=f"/api/queues/{VHOST}",
                 handler=self.of_vhost,
                 summary="The queues of a vhost.",
-                query=QUERY,
+                query=(*QUERY, *STATS_QUERY),
                 gives=LIST,
             ),
             Endpoint(
@@ -43,6 +46,7 @@ class Queues:
                 path=f"/api/queues/{VHOST}/{QUEUE}",
                 handler=self.get,
                 summary="One queue.",
+                query=STATS_QUERY,
                 gives=TABLE,
             ),
         ]
@@ -55,11 +59,21 @@ class Queues:
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         vhost = visible_vhost(self.node, request)
-        return json_response(describe(vhost, vhost.find_queue(request.match_info["queue"])))
+        queue = vhost.find_queue(request.match_info["queue"])
+        return json_response(describe(vhost, queue) | self._stats(request).of_queue(queue))
 
     async def _send(self, request: web.Request, vhosts: list[Vhost]) -> web.StreamResponse:
         queues = [(vhost, queue) for vhost in vhosts for queue in vhost.all_queues()]
-        return await send_list(request, queues, lambda each: describe(*each), lambda each: each[1].name)
+        stats = self._stats(request)
+        return await send_list(
+            request,
+            queues,
+            lambda each: describe(*each) | stats.of_queue(each[1]),
+            lambda each: each[1].name,
+        )
+
+    def _stats(self, request: web.Request) -> Stats:
+        return Stats(self.timeline, Spans.of(request))
 
 
 def describe(vhost: Vhost, queue: Queue) -> dict[str, object]:

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from warren.broker.node import Node
+from warren.broker.stream import stream_of
 from warren.broker.vhost import Vhost
 from warren.management.json_text import batches
 from warren.session.connection import connections_of
@@ -15,20 +16,27 @@ QUEUES_A_TURN = 500
 
 @dataclass
 class QueueTotals:
+    queues: int = 0
     ready: int = 0
+    ready_bytes: int = 0
     unacked: int = 0
     consumers: int = 0
+    stream_lag_max: int = 0  # of the reader of a stream that is furthest behind
 
 
 async def queue_totals(vhosts: list[Vhost]) -> QueueTotals:
     """Count over all queues, `QUEUES_A_TURN` in a turn of the loop, since there may be very many."""
-    totals = QueueTotals()
     queues = [queue for vhost in vhosts for queue in vhost.all_queues()]
+    totals = QueueTotals(queues=len(queues))
     for batch in batches(queues, QUEUES_A_TURN):
         for queue in batch:
-            totals.ready += queue.message_count
+            totals.ready += queue.length()
+            totals.ready_bytes += queue.body_bytes()
             totals.unacked += queue.unacked
             totals.consumers += len(queue.consumers)
+            stream = stream_of(queue)
+            if stream is not None:
+                totals.stream_lag_max = max(totals.stream_lag_max, *stream.lags().values(), 0)
         await asyncio.sleep(0)
     return totals
 

@@ -19,6 +19,7 @@ from warren.broker.events import Event
 from warren.broker.exchange.types import exchange_types
 from warren.broker.node import Limits, Node
 from warren.broker.passwords import SALT_BYTES, PasswordHash, hash_password
+from warren.server.churn import Churn
 from warren.server.collector import without_collector
 from warren.server.config import GUEST, HTTP_OFF, HTTP_PORT, Config, UserConfig
 from warren.server.config_error import ConfigError
@@ -29,9 +30,10 @@ from warren.server.farewell import Farewells
 from warren.server.listener import accepted_a_turn, listen
 from warren.server.log import get_logger, log_events
 from warren.server.memory import MemoryAlarm, MemoryUse, ResidentMemory, share_in_bytes
-from warren.server.metrics import Metrics
+from warren.server.metrics import Metric, Metrics
 from warren.server.protocol import AmqpProtocol
 from warren.server.resources import Resources
+from warren.server.sampler import Sampler
 from warren.server.services import Service, load_service
 from warren.server.store_runner import StoreRunner
 from warren.server.watchdog import BEAT_SECONDS
@@ -141,9 +143,14 @@ class Broker:
         self.storage.attach(self.node, self.resources)
         self.resources.add_metrics(self.metrics)
         self.world.watchdog.add_metrics(self.metrics)
+        self.storage.add_metrics(self.metrics)
+        self.descriptors.add_metrics(self.metrics)
+        self._add_metrics()
         self.node.turns.look_around = self.resources.check_memory
         log_events(self.log, self.node.events)
         await self._recover()
+        self.churn = Churn(self.node.events)
+        self.sampler = Sampler(self.node, self.churn)
         self._start_event_stream()
         await self._listen()
         self.chores = [  # these run until `stop`
@@ -153,7 +160,19 @@ class Broker:
             asyncio.create_task(self._repeat(RESOURCES_CHECK_SECONDS, self.store.tidy)),
             asyncio.create_task(self._repeat(CONSUMERS_CHECK_SECONDS, self._check_consumers)),
             asyncio.create_task(self._beat()),
+            asyncio.create_task(self.sampler.run()),
         ]
+
+    def _add_metrics(self) -> None:
+        self.metrics.add(
+            Metric(
+                name="rabbitmq_erlang_uptime_seconds",
+                text="Node uptime",
+                read=lambda: self.uptime_ms() / 1000,
+            )
+        )
+        text = "Number of peers in the cluster the current node cannot reach"
+        self.metrics.add(Metric(name="rabbitmq_unreachable_cluster_peers_count", text=text, read=lambda: 0))
 
     def _start_event_stream(self) -> None:
         if self.config.events_stream:
@@ -167,6 +186,9 @@ class Broker:
         if self.config.otel_endpoint:
             self.services["otel"] = load_service("otel")(self)
             await self.services["otel"].start()
+        if self.config.prometheus_port != HTTP_OFF:
+            self.services["prometheus"] = load_service("prometheus")(self)
+            await self.services["prometheus"].start()
         buffer = ReadBuffer()
         self.listener = await listen(
             self.loop,

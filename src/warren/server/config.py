@@ -78,6 +78,8 @@ class Config:
     bind: str = "127.0.0.1"  # the address to listen on
     port: int = 5672  # for AMQP; 0: the kernel chooses one
     http_port: int = HTTP_PORT  # for the HTTP API; 0: the kernel chooses one, -1: there is no HTTP API
+    prometheus_port: int = HTTP_OFF
+    """A port for metrics alone, without a login; 0: the kernel chooses one, -1: none, only `http_port`."""
     data_dir: Path = Path("warren-data")  # where the broker keeps its data
     cluster_name: str = "warren"  # the name of the cluster, and of its node, as clients and tools see it
     log_level: str = "info"  # debug, info, warning or error
@@ -119,12 +121,9 @@ class Config:
     def __post_init__(self) -> None:
         object.__setattr__(self, "data_dir", Path(self.data_dir))  # an embedding program may give a string
         _check(0 <= self.port <= PORT_MAX, "port", self.port, f"0 to {PORT_MAX}")
-        _check(
-            HTTP_OFF <= self.http_port <= PORT_MAX,
-            "http_port",
-            self.http_port,
-            f"0 to {PORT_MAX}, or {HTTP_OFF} for none",
-        )
+        for name in ("http_port", "prometheus_port"):
+            port = getattr(self, name)
+            _check(HTTP_OFF <= port <= PORT_MAX, name, port, f"0 to {PORT_MAX}, or {HTTP_OFF} for none")
         _check(0 <= self.heartbeat <= PORT_MAX, "heartbeat", self.heartbeat, "seconds, 0 for none")
         _check(1 <= self.channel_max <= PORT_MAX, "channel_max", self.channel_max, f"1 to {PORT_MAX}")
         _check(4096 <= self.frame_max <= 131_072, "frame_max", self.frame_max, "4096 to 131072")  # noqa: PLR2004

@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable
+from pathlib import Path
 
+from warren.server.metrics import Metric, Metrics, Number
 from warren.storage.files import OpenFiles
 from warren.storage.problems import Logger
 
 # Our own descriptors: for listeners (`ACCEPTED_A_TURN`), as many clients that are accepted only to be closed,
 # threads, the definitions, and files that are open for a moment.
 OWN_MAX = 128
+OPEN_DESCRIPTORS = Path("/proc/self/fd")
 FILES_MIN = 16
 REFUSED_MAX = 16  # connections that are being told why they are refused, at a time
 TELL_SECONDS_MIN = 60.0  # between two log lines
@@ -30,6 +33,11 @@ def descriptors_max() -> int:
     """How many descriptors this process may have open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return soft if soft != resource.RLIM_INFINITY else 2**31
+
+
+def open_descriptors() -> int:
+    """How many are open. Linux before 6.2 tells no size of this directory: then the names are counted."""
+    return OPEN_DESCRIPTORS.stat().st_size or sum(1 for _ in OPEN_DESCRIPTORS.iterdir())
 
 
 class Descriptors:
@@ -62,7 +70,7 @@ class Descriptors:
 
     def enter(self) -> bool:
         """A connection was accepted. False if there is not even room to tell it that it is refused."""
-        if self.connections + self.others() >= self.connections_max:
+        if self.is_used_up:
             self._tell("connections are refused: no file descriptors are left for them")
         if self.connections + self.others() >= self.connections_max + REFUSED_MAX:
             return False
@@ -73,6 +81,25 @@ class Descriptors:
     def leave(self) -> None:
         self.connections -= 1
         self._share()
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether new connections are refused."""
+        return self.connections + self.others() >= self.connections_max
+
+    def add_metrics(self, metrics: Metrics) -> None:
+        figures: dict[str, tuple[str, Callable[[], Number]]] = {
+            "process_open_fds": ("Open file descriptors", open_descriptors),
+            "process_max_fds": ("Open file descriptors limit", lambda: self.limit),
+            "process_open_tcp_sockets": ("Open TCP sockets", lambda: self.connections + self.others()),
+            "process_max_tcp_sockets": ("Open TCP sockets limit", lambda: self.connections_max),
+            "alarms_file_descriptor_limit": (
+                "1: no descriptors are left for connections",
+                lambda: int(self.is_used_up),
+            ),
+        }
+        for name, (text, read) in figures.items():
+            metrics.add(Metric(name=f"rabbitmq_{name}", text=text, read=read))
 
     def _share(self) -> None:
         if self.files is not None:

@@ -12,6 +12,7 @@ import contextlib
 
 from warren.broker.commands import Command
 from warren.broker.node import Node
+from warren.server.metrics import Histogram, Metric, Metrics
 from warren.server.resources import Resources
 from warren.server.world import LoopWorld
 from warren.storage.disk import Disk
@@ -19,6 +20,8 @@ from warren.storage.problems import Logger
 from warren.storage.store import DiskStore, StorageSettings
 
 CLOSE_SECONDS_MAX = 5.0
+ROUND_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+"""Bounds of the histogram of disk rounds."""
 
 
 class StoreRunner:
@@ -37,6 +40,8 @@ class StoreRunner:
             on_round=self._round_is_over,
             on_error=world.report,
         )
+        self.rounds = Histogram(*ROUND_SECONDS)  # how long disk rounds took
+        self.store.commit.on_round_took = self.rounds.observe
         self.recovering: asyncio.Future[list[Command]] | None = None  # the store is read back, in a thread
         self.is_writing = False  # whether the disk's thread runs, and the loop takes its results
 
@@ -44,6 +49,21 @@ class StoreRunner:
         """Set who is told when a round is over or the disk fails. To be called before anything is written."""
         self.node = node
         self.resources = resources
+
+    def add_metrics(self, metrics: Metrics) -> None:
+        text = "How long rounds of the group commit took: all that is written in one is synced together"
+        metrics.add(
+            Metric(name="warren_disk_round_seconds", text=text, read=lambda: self.rounds, kind="histogram")
+        )
+        text = "Bytes of messages that were written to disk"
+        metrics.add(
+            Metric(
+                name="warren_disk_written_bytes_total",
+                text=text,
+                read=lambda: self.store.commit.written_bytes,
+                kind="counter",
+            )
+        )
 
     async def recover(self) -> list[Command]:
         """Read the data directory. Returns the commands that make the definitions again."""

@@ -14,11 +14,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from warren.server.metrics import Metric, Metrics
+from warren.server.metrics import Histogram, Metric, Metrics
 from warren.storage.problems import Logger
 
 SLOW_SECONDS = 0.1
 BEAT_SECONDS = 0.25
+LAG_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)  # the bounds of `lag`
 SILENCE_SECONDS = 1.0  # at least this long between two log lines
 UNKNOWN = "unknown: an HTTP request, another task of the loop, or a machine busy with other processes"
 
@@ -33,6 +34,7 @@ class Watchdog:
         self.log = log
         self.now = now
         self.slow_turns = 0
+        self.lag = Histogram(*LAG_SECONDS)  # by how much beats were late
         self.longest_seconds = 0.0
         self.known_until = now()  # the end of the last slow turn that was noted: time before it is explained
         self.collecting_since = 0.0  # when the garbage collector's run began
@@ -66,6 +68,7 @@ class Watchdog:
         an unmeasured turn was slow.
         """
         late = self.now() - due
+        self.lag.observe(max(0.0, late))
         if late >= SLOW_SECONDS and self.known_until <= due:
             self._note(late, {"what": UNKNOWN})
         self._tell()
@@ -77,6 +80,10 @@ class Watchdog:
         )
         text = "The longest of the slow turns"
         metrics.add(Metric(name="warren_slow_turn_seconds_max", text=text, read=lambda: self.longest_seconds))
+        text = "By how much the event loop was late, four times a second"
+        metrics.add(
+            Metric(name="warren_loop_lag_seconds", text=text, read=lambda: self.lag, kind="histogram")
+        )
 
     def _collects(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":

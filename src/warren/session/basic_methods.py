@@ -151,6 +151,7 @@ def got(channel: Channel, queue: Queue, no_ack: bool) -> bool:
     except TooMuchForATurn:
         return False
     if entry is None:
+        channel.tally.got_empty += 1
         channel.reply(BasicGetEmpty())
     else:
         send_got(channel, queue, entry, no_ack)

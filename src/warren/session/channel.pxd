@@ -9,6 +9,7 @@ from warren.broker.entry cimport Entry
 from warren.broker.events cimport Events
 from warren.broker.message cimport Message, publish_message
 from warren.broker.queue cimport Queue
+from warren.broker.tally cimport Tally
 from warren.broker.version cimport Version
 from warren.session.confirms cimport Confirms
 from warren.session.consumer cimport ChannelConsumer
@@ -27,6 +28,9 @@ cdef class Channel(ContentReader):
     cdef readonly object origin
     cdef public object vhost
     cdef public Output output
+    cdef readonly Tally tally
+    cdef Tally totals
+    cdef public object history
     cdef public Deliveries deliveries
     cdef public dict consumers
     cdef public str last_queue
@@ -39,6 +43,7 @@ cdef class Channel(ContentReader):
     cdef Version version
     cdef long route_version
     cdef list queues
+    cdef Tally exchange_tally
     cdef bint by_properties
     cdef object seen
     cdef bytes message_properties
@@ -55,7 +60,6 @@ cdef class Channel(ContentReader):
     cdef list reached
     cdef list routes
     cdef Budget budget
-    cdef public uint64_t published_total
     cdef public uint64_t look_again_ms
     cdef public object chores
     cdef public list withheld
@@ -66,6 +70,8 @@ cdef class Channel(ContentReader):
     @cython.locals(queue=Queue, outcome=int, work=long, total=long, most=long)
     cpdef enqueue(self, Message message, list queues, bint mandatory)
     cpdef has_enqueued(self, Message message, list queues, bint mandatory)
+    @cython.locals(exchange=Tally)
+    cdef count_published(self, Message message, list queues)
     @cython.locals(entry=Entry)
     cpdef settle(self, uint64_t delivery_tag, bint multiple)
     @cython.locals(consumer=ChannelConsumer, queue=Queue)

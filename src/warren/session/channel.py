@@ -23,11 +23,13 @@ from warren.broker.deduplication import Seen
 from warren.broker.entry import Entry
 from warren.broker.events import ConsumerCancelled, MessageAcked, MessageDeduplicated, MessagePublished
 from warren.broker.exchange.exchange import Exchange
+from warren.broker.history import History
 from warren.broker.message import Message, publish_message
 from warren.broker.outcome import AFTER_NEXT_ROUND
 from warren.broker.queue import Queue
 from warren.broker.rules import TIME_MS_MAX
 from warren.broker.safety import when_all_safe
+from warren.broker.tally import Tally
 from warren.session import chores
 from warren.session.asking import Asking
 from warren.session.confirms import Confirms
@@ -57,7 +59,10 @@ class Channel(ContentReader):
         self.events = connection.node.events
         self.output = connection.output
         self.body_bytes_max = connection.node.limits.message_bytes_max
-        self.deliveries = Deliveries(connection.output, number)  # what is delivered and not acknowledged
+        self.tally = Tally()  # of this channel
+        self.totals = self.vhost.tally.clients  # of all channels of the vhost
+        self.history: History | None = None  # samples of the channel's counts
+        self.deliveries = Deliveries(connection.output, number, self.tally)  # delivered and not acknowledged
         self.consumers: dict[str, ChannelConsumer] = {}  # by consumer tag
         self.last_queue = ""  # the queue declared last, which an empty queue name stands for
         self.prefetch_count = 0  # of consumers started from now on; 0 for no limit
@@ -68,6 +73,7 @@ class Channel(ContentReader):
         self.version = self.vhost.version
         self.route_version = 0
         self.queues: list[Queue] = []
+        self.exchange_tally = self.tally  # that of the exchange
         self.by_properties = False  # whether the route depends on the properties; `queues` is empty then
         self.seen: Seen | None = None  # what the exchange has seen, if it drops duplicates
         # The properties of the last message:
@@ -79,13 +85,14 @@ class Channel(ContentReader):
         self.extra_keys_checked = False  # whether the user may publish with all of them
         self.special = False  # whether `publish_special` has to publish such a message
         self.clock = connection.node.clock
-        self.confirms = Confirms(connection.output, number)  # `answer` uses it even without confirm.select
+        self.confirms = Confirms(  # `answer` uses it even without confirm.select
+            connection.output, number, self.tally, self.totals
+        )
         # Since the last end of a batch:
         self.has_published = False
         self.reached: list[Queue] | None = None  # the queues of the last message
         self.routes: list[list[Queue]] = []  # the queues of all messages, a list for each run of equal routes
         self.budget = connection.budget
-        self.published_total = 0
         self.look_again_ms = 0  # when a delivery here may time out, at the earliest
         self.chores: chores.Chores | None = None  # work that takes more than a turn
         self.withheld: list[Method] | None = None  # cancel notices, while this channel deletes a queue
@@ -124,6 +131,7 @@ class Channel(ContentReader):
         vhost = self.vhost
         exchange = check_publish(self.connection.access, vhost, self.exchange, self.routing_key)
         self.seen = exchange.seen
+        self.exchange_tally = exchange.tally
         self.by_properties = exchange.seen is not None or vhost.depends_on_properties(exchange)
         self.queues = [] if self.by_properties else vhost.route(exchange, self.routing_key)
         self.route_version = self.version.number
@@ -242,11 +250,12 @@ class Channel(ContentReader):
 
     def has_enqueued(self, message: Message, queues: list[Queue], mandatory: bool) -> None:
         """The queues have the message, or have refused it."""
-        self.published_total += 1
-        if mandatory and not queues:
-            self.return_message(message)
+        self.count_published(message, queues)
+        if not queues:
+            self.unroutable(message, mandatory)
         if self.confirms.on:
             self.confirms.published += 1
+            self.totals.with_confirms += 1
         if self.reached is not queues:
             self.reached = queues
             self.routes.append(queues)
@@ -255,6 +264,30 @@ class Channel(ContentReader):
             self.connection.channels_that_published.append(self)
         if self.events.published:
             self.tell_published(message, queues)
+
+    def count_published(self, message: Message, queues: list[Queue]) -> None:
+        exchange = self.exchange_tally if self.transaction is None else self._tally_of_exchange(message)
+        self.tally.published += 1
+        self.totals.published += 1
+        self.totals.routed += len(queues)
+        exchange.published += 1
+        exchange.routed += len(queues)
+
+    def _tally_of_exchange(self, message: Message) -> Tally:
+        """For a message of a transaction, which may have gone to another exchange than the last one. An
+        exchange that was deleted meanwhile needs no counting.
+        """
+        exchange = self.vhost.exchanges_by_wire_name.get(message.exchange)
+        return Tally() if exchange is None else exchange.tally
+
+    def unroutable(self, message: Message, mandatory: bool) -> None:
+        for tally in (self.tally, self.totals):
+            if mandatory:
+                tally.returned += 1
+            else:
+                tally.dropped += 1
+        if mandatory:
+            self.return_message(message)
 
     def tell_published(self, message: Message, queues: list[Queue]) -> None:
         if self.vhost.firehose is not None:
@@ -344,6 +377,7 @@ class Channel(ContentReader):
     def release(self, entry: Entry) -> None:
         """An entry is acked: its queue forgets it, and its consumer may get another."""
         queue = entry.queue
+        self.tally.acked += 1
         queue.settle(entry)
         if entry.consumer is not None:
             consumer = entry.consumer

@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport uint16_t, uint64_t
 
 from warren.amqp.writer cimport Output
+from warren.broker.tally cimport Tally
 
 cdef int STORED
 cdef int AFTER_NEXT_ROUND
@@ -28,9 +29,11 @@ cdef class Rounds:
 cdef class Confirms:
     cdef Output output
     cdef uint16_t channel
+    cdef Tally tally
+    cdef Tally totals
     cdef public bint on
     cdef public uint64_t published
-    cdef uint64_t confirmed
+    cdef readonly uint64_t confirmed
     cdef public uint64_t refusals
     cdef object refused
     cdef public bint unsafe

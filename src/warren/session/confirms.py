@@ -15,6 +15,7 @@ from warren.amqp.methods import BasicNack
 from warren.amqp.writer import Output
 from warren.broker.outcome import AFTER_NEXT_ROUND, REFUSED, STORED
 from warren.broker.safety import Safety
+from warren.broker.tally import Tally
 
 
 class Awaited:
@@ -43,9 +44,13 @@ class Rounds:
 
 
 class Confirms:
-    def __init__(self, output: Output, channel: int) -> None:
+    def __init__(
+        self, output: Output, channel: int, tally: Tally | None = None, totals: Tally | None = None
+    ) -> None:
         self.output = output
         self.channel = channel
+        self.tally = tally or Tally()  # counts of the channel
+        self.totals = totals or Tally()  # counts of the vhost
         self.on = False  # from confirm.select on
         self.published = 0  # the number of the last message
         self.confirmed = 0  # the number of the last message that is acked or nacked
@@ -185,6 +190,8 @@ class Confirms:
         confirmed = count - self.confirmed
         if confirmed:
             self.confirmed = count
+            self.tally.confirmed += confirmed
+            self.totals.confirmed += confirmed
             self.output.confirm(self.channel, count, confirmed > 1)
 
     def end(self) -> None:

@@ -5,6 +5,7 @@ from libc.stdint cimport uint16_t
 from warren.amqp.reader cimport FrameReader
 from warren.amqp.writer cimport Output
 from warren.broker.node cimport Node
+from warren.broker.tally cimport Tally
 from warren.session.channel cimport Channel
 
 
@@ -29,7 +30,8 @@ cdef class Connection(FrameReader):
     cdef public set not_reading_because
     cdef public set not_delivering_because
     cdef public object meter
-    cdef public tuple totals_of_closed
+    cdef readonly Tally closed_tally
+    cdef public object history
     cdef public tuple handling
     cdef public tuple handled
     cdef public str close_reason

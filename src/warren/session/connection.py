@@ -40,10 +40,12 @@ from warren.broker import events
 from warren.broker.access import Access, User
 from warren.broker.commands import DeleteQueue
 from warren.broker.flow import QueueFlow
+from warren.broker.history import History
 from warren.broker.limits import is_reached
 from warren.broker.node import Node
 from warren.broker.queue import Hold, Queue
 from warren.broker.safety import Safety
+from warren.broker.tally import Bytes, Tally
 from warren.broker.turns import SHARE_MAX
 from warren.broker.vhost import Vhost
 from warren.session import (
@@ -113,7 +115,8 @@ class Connection(FrameReader):
         self.not_reading_because: set[str] = set()  # reasons; empty while the connection is read
         self.not_delivering_because: set[str] = set()  # reasons; empty while consumers get deliveries
         self.meter: Meter | None = None  # if the user's rates are limited
-        self.totals_of_closed = (0, 0)  # messages published to, and delivered by, channels that are closed
+        self.closed_tally = Tally()  # counts of channels that are closed
+        self.history: History | None = None  # samples of the connection's counts
         self.handling: tuple[int, int] | None = None  # the method in hand; an error names it
         self.handled = (0, 0)  # the method before that, for the log of slow turns
         self.close_reason = "client unexpectedly closed the connection"  # if no better reason is known
@@ -227,11 +230,7 @@ class Connection(FrameReader):
     def _forget_channel(self, channel: Channel) -> None:
         if self.channels.get(channel.number) is not channel:
             return
-        published, delivered = self.totals_of_closed
-        self.totals_of_closed = (
-            published + channel.published_total,
-            delivered + channel.deliveries.delivery_tag,
-        )
+        self.closed_tally.add(channel.tally)
         self.remove_channel(channel.number)
         self.access.user.channels -= 1
 
@@ -341,12 +340,21 @@ class Connection(FrameReader):
 
     def published_total(self) -> int:
         """How many messages were published, including those on channels that are closed."""
-        return self.totals_of_closed[0] + sum(channel.published_total for channel in self.open_channels())
+        return self.closed_tally.published + sum(channel.tally.published for channel in self.open_channels())
 
     def delivered_total(self) -> int:
-        return self.totals_of_closed[1] + sum(
-            channel.deliveries.delivery_tag for channel in self.open_channels()
-        )
+        return self.closed_tally.delivered + sum(channel.tally.delivered for channel in self.open_channels())
+
+    def bytes(self) -> Bytes:
+        return Bytes(self.received_bytes, self.output.sent_bytes, self.reads, self.output.writes)
+
+    def tally(self) -> Tally:
+        """Counts of all channels, including those that are closed."""
+        tally = Tally()
+        tally.add(self.closed_tally)
+        for channel in self.open_channels():
+            tally.add(channel.tally)
+        return tally
 
     # --- reading less, or not at all ---
 
@@ -518,6 +526,7 @@ class Connection(FrameReader):
         self.output.owner = None
         self.node.client_ended(self)
         if was_open:
+            self.node.gone.bytes.add(self.bytes())
             self.vhost.connections -= 1
             self.access.user.connections -= 1
             self.node.events.emit(events.ConnectionClosed(self.name, self.close_reason))

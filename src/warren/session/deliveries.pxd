@@ -5,12 +5,14 @@ from warren.amqp.writer cimport Output
 from warren.broker.entry cimport Entry
 from warren.broker.message cimport Message
 from warren.broker.rota cimport Rota
+from warren.broker.tally cimport Tally
 
 
 @cython.final
 cdef class Deliveries:
     cdef public Output output
     cdef public uint16_t channel
+    cdef readonly Tally tally
     cdef public bint active
     cdef public uint64_t delivery_tag
     cdef public Py_ssize_t outstanding
@@ -25,9 +27,10 @@ cdef class Deliveries:
     cdef dict old
 
     cpdef bint has_room(self, Py_ssize_t size)
-    @cython.locals(message=Message)
+    @cython.locals(message=Message, properties=bytes)
     cpdef uint64_t send(self, Entry entry, bytes prefix, bint no_ack)
     cpdef track(self, Entry entry, bint no_ack)
+    @cython.locals(tally=Tally)
     cdef _note(self, Entry entry, bint no_ack)
     @cython.locals(index=Py_ssize_t, stop=Py_ssize_t, entry=Entry)
     cpdef set queues_up_to(self, uint64_t delivery_tag)

@@ -21,6 +21,7 @@ from warren.amqp.writer import Output
 from warren.broker.entry import Entry
 from warren.broker.queue import Queue
 from warren.broker.rota import Drainable, Rota
+from warren.broker.tally import Tally
 
 SLOTS_TO_SPARE = 1024  # so many empty slots are not worth the work of cutting them off
 NO_LIMIT = 2**62
@@ -28,9 +29,10 @@ DELIVERY_COUNT = encode_name("x-delivery-count")
 
 
 class Deliveries:
-    def __init__(self, output: Output, channel: int) -> None:
+    def __init__(self, output: Output, channel: int, tally: Tally | None = None) -> None:
         self.output = output
         self.channel = channel  # the channel's number
+        self.tally = tally or Tally()  # counts of the channel
         self.active = True  # false while the client has stopped deliveries by channel.flow, and at the end
         self.delivery_tag = 0  # the last tag that was given
         self.outstanding = 0  # how many entries are outstanding, in `slots` and `old`
@@ -67,6 +69,9 @@ class Deliveries:
     def send(self, entry: Entry, prefix: bytes, no_ack: bool) -> int:
         """Deliver to a consumer; return the delivery tag. `warren perf throughput` watches this."""
         message = entry.message
+        properties = message.properties
+        if entry.delivery_count > 0:
+            properties = with_delivery_count(entry)
         self.delivery_tag += 1
         self.output.deliver(
             self.channel,
@@ -75,7 +80,7 @@ class Deliveries:
             entry.delivery_count > 0,
             message.exchange,
             message.routing_key,
-            message.properties if entry.delivery_count == 0 else with_delivery_count(entry),
+            properties,
             message.body,
         )
         self._note(entry, no_ack)
@@ -84,13 +89,21 @@ class Deliveries:
     def track(self, entry: Entry, no_ack: bool) -> None:
         """Give the next tag to an entry that goes out by basic.get-ok."""
         self.delivery_tag += 1
+        self.tally.got += 1
+        self.tally.got_no_ack += no_ack
         self._note(entry, no_ack)
 
     def _note(self, entry: Entry, no_ack: bool) -> None:
+        tally = self.tally
+        tally.delivered += 1
+        if entry.delivery_count > 0:
+            tally.redelivered += 1
         if not no_ack:
             self.slots.append(entry)
             self.outstanding += 1
-        elif self.slots:
+            return
+        tally.delivered_no_ack += 1
+        if self.slots:
             self.slots.append(None)
             self.settle_front()
         else:

@@ -35,6 +35,7 @@ COUNT_TOLD_MAX = 2**32 - 1  # the largest count that fits into the methods' fiel
 
 
 def declare(channel: Channel, method: QueueDeclare) -> None:
+    channel.vhost.tally.declared_queues += 1
     name = without_line_ends(method.queue)
     if name.startswith(PSEUDO_QUEUE):
         queue_declared(channel, method, reply_queue(channel, name))

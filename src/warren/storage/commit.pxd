@@ -8,6 +8,7 @@ from warren.storage.window cimport Window
 
 cdef class Flight:
     cdef public uint64_t number
+    cdef public double begun
     cdef public list waiters
     cdef public list segments
     cdef public list waiting
@@ -22,6 +23,7 @@ cdef class Flight:
 cdef class GroupCommit:
     cdef public Py_ssize_t unsafe_bytes
     cdef public uint64_t written_bytes
+    cdef public object on_round_took
     cdef public uint64_t gathering
     cdef public list dirty
     cdef public list marked

@@ -93,8 +93,15 @@ class Watcher(Protocol):
 class Flight:
     """A round under way. It goes to the disk in several parts if it has more files than may be open."""
 
-    def __init__(self, number: int, waiters: list[Callable[[int], None]], segments: list[Segment]) -> None:
+    def __init__(
+        self,
+        number: int,
+        begun: float,
+        waiters: list[Callable[[int], None]],
+        segments: list[Segment],
+    ) -> None:
         self.number = number
+        self.begun = begun  # when it began, in seconds of `Timers.now`
         self.waiters = waiters  # called when the round is over
         self.segments = segments  # all that have records in it
         self.waiting = segments  # those of later parts
@@ -155,6 +162,7 @@ class GroupCommit:
         self.condemned: dict[str, Sequence[Segment]] = {}  # by the directories of queues that are deleted
         self.leaving: dict[int, list[str]] = {}  # these directories, by the round that makes it safe
         self.stopped = False
+        self.on_round_took: Callable[[float], None] | None = None  # told how many seconds a round took
 
     # --- gathering ---
 
@@ -214,7 +222,7 @@ class GroupCommit:
         segments = [segment for segment in self.dirty if not segment.is_dropped()]
         self.dirty.clear()
         waiters, self.waiters = self.waiters, []
-        self.flight = Flight(self.gathering, waiters, segments)
+        self.flight = Flight(self.gathering, self.timers.now(), waiters, segments)
         self.gathering += 1
         self.unsafe_bytes = 0
         for segment in segments:
@@ -387,6 +395,8 @@ class GroupCommit:
         if flight.lines:
             self.definitions.are_safe()
         self.flight = None
+        if self.on_round_took is not None:
+            self.on_round_took(self.timers.now() - flight.begun)
         self.unsafe_bytes = 0
         for segment in self.dirty:
             if segment.gathered is not None:

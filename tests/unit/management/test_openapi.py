@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.support.http_api import Api
+from warren.management.message_stats import QUERY as STATS_QUERY
 
 
 async def test_everybody_gets_the_description(api: Api) -> None:
@@ -27,6 +28,7 @@ async def test_names_in_paths_and_queries_are_described(api: Api) -> None:
         "sort": "query",
         "sort_reverse": "query",
         "columns": "query",
+        **{each.name: "query" for each in STATS_QUERY},
     }
     assert described["security"] == [{"basic": []}]
     assert paths["/metrics"]["get"]["security"] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -13,12 +14,17 @@ from warren.amqp.table import Table
 from warren.management.json_text import ROWS_A_TURN
 
 
+def without_stats(row: dict[str, Any]) -> dict[str, Any]:
+    """The row without what `test_message_stats.py` looks at."""
+    return {name: row[name] for name in row if name != "message_stats" and not name.endswith("_details")}
+
+
 async def test_queue_is_described(api: Api) -> None:
     queue = api.declare("q", max_length=10)
     api.broker.execute(commands.PutPolicy(vhost="/", name="p", pattern="^q", definition={"expires": 60000}))
     await api.publish(queue, [b"1", b"22", b"333"])
     assert queue.get(no_ack=False) is not None
-    found = (await api.get("/api/queues/%2F/q")).json
+    found = without_stats((await api.get("/api/queues/%2F/q")).json)
     assert found == {
         "name": "q",
         "vhost": "/",
@@ -79,7 +85,11 @@ async def test_arguments_that_json_does_not_know_are_told_as_it_can(api: Api) ->
 async def test_overview_counts_what_there_is(api: Api) -> None:
     await api.publish(api.declare("q"), [b"1", b"2"])
     found = (await api.get("/api/overview")).json
-    assert found["queue_totals"] == {"messages": 2, "messages_ready": 2, "messages_unacknowledged": 0}
+    assert without_stats(found["queue_totals"]) == {
+        "messages": 2,
+        "messages_ready": 2,
+        "messages_unacknowledged": 0,
+    }
     totals = found["object_totals"]
     assert (totals["queues"], totals["connections"], totals["channels"], totals["consumers"]) == (1, 0, 0, 0)
     ports = {listener["protocol"]: listener["port"] for listener in found["listeners"]}

@@ -118,6 +118,9 @@ EXPECTED = {
     "GET /health/live": PUBLIC,
     "GET /health/ready": PUBLIC,
     "GET /metrics": PUBLIC,
+    "GET /metrics/detailed": MONITORING,
+    "GET /metrics/memory-breakdown": PUBLIC,
+    "GET /metrics/per-object": MONITORING,
 }
 
 

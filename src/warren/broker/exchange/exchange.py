@@ -10,8 +10,10 @@ from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table, encode_name
 from warren.broker.binding import Binding, Destination, Identity, Incoming
 from warren.broker.deduplication import Seen
+from warren.broker.history import History
 from warren.broker.queue import Queue
 from warren.broker.rules import ALTERNATE_EXCHANGE, exchange_rules_of
+from warren.broker.tally import Tally
 
 ROUTES_CACHED_MAX = 10_000
 ROUTED_QUEUES_CACHED_MAX = 200_000  # in all the routes of an exchange together
@@ -72,6 +74,8 @@ class Exchange:
         self.incoming = Incoming()  # bindings from other exchanges to this one
         self.leads_to: Counter[Exchange] = Counter()  # destinations of bindings, with the number of these
         self.deleted = False
+        self.tally = Tally()  # what clients published to it, and how many queues got that
+        self.history: History | None = None  # samples of these counts
         self.seen = seen_by(self.arguments)  # what deduplication has seen; None if it is off
         self.policy: str | None = None  # the name of the policy in force
         self.policy_alternate: str | None = None  # the alternate exchange that the policy names

@@ -1,0 +1,93 @@
+"""Takes samples of what queues, exchanges, channels, connections and vhosts count, every `TICK_SECONDS`.
+
+A tick goes through all objects, a few milliseconds in each turn of the loop. An object that has counted
+nothing has no history, and costs a glance.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from warren.broker.history import LARGE, SMALL, TICK_SECONDS, History, Timeline
+from warren.broker.node import Node
+from warren.broker.vhost import Vhost
+from warren.server.churn import Churn
+from warren.server.pace import at_a_pace
+from warren.session.connection import Connection, connections_of
+
+LENGTHS = ("messages_ready", "messages_unacknowledged")
+"""The gauges of queues and vhosts, behind the counters that `tally.FIGURES` names."""
+OCTETS = ("recv_oct", "send_oct")
+"""The counters of connections, behind `tally.FIGURES`."""
+
+
+class Sampled(Protocol):
+    """Anything that has a history."""
+
+    history: History | None
+
+
+class Sampler:
+    def __init__(self, node: Node, churn: Churn) -> None:
+        self.node = node
+        self.churn = churn
+        self.timeline = Timeline()
+
+    async def run(self) -> None:
+        """Take samples until cancelled."""
+        now = self.node.world.now
+        due = before = now()
+        while True:
+            due = max(due + TICK_SECONDS, now())
+            await asyncio.sleep(due - now())
+            began = now()
+            try:
+                await self.take(began - before)
+            except Exception as error:  # noqa: BLE001 - one failed tick must not end the sampling
+                self.node.world.report(error)
+            before = began
+
+    async def take(self, seconds: float = TICK_SECONDS) -> None:
+        """Take one sample of everything, so many seconds after the last one. Only then the tick counts:
+        until then, those who read see the last one.
+        """
+        tick = self.timeline.tick + 1
+        for vhost in list(self.node.vhosts.values()):
+            await self._take_of(vhost, tick)
+        async for connection in at_a_pace(connections_of(self.node)):
+            self._take_of_connection(connection, tick)
+        note(self.churn, self.churn.figures(self.node), (), tick)
+        self.timeline.tick = tick
+        self.timeline.time_ms = self.node.world.time_ms()
+        self.timeline.seconds = seconds
+
+    async def _take_of(self, vhost: Vhost, tick: int) -> None:
+        ready = unacked = 0
+        async for queue in at_a_pace(vhost.all_queues()):
+            lengths = queue.length(), queue.unacked
+            ready += lengths[0]
+            unacked += lengths[1]
+            note(queue, queue.tally.figures(), lengths, tick)
+        async for exchange in at_a_pace(list(vhost.exchanges.values())):
+            note(exchange, exchange.tally.figures(), (), tick)
+        note(vhost, vhost.tally.total().figures(), (ready, unacked), tick)
+
+    def _take_of_connection(self, connection: Connection, tick: int) -> None:
+        passed = connection.bytes()
+        counters = (*connection.tally().figures(), passed.received, passed.sent)
+        note(connection, counters, (), tick, stored_as=LARGE)
+        for channel in connection.open_channels():
+            note(channel, channel.tally.figures(), (), tick)
+
+
+def note(
+    sampled: Sampled, counters: tuple[int, ...], gauges: tuple[int, ...], tick: int, stored_as: str = SMALL
+) -> None:
+    """Note these numbers of an object. It gets a history with its first number above 0."""
+    history, values = sampled.history, counters + gauges
+    if history is None:
+        if not any(values):
+            return
+        history = sampled.history = History(len(counters), len(gauges), tick - 1, stored_as)
+    history.note(values, tick)
