@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from warren.management.aliveness import Aliveness
 from warren.management.auth import authenticate
+from warren.management.bindings import Bindings
+from warren.management.channels import Channels
+from warren.management.cluster import Cluster
+from warren.management.connections import Connections
+from warren.management.consumers import Consumers
 from warren.management.context import Context
 from warren.management.definitions import DefinitionsExport
 from warren.management.endpoint import Endpoint, Resource
 from warren.management.errors import answer_errors
+from warren.management.exchanges import Exchanges
+from warren.management.getting import Getting
+from warren.management.health_checks import HealthChecks
 from warren.management.metrics import MetricsText
 from warren.management.nodes import Nodes
 from warren.management.openapi import Description
 from warren.management.overview import Overview
 from warren.management.probes import Probes
+from warren.management.publishing import Publishing
+from warren.management.queue_changes import QueueChanges
 from warren.management.queues import Queues
 from warren.management.rights import Right
 from warren.management.segments import Segments
@@ -23,11 +34,22 @@ from warren.management.vhosts import Vhosts
 from warren.server.app import Broker
 
 RESOURCES = (
+    Aliveness,
+    Bindings,
+    Channels,
+    Cluster,
+    Connections,
+    Consumers,
     DefinitionsExport,
+    Exchanges,
+    Getting,
+    HealthChecks,
     MetricsText,
     Nodes,
     Overview,
     Probes,
+    Publishing,
+    QueueChanges,
     Queues,
     Segments,
     StreamEnds,

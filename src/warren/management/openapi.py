@@ -92,6 +92,8 @@ def _responses(endpoint: Endpoint) -> dict[int, dict[str, object]]:
     if endpoint.gives is not None:
         content = {endpoint.content_type: {"schema": endpoint.gives}}
         answers[200] = {"description": "the answer", "content": content}
+    for status, schema in endpoint.others.items():
+        answers[status] = {"description": "the answer", "content": {"application/json": {"schema": schema}}}
     refused = set(endpoint.refuses)
     if endpoint.takes is not None or endpoint.query:
         refused.add(BAD_REQUEST)

@@ -97,7 +97,7 @@ class Vhosts:
             "default_queue_type": "undefined",
             "metadata": {"description": "", "tags": []},
             "tracing": vhost.firehose is not None,
-            "cluster_state": {self.node.cluster_name: "running"},
+            "cluster_state": {self.node.name: "running"},
         }
 
 

@@ -30,7 +30,7 @@ cdef class Confirms:
     cdef uint16_t channel
     cdef public bint on
     cdef public uint64_t published
-    cdef uint64_t confirmed
+    cdef readonly uint64_t confirmed
     cdef public uint64_t refusals
     cdef object refused
     cdef public bint unsafe

@@ -27,6 +27,8 @@ async def test_names_in_paths_and_queries_are_described(api: Api) -> None:
         "sort": "query",
         "sort_reverse": "query",
         "columns": "query",
+        "disable_stats": "query",
+        "enable_queue_totals": "query",
     }
     assert described["security"] == [{"basic": []}]
     assert paths["/metrics"]["get"]["security"] == []
