@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from amqpstorm.connection import Connection
 from amqpstorm.exception import AMQPConnectionError
-from amqpstorm.management import ApiError, ManagementApi
+from amqpstorm.management.api import ManagementApi
+from amqpstorm.management.exception import ApiError
+from amqpstorm.message import Message
 
 from tests.clients.conftest import serve_until
 from tests.support.process import BrokerProcess
@@ -83,6 +85,7 @@ def test_messages_are_published_and_got(api: ManagementApi, name: str) -> None:
     assert published == {"routed": True}
     for requeue in (True, False):
         [message] = api.basic.get(name, requeue=requeue)
+        assert isinstance(message, Message)
         assert (message.body, message.properties["headers"]) == ("hello", {"n": 1})
     assert api.basic.get(name) == []
 
@@ -107,5 +110,5 @@ def test_broker_is_alive_and_tells_of_itself(api: ManagementApi) -> None:
     assert api.overview()["object_totals"]["queues"] >= 1
     assert api.node("warren")["running"] is True
     assert [node["name"] for node in api.nodes()] == ["warren"]
-    assert api.health_checks.get() == {"status": "ok"}
+    assert api.healthchecks.get() == {"status": "ok"}
     assert api.whoami()["name"] == "guest"

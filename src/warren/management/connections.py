@@ -29,6 +29,9 @@ REASON = "X-Reason"
 CLOSED_BY = "Closed via management plugin"  # RabbitMQ's words, if the header gives no reason
 USER = "{user:[^/]+}"
 NOT_SEEN = "User not authorised to access object"
+TLS = ("ssl_protocol", "ssl_key_exchange", "ssl_cipher", "ssl_hash", "peer_cert_subject", "peer_cert_issuer",
+       "peer_cert_validity")  # fmt: skip
+"""What RabbitMQ tells of a connection over TLS: of others nothing."""
 STATES = {State.OPEN: "running", State.AWAITING_OPEN: "opening", State.CLOSING: "closing"}
 
 
@@ -136,9 +139,8 @@ def _reason(request: web.Request) -> str:
 def describe(node: Node, connection: Connection) -> Row:
     ends = Ends.of(connection.name)
     properties = connection.client_properties
-    return {
+    told: Row = {
         "name": connection.name,
-        "user_provided_name": properties.get("connection_name"),
         "node": node.name,
         "user": connection.user_name,
         "user_who_performed_action": connection.user_name,
@@ -153,6 +155,7 @@ def describe(node: Node, connection: Connection) -> Row:
         "host": ends.host,
         "port": ends.port,
         "ssl": False,
+        **dict.fromkeys(TLS),
         "client_properties": properties,
         "channels": len(connection.channels),
         "channel_max": connection.channel_max,
@@ -161,6 +164,8 @@ def describe(node: Node, connection: Connection) -> Row:
         "recv_oct": connection.received_bytes,
         "send_pend": connection.output.pending_bytes + connection.link.unsent_bytes(),
     }
+    given = properties.get("connection_name")
+    return told if given is None else told | {"user_provided_name": given}
 
 
 def _state(connection: Connection) -> str:

@@ -110,7 +110,7 @@ class Exchanges:
 
 
 def describe(vhost: Vhost, exchange: Exchange) -> Row:
-    return {
+    told: Row = {
         "name": exchange.name,
         "vhost": vhost.name,
         "type": exchange.type,
@@ -118,6 +118,6 @@ def describe(vhost: Vhost, exchange: Exchange) -> Row:
         "auto_delete": exchange.auto_delete,
         "internal": exchange.internal,
         "arguments": exchange.arguments,
-        "policy": exchange.policy,
         "user_who_performed_action": "",
     }
+    return told if exchange.policy is None else told | {"policy": exchange.policy}

@@ -46,6 +46,7 @@ class HealthChecks:
             _check("node-is-mirror-sync-critical", self.all_well, "Whether mirrors depend on this node."),
             _check("node-is-quorum-critical", self.all_well, "Whether quorum queues depend on this node."),
             _get("/api/healthchecks/node", self.all_well, "RabbitMQ's old health check."),
+            _get("/api/healthchecks/node/", self.all_well, "The same, as amqpstorm asks for it."),
             _get(f"/api/healthchecks/node/{NAME}", self.of_node, "The same of one node."),
         ]
 

@@ -9,6 +9,7 @@ import binascii
 
 from aiohttp import web
 
+from warren.amqp.errors import AmqpError
 from warren.broker.client import Origin
 from warren.management.auth import entered_vhost
 from warren.management.context import Context
@@ -63,7 +64,10 @@ class Publishing:
             body=payload_in(given),
         )
         origin = Origin(f"HTTP from {request.remote}", 0, user_of(request).name)
-        routed = await Publication(self.node, vhost, access, origin).publish(draft)
+        try:
+            routed = await Publication(self.node, vhost, access, origin).publish(draft)
+        except AmqpError as error:  # RabbitMQ tells here what closes its channel
+            raise BadRequest(f"{error.code} {error.reply_text}") from None
         return json_response({"routed": routed})
 
 

@@ -148,9 +148,11 @@ def sizes(queue: Queue) -> Row:
         "message_bytes_ready": queue.message_bytes,
         "message_bytes_unacknowledged": out_bytes,
         "message_bytes_ram": held_bytes + out_bytes,
+        "message_bytes_paged_out": queue.message_bytes - held_bytes,
         "messages_ram": held + queue.unacked,
         "messages_ready_ram": held,
         "messages_unacknowledged_ram": queue.unacked,
+        "messages_paged_out": queue.message_count - held,
         "memory": held_bytes + out_bytes + ENTRY_BYTES * (held + queue.unacked),
         "head_message_timestamp": None if head is None else decode_properties(head.properties).timestamp,
     }
@@ -160,16 +162,15 @@ def consuming(queue: Queue) -> Row:
     consumers = cast("list[ChannelConsumer]", queue.consumers)
     exclusive = queue.exclusive_consumer
     ability = float(any(map(_has_room, consumers)))
-    told: Row = {
+    single = queue.rules.single_active_consumer
+    active = next((each.tag for each in consumers if queue.is_active(each)), None) if single else None
+    return {
         "consumers": len(consumers),
         "consumer_capacity": ability,  # in RabbitMQ over a while; here whether one can take a message now
         "consumer_utilisation": ability,
         "exclusive_consumer_tag": None if exclusive is None else exclusive.tag,
+        "single_active_consumer_tag": active,
     }
-    if queue.rules.single_active_consumer:
-        active = next((each.tag for each in consumers if queue.is_active(each)), None)
-        told["single_active_consumer_tag"] = active
-    return told
 
 
 def _has_room(consumer: ChannelConsumer) -> bool:

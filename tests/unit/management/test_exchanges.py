@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.http_api import Api
 from warren import commands
+from warren.amqp.table import Table
 
 PREDECLARED = {
     "",
@@ -39,9 +40,11 @@ async def test_exchanges_are_listed_and_described(api: Api) -> None:
         "auto_delete": False,
         "internal": False,
         "arguments": {"alternate-exchange": "amq.fanout"},
-        "policy": None,
         "user_who_performed_action": "",
     }
+    definition: Table = {"alternate-exchange": "amq.fanout"}
+    api.broker.execute(commands.PutPolicy(vhost="/", name="p", pattern="^e", definition=definition))
+    assert (await api.get("/api/exchanges/%2F/e")).json["policy"] == "p"
 
 
 async def test_default_exchange_is_named_amq_default_in_paths(api: Api) -> None:

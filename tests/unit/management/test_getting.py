@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 
 from tests.support.http_api import Answer, Api
 from warren import commands
-from warren.management.getting import GOT_A_TURN, PIECE_BYTES
+from warren.broker.client import Origin
+from warren.broker.queue import Queue
+from warren.management.getting import GOT_A_TURN, PIECE_BYTES, Got, Wish, get_messages
 
 GET = "/api/queues/%2F/q/get"
 
@@ -104,6 +107,36 @@ async def test_delivery_count_of_a_quorum_queue_is_told(api: Api) -> None:
     await api.publish(api.declare("q", queue_type="quorum"), [b"1"])
     await get(api)
     assert (await get(api))[0]["properties"]["headers"] == {"x-delivery-count": 1}
+
+
+def begin(api: Api, queue: Queue) -> asyncio.Task[Got]:
+    wish, origin = Wish(1000, "ack_requeue_true", "auto", None), Origin("HTTP", 0, "guest")
+    return asyncio.create_task(get_messages(api.broker.node, queue, wish, origin))
+
+
+async def test_messages_return_if_the_client_hangs_up(api: Api) -> None:
+    queue = api.declare("q")
+    await api.publish(queue, [b"x"] * (3 * GOT_A_TURN))
+    getting = begin(api, queue)
+    await asyncio.sleep(0)
+    assert queue.unacked == GOT_A_TURN
+    getting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await getting
+    await api.end_turn()
+    assert (queue.message_count, queue.unacked) == (3 * GOT_A_TURN, 0)
+
+
+async def test_getting_waits_while_messages_return_to_the_queue(api: Api) -> None:
+    queue = api.declare("q")
+    await api.publish(queue, [b"1"])
+    queue.returning += 1
+    getting = begin(api, queue)
+    for _turn in range(5):
+        await asyncio.sleep(0)
+    assert not getting.done()
+    queue.returning -= 1
+    assert len((await getting).entries) == 1
 
 
 @pytest.mark.parametrize(

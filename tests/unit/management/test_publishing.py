@@ -188,15 +188,20 @@ async def test_empty_properties_may_be_a_list(api: Api) -> None:
     assert (await api.send("POST", DEFAULT, message(properties=[]))).json == {"routed": True}
 
 
-async def test_exchange_that_is_not_there_is_404(api: Api) -> None:
-    assert (await api.send("POST", "/api/exchanges/%2F/absent/publish", message())).status == 404
+async def test_error_names_what_would_close_a_channel(api: Api) -> None:
+    answer = await api.send("POST", "/api/exchanges/%2F/absent/publish", message())
+    assert (answer.status, answer.json["reason"]) == (
+        400,
+        "404 NOT_FOUND - no exchange 'absent' in vhost '/'",
+    )
 
 
 async def test_permissions_are_those_of_amqp(api: Api) -> None:
     queue = api.declare("q")
-    assert (await api.send("POST", DEFAULT, message(), user="manager")).status == 401
+    answer = await api.send("POST", DEFAULT, message(), user="manager")
+    assert (answer.status, "403 ACCESS_REFUSED - " in answer.json["reason"]) == (400, True)
     api.grant("manager", configure="", read="", write="amq.default")
     assert (await api.send("POST", DEFAULT, message(), user="manager")).status == 200
     trace = "/api/exchanges/%2F/amq.rabbitmq.trace/publish"
-    assert (await api.send("POST", trace, message())).status == 401  # it is internal
+    assert (await api.send("POST", trace, message())).status == 400  # it is internal
     assert queue.message_count == 1

@@ -64,6 +64,7 @@ EXPECTED = {
     "GET /api/health/checks/protocol-listener/{protocol}": MANAGEMENT,
     "GET /api/health/checks/virtual-hosts": MANAGEMENT,
     "GET /api/healthchecks/node": MANAGEMENT,
+    "GET /api/healthchecks/node/": MANAGEMENT,
     "GET /api/healthchecks/node/{name}": MANAGEMENT,
     "GET /api/nodes": MONITORING,
     "GET /api/nodes/{name}": MONITORING,
