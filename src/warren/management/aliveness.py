@@ -8,7 +8,6 @@ from aiohttp import web
 
 from warren.amqp.properties import BasicProperties
 from warren.broker.access import Permission
-from warren.broker.client import Origin
 from warren.broker.commands import DeclareQueue
 from warren.broker.topology_rights import check_may_declare_queue
 from warren.management.auth import entered_vhost
@@ -17,8 +16,7 @@ from warren.management.endpoint import Endpoint
 from warren.management.getting import AUTO, GONE, Wish, get_messages
 from warren.management.health_checks import FAILED_STATUS, STATUS, failed, well
 from warren.management.paths import VHOST
-from warren.management.publication import Draft, Publication
-from warren.management.rights import user_of
+from warren.management.publication import Draft, Publication, origin_of
 
 QUEUE = "aliveness-test"
 BODY = b"test_message"
@@ -43,7 +41,7 @@ class Aliveness:
 
     async def test(self, request: web.Request) -> web.StreamResponse:
         vhost, access = entered_vhost(self.node, request)
-        origin = Origin(f"HTTP from {request.remote}", 0, user_of(request).name)
+        origin = origin_of(request)
         declare = DeclareQueue(vhost=vhost.name, name=QUEUE)
         check_may_declare_queue(access, vhost, declare)
         access.check(Permission.READ, "queue", QUEUE)

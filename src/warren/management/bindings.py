@@ -20,10 +20,10 @@ from warren.broker.vhost import Vhost
 from warren.management.auth import entered_vhost, visible_vhost, visible_vhosts
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
-from warren.management.errors import Handler, ObjectNotFound
+from warren.management.errors import ObjectNotFound
 from warren.management.fields import fields_in
 from warren.management.json_text import json_response
-from warren.management.listing import LIST, QUERY, Row, in_turns, send_list
+from warren.management.listing import Row, in_turns, list_endpoint, send_list
 from warren.management.paths import DESTINATION, EXCHANGE, QUEUE, SOURCE, VHOST, exchange_name
 from warren.management.properties_key import is_named, key_of, properties_key
 from warren.management.schema import TABLE, TEXT, record
@@ -42,12 +42,14 @@ class Bindings:
     def endpoints(self) -> list[Endpoint]:
         exchange = f"/api/exchanges/{VHOST}/{EXCHANGE}/bindings"
         return [
-            _list("/api/bindings", self.all, "The bindings of all vhosts that the user sees."),
-            _list(f"/api/bindings/{VHOST}", self.of_vhost, "The bindings of a vhost."),
-            _list(f"{exchange}/source", self.of_source, "The bindings from an exchange."),
-            _list(f"{exchange}/destination", self.of_destination, "The bindings to an exchange."),
-            _list(f"/api/queues/{VHOST}/{QUEUE}/bindings", self.of_queue, "The bindings to a queue."),
-            _list(BETWEEN, self.between, "The bindings from an exchange to a queue (q) or exchange (e)."),
+            list_endpoint("/api/bindings", self.all, "The bindings of all vhosts that the user sees."),
+            list_endpoint(f"/api/bindings/{VHOST}", self.of_vhost, "The bindings of a vhost."),
+            list_endpoint(f"{exchange}/source", self.of_source, "The bindings from an exchange."),
+            list_endpoint(f"{exchange}/destination", self.of_destination, "The bindings to an exchange."),
+            list_endpoint(f"/api/queues/{VHOST}/{QUEUE}/bindings", self.of_queue, "The bindings to a queue."),
+            list_endpoint(
+                BETWEEN, self.between, "The bindings from an exchange to a queue (q) or exchange (e)."
+            ),
             Endpoint(
                 method="POST",
                 path=BETWEEN,
@@ -218,7 +220,3 @@ def describe(vhost: str, binding: Binding) -> Row:
         "arguments": binding.arguments,
         "properties_key": key_of(binding),
     }
-
-
-def _list(path: str, handler: Handler, summary: str) -> Endpoint:
-    return Endpoint(method="GET", path=path, handler=handler, summary=summary, query=QUERY, gives=LIST)

@@ -12,9 +12,9 @@ from warren.management.connections import named_connection, visible_connections
 from warren.management.consumers import describe as describe_consumer
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
-from warren.management.errors import Handler, ObjectNotFound
+from warren.management.errors import ObjectNotFound
 from warren.management.json_text import json_response
-from warren.management.listing import LIST, QUERY, Row, in_turns, send_list
+from warren.management.listing import Row, in_turns, list_endpoint, send_list
 from warren.management.paths import NAME, VHOST
 from warren.management.peers import channel_name, connection_details
 from warren.management.schema import TABLE
@@ -28,9 +28,11 @@ class Channels:
 
     def endpoints(self) -> list[Endpoint]:
         return [
-            _list("/api/channels", self.all, "The channels that the user sees."),
-            _list(f"/api/vhosts/{VHOST}/channels", self.of_vhost, "The channels of a vhost."),
-            _list(f"/api/connections/{NAME}/channels", self.of_connection, "The channels of one connection."),
+            list_endpoint("/api/channels", self.all, "The channels that the user sees."),
+            list_endpoint(f"/api/vhosts/{VHOST}/channels", self.of_vhost, "The channels of a vhost."),
+            list_endpoint(
+                f"/api/connections/{NAME}/channels", self.of_connection, "The channels of one connection."
+            ),
             Endpoint(
                 method="GET",
                 path=f"/api/channels/{NAME}",
@@ -105,7 +107,3 @@ def _state(connection: Connection, channel: Channel) -> str:
     if channel.discarding:
         return "closing"
     return "flow" if connection.held_by is not None else "running"
-
-
-def _list(path: str, handler: Handler, summary: str) -> Endpoint:
-    return Endpoint(method="GET", path=path, handler=handler, summary=summary, query=QUERY, gives=LIST)

@@ -15,10 +15,10 @@ from warren.broker.node import Node
 from warren.management.auth import visible_vhost
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
-from warren.management.errors import Handler, NotAuthorised, ObjectNotFound
+from warren.management.errors import NotAuthorised, ObjectNotFound
 from warren.management.json_text import json_response
-from warren.management.listing import LIST, QUERY, Row, in_turns, send_list
-from warren.management.paths import NAME, VHOST
+from warren.management.listing import Row, in_turns, list_endpoint, send_list
+from warren.management.paths import NAME, USER, VHOST
 from warren.management.peers import Ends
 from warren.management.rights import Right, user_of
 from warren.management.schema import TABLE
@@ -27,7 +27,6 @@ from warren.session.state import State
 
 REASON = "X-Reason"
 CLOSED_BY = "Closed via management plugin"  # RabbitMQ's words, if the header gives no reason
-USER = "{user:[^/]+}"
 NOT_SEEN = "User not authorised to access object"
 TLS = ("ssl_protocol", "ssl_key_exchange", "ssl_cipher", "ssl_hash", "peer_cert_subject", "peer_cert_issuer",
        "peer_cert_validity")  # fmt: skip
@@ -42,9 +41,9 @@ class Connections:
     def endpoints(self) -> list[Endpoint]:
         one, of_user = f"/api/connections/{NAME}", f"/api/connections/username/{USER}"
         return [
-            _list("/api/connections", self.all, "The connections that the user sees."),
-            _list(f"/api/vhosts/{VHOST}/connections", self.of_vhost, "The connections to a vhost."),
-            _list(of_user, self.of_user, "The connections of a user."),
+            list_endpoint("/api/connections", self.all, "The connections that the user sees."),
+            list_endpoint(f"/api/vhosts/{VHOST}/connections", self.of_vhost, "The connections to a vhost."),
+            list_endpoint(of_user, self.of_user, "The connections of a user."),
             Endpoint(
                 method="DELETE",
                 path=of_user,
@@ -175,7 +174,3 @@ def _state(connection: Connection) -> str:
     if connection.state is State.OPEN and connection.held_by is not None:
         return "flow"
     return STATES.get(connection.state, "starting")
-
-
-def _list(path: str, handler: Handler, summary: str) -> Endpoint:
-    return Endpoint(method="GET", path=path, handler=handler, summary=summary, query=QUERY, gives=LIST)

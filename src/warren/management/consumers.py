@@ -11,7 +11,7 @@ from warren.management.auth import visible_vhost
 from warren.management.connections import visible_connections
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
-from warren.management.listing import LIST, QUERY, Row, in_turns, send_list
+from warren.management.listing import Row, in_turns, list_endpoint, send_list
 from warren.management.paths import VHOST
 from warren.management.peers import channel_name, connection_details
 from warren.session.channel import Channel
@@ -25,22 +25,8 @@ class Consumers:
 
     def endpoints(self) -> list[Endpoint]:
         return [
-            Endpoint(
-                method="GET",
-                path="/api/consumers",
-                handler=self.all,
-                summary="The consumers that the user sees.",
-                query=QUERY,
-                gives=LIST,
-            ),
-            Endpoint(
-                method="GET",
-                path=f"/api/consumers/{VHOST}",
-                handler=self.of_vhost,
-                summary="The consumers in a vhost.",
-                query=QUERY,
-                gives=LIST,
-            ),
+            list_endpoint("/api/consumers", self.all, "The consumers that the user sees."),
+            list_endpoint(f"/api/consumers/{VHOST}", self.of_vhost, "The consumers in a vhost."),
         ]
 
     async def all(self, request: web.Request) -> web.StreamResponse:

@@ -14,7 +14,7 @@ from warren.management.context import Context
 from warren.management.endpoint import Endpoint, Parameter
 from warren.management.fields import fields_in, name_in
 from warren.management.json_text import json_response
-from warren.management.listing import LIST, QUERY, Row, in_turns, send_list
+from warren.management.listing import Row, in_turns, list_endpoint, send_list
 from warren.management.paths import EXCHANGE, VHOST, exchange_name
 from warren.management.schema import FLAG, TABLE, TEXT, record
 
@@ -31,22 +31,8 @@ class Exchanges:
     def endpoints(self) -> list[Endpoint]:
         one = f"/api/exchanges/{VHOST}/{EXCHANGE}"
         return [
-            Endpoint(
-                method="GET",
-                path="/api/exchanges",
-                handler=self.all,
-                summary="The exchanges of all vhosts that the user sees.",
-                query=QUERY,
-                gives=LIST,
-            ),
-            Endpoint(
-                method="GET",
-                path=f"/api/exchanges/{VHOST}",
-                handler=self.of_vhost,
-                summary="The exchanges of a vhost.",
-                query=QUERY,
-                gives=LIST,
-            ),
+            list_endpoint("/api/exchanges", self.all, "The exchanges of all vhosts that the user sees."),
+            list_endpoint(f"/api/exchanges/{VHOST}", self.of_vhost, "The exchanges of a vhost."),
             Endpoint(method="GET", path=one, handler=self.get, summary="One exchange.", gives=TABLE),
             Endpoint(
                 method="PUT",

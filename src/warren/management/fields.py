@@ -83,7 +83,7 @@ class Fields:
     def _given(self, name: str, default: object) -> Any:
         value = self.given.get(name, default)
         if value is None:
-            raise BadRequest(f"{self.what}{name} is missing")
+            raise BadRequest(f"{self.what}key_missing: {name}")
         return value
 
     def _encodable(self, name: str, value: str) -> str:

@@ -34,7 +34,7 @@ from warren.management.json_text import send_pieces, to_json
 from warren.management.listing import Row
 from warren.management.message_properties import properties_shown
 from warren.management.paths import QUEUE, VHOST
-from warren.management.rights import user_of
+from warren.management.publication import origin_of
 from warren.management.schema import COUNT, TABLE, TEXT, one_of, record, rows
 from warren.session.chores import GIVE_BACK_WORK, Hold
 from warren.session.deliveries import with_delivery_count
@@ -127,8 +127,7 @@ class Getting:
         queue = vhost.queue_for(None, name)
         if queue.rules.single_active_consumer:
             raise ResourceLocked(f"cannot obtain access to {queue.what}: it has a single active consumer")
-        origin = Origin(f"HTTP from {request.remote}", 0, user_of(request).name)
-        got = await get_messages(self.node, queue, wish, origin)
+        got = await get_messages(self.node, queue, wish, origin_of(request))
         return await send_pieces(request, _pieces(got, wish), "application/json")
 
 
@@ -183,26 +182,29 @@ async def _get_all(node: Node, queue: Queue, wish: Wish, origin: Origin, got: Go
 
 
 async def _pieces(got: Got, wish: Wish) -> AsyncIterator[bytes]:
-    before = b"["
+    """The answer in pieces of at least `PIECE_BYTES`, one in a turn."""
+    gathered, before = bytearray(b"["), b""
     for entry, row in zip(got.entries, got.rows, strict=True):
-        yield before + to_json(row)[:-1] + b","
+        gathered += before + to_json(row)[:-1] + b","
         async for piece in _payload(entry.message.body[: wish.truncate], wish.encoding):
-            yield piece
-        yield b"}"
+            gathered += piece
+            if len(gathered) >= PIECE_BYTES:
+                yield bytes(gathered)
+                gathered.clear()
+                await asyncio.sleep(0)
+        gathered += b"}"
         before = b","
-    yield b"]" if got.entries else b"[]"
+    yield bytes(gathered + b"]")
 
 
 async def _payload(body: bytes, encoding: str) -> AsyncIterator[bytes]:
-    """The fields `payload` and `payload_encoding`, of a long payload a piece in each turn."""
+    """The fields `payload` and `payload_encoding`, with a long payload in pieces."""
     is_text = encoding == AUTO and await _is_text(body)
     yield b'"payload_encoding":"%b","payload":"' % (STRING if is_text else BASE64).encode()
     decoder = codecs.getincrementaldecoder("utf-8")()
     for start in range(0, len(body), PIECE_BYTES):
         piece = body[start : start + PIECE_BYTES]
         yield to_json(decoder.decode(piece))[1:-1] if is_text else base64.b64encode(piece)
-        if start:
-            await asyncio.sleep(0)
     yield b'"'
 
 

@@ -19,8 +19,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from aiohttp import web
 
-from warren.management.endpoint import Parameter
-from warren.management.errors import ApiError, BadRequest
+from warren.management.endpoint import Endpoint, Parameter
+from warren.management.errors import ApiError, BadRequest, Handler
 from warren.management.json_text import ROWS_A_TURN, batches, json_response, send_rows
 from warren.management.schema import COUNT, FLAG, TABLE, TEXT, Schema, record
 from warren.management.schema import rows as rows_of
@@ -41,6 +41,11 @@ QUERY = (
 )
 LIST: Schema = {"anyOf": [rows_of(TABLE), record({"items": rows_of(TABLE)}, page=COUNT, page_count=COUNT)]}
 """Of the answer: a list, or one page."""
+
+
+def list_endpoint(path: str, handler: Handler, summary: str) -> Endpoint:
+    """An endpoint whose handler uses `send_list`."""
+    return Endpoint(method="GET", path=path, handler=handler, summary=summary, query=QUERY, gives=LIST)
 
 
 class PageOutOfRange(ApiError):

@@ -10,6 +10,7 @@ EXCHANGE = "{exchange:[^/]+}"
 SOURCE = "{source:[^/]+}"
 DESTINATION = "{destination:[^/]+}"
 NAME = "{name:[^/]+}"
+USER = "{user:[^/]+}"
 DEFAULT_EXCHANGE = "amq.default"  # in paths, since the default exchange has an empty name
 
 

@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from aiohttp import web
+
 from warren.amqp.errors import PreconditionFailed
 from warren.amqp.properties import PERSISTENT, BasicProperties
 from warren.amqp.table import encode_name
@@ -24,6 +26,7 @@ from warren.broker.queue import Queue
 from warren.broker.safety import when_all_safe
 from warren.broker.vhost import Vhost
 from warren.management.errors import BadRequest
+from warren.management.rights import user_of
 from warren.session.channel import check_expiration
 from warren.session.confirms import Confirms
 from warren.session.publish_rights import check_key, check_publish, check_user_id
@@ -31,6 +34,11 @@ from warren.session.reply_to import PSEUDO_QUEUE, rewrite_reply_to
 
 QUEUE_WORK = 6  # units of `Budget` that it costs to write a small message to a queue
 BYTES_FOR_WORK = 1024  # so many bytes of the body cost as much again
+
+
+def origin_of(request: web.Request) -> Origin:
+    """Who publishes or gets a message, for the firehose."""
+    return Origin(f"HTTP from {request.remote}", 0, user_of(request).name)
 
 
 @dataclass(frozen=True, kw_only=True)

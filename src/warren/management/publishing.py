@@ -10,7 +10,6 @@ import binascii
 from aiohttp import web
 
 from warren.amqp.errors import AmqpError
-from warren.broker.client import Origin
 from warren.management.auth import entered_vhost
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
@@ -19,8 +18,7 @@ from warren.management.fields import Fields, fields_in
 from warren.management.json_text import json_response
 from warren.management.message_properties import properties_in
 from warren.management.paths import EXCHANGE, VHOST, exchange_name
-from warren.management.publication import Draft, Publication
-from warren.management.rights import user_of
+from warren.management.publication import Draft, Publication, origin_of
 from warren.management.schema import FLAG, TABLE, TEXT, one_of, record
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
@@ -63,9 +61,9 @@ class Publishing:
             properties=properties_in(given.fields("properties")),
             body=payload_in(given),
         )
-        origin = Origin(f"HTTP from {request.remote}", 0, user_of(request).name)
+        publication = Publication(self.node, vhost, access, origin_of(request))
         try:
-            routed = await Publication(self.node, vhost, access, origin).publish(draft)
+            routed = await publication.publish(draft)
         except AmqpError as error:  # RabbitMQ tells here what closes its channel
             raise BadRequest(f"{error.code} {error.reply_text}") from None
         return json_response({"routed": routed})
