@@ -99,6 +99,19 @@ class Api:
     async def delete(self, path: str, **more: Any) -> Answer:
         return await self.request("DELETE", path, **more)
 
+    async def send(self, method: str, path: str, body: object, **more: Any) -> Answer:
+        """A request with this body as JSON."""
+        return await self.request(method, path, data=json.dumps(body).encode(), **more)
+
+    async def restart(self) -> None:
+        await self.broker.stop()
+        await self.broker.start()
+        self.vhost = self.broker.node.vhosts["/"]
+
+    def grant(self, user: str, *, configure: str, write: str, read: str) -> None:
+        permissions = Permissions(configure, write, read)
+        self.broker.execute(commands.SetPermissions(user=user, vhost="/", permissions=permissions))
+
     def declare(self, name: str, **arguments: Any) -> Queue:
         table: Table = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
         self.broker.execute(commands.DeclareQueue(vhost="/", name=name, durable=True, arguments=table))

@@ -71,6 +71,7 @@ class Changeable(Workshop, Protocol):
     """What commands need of the node that they change."""
 
     cluster_name: str
+    name: str
     users: dict[str, User]
     parameters: Parameters
 
@@ -180,7 +181,7 @@ def _set_tracing(node: Changeable, command: commands.SetTracing) -> Applied:
 
 
 def _switch_firehose(node: Changeable, vhost: Vhost, *, on: bool) -> None:
-    firehose = Firehose(vhost.name, vhost.trace_route, node.clock, node.cluster_name)
+    firehose = Firehose(vhost.name, vhost.trace_route, node.clock, node.name)
     vhost.firehose = firehose if on else None
     node.events.firehose_switched(on=on)
     node.events.emit(TracingChanged(vhost.name, on))

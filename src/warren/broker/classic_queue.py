@@ -260,6 +260,17 @@ class ClassicQueue(Queue):
             total += lane.body_bytes()
         return total
 
+    def held_in_memory(self) -> tuple[int, int]:
+        ready = [lane.ready for lane in self.lanes]
+        return sum(entries.count for entries in ready), sum(entries.bytes for entries in ready)
+
+    def head(self) -> Message | None:
+        for lane in reversed(self.lanes):
+            if lane.has_any():
+                entry = lane.ready.head
+                return None if entry is None else entry.message
+        return None
+
     @property
     def next_offset(self) -> int:
         return self.lane.position
@@ -283,6 +294,9 @@ class ClassicQueue(Queue):
     @property
     def is_worked_off(self) -> bool:
         return not self.paused and (bool(self.rings) or any(consumer.takes for consumer in self.choosy))
+
+    def is_active(self, consumer: Consumer) -> bool:
+        return self.book is None or self.book.is_active(consumer)
 
     def view_for(self, request: ConsumeRequest) -> View | None:
         return choose_view(self, request.arguments)

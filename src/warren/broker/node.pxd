@@ -13,6 +13,7 @@ cdef class Node:
     cdef public object world
     cdef public object limits
     cdef public object exchange_types
+    cdef readonly str name
     cdef public str cluster_name
     cdef public object store
     cdef readonly object safety

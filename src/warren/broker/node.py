@@ -84,6 +84,7 @@ class Node:
         self.world = world
         self.limits = limits
         self.exchange_types = exchange_types  # the class that routes for each type of exchange
+        self.name = cluster_name  # of the node: it stays when the cluster is renamed
         self.cluster_name = cluster_name
         self.store = store or Store()  # without a data directory, one that keeps nothing
         self.safety = self.store.safety  # says when definitions are safe

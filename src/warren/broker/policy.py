@@ -8,18 +8,19 @@ queue's rules from its arguments and both.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from warren.amqp.errors import PreconditionFailed
-from warren.amqp.table import Table
+from warren.amqp.table import Table, Value
 from warren.broker.access import compile_pattern
 from warren.broker.exchange.exchange import Exchange
 from warren.broker.policy_settings import check_definition
 from warren.broker.queue import Queue
-from warren.broker.rules import ALTERNATE_EXCHANGE, queue_type, rules_of, whole_number
+from warren.broker.rules import ALTERNATE_EXCHANGE, RULES, Rule, queue_type, rules_of, whole_number
 
 ALL, QUEUES, EXCHANGES = "all", "queues", "exchanges"
 QUEUES_OF_TYPE = {"classic_queues": "classic", "quorum_queues": "quorum", "streams": "stream"}
@@ -83,6 +84,24 @@ class InForce(NamedTuple):
             None if self.policy is None else self.policy.definition,
             None if self.operator_policy is None else self.operator_policy.definition,
         )
+
+    @property
+    def settings(self) -> Table:
+        """The settings of both. Of a limit that both set, the lower value."""
+        policy, operator_policy = (definition or {} for definition in self.definitions)
+        merged = policy | operator_policy
+        for rule in RULES:
+            if rule.limit and rule.name in policy and rule.name in operator_policy:
+                merged[rule.name] = min(
+                    policy[rule.name], operator_policy[rule.name], key=lambda value: _size(rule, value)
+                )
+        return merged
+
+
+def _size(rule: Rule, value: Value) -> float:
+    """A limit's value, to compare; infinite if it is no limit."""
+    read = rule.value(value)
+    return math.inf if read is None else float(read)
 
 
 NOTHING = InForce()

@@ -161,6 +161,14 @@ class Queue:
     def message_bytes(self) -> int:
         return self.body_bytes()
 
+    def held_in_memory(self) -> tuple[int, int]:
+        """How many ready messages are in memory as entries, and the size of their bodies."""
+        return 0, 0
+
+    def head(self) -> Message | None:
+        """The next message to go out, if it is in memory."""
+        return None
+
     @property
     def next_offset(self) -> int:
         """The offset that the next message will get. The first message of a queue has offset 0."""
@@ -184,6 +192,10 @@ class Queue:
     def is_worked_off(self) -> bool:
         """Whether the queue has consumers that take messages out of it, and do not only browse."""
         raise NotImplementedError
+
+    def is_active(self, consumer: Consumer) -> bool:
+        """Whether a consumer gets messages. With a single active consumer, the others only wait."""
+        return True
 
     @property
     def is_abandoned(self) -> bool:

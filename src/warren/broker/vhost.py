@@ -21,6 +21,7 @@ from warren.broker.events import (
     Events,
     ExchangeCreated,
     ExchangeDeleted,
+    MessagePublished,
     QueueCreated,
     QueueDeleted,
     QueueExpired,
@@ -379,7 +380,18 @@ class Vhost:
         queue = self.queues.get(key) or self.reply_queues.get(key)
         return () if queue is None else (queue,)
 
-    # --- the firehose ---
+    # --- the firehose, and events of single messages ---
+
+    def tell_published(
+        self, message: Message, queues: list[Queue], origin: Origin, extra_keys: list[str] | None
+    ) -> None:
+        """Tell the firehose and subscribers of a message that was published. To be called if
+        `events.published` is set. `extra_keys` are those of CC and BCC headers, if known.
+        """
+        if self.firehose is not None:
+            self.firehose.published(message, queues, origin, extra_keys)
+        if self.events.publishing.is_next():
+            self.events.emit(MessagePublished(self.name, message, tuple(queue.name for queue in queues)))
 
     def trace_delivered(self, message: Message, queue: str, origin: Origin, *, redelivered: bool) -> None:
         if self.firehose is not None:

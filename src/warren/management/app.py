@@ -6,11 +6,20 @@ from collections.abc import Callable
 
 from aiohttp import web
 
+from warren.management.aliveness import Aliveness
 from warren.management.auth import authenticate
+from warren.management.bindings import Bindings
+from warren.management.channels import Channels
+from warren.management.cluster import Cluster
+from warren.management.connections import Connections
+from warren.management.consumers import Consumers
 from warren.management.context import Context
 from warren.management.definitions import DefinitionsResource
 from warren.management.endpoint import Endpoint, Resource
 from warren.management.errors import answer_errors
+from warren.management.exchanges import Exchanges
+from warren.management.getting import Getting
+from warren.management.health_checks import HealthChecks
 from warren.management.limits import Limits
 from warren.management.login_attempts import LoginAttemptsOfNode
 from warren.management.message_jobs import MessageJobs
@@ -24,6 +33,8 @@ from warren.management.permissions import UserPermissions, UserTopicPermissions
 from warren.management.policies import OperatorPolicies, Policies
 from warren.management.probes import Probes
 from warren.management.prometheus import Prometheus
+from warren.management.publishing import Publishing
+from warren.management.queue_changes import QueueChanges
 from warren.management.queues import Queues
 from warren.management.rights import Right
 from warren.management.segments import Segments
@@ -39,6 +50,15 @@ RESOURCES = (
     Limits,
     LoginAttemptsOfNode,
     MessageJobs,
+    Aliveness,
+    Bindings,
+    Channels,
+    Cluster,
+    Connections,
+    Consumers,
+    Exchanges,
+    Getting,
+    HealthChecks,
     Nodes,
     OperatorPolicies,
     Overview,
@@ -47,6 +67,8 @@ RESOURCES = (
     Peek,
     Probes,
     Prometheus,
+    Publishing,
+    QueueChanges,
     Queues,
     Segments,
     StreamEnds,

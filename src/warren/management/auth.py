@@ -103,10 +103,15 @@ def visible_vhost(node: Node, request: web.Request) -> Vhost:
     return vhost
 
 
+def entered_vhost(node: Node, request: web.Request) -> tuple[Vhost, Access]:
+    """The vhost that the path names, and what the user may do there."""
+    vhost = visible_vhost(node, request)
+    return vhost, Access(user_of(request), vhost.name)
+
+
 def readable_queues(node: Node, request: web.Request) -> list[Queue]:
     """The queues that the user may read, in the vhost that the path names."""
-    vhost = visible_vhost(node, request)
-    access = Access(user_of(request), vhost.name)
+    vhost, access = entered_vhost(node, request)
     return [queue for queue in vhost.queues.values() if _is_readable(queue, access)]
 
 
@@ -123,8 +128,7 @@ def finder(node: Node, request: web.Request) -> Callable[[str], Queue]:
     """A function that finds queues by name in the vhost that the path names. The function raises if there is
     no such queue, or if the user may not read it.
     """
-    vhost = visible_vhost(node, request)
-    access = Access(user_of(request), vhost.name)
+    vhost, access = entered_vhost(node, request)
     return lambda name: _checked(vhost, access, Permission.READ, name)
 
 

@@ -4,12 +4,14 @@ OpenAPI description are both made from endpoints, so that the description is tru
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from aiohttp import web
 
-from warren.management.errors import Handler
+from warren.amqp.errors import AccessRefused
+from warren.management.errors import Handler, NotAuthorised
 from warren.management.rights import Right, check_right
 from warren.management.schema import Schema
 
@@ -32,7 +34,9 @@ class Endpoint:
     summary: str
     """One sentence for the OpenAPI description."""
     right: Right = Right.MANAGEMENT
-    """Who may use it."""
+    """Who may use it. If the model refuses what a user asks for, the answer is 401, as in RabbitMQ; endpoints
+    that RabbitMQ does not have, which are for any user, say 403.
+    """
     query: tuple[Parameter, ...] = ()
     takes: Schema | None = None
     """The schema of the JSON body of a request; None if the body is not looked at."""
@@ -44,13 +48,20 @@ class Endpoint:
     """Of answer 200."""
     done: tuple[int, ...] = ()
     """Statuses of answers without content, such as 201 and 204."""
+    others: Mapping[int, Schema] = field(default_factory=dict)
+    """Further answers with content, by status: the schemas of their JSON."""
     refuses: tuple[int, ...] = ()
     """Statuses of errors, besides those that follow from the rest: 400, 401, 403 and 404."""
 
     def route(self) -> web.RouteDef:
         async def checked(request: web.Request) -> web.StreamResponse:
             check_right(request, self.right)
-            return await self.handler(request)
+            try:
+                return await self.handler(request)
+            except AccessRefused as error:
+                if self.right is Right.USER:
+                    raise
+                raise NotAuthorised(error.text) from None
 
         if self.method == "GET":
             return web.get(self.path, checked)  # which answers HEAD as well

@@ -57,6 +57,13 @@ class Fields:
             raise self._wrong(name, "a whole number")
         return value
 
+    def count(self, name: str, default: int | None = None, *, most: int = 2**63 - 1) -> int:
+        """A whole number from 0 to `most`."""
+        value = self.whole(name, default)
+        if not 0 <= value <= most:
+            raise self._wrong(name, f"a number from 0 to {most}")
+        return value
+
     def table(self, name: str, default: Table | None = None) -> Table:
         """An object that AMQP can say. Old versions of RabbitMQ write an empty one as `[]`."""
         value = self._given(name, default) or {}
@@ -110,10 +117,10 @@ class Fields:
         return BadRequest(f"{self.what}{name}: expected {expected}")
 
 
-async def fields_in(request: web.Request, expected: str) -> Fields:
+async def fields_in(request: web.Request, expected: str, *, bytes_max: int = BODY_BYTES_MAX) -> Fields:
     """The fields of the body; none if it is empty."""
     body = await request.read()
-    return Fields(object_in(body, expected, bytes_max=BODY_BYTES_MAX) if body else {})
+    return Fields(object_in(body, expected, bytes_max=bytes_max) if body else {})
 
 
 def name_in(request: web.Request, part: str) -> str:

@@ -20,12 +20,12 @@ from typing import Any, TypeAlias, TypeVar
 
 from aiohttp import web
 
-from warren.management.endpoint import Parameter
-from warren.management.errors import ApiError, BadRequest
+from warren.management.endpoint import Endpoint, Parameter
+from warren.management.errors import ApiError, BadRequest, Handler
 from warren.management.json_text import send_rows, to_json
 from warren.management.schema import COUNT, FLAG, TABLE, TEXT, Schema, record
 from warren.management.schema import rows as rows_of
-from warren.server.pace import at_a_pace as in_turns
+from warren.server.pace import at_a_pace
 
 Row: TypeAlias = dict[str, Any]
 T = TypeVar("T")
@@ -44,6 +44,12 @@ QUERY = (
 )
 LIST: Schema = {"anyOf": [rows_of(TABLE), record({"items": rows_of(TABLE)}, page=COUNT, page_count=COUNT)]}
 """Of the answer: a list, or one page."""
+
+
+def list_endpoint(path: str, handler: Handler, summary: str, query: tuple[Parameter, ...] = ()) -> Endpoint:
+    """An endpoint whose handler uses `send_list`; `query` are further parameters."""
+    given = (*QUERY, *query)
+    return Endpoint(method="GET", path=path, handler=handler, summary=summary, query=given, gives=LIST)
 
 
 class PageOutOfRange(ApiError):
@@ -118,7 +124,7 @@ async def send_list(
 ) -> web.StreamResponse:
     """Send the rows of these items that the query asks for."""
     wanted = Wanted.of(request)
-    found = [item async for item in in_turns(items) if wanted.is_wanted(name_of(item))]
+    found = [item async for item in at_a_pace(items) if wanted.is_wanted(name_of(item))]
     wanted.check_page(len(found))
     if wanted.sort:
         found = await in_order(found, lambda item: sort_key(value_at(describe(item), wanted.sort)))
@@ -142,13 +148,13 @@ async def in_order(items: Sequence[T], key: Callable[[T], tuple[int, Any]]) -> l
     many are sorted in runs, which are merged: to sort all at once would hold the loop.
     """
     runs: list[list[tuple[tuple[int, Any], T]]] = [[]]
-    async for item in in_turns(items):
+    async for item in at_a_pace(items):
         runs[-1].append((key(item), item))
         if len(runs[-1]) == SORTED_AT_ONCE_MAX:
             runs[-1].sort(key=itemgetter(0))
             runs.append([])
     runs[-1].sort(key=itemgetter(0))
-    return [item async for _key, item in in_turns(heapq.merge(*runs, key=itemgetter(0)))]
+    return [item async for _key, item in at_a_pace(heapq.merge(*runs, key=itemgetter(0)))]
 
 
 def name_filter(text: str, *, use_regex: bool) -> Callable[[str], bool]:

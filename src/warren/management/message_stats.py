@@ -23,6 +23,7 @@ from warren.broker.node import Node
 from warren.broker.queue import Queue
 from warren.broker.tally import FIGURES, Tally
 from warren.broker.vhost import Vhost
+from warren.management.context import Context
 from warren.management.endpoint import Parameter
 from warren.management.errors import BadRequest
 from warren.management.listing import whole
@@ -119,7 +120,7 @@ class Stats:
             row[name] = number
             row[f"{name}_details"] = self._details((place,), [connection.history], self.spans.data_rates)
         row |= {"recv_cnt": passed.reads, "send_cnt": passed.writes}
-        row["send_pend"] = connection.link.unsent_bytes()
+        row["send_pend"] = connection.output.pending_bytes + connection.link.unsent_bytes()
         return row | self._messages(connection.tally(), OF_CHANNELS, [connection.history])
 
     def of_vhosts(self, vhosts: Sequence[Vhost]) -> Row:
@@ -191,3 +192,8 @@ class Stats:
             "avg_rate": (values[0] - values[-1]) / seconds if seconds else 0.0,
             "avg": sum(values) / count,
         }
+
+
+def stats_for(context: Context, request: web.Request) -> Stats:
+    """Of the broker, for the spans of time that the request asks for."""
+    return Stats(context.broker.sampler.timeline, Spans.of(request))

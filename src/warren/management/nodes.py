@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import threading
 
 from aiohttp import web
 
@@ -11,12 +12,17 @@ from warren.management.context import Context
 from warren.management.endpoint import Endpoint
 from warren.management.errors import Handler, ObjectNotFound
 from warren.management.json_text import json_response
+from warren.management.listeners import contexts_of
+from warren.management.overview import exchange_types
 from warren.management.paths import NAME
 from warren.management.rights import Right
 from warren.management.schema import TABLE, Schema, rows
 from warren.server.descriptors import open_descriptors
 from warren.server.memory import resident_bytes
 from warren.server.memory_kinds import kinds_of
+from warren.session.handshake import COMPATIBLE_VERSION
+from warren.session.sasl import MECHANISMS
+from warren.version import __version__
 
 
 class Nodes:
@@ -48,16 +54,28 @@ class Nodes:
         return json_response({"memory": kinds | {"allocated_unused": kept, "total": totals}})
 
     def _check(self, request: web.Request) -> None:
-        if request.match_info["name"] != self.node.cluster_name:
+        if request.match_info["name"] != self.node.name:
             raise ObjectNotFound("Not Found")
 
     def _describe(self) -> dict[str, object]:
         memory, disk, alarms = self.broker.memory_alarm, self.broker.disk_space, self.node.alarms
         watchdog = self.broker.world.watchdog
         return {
-            "name": self.node.cluster_name,
+            "name": self.node.name,
             "type": "disc",
             "running": True,
+            "being_drained": False,
+            "db_dir": str(self.broker.config.data_dir),
+            "config_files": [],
+            "log_files": [],
+            "applications": [
+                {"name": "warren", "description": "WarrenMQ", "version": __version__},
+                {"name": "rabbit", "description": "compatible with", "version": COMPATIBLE_VERSION},
+            ],
+            "enabled_plugins": ["rabbitmq_management"],
+            "auth_mechanisms": [{"name": name, "description": "", "enabled": True} for name in MECHANISMS],
+            "exchange_types": exchange_types(self.node),
+            "contexts": contexts_of(self.broker),
             "os_pid": str(os.getpid()),
             "uptime": self.broker.uptime_ms(),
             "processors": os.cpu_count(),
@@ -71,6 +89,11 @@ class Nodes:
             "fd_used": open_descriptors(),
             "fd_total": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             "sockets_used": len(self.node.clients),
+            "sockets_total": self.broker.descriptors.connections_max,
+            "proc_used": threading.active_count(),
+            "mem_calculation_strategy": "allocated",
+            "net_ticktime": 60,
+            "cluster_links": [],
             "partitions": [],
             "slow_turns": watchdog.slow_turns,
             "slow_turn_ms_max": round(1000 * watchdog.longest_seconds),

@@ -15,7 +15,20 @@ from warren.version import __version__
 
 PATH = "/api/openapi.json"
 NAME_IN_PATH = re.compile(r"{(\w+)(?::[^}]*)?}")
-EXAMPLES = {"vhost": "/", "queue": "orders", "exchange": "events", "user": "guest"}
+EXAMPLES = {
+    "vhost": "/",
+    "queue": "orders",
+    "exchange": "events",
+    "user": "guest",
+    "source": "events",
+    "kind": "q",
+    "destination": "orders",
+    "properties_key": "order.%23",
+    "port": "5672",
+    "protocol": "amqp",
+    "within": "1",
+    "unit": "months",
+}
 """Of names in paths."""
 ERROR = record({"error": TEXT, "reason": TEXT})
 BAD_REQUEST, NOT_AUTHORISED, FORBIDDEN, NOT_FOUND = 400, 401, 403, 404
@@ -94,6 +107,8 @@ def _responses(endpoint: Endpoint) -> dict[int, dict[str, object]]:
     if endpoint.gives is not None:
         content = {endpoint.content_type: {"schema": endpoint.gives}}
         answers[200] = {"description": "the answer", "content": content}
+    for status, schema in endpoint.others.items():
+        answers[status] = {"description": "the answer", "content": {"application/json": {"schema": schema}}}
     refused = set(endpoint.refuses)
     if endpoint.takes is not None or endpoint.query:
         refused.add(BAD_REQUEST)

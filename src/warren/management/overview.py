@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from warren.broker.node import Node
+from warren.broker.rules import CLASSIC
 from warren.management.auth import visible_vhosts
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
 from warren.management.json_text import json_response
-from warren.management.message_stats import QUERY, Spans, Stats
-from warren.management.rights import user_of
+from warren.management.listeners import contexts_of, listeners_of
+from warren.management.listing import Row
+from warren.management.message_stats import QUERY, stats_for
+from warren.management.rights import Right, user_of
 from warren.management.schema import TABLE, TEXT, record, rows
 from warren.management.totals import object_totals, queue_totals
 from warren.session.handshake import COMPATIBLE_VERSION
 from warren.version import __version__
+
+RETAINED = [60, 3600, 86400]  # seconds of samples that are kept: a minute, an hour, a day
 
 
 class Overview:
@@ -46,46 +52,51 @@ class Overview:
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         vhosts = visible_vhosts(self.node, request)
-        stats = Stats(self.context.broker.sampler.timeline, Spans.of(request))
+        stats = stats_for(self.context, request)
         totals = await queue_totals(vhosts)
-        return json_response(
-            {
-                "management_version": COMPATIBLE_VERSION,
-                "rates_mode": "basic",
-                "sample_retention_policies": {"global": [60, 3600, 86400], "basic": [60, 3600, 86400]},
-                "product_name": "WarrenMQ",
-                "product_version": __version__,
-                "rabbitmq_version": COMPATIBLE_VERSION,
-                "cluster_name": self.node.cluster_name,
-                "node": self.node.cluster_name,
-                "exchange_types": [{"name": name, "enabled": True} for name in self.node.exchange_types],
-                "queue_totals": {
-                    "messages": totals.ready + totals.unacked,
-                    "messages_ready": totals.ready,
-                    "messages_unacknowledged": totals.unacked,
-                    **stats.lengths_of_vhosts(vhosts),
-                },
-                "message_stats": {},
-                **stats.of_vhosts(vhosts),
-                "churn_rates": stats.of_churn(self.context.broker.churn, self.node),
-                "object_totals": object_totals(self.node, vhosts) | {"consumers": totals.consumers},
-                "statistics_db_event_queue": 0,
-                "listeners": self._listeners(),
-            }
-        )
+        told = self._general() | {
+            "queue_totals": {
+                "messages": totals.ready + totals.unacked,
+                "messages_ready": totals.ready,
+                "messages_unacknowledged": totals.unacked,
+                **stats.lengths_of_vhosts(vhosts),
+            },
+            "message_stats": {},
+            **stats.of_vhosts(vhosts),
+            "churn_rates": stats.of_churn(self.context.broker.churn, self.node),
+            "object_totals": object_totals(self.node, vhosts) | {"consumers": totals.consumers},
+        }
+        if Right.MONITORING.is_had_by(user_of(request)):
+            told |= self._for_monitors()
+        return json_response(told)
 
-    def _listeners(self) -> list[dict[str, object]]:
+    def _general(self) -> Row:
+        return {
+            "management_version": COMPATIBLE_VERSION,
+            "rates_mode": "basic",
+            "sample_retention_policies": {"global": RETAINED, "basic": RETAINED, "detailed": []},
+            "product_name": "WarrenMQ",
+            "product_version": __version__,
+            "rabbitmq_version": COMPATIBLE_VERSION,
+            "cluster_name": self.node.cluster_name,
+            "cluster_tags": {},
+            "node_tags": {},
+            "exchange_types": exchange_types(self.node),
+            "statistics_db_event_queue": 0,
+            "disable_stats": False,
+            "enable_queue_totals": False,
+            "is_op_policy_updating_enabled": True,
+            "default_queue_type": CLASSIC,
+        }
+
+    def _for_monitors(self) -> Row:
         broker = self.context.broker
-        addresses = {"amqp": broker.address} | {n: service.address for n, service in broker.services.items()}
-        listeners: list[dict[str, object]] = []
-        for protocol, address in addresses.items():
-            host, _, port = address.rpartition(":")
-            listeners.append(
-                {
-                    "node": self.node.cluster_name,
-                    "protocol": protocol,
-                    "ip_address": host.strip("[]"),
-                    "port": int(port),
-                }
-            )
-        return listeners
+        return {
+            "node": self.node.name,
+            "listeners": [each.described(self.node.name) for each in listeners_of(broker)],
+            "contexts": [{"node": self.node.name, **each} for each in contexts_of(broker)],
+        }
+
+
+def exchange_types(node: Node) -> list[Row]:
+    return [{"name": name, "description": "", "enabled": True} for name in node.exchange_types]

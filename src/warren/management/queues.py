@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import cast
+
 from aiohttp import web
 
+from warren.amqp.properties import decode_properties
+from warren.broker.node import Node
 from warren.broker.queue import Queue
-from warren.broker.rules import queue_type
+from warren.broker.rules import CLASSIC, queue_type
 from warren.broker.vhost import Vhost
 from warren.management.auth import visible_vhost, visible_vhosts
+from warren.management.consumers import describe as describe_consumer
 from warren.management.context import Context
-from warren.management.endpoint import Endpoint
+from warren.management.endpoint import Endpoint, Parameter
 from warren.management.json_text import json_response
-from warren.management.listing import LIST, QUERY, send_list
+from warren.management.listing import LIST, QUERY, Row, flag, send_list
 from warren.management.message_stats import QUERY as STATS_QUERY
-from warren.management.message_stats import Spans, Stats
+from warren.management.message_stats import stats_for
 from warren.management.paths import QUEUE, VHOST
-from warren.management.schema import TABLE
+from warren.management.peers import connection_details
+from warren.management.schema import FLAG, TABLE
+from warren.session.channel import Channel
+from warren.session.connection import Connection
+from warren.session.consumer import ChannelConsumer
+
+DISABLE_STATS = Parameter("disable_stats", FLAG, "Whether to leave out all figures.")
+QUEUE_TOTALS = Parameter("enable_queue_totals", FLAG, "With `disable_stats`: give numbers of messages.")
+ENTRY_BYTES = 400  # about: what a message takes in memory besides its body
 
 
 class Queues:
     def __init__(self, context: Context) -> None:
+        self.context = context
         self.node = context.node
-        self.timeline = context.broker.sampler.timeline
 
     def endpoints(self) -> list[Endpoint]:
         return [
@@ -30,7 +44,7 @@ class Queues:
                 path="/api/queues",
                 handler=self.all,
                 summary="The queues of all vhosts that the user sees.",
-                query=(*QUERY, *STATS_QUERY),
+                query=(*QUERY, *STATS_QUERY, DISABLE_STATS, QUEUE_TOTALS),
                 gives=LIST,
             ),
             Endpoint(
@@ -38,7 +52,7 @@ class Queues:
                 path=f"/api/queues/{VHOST}",
                 handler=self.of_vhost,
                 summary="The queues of a vhost.",
-                query=(*QUERY, *STATS_QUERY),
+                query=(*QUERY, *STATS_QUERY, DISABLE_STATS, QUEUE_TOTALS),
                 gives=LIST,
             ),
             Endpoint(
@@ -58,44 +72,124 @@ class Queues:
         return await self._send(request, [visible_vhost(self.node, request)])
 
     async def get(self, request: web.Request) -> web.StreamResponse:
+        """The consumers are told as well."""
         vhost = visible_vhost(self.node, request)
         queue = vhost.find_queue(request.match_info["queue"])
-        return json_response(describe(vhost, queue) | self._stats(request).of_queue(queue))
+        told = describe(self.node, vhost, queue) | stats_for(self.context, request).of_queue(queue)
+        return json_response(told | {"consumer_details": consumers_of(self.node, queue)})
 
     async def _send(self, request: web.Request, vhosts: list[Vhost]) -> web.StreamResponse:
+        describe_one = self._described(request)
         queues = [(vhost, queue) for vhost in vhosts for queue in vhost.all_queues()]
-        stats = self._stats(request)
         return await send_list(
-            request,
-            queues,
-            lambda each: describe(*each) | stats.of_queue(each[1]),
-            lambda each: each[1].name,
+            request, queues, lambda each: describe_one(self.node, *each), lambda each: each[1].name
         )
 
-    def _stats(self, request: web.Request) -> Stats:
-        return Stats(self.timeline, Spans.of(request))
+    def _described(self, request: web.Request) -> Callable[[Node, Vhost, Queue], Row]:
+        """What to tell of each queue: all, or little by `disable_stats`."""
+        if not flag(request.query.get(DISABLE_STATS.name, "false"), DISABLE_STATS.name):
+            stats = stats_for(self.context, request)
+            return lambda node, vhost, queue: describe(node, vhost, queue) | stats.of_queue(queue)
+        if not flag(request.query.get(QUEUE_TOTALS.name, "false"), QUEUE_TOTALS.name):
+            return definition
+        return lambda node, vhost, queue: definition(node, vhost, queue) | totals(queue)
 
 
-def describe(vhost: Vhost, queue: Queue) -> dict[str, object]:
+def describe(node: Node, vhost: Vhost, queue: Queue) -> Row:
+    policies = vhost.policies.in_force(queue)
+    return (
+        definition(node, vhost, queue)
+        | totals(queue)
+        | sizes(queue)
+        | consuming(queue)
+        | {"effective_policy_definition": policies.settings}
+    )
+
+
+def _state(queue: Queue) -> str:
+    if queue.paused:
+        return "paused"
+    return "flow" if queue.holding else "running"
+
+
+def definition(node: Node, vhost: Vhost, queue: Queue) -> Row:
+    """What the queue is, without any figures."""
     policy, operator_policy = vhost.policies.names_of(queue)
-    exclusive = queue.exclusive_consumer
-    ready = queue.message_count
-    return {
+    kind = queue_type(queue.arguments)
+    told: Row = {
         "name": queue.name,
         "vhost": queue.vhost,
-        "type": queue_type(queue.arguments),
+        "type": kind,
+        "node": node.name,
+        "state": _state(queue),
         "durable": queue.durable,
         "auto_delete": queue.auto_delete,
         "exclusive": queue.owner is not None,
         "internal": queue.internal,
         "arguments": queue.arguments,
+        "policy": policy,
+        "operator_policy": operator_policy,
+    }
+    if queue.owner is not None and queue.owner in node.clients:
+        told["owner_pid_details"] = connection_details(cast("Connection", node.clients[queue.owner]))
+    if kind != CLASSIC:
+        told |= {"leader": node.name, "members": [node.name], "online": [node.name]}
+    return told
+
+
+def totals(queue: Queue) -> Row:
+    ready = queue.message_count
+    return {
         "messages": ready + queue.unacked,
         "messages_ready": ready,
         "messages_unacknowledged": queue.unacked,
-        "message_bytes_ready": queue.message_bytes,
-        "consumers": len(queue.consumers),
-        "exclusive_consumer_tag": None if exclusive is None else exclusive.tag,
-        "policy": policy,
-        "operator_policy": operator_policy,
-        "state": "paused" if queue.paused else "running",
     }
+
+
+def sizes(queue: Queue) -> Row:
+    """Of unacked messages, those that consumers hold are counted, and not those that basic.get took. Memory
+    is an estimate: entries, and the bodies of messages that are held as entries.
+    """
+    held, held_bytes = queue.held_in_memory()
+    out_bytes = sum(each.unacked_bytes for each in cast("list[ChannelConsumer]", queue.consumers))
+    head = queue.head()
+    return {
+        "message_bytes": queue.message_bytes + out_bytes,
+        "message_bytes_ready": queue.message_bytes,
+        "message_bytes_unacknowledged": out_bytes,
+        "message_bytes_ram": held_bytes + out_bytes,
+        "message_bytes_paged_out": queue.message_bytes - held_bytes,
+        "messages_ram": held + queue.unacked,
+        "messages_ready_ram": held,
+        "messages_unacknowledged_ram": queue.unacked,
+        "messages_paged_out": queue.message_count - held,
+        "memory": held_bytes + out_bytes + ENTRY_BYTES * (held + queue.unacked),
+        "head_message_timestamp": None if head is None else decode_properties(head.properties).timestamp,
+    }
+
+
+def consuming(queue: Queue) -> Row:
+    consumers = cast("list[ChannelConsumer]", queue.consumers)
+    exclusive = queue.exclusive_consumer
+    ability = float(any(map(_has_room, consumers)))
+    single = queue.rules.single_active_consumer
+    active = next((each.tag for each in consumers if queue.is_active(each)), None) if single else None
+    return {
+        "consumers": len(consumers),
+        "consumer_capacity": ability,  # in RabbitMQ over a while; here whether one can take a message now
+        "consumer_utilisation": ability,
+        "exclusive_consumer_tag": None if exclusive is None else exclusive.tag,
+        "single_active_consumer_tag": active,
+    }
+
+
+def _has_room(consumer: ChannelConsumer) -> bool:
+    return consumer.no_ack or not consumer.prefetch_count or consumer.unacked < consumer.prefetch_count
+
+
+def consumers_of(node: Node, queue: Queue) -> list[Row]:
+    told: list[Row] = []
+    for consumer in cast("list[ChannelConsumer]", queue.consumers):
+        channel = cast("Channel", consumer.channel)
+        told.append(describe_consumer(node, cast("Connection", channel.connection), channel, consumer))
+    return told

@@ -102,7 +102,7 @@ class Vhosts:
             "name": vhost.name,
             **describe_metadata(vhost),
             "tracing": vhost.firehose is not None,
-            "cluster_state": {self.node.cluster_name: "running"},
+            "cluster_state": {self.node.name: "running"},
         }
 
 

@@ -21,7 +21,7 @@ from warren.broker.client import Origin
 from warren.broker.commands import Command
 from warren.broker.deduplication import Seen
 from warren.broker.entry import Entry
-from warren.broker.events import ConsumerCancelled, MessageAcked, MessageDeduplicated, MessagePublished
+from warren.broker.events import ConsumerCancelled, MessageAcked, MessageDeduplicated
 from warren.broker.exchange.exchange import Exchange
 from warren.broker.history import History
 from warren.broker.message import Message, publish_message
@@ -290,13 +290,9 @@ class Channel(ContentReader):
             self.return_message(message)
 
     def tell_published(self, message: Message, queues: list[Queue]) -> None:
-        if self.vhost.firehose is not None:
-            # After tx.commit, `extra_keys` are those of another message.
-            extra_keys = None if self.transaction is not None else self.extra_keys
-            self.vhost.firehose.published(message, queues, self.origin, extra_keys)
-        if self.events.publishing.is_next():
-            names = [queue.name for queue in queues]
-            self.events.emit(MessagePublished(self.vhost.name, message, tuple(names)))
+        # After tx.commit, `extra_keys` are those of another message.
+        extra_keys = None if self.transaction is not None else self.extra_keys
+        self.vhost.tell_published(message, queues, self.origin, extra_keys)
 
     def take_reached(self) -> Collection[Queue]:
         """All queues that messages of this batch went to."""

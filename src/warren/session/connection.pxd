@@ -16,6 +16,8 @@ cdef class Connection(FrameReader):
     cdef public object link
     cdef public str name
     cdef public bint is_loopback
+    cdef readonly object connected_ms
+    cdef public str mechanism
     cdef public object state
     cdef public Output output
     cdef public object liveness

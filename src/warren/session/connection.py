@@ -99,6 +99,8 @@ class Connection(FrameReader):
         self.link = link
         self.name = name  # for events, and so for the log and the HTTP API
         self.is_loopback = is_loopback  # whether the client is on this machine
+        self.connected_ms = node.clock.refresh()  # when the client connected, since 1970
+        self.mechanism = ""  # by which the client authenticates, from connection.start-ok on
         self.state = State.AWAITING_HEADER
         self.output = Output(node.dirty_outputs, self)  # frames to be sent at the end of the turn
         self.liveness = Liveness(node.world.now())  # heartbeats and deadlines

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from warren.amqp.methods import (
     ExchangeBind,
@@ -19,10 +19,11 @@ from warren.amqp.methods import (
 from warren.broker import commands
 from warren.broker.access import Permission
 from warren.broker.declarations import check_exchange_type, check_not_default
-from warren.broker.rules import ALTERNATE_EXCHANGE
-from warren.session.bindings import BindingNames, change_binding, check_may_bind_to
+from warren.broker.topology_rights import check_may_bind, check_may_declare_exchange
 from warren.session.channel import Channel, answering
 from warren.session.names import without_line_ends
+
+Change = TypeVar("Change", commands.Bind, commands.Unbind)
 
 
 def declare(channel: Channel, method: ExchangeDeclare) -> None:
@@ -39,15 +40,8 @@ def declare(channel: Channel, method: ExchangeDeclare) -> None:
 
 
 def declare_exchange(channel: Channel, method: ExchangeDeclare, name: str) -> None:
-    vhost, access = channel.vhost, channel.connection.access
-    access.check(Permission.CONFIGURE, "exchange", name)
-    alternate = method.arguments.get(ALTERNATE_EXCHANGE)
-    if isinstance(alternate, str) and name not in vhost.exchanges:
-        # An alternate exchange moves messages, so the user must be allowed to read here and write there.
-        access.check(Permission.READ, "exchange", name)
-        access.check(Permission.WRITE, "exchange", alternate)
     command = commands.DeclareExchange(
-        vhost=vhost.name,
+        vhost=channel.vhost.name,
         name=name,
         type=method.type,
         durable=method.durable,
@@ -55,6 +49,7 @@ def declare_exchange(channel: Channel, method: ExchangeDeclare, name: str) -> No
         internal=method.internal,
         arguments=method.arguments,
     )
+    check_may_declare_exchange(channel.connection.access, channel.vhost, command)
     channel.change(command, answering(channel, ExchangeDeclareOk(), no_wait=method.no_wait))
 
 
@@ -66,25 +61,28 @@ def delete(channel: Channel, method: ExchangeDelete) -> None:
     channel.change(command, answering(channel, ExchangeDeleteOk(), no_wait=method.no_wait))
 
 
-def checked_binding(channel: Channel, method: ExchangeBind | ExchangeUnbind) -> BindingNames:
-    """The binding that the client names, if it may bind the two exchanges."""
-    source, destination = without_line_ends(method.source), without_line_ends(method.destination)
-    channel.connection.access.check(Permission.WRITE, "exchange", destination)
-    check_not_default(destination)
-    check_may_bind_to(channel, source, method.routing_key)
-    return BindingNames(source, destination, method.routing_key, to_queue=False)
+def checked_binding(channel: Channel, method: ExchangeBind | ExchangeUnbind, change: type[Change]) -> Change:
+    """The change of the binding that the client names, if it may bind the two exchanges."""
+    command = change(
+        vhost=channel.vhost.name,
+        source=without_line_ends(method.source),
+        destination=without_line_ends(method.destination),
+        to_queue=False,
+        routing_key=method.routing_key,
+        arguments=method.arguments,
+    )
+    check_may_bind(channel.connection.access, channel.vhost, command)
+    return command
 
 
 def bind(channel: Channel, method: ExchangeBind) -> None:
-    names = checked_binding(channel, method)
-    change_binding(channel, commands.Bind, names, method.arguments, ExchangeBindOk(), no_wait=method.no_wait)
+    command = checked_binding(channel, method, commands.Bind)
+    channel.change(command, answering(channel, ExchangeBindOk(), no_wait=method.no_wait))
 
 
 def unbind(channel: Channel, method: ExchangeUnbind) -> None:
-    names = checked_binding(channel, method)
-    change_binding(
-        channel, commands.Unbind, names, method.arguments, ExchangeUnbindOk(), no_wait=method.no_wait
-    )
+    command = checked_binding(channel, method, commands.Unbind)
+    channel.change(command, answering(channel, ExchangeUnbindOk(), no_wait=method.no_wait))
 
 
 HANDLERS: dict[type[Method], Callable[[Channel, Any], None]] = {

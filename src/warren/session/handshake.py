@@ -93,6 +93,7 @@ def handle(connection: Host, method: Method) -> None:
 
 def start_ok(connection: Host, method: ConnectionStartOk) -> None:
     connection.client_properties = method.client_properties
+    connection.mechanism = method.mechanism
     read = sasl.MECHANISMS.get(method.mechanism)
     if read is None:
         raise NotAllowed(f"unknown authentication mechanism '{method.mechanism}'")

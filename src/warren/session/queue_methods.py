@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from warren.amqp.errors import NotFound, PreconditionFailed
 from warren.amqp.methods import (
@@ -22,14 +22,15 @@ from warren.amqp.methods import (
 from warren.broker import commands
 from warren.broker.access import Permission
 from warren.broker.changes import Applied
-from warren.broker.declarations import DEAD_LETTER_EXCHANGE
 from warren.broker.events import QueuePurged
 from warren.broker.queue import Queue
 from warren.broker.rules import CLASSIC, queue_type
-from warren.session.bindings import BindingNames, change_binding, check_may_bind_to
-from warren.session.channel import Channel
+from warren.broker.topology_rights import check_may_bind, check_may_declare_queue
+from warren.session.channel import Channel, answering
 from warren.session.names import clients_queue, queue_name, random_name, usable_queue, without_line_ends
 from warren.session.reply_to import PSEUDO_QUEUE
+
+Change = TypeVar("Change", commands.Bind, commands.Unbind)
 
 COUNT_TOLD_MAX = 2**32 - 1  # the largest count that fits into the methods' field
 
@@ -66,24 +67,18 @@ def reply_queue(channel: Channel, name: str) -> Queue:
 def declare_queue(channel: Channel, method: QueueDeclare, name: str) -> None:
     is_named = bool(name)
     name = name or new_name(channel, method)
-    access = channel.connection.access
-    access.check(Permission.CONFIGURE, "queue", name)
-    dead_letters = method.arguments.get(DEAD_LETTER_EXCHANGE)
-    if isinstance(dead_letters, str) and name not in channel.vhost.queues:
-        # Dead-lettering moves messages, so the user must be allowed to read here and write there.
-        access.check(Permission.READ, "queue", name)
-        access.check(Permission.WRITE, "exchange", dead_letters)
+    command = commands.DeclareQueue(
+        vhost=channel.vhost.name,
+        name=name,
+        durable=method.durable,
+        auto_delete=method.auto_delete,
+        owner=channel.connection.id if method.exclusive else None,
+        arguments=method.arguments,
+        by_broker=not is_named,
+    )
+    check_may_declare_queue(channel.connection.access, channel.vhost, command)
     channel.change(
-        commands.DeclareQueue(
-            vhost=channel.vhost.name,
-            name=name,
-            durable=method.durable,
-            auto_delete=method.auto_delete,
-            owner=channel.connection.id if method.exclusive else None,
-            arguments=method.arguments,
-            by_broker=not is_named,
-        ),
-        lambda applied: queue_is_there(channel, method, clients_queue(channel, applied.made.name)),
+        command, lambda applied: queue_is_there(channel, method, clients_queue(channel, applied.made.name))
     )
 
 
@@ -110,30 +105,35 @@ def told_count(queue: Queue) -> int:
     return min(queue.message_count, COUNT_TOLD_MAX)
 
 
-def checked_binding(channel: Channel, method: QueueBind | QueueUnbind) -> BindingNames:
-    """The binding that the client names, if it may bind the two. If the client names neither queue nor key,
-    the last declared queue's name is both.
+def checked_binding(channel: Channel, method: QueueBind | QueueUnbind, change: type[Change]) -> Change:
+    """The change of the binding that the client names, if it may bind the two. If the client names neither
+    queue nor key, the last declared queue's name is both.
     """
     queue = queue_name(channel, method.queue)
-    routing_key = queue if not method.queue and not method.routing_key else method.routing_key
-    name, exchange = without_line_ends(queue), without_line_ends(method.exchange)
-    channel.connection.access.check(Permission.WRITE, "queue", name)
-    check_may_bind_to(channel, exchange, routing_key)
-    return BindingNames(exchange, name, routing_key, to_queue=True)
+    command = change(
+        vhost=channel.vhost.name,
+        source=without_line_ends(method.exchange),
+        destination=without_line_ends(queue),
+        to_queue=True,
+        routing_key=queue if not method.queue and not method.routing_key else method.routing_key,
+        arguments=method.arguments,
+    )
+    check_may_bind(channel.connection.access, channel.vhost, command)
+    return command
 
 
 def bind(channel: Channel, method: QueueBind) -> None:
-    names = checked_binding(channel, method)
-    channel.vhost.find_exchange(names.source)
-    clients_queue(channel, names.destination)
-    change_binding(channel, commands.Bind, names, method.arguments, QueueBindOk(), no_wait=method.no_wait)
+    command = checked_binding(channel, method, commands.Bind)
+    channel.vhost.find_exchange(command.source)
+    clients_queue(channel, command.destination)
+    channel.change(command, answering(channel, QueueBindOk(), no_wait=method.no_wait))
 
 
 def unbind(channel: Channel, method: QueueUnbind) -> None:
-    names = checked_binding(channel, method)
-    if names.destination in channel.vhost.queues or names.destination in channel.vhost.internal_queues:
-        clients_queue(channel, names.destination)
-    change_binding(channel, commands.Unbind, names, method.arguments, QueueUnbindOk(), no_wait=False)
+    command = checked_binding(channel, method, commands.Unbind)
+    if command.destination in channel.vhost.queues or command.destination in channel.vhost.internal_queues:
+        clients_queue(channel, command.destination)
+    channel.change(command, answering(channel, QueueUnbindOk(), no_wait=False))
 
 
 def purge(channel: Channel, method: QueuePurge) -> None:

@@ -33,6 +33,7 @@ class Host(Protocol):
     node: Node
     name: str
     is_loopback: bool
+    mechanism: str
     state: State
     output: Output
     budget: Budget

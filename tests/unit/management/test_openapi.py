@@ -29,6 +29,8 @@ async def test_names_in_paths_and_queries_are_described(api: Api) -> None:
         "sort_reverse": "query",
         "columns": "query",
         **{each.name: "query" for each in STATS_QUERY},
+        "disable_stats": "query",
+        "enable_queue_totals": "query",
     }
     assert described["security"] == [{"basic": []}]
     assert paths["/metrics"]["get"]["security"] == []

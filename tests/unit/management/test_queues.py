@@ -29,6 +29,7 @@ async def test_queue_is_described(api: Api) -> None:
         "name": "q",
         "vhost": "/",
         "type": "classic",
+        "node": "warren",
         "durable": True,
         "auto_delete": False,
         "exclusive": False,
@@ -37,13 +38,65 @@ async def test_queue_is_described(api: Api) -> None:
         "messages": 3,
         "messages_ready": 2,
         "messages_unacknowledged": 1,
+        "messages_ram": 3,
+        "messages_ready_ram": 2,
+        "messages_unacknowledged_ram": 1,
+        "message_bytes": 5,
         "message_bytes_ready": 5,
+        "message_bytes_unacknowledged": 0,
+        "message_bytes_ram": 5,
+        "message_bytes_paged_out": 0,
+        "messages_paged_out": 0,
+        "memory": found["memory"],
+        "head_message_timestamp": None,
         "consumers": 0,
+        "consumer_capacity": 0.0,
+        "consumer_utilisation": 0.0,
+        "consumer_details": [],
         "exclusive_consumer_tag": None,
+        "single_active_consumer_tag": None,
         "policy": "p",
         "operator_policy": None,
+        "effective_policy_definition": {"expires": 60000},
         "state": "running",
     }
+    assert found["memory"] > found["message_bytes_ram"]
+
+
+async def test_operator_policy_lowers_limits_of_the_policy(api: Api) -> None:
+    lenient: Table = {"max-length": 10, "message-ttl": 5000, "overflow": "reject-publish"}
+    strict: Table = {"max-length": 20, "message-ttl": 1000, "expires": 9000}
+    for name, operator, definition in (("p", False, lenient), ("o", True, strict)):
+        policy = commands.PutPolicy(
+            vhost="/", name=name, pattern="", definition=definition, operator=operator, apply_to="queues"
+        )
+        api.broker.execute(policy)
+    api.declare("q")
+    found = (await api.get("/api/queues/%2F/q")).json
+    assert (found["policy"], found["operator_policy"]) == ("p", "o")
+    assert found["effective_policy_definition"] == {
+        "max-length": 10,
+        "message-ttl": 1000,
+        "overflow": "reject-publish",
+        "expires": 9000,
+    }
+
+
+async def test_figures_can_be_left_out(api: Api) -> None:
+    await api.publish(api.declare("q"), [b"1"])
+    [row] = (await api.get("/api/queues?disable_stats=true")).json
+    assert "messages" not in row
+    assert (row["name"], row["node"], row["state"], row["arguments"]) == ("q", "warren", "running", {})
+    [row] = (await api.get("/api/queues/%2F?disable_stats=true&enable_queue_totals=true")).json
+    assert (row["messages"], row["messages_ready"], "memory" in row) == (1, 1, False)
+    assert (await api.get("/api/queues?disable_stats=perhaps")).status == 400
+
+
+@pytest.mark.parametrize("kind", ["quorum", "stream"])
+async def test_replicated_queue_names_its_members(api: Api, kind: str) -> None:
+    api.declare("q", queue_type=kind)
+    found = (await api.get("/api/queues/%2F/q")).json
+    assert (found["leader"], found["members"], found["online"]) == ("warren", ["warren"], ["warren"])
 
 
 @pytest.mark.parametrize("name", ["a/b", "50%", "a%2Fb", "spaces and ?#&", "ü€", "{x}", "日本"])
@@ -95,4 +148,10 @@ async def test_overview_counts_what_there_is(api: Api) -> None:
     ports = {listener["protocol"]: listener["port"] for listener in found["listeners"]}
     assert ports["amqp"] == api.broker.port
     assert f":{ports['http']}" in api.broker.services["http"].address
-    assert {"name": "topic", "enabled": True} in found["exchange_types"]
+    assert {"name": "topic", "description": "", "enabled": True} in found["exchange_types"]
+    assert found["contexts"][0]["port"] == str(ports["http"])
+
+
+async def test_only_monitors_see_where_the_broker_listens(api: Api) -> None:
+    found = (await api.get("/api/overview", user="manager")).json
+    assert found.keys().isdisjoint({"listeners", "contexts", "node"})

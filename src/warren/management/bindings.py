@@ -1,0 +1,223 @@
+"""`/api/bindings`, and the bindings of one exchange or queue, in RabbitMQ's form.
+
+Every queue is bound to the default exchange by its name. These bindings are listed, too, though nobody can
+make or remove one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from urllib.parse import quote
+
+from aiohttp import web
+
+from warren.broker.binding import Binding
+from warren.broker.commands import Bind, Unbind
+from warren.broker.exchange.exchange import Exchange
+from warren.broker.queue import Queue
+from warren.broker.topology_rights import check_may_bind
+from warren.broker.vhost import Vhost
+from warren.management.auth import entered_vhost, visible_vhost, visible_vhosts
+from warren.management.context import Context
+from warren.management.endpoint import Endpoint
+from warren.management.errors import ObjectNotFound
+from warren.management.fields import fields_in
+from warren.management.json_text import json_response
+from warren.management.listing import Row, list_endpoint, send_list
+from warren.management.paths import DESTINATION, EXCHANGE, QUEUE, SOURCE, VHOST, exchange_name
+from warren.management.properties_key import is_named, key_of, properties_key
+from warren.management.schema import TABLE, TEXT, record
+from warren.server.pace import at_a_pace
+
+TO_QUEUE, TO_EXCHANGE = "q", "e"  # the kind of destination, in paths
+KIND = f"{{kind:[{TO_QUEUE}{TO_EXCHANGE}]}}"
+KEY = "{properties_key:[^/]+}"
+BETWEEN = f"/api/bindings/{VHOST}/e/{SOURCE}/{KIND}/{DESTINATION}"
+
+
+class Bindings:
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.node = context.node
+
+    def endpoints(self) -> list[Endpoint]:
+        exchange = f"/api/exchanges/{VHOST}/{EXCHANGE}/bindings"
+        return [
+            list_endpoint("/api/bindings", self.all, "The bindings of all vhosts that the user sees."),
+            list_endpoint(f"/api/bindings/{VHOST}", self.of_vhost, "The bindings of a vhost."),
+            list_endpoint(f"{exchange}/source", self.of_source, "The bindings from an exchange."),
+            list_endpoint(f"{exchange}/destination", self.of_destination, "The bindings to an exchange."),
+            list_endpoint(f"/api/queues/{VHOST}/{QUEUE}/bindings", self.of_queue, "The bindings to a queue."),
+            list_endpoint(
+                BETWEEN, self.between, "The bindings from an exchange to a queue (q) or exchange (e)."
+            ),
+            Endpoint(
+                method="POST",
+                path=BETWEEN,
+                handler=self.post,
+                summary="Bind a queue (q) or an exchange (e); the header `Location` names the binding.",
+                takes=record(routing_key=TEXT, arguments=TABLE),
+                done=(201,),
+            ),
+            Endpoint(
+                method="GET", path=f"{BETWEEN}/{KEY}", handler=self.get, summary="One binding.", gives=TABLE
+            ),
+            Endpoint(
+                method="DELETE",
+                path=f"{BETWEEN}/{KEY}",
+                handler=self.delete,
+                summary="Remove a binding.",
+                done=(204,),
+            ),
+        ]
+
+    # --- lists ---
+
+    async def all(self, request: web.Request) -> web.StreamResponse:
+        return await _send(request, *visible_vhosts(self.node, request))
+
+    async def of_vhost(self, request: web.Request) -> web.StreamResponse:
+        return await _send(request, visible_vhost(self.node, request))
+
+    async def of_source(self, request: web.Request) -> web.StreamResponse:
+        vhost = visible_vhost(self.node, request)
+        exchange = vhost.find_exchange(exchange_name(request))
+        return await _send(request, vhost, bindings=_from(vhost, exchange))
+
+    async def of_destination(self, request: web.Request) -> web.StreamResponse:
+        vhost = visible_vhost(self.node, request)
+        exchange = vhost.find_exchange(exchange_name(request))
+        return await _send(request, vhost, bindings=list(exchange.incoming))
+
+    async def of_queue(self, request: web.Request) -> web.StreamResponse:
+        vhost = visible_vhost(self.node, request)
+        queue = vhost.find_queue(request.match_info["queue"])
+        return await _send(request, vhost, bindings=_to_queue(vhost, queue))
+
+    async def between(self, request: web.Request) -> web.StreamResponse:
+        vhost = visible_vhost(self.node, request)
+        return await _send(request, vhost, bindings=_between(vhost, request))
+
+    # --- one binding ---
+
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        vhost = visible_vhost(self.node, request)
+        return json_response(describe(vhost.name, _named(vhost, request)))
+
+    async def post(self, request: web.Request) -> web.StreamResponse:
+        vhost, access = entered_vhost(self.node, request)
+        given = await fields_in(request, '{"routing_key": "", "arguments": {}}')
+        source, destination, to_queue = _ends(request)
+        command = Bind(
+            vhost=vhost.name,
+            source=source,
+            destination=destination,
+            to_queue=to_queue,
+            routing_key=given.name("routing_key", ""),
+            arguments=given.table("arguments", {}),
+        )
+        check_may_bind(access, vhost, command)
+        vhost.find_exchange(source)
+        if to_queue:
+            vhost.queue_for(None, destination)
+        await self.context.execute(command)
+        key = properties_key(command.routing_key, command.arguments)
+        place = "/".join(quote(name, safe="", errors="surrogateescape") for name in (destination, key))
+        return web.Response(status=201, headers={"Location": place})
+
+    async def delete(self, request: web.Request) -> web.StreamResponse:
+        vhost, access = entered_vhost(self.node, request)
+        binding = _named(vhost, request)
+        command = Unbind(
+            vhost=vhost.name,
+            source=binding.source.name,
+            destination=binding.destination.name,
+            to_queue=binding.destination.is_queue,
+            routing_key=binding.routing_key,
+            arguments=binding.arguments,
+        )
+        check_may_bind(access, vhost, command)
+        await self.context.execute(command)
+        return web.Response(status=204)
+
+
+# --- which bindings ---
+
+
+def _of(vhost: Vhost) -> Iterator[Binding]:
+    for exchange in list(vhost.exchanges.values()):
+        yield from _from(vhost, exchange)
+
+
+def _from(vhost: Vhost, exchange: Exchange) -> Iterator[Binding]:
+    if not exchange.name:
+        return (_implicit(vhost, queue) for queue in list(vhost.queues.values()))
+    return iter(list(exchange.bindings.values()))
+
+
+def _to_queue(vhost: Vhost, queue: Queue) -> Iterator[Binding]:
+    if not queue.internal:
+        yield _implicit(vhost, queue)
+    yield from list(queue.incoming)
+
+
+def _implicit(vhost: Vhost, queue: Queue) -> Binding:
+    """The binding of a queue to the default exchange."""
+    return Binding(vhost.exchanges[""], queue, queue.name, {})
+
+
+def _ends(request: web.Request) -> tuple[str, str, bool]:
+    """Source and destination that the path names, and whether the destination is a queue."""
+    source = exchange_name(request, "source")
+    if request.match_info["kind"] == TO_QUEUE:
+        return source, request.match_info["destination"], True
+    return source, exchange_name(request, "destination"), False
+
+
+def _between(vhost: Vhost, request: web.Request) -> Iterator[Binding]:
+    """The bindings between the two that the path names: none if one of them does not exist."""
+    source, name, to_queue = _ends(request)
+    queue, exchange = vhost.queues.get(name), vhost.exchanges.get(name)
+    incoming: Iterable[Binding] = ()
+    if to_queue and queue is not None:
+        incoming = _to_queue(vhost, queue)
+    elif not to_queue and exchange is not None:
+        incoming = list(exchange.incoming)
+    return (binding for binding in incoming if binding.source.name == source)
+
+
+def _named(vhost: Vhost, request: web.Request) -> Binding:
+    """The binding that the path names."""
+    key = request.match_info["properties_key"]
+    for binding in _between(vhost, request):
+        if is_named(binding, key):
+            return binding
+    source, destination, _to_queue = _ends(request)
+    raise ObjectNotFound(f"no binding '{key}' from '{source}' to '{destination}' in vhost '{vhost.name}'")
+
+
+# --- as JSON ---
+
+
+async def _send(
+    request: web.Request, *vhosts: Vhost, bindings: Iterable[Binding] | None = None
+) -> web.StreamResponse:
+    """Send these bindings, or all of the vhosts."""
+    found: list[tuple[str, Binding]] = []
+    for vhost in vhosts:
+        every = at_a_pace(_of(vhost) if bindings is None else bindings)
+        found += [(vhost.name, each) async for each in every if not each.destination.deleted]
+    return await send_list(request, found, lambda each: describe(*each))
+
+
+def describe(vhost: str, binding: Binding) -> Row:
+    destination = binding.destination
+    return {
+        "source": binding.source.name,
+        "vhost": vhost,
+        "destination": destination.name,
+        "destination_type": "queue" if destination.is_queue else "exchange",
+        "routing_key": binding.routing_key,
+        "arguments": binding.arguments,
+        "properties_key": key_of(binding),
+    }

@@ -1,0 +1,51 @@
+"""The cluster as a whole: its name, RabbitMQ's list of extensions, and rebalancing of queues."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from warren.management.context import Context
+from warren.management.endpoint import Endpoint
+from warren.management.json_text import json_response
+from warren.management.rights import Right
+from warren.management.schema import TABLE, TEXT, record, rows
+
+
+class Cluster:
+    def __init__(self, context: Context) -> None:
+        self.node = context.node
+
+    def endpoints(self) -> list[Endpoint]:
+        return [
+            Endpoint(
+                method="GET",
+                path="/api/cluster-name",
+                handler=self.get_name,
+                summary="The name of the cluster.",
+                gives=record({"name": TEXT}),
+            ),
+            Endpoint(
+                method="GET",
+                path="/api/extensions",
+                handler=self.extensions,
+                summary="Extensions of RabbitMQ's management pages: there are none.",
+                gives=rows(TABLE),
+            ),
+            Endpoint(
+                method="POST",
+                path="/api/rebalance/queues",
+                handler=self.rebalance,
+                summary="Spread queues over the nodes: with one node there is nothing to do.",
+                right=Right.ADMINISTRATOR,
+                done=(204,),
+            ),
+        ]
+
+    async def get_name(self, request: web.Request) -> web.StreamResponse:
+        return json_response({"name": self.node.cluster_name})
+
+    async def extensions(self, request: web.Request) -> web.StreamResponse:
+        return json_response([])
+
+    async def rebalance(self, request: web.Request) -> web.StreamResponse:
+        return web.Response(status=204)

@@ -1,0 +1,119 @@
+"""`/api/health/checks/…`: RabbitMQ's health checks. One that fails is answered by 503 with the reason."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from warren.management.context import Context
+from warren.management.endpoint import Endpoint
+from warren.management.errors import BadRequest, Handler, ObjectNotFound
+from warren.management.json_text import json_response
+from warren.management.listeners import listeners_of
+from warren.management.listing import Row
+from warren.management.paths import NAME
+from warren.management.schema import TEXT, one_of, record
+
+CHECKS = "/api/health/checks"
+FAILED_STATUS = 503
+UNITS = ("days", "weeks", "months", "years")
+PROTOCOLS = {  # other names for what we listen for, which RabbitMQ knows as well
+    **dict.fromkeys(("amqp091", "amqp0.9.1", "amqp0-9-1", "amqp0_9_1"), "amqp"),
+    "amqps": "amqp/ssl",
+    **dict.fromkeys(("http1", "http1.1", "http_api", "management", "management_ui", "ui"), "http"),
+}
+STATUS = record({"status": one_of("ok", "failed")}, reason=TEXT)
+
+
+class HealthChecks:
+    def __init__(self, context: Context) -> None:
+        self.broker = context.broker
+        self.node = context.node
+
+    def endpoints(self) -> list[Endpoint]:
+        return [
+            _check("alarms", self.alarms, "Whether the cluster has alarms."),
+            _check("local-alarms", self.local_alarms, "Whether this node has alarms."),
+            _check(
+                "certificate-expiration/{within:[^/]+}/{unit:[^/]+}",
+                self.certificates,
+                "Whether a certificate expires within so many days, weeks, months or years.",
+            ),
+            _check("port-listener/{port:[^/]+}", self.port, "Whether the node listens on this port."),
+            _check(
+                "protocol-listener/{protocol:[^/]+}", self.protocol, "Whether the node speaks this protocol."
+            ),
+            _check("virtual-hosts", self.all_well, "Whether all vhosts run."),
+            _check("node-is-mirror-sync-critical", self.all_well, "Whether mirrors depend on this node."),
+            _check("node-is-quorum-critical", self.all_well, "Whether quorum queues depend on this node."),
+            _get("/api/healthchecks/node", self.all_well, "RabbitMQ's old health check."),
+            _get("/api/healthchecks/node/", self.all_well, "The same, as amqpstorm asks for it."),
+            _get(f"/api/healthchecks/node/{NAME}", self.of_node, "The same of one node."),
+        ]
+
+    async def alarms(self, request: web.Request) -> web.StreamResponse:
+        return self._alarms("There are alarms in effect in the cluster")
+
+    async def local_alarms(self, request: web.Request) -> web.StreamResponse:
+        return self._alarms("There are alarms in effect on the node")
+
+    def _alarms(self, reason: str) -> web.Response:
+        alarms = [{"node": self.node.name, "resource": resource} for resource in sorted(self.node.alarms)]
+        return failed(reason, alarms=alarms) if alarms else well()
+
+    async def certificates(self, request: web.Request) -> web.StreamResponse:
+        """No listener has a certificate."""
+        if not request.match_info["within"].isdecimal():
+            raise BadRequest("Invalid expiration value.")
+        if request.match_info["unit"].lower() not in UNITS:
+            raise BadRequest(f"Time unit not recognised. Supported units: {', '.join(UNITS)}.")
+        return well()
+
+    async def port(self, request: web.Request) -> web.StreamResponse:
+        given = request.match_info["port"]
+        if not given.isdecimal():
+            raise BadRequest("Invalid port")
+        ports = [each.port for each in listeners_of(self.broker)]
+        if int(given) in ports:
+            return well(port=int(given))
+        return failed("No active listener", missing=int(given), ports=ports)
+
+    async def protocol(self, request: web.Request) -> web.StreamResponse:
+        given = request.match_info["protocol"].lower()
+        wanted = PROTOCOLS.get(given, given)
+        protocols = [each.protocol for each in listeners_of(self.broker)]
+        if wanted in protocols:
+            return well(protocol=wanted)
+        return failed("No active listener", missing=wanted, protocols=protocols)
+
+    async def all_well(self, request: web.Request) -> web.StreamResponse:
+        """There is one node, without mirrors, and a vhost that is there runs."""
+        return well()
+
+    async def of_node(self, request: web.Request) -> web.StreamResponse:
+        if request.match_info["name"] != self.node.name:
+            raise ObjectNotFound("Not Found")
+        return well()
+
+
+def well(**more: object) -> web.Response:
+    return json_response({"status": "ok", **more})
+
+
+def failed(reason: str, **more: object) -> web.Response:
+    told: Row = {"status": "failed", "reason": reason, **more}
+    return json_response(told, status=FAILED_STATUS)
+
+
+def _check(path: str, handler: Handler, summary: str) -> Endpoint:
+    return _get(f"{CHECKS}/{path}", handler, summary)
+
+
+def _get(path: str, handler: Handler, summary: str) -> Endpoint:
+    return Endpoint(
+        method="GET",
+        path=path,
+        handler=handler,
+        summary=summary,
+        gives=STATUS,
+        others={FAILED_STATUS: STATUS},
+    )
