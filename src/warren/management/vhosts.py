@@ -100,6 +100,7 @@ class Vhosts:
     def _describe(self, vhost: Vhost) -> dict[str, object]:
         return {
             "name": vhost.name,
+            QUEUE_TYPE: UNDEFINED,
             **describe_metadata(vhost),
             "tracing": vhost.firehose is not None,
             "cluster_state": {self.node.name: "running"},
@@ -133,9 +134,9 @@ def metadata_in(fields: Fields, known: VhostMetadata) -> VhostMetadata:
 
 
 def describe_metadata(vhost: Vhost) -> dict[str, object]:
+    """Twice, as RabbitMQ has them. Some versions of it would take a type `undefined` in a file for one."""
     metadata = vhost.metadata
     told: dict[str, object] = {"description": metadata.description, "tags": sorted(metadata.tags)}
-    if metadata.default_queue_type is None:
-        return {**told, QUEUE_TYPE: UNDEFINED, "metadata": told}
-    told[QUEUE_TYPE] = metadata.default_queue_type
+    if metadata.default_queue_type is not None:
+        told[QUEUE_TYPE] = metadata.default_queue_type
     return {**told, "metadata": told}

@@ -138,6 +138,12 @@ async def test_all_definitions_are_exported(api: Api) -> None:
     }
 
 
+async def test_vhost_without_a_default_type_has_none_in_the_export(api: Api) -> None:
+    [vhost] = (await api.get("/api/definitions")).json["vhosts"]
+    metadata = {"description": "", "tags": []}
+    assert vhost == {"name": "/", **metadata, "metadata": metadata}
+
+
 async def test_exclusive_queues_are_left_out(api: Api) -> None:
     node = api.broker.node
     node.execute(commands.DeclareQueue(vhost="/", name="mine", owner=node.new_client_id()))

@@ -16,6 +16,11 @@ async def test_everybody_gets_the_description(api: Api) -> None:
     assert set(paths["/api/vhosts/{vhost}"]["put"]["responses"]) == {"201", "204", "400", "401", "403", "404"}
 
 
+async def test_file_may_be_sent_in_a_form(api: Api) -> None:
+    operation = (await api.get("/api/openapi.json")).json["paths"]["/api/definitions"]["post"]
+    assert set(operation["requestBody"]["content"]) == {"application/json", "multipart/form-data"}
+
+
 async def test_names_in_paths_and_queries_are_described(api: Api) -> None:
     paths = (await api.get("/api/openapi.json")).json["paths"]
     described = paths["/api/queues/{vhost}"]["get"]

@@ -9,9 +9,21 @@ import pytest
 
 from tests.support.http_api import Api, make_broker
 from warren.broker.access import Permissions
+from warren.broker.vhost_metadata import VhostMetadata
 from warren.cli.main import main
 
 TRACED = json.dumps({"tracing": True}).encode()
+BAD_BODIES = [
+    b"no",
+    b"[]",
+    b'{"tracing": "yes"}',
+    b'{"tracing": 1}',
+    b'{"description": 5}',
+    b'{"tags": {}}',
+    b'{"metadata": 5}',
+    b'{"default_queue_type": "odd"}',
+    b"x" * 5000,
+]
 UNTRACED = json.dumps({"tracing": False}).encode()
 
 
@@ -53,14 +65,32 @@ async def test_vhost_is_made_for_its_maker_and_deleted(api: Api) -> None:
     assert "new" not in api.broker.node.users["guest"].permissions
 
 
+@pytest.mark.parametrize("tags", ["b, a", ["a", "b"]])
+async def test_vhost_has_a_description_tags_and_a_default_type(api: Api, tags: object) -> None:
+    given = {"description": "mine", "tags": tags, "default_queue_type": "quorum"}
+    assert (await api.put("/api/vhosts/new", given)).status == 201
+    told = {"description": "mine", "tags": ["a", "b"], "default_queue_type": "quorum"}
+    described = (await api.get("/api/vhosts/new")).json
+    assert described["metadata"] == told
+    assert {name: described[name] for name in told} == told
+
+
+async def test_metadata_that_is_not_given_stays(api: Api) -> None:
+    await api.put("/api/vhosts/new", {"description": "mine", "default_queue_type": "stream"})
+    await api.put("/api/vhosts/new", {"tracing": True})
+    await api.put("/api/vhosts/new", {"tags": "a", "default_queue_type": "undefined"})
+    assert api.broker.node.vhosts["new"].metadata == VhostMetadata("mine", frozenset({"a"}), None)
+
+
 async def test_what_was_answered_is_there_after_a_restart_but_for_tracing(api: Api) -> None:
     await api.request("PUT", "/api/vhosts/gone")
-    await api.request("PUT", "/api/vhosts/kept", data=TRACED)
+    await api.put("/api/vhosts/kept", {"tracing": True, "description": "mine"})
     await api.request("DELETE", "/api/vhosts/gone")
     await api.broker.stop()
     async with make_broker(api.broker.config.data_dir) as again:
         assert set(again.node.vhosts) == {"/", "kept"}
         assert again.node.vhosts["kept"].firehose is None
+        assert again.node.vhosts["kept"].metadata.description == "mine"
         assert set(again.node.users["guest"].permissions) == {"/", "kept"}
 
 
@@ -72,7 +102,7 @@ async def test_only_administrators_change_vhosts(api: Api, user: str, method: st
     assert api.vhost.firehose is None
 
 
-@pytest.mark.parametrize("body", [b"no", b"[]", b'{"tracing": "yes"}', b'{"tracing": 1}', b"x" * 5000])
+@pytest.mark.parametrize("body", BAD_BODIES)
 async def test_body_that_makes_no_sense_changes_nothing(api: Api, body: bytes) -> None:
     answer = await api.request("PUT", "/api/vhosts/new", data=body)
     assert answer.status == 400
