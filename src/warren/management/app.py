@@ -9,6 +9,7 @@ from warren.management.context import Context
 from warren.management.definitions import DefinitionsExport
 from warren.management.endpoint import Endpoint, Resource
 from warren.management.errors import answer_errors
+from warren.management.log_lines import LogLines
 from warren.management.metrics import MetricsText
 from warren.management.nodes import Nodes
 from warren.management.openapi import Description
@@ -24,6 +25,7 @@ from warren.server.app import Broker
 
 RESOURCES = (
     DefinitionsExport,
+    LogLines,
     MetricsText,
     Nodes,
     Overview,

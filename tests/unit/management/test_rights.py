@@ -28,6 +28,7 @@ ALLOWED = {
 }
 EXPECTED = {
     "GET /api/definitions/{vhost}": MANAGEMENT,
+    "GET /api/log": ADMINISTRATOR,
     "GET /api/nodes": MONITORING,
     "GET /api/nodes/{name}": MONITORING,
     "GET /api/nodes/{name}/memory": MONITORING,
