@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
+
+from tests.support.rabbitmq import RabbitMQ
 
 WAIT_SECONDS_MAX = 20
 """The longest any test waits for an event that must come; far above what a busy machine needs."""
@@ -32,6 +34,13 @@ CAPABILITIES = {
 def name() -> str:
     """A name nobody else uses; where a test needs several it appends to this one."""
     return f"clients-{uuid.uuid4().hex}"
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
+    """One RabbitMQ for all tests that need one; those are marked `needs_rabbitmq`."""
+    with RabbitMQ(tmp_path_factory.mktemp("rabbitmq") / "node") as running:
+        yield running
 
 
 def serve_until(serve: Callable[[], object], ready: Callable[[], bool]) -> None:
