@@ -1,4 +1,8 @@
-"""`warren import rabbitmq` from a real RabbitMQ, killed on the way."""
+"""`warren import rabbitmq` from a real RabbitMQ, killed on the way.
+
+The large one: IMPORT_QUEUES=200 IMPORT_MESSAGES=1500 IMPORT_BATCH=1000 pytest -s
+tests/clients/test_import_rabbitmq.py
+"""
 
 from __future__ import annotations
 
@@ -23,14 +27,15 @@ from tests.support.rabbitmq import RabbitMQ, needs_rabbitmq
 
 pytestmark = [needs_rabbitmq, pytest.mark.slow, pytest.mark.timeout(600)]
 
-QUEUES = {
-    "import-plain": {},
+SPECIAL: dict[str, dict[str, object]] = {
     "import-priority": {"x-max-priority": 5},
     "import-quorum": {"x-queue-type": "quorum"},
     "import-topic": {},
 }
-MESSAGES = 2000
-BATCH = 100
+PLAIN = int(os.environ.get("IMPORT_QUEUES", "4")) - len(SPECIAL)
+QUEUES = SPECIAL | {f"import-plain-{number}": {} for number in range(PLAIN)}
+MESSAGES = int(os.environ.get("IMPORT_MESSAGES", "2000"))  # in each queue
+BATCH = int(os.environ.get("IMPORT_BATCH", "100"))
 KILLS = 2
 RUN_SECONDS_MAX = 300
 
@@ -64,8 +69,8 @@ def there(rabbitmq: RabbitMQ, here: BrokerProcess) -> Iterator[RabbitMQ]:
 
 
 def fill(channel: BlockingChannel) -> None:
-    for number in range(MESSAGES):
-        for name in QUEUES:
+    for name in QUEUES:
+        for number in range(MESSAGES):
             exchange, key = ("amq.topic", f"a.{number % 7}") if name == "import-topic" else ("", name)
             channel.basic_publish(exchange, key, b"%d" % number, properties_of(number))
     serve_until(lambda: None, lambda: all(ready(channel, name) == MESSAGES for name in QUEUES))
@@ -118,11 +123,14 @@ def test_every_message_arrives_and_at_most_one_batch_a_kill_twice(
     for kill in range(KILLS):
         at = total * (kill + 1) // (KILLS + 1) + random.randrange(BATCH)
         kill_half_way(run(there, here), here, at)
+    began = time.monotonic()
     process = run(there, here)
     out, err = process.communicate(timeout=RUN_SECONDS_MAX)
     assert process.returncode == 0, err
     rows = {row["queue"]: row for row in json.loads(out)}
     assert {name: rows[name]["left"] for name in QUEUES} == dict.fromkeys(QUEUES, 0)
+    moved, seconds = sum(row["moved"] for row in rows.values()), time.monotonic() - began
+    sys.stdout.write(f"the last run moved {moved} of {total} messages in {seconds:.1f} s\n")
     assert rows["import-quorum"]["differences"].startswith("type quorum there, classic here")
     assert_all_is_here(here)
 
@@ -143,7 +151,9 @@ def assert_all_is_here(here: BrokerProcess) -> None:
                 break
         channel.cancel()
         assert set(got) == set(range(MESSAGES))
+        assert list(got) == sorted(got) or name in SPECIAL, "first arrivals are in order"
         twice += sum(got.values()) - MESSAGES
+    sys.stdout.write(f"{twice} messages arrived twice\n")
     assert twice <= KILLS * BATCH
     channel.connection.close()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import click
 
-from warren.cli.grammar import Remote, over_http
+from warren.cli.grammar import Failed, Remote, over_http
 from warren.cli.publishing import Pairs, publish_message, publishing
 from warren.cli.queues import queue_argument
 from warren.client.api import Row
@@ -22,6 +22,8 @@ COLUMNS = (
 )
 ACK_MODES = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")
 COUNT = click.IntRange(min=1)
+JOBS, JOB_WAIT_SECONDS = "message-jobs", "10"
+RUNNING, DONE = "running", "done"
 
 
 @click.command("publish")
@@ -110,9 +112,20 @@ def delete_messages(remote: Remote, queue: str, *, count: int | None, selector: 
 
 
 def _act(remote: Remote, queue: str, action: str, asked: Row) -> None:
+    """Ask for a job on the messages, and wait until it has ended. Ctrl-C ends the job; what is done stays
+    done.
+    """
     content = {name: value for name, value in asked.items() if value is not None}
-    answer = remote.api.post("queues", remote.vhost, queue, action, content=content)
-    remote.printer.record(answer or {})
+    job = remote.api.post("queues", remote.vhost, queue, action, content=content)
+    try:
+        while job["state"] == RUNNING:
+            job = remote.api.get(JOBS, str(job["id"]), query={"wait": JOB_WAIT_SECONDS})
+    except KeyboardInterrupt:
+        remote.api.delete(JOBS, str(job["id"]))
+        raise
+    remote.printer.record({name: value for name, value in job.items() if value not in {None, ""}})
+    if job["state"] != DONE:
+        raise Failed(f"{job['done']} messages are done, then it ended: {job['reason'] or job['state']}")
 
 
 @click.command("pause")

@@ -123,9 +123,6 @@ CHANGES: list[tuple[str, str, str, Any]] = [
     ("global-parameters delete n", "DELETE", "/api/global-parameters/n", None),
     ("pause q", "PUT", "/api/queues/%2F/q/pause", {}),
     ("resume q", "PUT", "/api/queues/%2F/q/resume", {}),
-    ("move q to --count 5", "POST", "/api/queues/%2F/q/move", {"to": "to", "count": 5}),
-    ("copy q to --selector x=1", "POST", "/api/queues/%2F/q/copy", {"to": "to", "selector": "x=1"}),
-    ("delete-messages q --selector x=1", "POST", "/api/queues/%2F/q/delete-messages", {"selector": "x=1"}),
 ]
 
 
@@ -306,6 +303,44 @@ def test_peek_asks_by_position_and_condition(api: RecordedApi) -> None:
     api.answers = [(200, [])]
     assert main(["peek", "q", "--count", "3", "--offset", "7", "--selector", "x=1", "--url", api.url]) == 0
     assert api.requests[0].target == "/api/queues/%2F/q/messages?count=3&offset=7&selector=x%3D1"
+
+
+JOB = {"id": 7, "kind": "move", "to": None, "reason": "", "done": 3}
+
+
+@pytest.mark.parametrize(
+    ("words", "target", "content"),
+    [
+        ("move q to --count 5", "/api/queues/%2F/q/move", {"to": "to", "count": 5}),
+        ("copy q to --selector x=1", "/api/queues/%2F/q/copy", {"to": "to", "selector": "x=1"}),
+        ("delete-messages q --selector x=1", "/api/queues/%2F/q/delete-messages", {"selector": "x=1"}),
+    ],
+)
+def test_job_on_messages_is_waited_for(
+    api: RecordedApi, words: str, target: str, content: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.answers = [(200, JOB | {"state": "running"}), (200, JOB | {"state": "done"})]
+    assert main([*words.split(), "--url", api.url]) == 0
+    asked, waited = api.requests
+    assert (asked.method, asked.target, asked.content) == ("POST", target, content)
+    assert (waited.method, waited.target) == ("GET", "/api/message-jobs/7?wait=10")
+    assert capsys.readouterr().out == "id\t7\nkind\tmove\ndone\t3\nstate\tdone\n"
+
+
+def test_job_that_stops_is_a_failure(api: RecordedApi, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answers = [(200, JOB | {"state": "stopped", "reason": "the queue is full"})]
+    assert main(["move", "q", "to", "--url", api.url]) == 1
+    assert "3 messages are done, then it ended: the queue is full" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_the_job(api: RecordedApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_arguments: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("warren.client.api.Api.get", interrupted)
+    api.answers = [(200, JOB | {"state": "running"})]
+    assert main(["move", "q", "to", "--url", api.url]) == 130
+    assert (api.requests[1].method, api.requests[1].target) == ("DELETE", "/api/message-jobs/7")
 
 
 def test_definitions_go_out_and_in_again(api: RecordedApi, tmp_path_factory: pytest.TempPathFactory) -> None:
