@@ -2,10 +2,10 @@
 
 A command is a function that takes a `Remote` and its own arguments:
 
-    @queues.command("purge", aliases=("clear",))
-    @click.argument("name")
+    @queues.verb("delete", "rm")
     @over_http
-    def purge(remote: Remote, name: str) -> None: ...
+    @click.argument("name")
+    def delete(remote: Remote, name: str) -> None: ...
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -24,10 +24,9 @@ from warren.cli import exits
 from warren.cli.output import Printer
 from warren.cli.profiles import names, profiles_path
 from warren.cli.target import Given, Target, TargetError, find_target
-from warren.client.api import Api, ApiError, Row, Unreachable
+from warren.client.api import Api, ApiError, Unreachable
 from warren.client.errors import ClientError
 
-F = TypeVar("F", bound=Callable[..., Any])
 VHOST_DEFAULT = "/"
 COMPLETIONS_MAX = 100
 COMPLETION_SECONDS_MAX = 2.0
@@ -169,14 +168,11 @@ def show_list(
     query: dict[str, str],
     columns: Sequence[str],
     default: Sequence[str],
-    pages: Iterable[Sequence[Row]] | None = None,
 ) -> None:
     """Print a list with the columns that were asked for, or the usual ones. JSON has all, if none were."""
     shown = tuple(columns) or tuple(default)
-    if pages is None:
-        wanted = query if remote.printer.as_json and not columns else query | {"columns": ",".join(shown)}
-        pages = remote.api.pages(*parts, query=wanted)
-    remote.printer.table(pages, shown, cut=bool(columns))
+    wanted = query if remote.printer.as_json and not columns else query | {"columns": ",".join(shown)}
+    remote.printer.table(remote.api.pages(*parts, query=wanted), shown, cut=bool(columns))
 
 
 # --- completion ---

@@ -1,4 +1,4 @@
-"""`warren parameters`: of a component in a vhost, or with --global of the whole broker."""
+"""`warren parameters`, of a component in a vhost, and `warren global-parameters`, of the whole broker."""
 
 from __future__ import annotations
 

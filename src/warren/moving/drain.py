@@ -70,12 +70,12 @@ class Drain:
     """Moves queues of one vhost, one by one. `progress` is told how many messages each batch had."""
 
     def __init__(self, source: Uri, to: Uri, progress: Callable[[int], None], *, batch: int = BATCH) -> None:
-        self._source = source
-        self._to = to
+        self._source = source  # where the messages are
+        self._to = to  # where they go
         self._progress = progress
-        self._batch = batch
+        self._batch = batch  # how many messages are in flight at most
         self._refused: list[Unpublished] = []  # messages of the current batch
-        self._publisher: ConfirmingPublisher | None = None
+        self._publisher: ConfirmingPublisher | None = None  # for all queues, until an error
 
     def __enter__(self) -> Self:
         return self

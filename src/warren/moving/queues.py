@@ -19,10 +19,15 @@ class QueueInfo:
     vhost: str
     name: str
     type: str
+    """Such as classic, quorum or stream."""
     durable: bool
+    """Whether it survives a restart."""
     auto_delete: bool
+    """Whether it goes with its last consumer."""
     exclusive: bool = False
+    """Whether it belongs to one connection."""
     arguments: Row = field(default_factory=dict)
+    """As it was declared with."""
     messages: int = 0
     """As its broker counted them last; 0 if only its definition is known."""
     unacked: int = 0

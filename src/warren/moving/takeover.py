@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
@@ -9,6 +10,9 @@ from warren.client.api import Api, Row
 from warren.client.uri import Uri
 from warren.moving.drain import BATCH, Drain, Moved
 from warren.moving.queues import STREAM, QueueInfo, by_name, differences, queues_in, queues_of
+
+STATISTICS_SECONDS = 7.0
+"""RabbitMQ renews the figures of its management API every five seconds, unless it is set otherwise."""
 
 USERS = ("users", "permissions", "topic_permissions")
 
@@ -22,8 +26,11 @@ class Plan:
     definitions: Row | None = None
     """Of a file; None if the source is to be asked."""
     with_definitions: bool = True
+    """Whether to take over definitions; without, every queue has to be here already."""
     with_users: bool = True
+    """Whether users and permissions are among the definitions."""
     with_messages: bool = True
+    """Whether to move messages."""
     batch: int = BATCH
     """How many messages are in flight at most, and so may be in both brokers after a kill."""
 
@@ -35,8 +42,11 @@ class QueueReport:
     vhost: str
     queue: str
     moved: int
+    """Messages that this run has moved."""
     left: int
+    """Messages that are still there."""
     differences: str
+    """What is not the same here, and why messages are left, in words."""
     is_well: bool
     """Whether nothing is left, and no error came up."""
 
@@ -62,13 +72,15 @@ class Takeover:
         to: Api,
         to_amqp: Uri,
         progress: Callable[[str], None],
+        wait: Callable[[float], None] = time.sleep,
     ) -> None:
         self._plan = plan
-        self._source = source
-        self._source_amqp = source_amqp
-        self._to = to
-        self._to_amqp = to_amqp
+        self._source = source  # the RabbitMQ's management API
+        self._source_amqp = source_amqp  # the same broker over AMQP, in any vhost
+        self._to = to  # our HTTP API
+        self._to_amqp = to_amqp  # the same broker over AMQP, in any vhost
         self._progress = progress  # shows a line about how far we are
+        self._wait = wait  # for so many seconds
         self._moved = 0  # messages so far
         self._place = ""  # the queue that is being moved
 
@@ -82,7 +94,26 @@ class Takeover:
         for vhost in dict.fromkeys(queue.vhost for queue in queues):
             of_vhost = [queue for queue in queues if queue.vhost == vhost]
             rows += self._take_vhost(vhost, of_vhost, here, done=len(rows), total=len(queues))
-        return rows
+        unacked = self._unacked_there() if self._plan.with_messages else {}
+        return [with_unacked(row, unacked.get((row.vhost, row.queue), 0)) for row in rows]
+
+    def _unacked_there(self) -> dict[tuple[str, str], int]:
+        """How many messages of queues are out with consumers of the source, and so were not moved. Its
+        figures are some seconds old: if there are any, they may be those of our own consumers, and we look
+        again.
+        """
+        if self._source is None:
+            return {}
+        found = self._count_unacked(self._source)
+        if found:
+            self._progress("messages are out with consumers: waiting for new figures")
+            self._wait(STATISTICS_SECONDS)
+            found = self._count_unacked(self._source)
+        return found
+
+    def _count_unacked(self, source: Api) -> dict[tuple[str, str], int]:
+        queues = queues_of(source, self._plan.vhost)
+        return {(queue.vhost, queue.name): queue.unacked for queue in queues if queue.unacked}
 
     def _vhosts(self) -> tuple[str, ...]:
         return () if self._plan.vhost is None else (self._plan.vhost,)
@@ -132,8 +163,6 @@ class Takeover:
             result = Moved(left=there.messages)
             notes += [reason] if reason else []
             is_well = not there.messages or not self._plan.with_messages
-        if there.unacked and reason is None:
-            notes.append(f"{there.unacked} messages were out with consumers there")
         return QueueReport(there.vhost, there.name, result.moved, result.left, "; ".join(notes), is_well)
 
     def _why_not(self, there: QueueInfo, here: QueueInfo | None) -> str | None:
@@ -147,6 +176,14 @@ class Takeover:
     def _count(self, moved: int) -> None:
         self._moved += moved
         self._progress(f"{self._place}: {self._moved:,} messages moved")
+
+
+def with_unacked(row: QueueReport, count: int) -> QueueReport:
+    if not count:
+        return row
+    note = f"{count} messages are out with consumers there"
+    notes = f"{row.differences}; {note}" if row.differences else note
+    return replace(row, differences=notes, is_well=False)
 
 
 def notes_of(result: Moved) -> list[str]:

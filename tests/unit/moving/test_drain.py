@@ -17,6 +17,7 @@ from warren.amqp.table import Table
 from warren.cli.main import main
 from warren.client.uri import Uri, parse_uri
 from warren.moving import drain as module
+from warren.moving import takeover
 from warren.moving.drain import Drain, Moved, exchange_for, publish_method
 from warren.moving.queues import QueueInfo, differences, queues_in
 from warren.pipeline.consumer import ConsumingClient
@@ -240,6 +241,26 @@ def test_command_prints_a_row_for_each_queue(
     assert next(row for row in rows if row["queue"] == f"{queue}-alone")["left"] == 1
     assert code == 1
     messages_in(pair.there, f"{queue}-alone")
+
+
+def test_messages_that_are_out_with_consumers_there_are_told(
+    pair: Pair, queue: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(takeover, "STATISTICS_SECONDS", 0.0)
+    publish(pair.there, queue, bodies(3))
+    channel = channel_of(pair.there)
+    assert channel.basic_get(queue)[2] == b"0"
+    code, rows = run(pair, capsys)
+    channel.connection.close()
+    assert code == 1
+    assert next(row for row in rows if row["queue"] == queue) == {
+        "vhost": "/",
+        "queue": queue,
+        "moved": 2,
+        "left": 0,
+        "differences": "1 messages are out with consumers there",
+    }
+    assert [got.body for got in messages_in(pair.there, queue)] == [b"0"]
 
 
 def test_without_messages_nothing_is_moved(
