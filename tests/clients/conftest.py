@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.rabbitmq import RabbitMQ
+from tests.support.rabbitmq import IS_INSTALLED, RabbitMQ, run_rabbitmq
 
 WAIT_SECONDS_MAX = 20
 """The longest any test waits for an event that must come; far above what a busy machine needs."""
@@ -30,6 +30,9 @@ CAPABILITIES = {
 """What RabbitMQ says it can do, and clients look for before they use it."""
 
 
+needs_rabbitmq = pytest.mark.skipif(not IS_INSTALLED, reason="Debian's rabbitmq-server is not installed")
+
+
 @pytest.fixture
 def name() -> str:
     """A name nobody else uses; where a test needs several it appends to this one."""
@@ -39,7 +42,7 @@ def name() -> str:
 @pytest.fixture(scope="session")
 def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
     """One RabbitMQ for all tests that need one; those are marked `needs_rabbitmq`."""
-    with RabbitMQ(tmp_path_factory.mktemp("rabbitmq") / "node") as running:
+    with run_rabbitmq(tmp_path_factory.mktemp("rabbitmq") / "node") as running:
         yield running
 
 

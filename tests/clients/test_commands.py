@@ -1,4 +1,4 @@
-"""The commands for operators against a real broker, as a script uses them."""
+"""The commands for operators against real brokers, as a script uses them."""
 
 from __future__ import annotations
 
@@ -6,30 +6,52 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pika
 import pytest
 
-from tests.clients.conftest import WAIT_SECONDS_MAX, serve_until
-from tests.support.rabbitmq import RabbitMQ, needs_rabbitmq
+from tests.clients.conftest import WAIT_SECONDS_MAX, needs_rabbitmq, serve_until
+from tests.support.process import Address, BrokerProcess
+from tests.support.rabbitmq import RabbitMQ
 from warren.cli.main import main
 
-pytestmark = [needs_rabbitmq, pytest.mark.slow]
+pytestmark = pytest.mark.slow
+
+BROKERS = [pytest.param("rabbitmq", marks=needs_rabbitmq)]
 
 Run = Callable[..., Any]
 
 
+class Serving(NamedTuple):
+    address: Address
+    http_url: str
+
+
+@pytest.fixture(scope="module", params=BROKERS)
+def serving(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    if request.param == "rabbitmq":
+        rabbitmq: RabbitMQ = request.getfixturevalue("rabbitmq")
+        yield Serving(Address("127.0.0.1", rabbitmq.port), with_login(rabbitmq.http_url))
+        return
+    with BrokerProcess(tmp_path_factory.mktemp("commands") / "data") as broker:
+        yield Serving(broker.address, with_login(broker.http_url))
+
+
+def with_login(url: str) -> str:
+    return url.replace("://", "://guest:guest@")
+
+
 @pytest.fixture
 def run(
-    rabbitmq: RabbitMQ,
+    serving: Serving,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Run:
     """Runs a command in the test's vhost, and gives what it printed as JSON."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setenv("WARREN_URL", rabbitmq.http_url)
+    monkeypatch.setenv("WARREN_URL", serving.http_url)
 
     def run(words: str, *more: str, code: int = 0, vhost: str | None = "commands") -> Any:
         where = [] if vhost is None else ["-p", vhost]
@@ -103,7 +125,7 @@ def test_exchanges_and_bindings(run: Run) -> None:
     run("exchanges delete e --if-unused")
 
 
-def test_users_and_permissions(run: Run, monkeypatch: pytest.MonkeyPatch, rabbitmq: RabbitMQ) -> None:
+def test_users_and_permissions(run: Run, monkeypatch: pytest.MonkeyPatch, serving: Serving) -> None:
     for command, password in (("users add somebody management", "one"), ("users passwd somebody", "two")):
         monkeypatch.setattr("sys.stdin", io.StringIO(f"{password}\n"))
         run(command, vhost=None)
@@ -113,7 +135,7 @@ def test_users_and_permissions(run: Run, monkeypatch: pytest.MonkeyPatch, rabbit
     run("topic-permissions set somebody amq.topic ^w ^r")
     assert [row["write"] for row in run("topic-permissions ls")] == ["^w"]
     run("topic-permissions clear somebody")
-    url = rabbitmq.http_url.replace("guest:guest", "somebody:two")
+    url = serving.http_url.replace("guest:guest", "somebody:two")
     assert run(f"whoami --url {url}", vhost=None)["name"] == "somebody"
     run("users tags somebody monitoring policymaker", vhost=None)
     assert run(f"whoami --url {url}", vhost=None)["tags"] == ["monitoring", "policymaker"]
@@ -152,9 +174,9 @@ def test_definitions(run: Run, tmp_path: Path) -> None:
     assert names(run("queues ls")) == ["kept"]
 
 
-def test_connections_channels_and_consumers(run: Run, rabbitmq: RabbitMQ) -> None:
+def test_connections_channels_and_consumers(run: Run, serving: Serving) -> None:
     run("queues declare q")
-    parameters = pika.URLParameters(rabbitmq.address.url("commands"))
+    parameters = pika.URLParameters(serving.address.url("commands"))
     connection = pika.BlockingConnection(parameters)
     channel = connection.channel()
     channel.basic_consume("q", lambda *_delivery: None, consumer_tag="tag")

@@ -21,9 +21,9 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.clients.conftest import WAIT_SECONDS_MAX, serve_until
-from tests.support.process import Address, BrokerProcess
-from tests.support.rabbitmq import RabbitMQ, needs_rabbitmq
+from tests.clients.conftest import WAIT_SECONDS_MAX, needs_rabbitmq, serve_until
+from tests.support.process import BrokerProcess
+from tests.support.rabbitmq import RabbitMQ
 
 pytestmark = [needs_rabbitmq, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -40,8 +40,12 @@ KILLS = 2
 RUN_SECONDS_MAX = 300
 
 
-def channel_of(address: Address) -> BlockingChannel:
-    return pika.BlockingConnection(pika.URLParameters(address.url())).channel()
+def channel_of(url: str) -> BlockingChannel:
+    return pika.BlockingConnection(pika.URLParameters(url)).channel()
+
+
+def with_login(url: str) -> str:
+    return url.replace("://", "://guest:guest@")
 
 
 @pytest.fixture
@@ -53,7 +57,7 @@ def here(tmp_path: Path) -> Iterator[BrokerProcess]:
 @pytest.fixture
 def there(rabbitmq: RabbitMQ, here: BrokerProcess) -> Iterator[RabbitMQ]:
     """With queues that both have, and messages."""
-    ours, theirs = channel_of(here.address), channel_of(rabbitmq.address)
+    ours, theirs = channel_of(here.address.url()), channel_of(rabbitmq.amqp_url())
     for name, arguments in QUEUES.items():
         ours.queue_declare(name, durable=True, arguments=arguments if "priority" in name else {})
         theirs.queue_declare(name, durable=True, arguments=arguments)
@@ -62,7 +66,7 @@ def there(rabbitmq: RabbitMQ, here: BrokerProcess) -> Iterator[RabbitMQ]:
     ours.connection.close()
     theirs.connection.close()
     yield rabbitmq
-    theirs = channel_of(rabbitmq.address)
+    theirs = channel_of(rabbitmq.amqp_url())
     for name in QUEUES:
         theirs.queue_delete(name)
     theirs.connection.close()
@@ -88,9 +92,9 @@ def properties_of(number: int) -> pika.BasicProperties:
 
 
 def run(there: RabbitMQ, here: BrokerProcess) -> subprocess.Popen[str]:
-    to = here.http_url.replace("://", "://guest:guest@")
     command = [
-        sys.executable, "-m", "warren", "import", "rabbitmq", "--url", there.http_url, "--to", to,
+        sys.executable, "-m", "warren", "import", "rabbitmq", "--url", with_login(there.http_url),
+        "--to", with_login(here.http_url),
         "--no-definitions", "--batch", str(BATCH), "--json", "-p", "/",
     ]  # fmt: skip
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WARREN_")}
@@ -106,7 +110,7 @@ def ready(channel: BlockingChannel, name: str) -> int:
 
 def kill_half_way(process: subprocess.Popen[str], here: BrokerProcess, at: int) -> None:
     """SIGKILL when so many messages are here."""
-    channel = channel_of(here.address)
+    channel = channel_of(here.address.url())
     deadline = time.monotonic() + RUN_SECONDS_MAX
     while sum(ready(channel, name) for name in QUEUES) < at:
         assert process.poll() is None, "it was done before it could be killed"
@@ -136,7 +140,7 @@ def test_every_message_arrives_and_at_most_one_batch_a_kill_twice(
 
 
 def assert_all_is_here(here: BrokerProcess) -> None:
-    channel = channel_of(here.address)
+    channel = channel_of(here.address.url())
     twice = 0
     for name in QUEUES:
         got: Counter[int] = Counter()
