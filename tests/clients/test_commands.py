@@ -65,7 +65,6 @@ def run(
 @pytest.fixture(autouse=True)
 def vhost(run: Run) -> Iterator[None]:
     run("vhosts add commands --description tests", vhost=None)
-    run("permissions set guest .* .* .*")
     yield
     run("vhosts delete commands", vhost=None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import TextIO
 
 from warren.cli.text import cell, cells, value_at
@@ -54,9 +55,10 @@ class Printer:
         self.out.write("[]\n" if begin == "[" else "\n]\n")
 
     def _lines(self, rows: Iterator[list[str]], columns: Sequence[str]) -> None:
+        first = list(islice(rows, 1))  # the broker may refuse: then there is no table at all
         if self.header:
             self.out.write("\t".join(columns) + "\n")
-        for row in rows:
+        for row in chain(first, rows):
             self.out.write("\t".join(row) + "\n")
 
     def _drawn(self, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> None:

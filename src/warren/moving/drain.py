@@ -13,6 +13,7 @@ Headers such as `x-death` are kept, so that cycles of dead letters are still see
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
 from collections.abc import Callable, Sequence
@@ -83,6 +84,9 @@ class Drain:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if kind is None and self._publisher is not None:
+            with contextlib.suppress(PublishError):  # every message is confirmed: this only says goodbye
+                self._publisher.finish()
         self._drop_publisher()
 
     def move(self, queue: str) -> Moved:

@@ -181,7 +181,7 @@ class Takeover:
 def with_unacked(row: QueueReport, count: int) -> QueueReport:
     if not count:
         return row
-    note = f"{count} messages are out with consumers there"
+    note = f"messages that are out with consumers there: {count}"
     notes = f"{row.differences}; {note}" if row.differences else note
     return replace(row, differences=notes, is_well=False)
 
@@ -189,7 +189,7 @@ def with_unacked(row: QueueReport, count: int) -> QueueReport:
 def notes_of(result: Moved) -> list[str]:
     notes = []
     if result.rerouted:
-        notes.append(f"{result.rerouted} messages name warren.import… as their exchange")
+        notes.append(f"messages that now come from the exchange warren.import…: {result.rerouted}")
     if result.problem:
         notes.append(result.problem)
     return notes

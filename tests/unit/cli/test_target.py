@@ -143,6 +143,12 @@ def test_refusal_is_exit_1_and_the_reason(api: RecordedApi, capsys: pytest.Captu
     assert capsys.readouterr() == ("", "warren queues show: Not Found\n")
 
 
+def test_list_that_is_refused_prints_no_header(api: RecordedApi, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answers = [(401, {"error": "not_authorised", "reason": "Not administrator user"})]
+    assert main(["users", "ls", "--url", api.url]) == 1
+    assert capsys.readouterr() == ("", "warren users ls: Not administrator user\n")
+
+
 def test_wrong_option_is_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["queues", "ls", "--colour"])

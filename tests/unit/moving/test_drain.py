@@ -258,7 +258,7 @@ def test_messages_that_are_out_with_consumers_there_are_told(
         "queue": queue,
         "moved": 2,
         "left": 0,
-        "differences": "1 messages are out with consumers there",
+        "differences": "messages that are out with consumers there: 1",
     }
     assert [got.body for got in messages_in(pair.there, queue)] == [b"0"]
 
