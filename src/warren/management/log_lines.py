@@ -20,7 +20,7 @@ from warren.management.rights import Right
 from warren.management.schema import COUNT, TABLE, record, rows
 from warren.server.log_tail import LINES_MAX
 
-WAIT_MS_MAX = 10_000
+WAIT_MS_MAX = 5_000
 WAITERS_MAX = 100
 
 
