@@ -14,6 +14,7 @@ from warren.cli.grammar import Failed, guarded
 from warren.cli.numbers import UINT16_MAX, Whole
 from warren.cli.output import Printer
 from warren.cli.target import Given, Target, TargetError, find_target, read_amqp_uri
+from warren.cli.text import printable
 from warren.client.api import Api, Row
 from warren.client.uri import Uri
 from warren.moving.drain import BATCH
@@ -99,7 +100,7 @@ def rabbitmq(
             )
             rows = takeover.run()
         progress.clear()
-        report(rows, Printer(as_json=as_json))
+        report(rows, Printer(as_json=as_json), takeover.trouble)
 
     return guarded(work)
 
@@ -130,11 +131,13 @@ def read_definitions(file: TextIO) -> Row:
     return content
 
 
-def report(rows: list[QueueReport], printer: Printer) -> None:
+def report(rows: list[QueueReport], printer: Printer, trouble: str) -> None:
     printer.table([[row.as_json() for row in rows]], COLUMNS)
     unwell = [row for row in rows if not row.is_well]
     if unwell:
         raise Failed(f"{len(unwell)} of {len(rows)} queues are not done: see their differences")
+    if trouble:
+        raise Failed(trouble)
 
 
 class Progress:
@@ -146,7 +149,7 @@ class Progress:
 
     def show(self, line: str) -> None:
         if self._live:
-            self._out.write(f"{ERASE_LINE}{line}")
+            self._out.write(f"{ERASE_LINE}{printable(line)}")
             self._out.flush()
 
     def clear(self) -> None:

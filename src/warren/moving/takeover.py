@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from warren.client.api import Api, Row
+from warren.client.api import Api, ApiError, Row, Unreachable
 from warren.client.uri import Uri
 from warren.moving.drain import BATCH, Drain, Moved
 from warren.moving.queues import STREAM, QueueInfo, by_name, differences, queues_in, queues_of
@@ -74,6 +74,7 @@ class Takeover:
         progress: Callable[[str], None],
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
+        self.trouble = ""  # what went wrong at the end, when there are rows to show already
         self._plan = plan
         self._source = source  # the RabbitMQ's management API
         self._source_amqp = source_amqp  # the same broker over AMQP, in any vhost
@@ -104,11 +105,15 @@ class Takeover:
         """
         if self._source is None:
             return {}
-        found = self._count_unacked(self._source)
-        if found:
-            self._progress("messages are out with consumers: waiting for new figures")
-            self._wait(STATISTICS_SECONDS)
+        try:
             found = self._count_unacked(self._source)
+            if found:
+                self._progress("messages are out with consumers: waiting for new figures")
+                self._wait(STATISTICS_SECONDS)
+                found = self._count_unacked(self._source)
+        except (ApiError, Unreachable) as error:
+            self.trouble = f"whether messages are out with consumers there is not known: {error}"
+            return {}
         return found
 
     def _count_unacked(self, source: Api) -> dict[tuple[str, str], int]:
