@@ -25,7 +25,7 @@ from tests.clients.conftest import WAIT_SECONDS_MAX, needs_rabbitmq, serve_until
 from tests.support.process import BrokerProcess
 from tests.support.rabbitmq import RabbitMQ
 
-pytestmark = [needs_rabbitmq, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [needs_rabbitmq, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 SPECIAL: dict[str, dict[str, object]] = {
     "import-priority": {"x-max-priority": 5},
@@ -37,7 +37,7 @@ QUEUES = SPECIAL | {f"import-plain-{number}": {} for number in range(PLAIN)}
 MESSAGES = int(os.environ.get("IMPORT_MESSAGES", "2000"))  # in each queue
 BATCH = int(os.environ.get("IMPORT_BATCH", "100"))
 KILLS = 2
-RUN_SECONDS_MAX = 300
+RUN_SECONDS_MAX = 1800
 
 
 def channel_of(url: str) -> BlockingChannel:
