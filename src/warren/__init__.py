@@ -1,19 +1,37 @@
-"""WarrenMQ: a message broker that speaks AMQP 0-9-1."""
+"""WarrenMQ: a message broker that speaks AMQP 0-9-1.
+
+The broker is imported when it is first used, so that a command that only speaks to one starts without it.
+"""
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from warren.broker import commands, events
-from warren.server.app import Broker
-from warren.server.config import Config
 from warren.version import __version__
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from warren.broker import commands, events
+    from warren.server.app import Broker
+    from warren.server.config import Config
+
 __all__ = ["Broker", "Config", "__version__", "commands", "events", "spark_session"]
+
+_PLACES = {
+    "Broker": "warren.server.app:Broker",
+    "Config": "warren.server.config:Config",
+    "commands": "warren.broker.commands",
+    "events": "warren.broker.events",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'warren' has no attribute '{name}'")
+    return pkgutil.resolve_name(_PLACES[name])
 
 
 def spark_session(

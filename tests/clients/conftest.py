@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
+
+from tests.support.rabbitmq import IS_INSTALLED, RabbitMQ, run_rabbitmq
 
 WAIT_SECONDS_MAX = 20
 """The longest any test waits for an event that must come; far above what a busy machine needs."""
@@ -28,10 +30,20 @@ CAPABILITIES = {
 """What RabbitMQ says it can do, and clients look for before they use it."""
 
 
+needs_rabbitmq = pytest.mark.skipif(not IS_INSTALLED, reason="Debian's rabbitmq-server is not installed")
+
+
 @pytest.fixture
 def name() -> str:
     """A name nobody else uses; where a test needs several it appends to this one."""
     return f"clients-{uuid.uuid4().hex}"
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
+    """One RabbitMQ for all tests that need one; those are marked `needs_rabbitmq`."""
+    with run_rabbitmq(tmp_path_factory.mktemp("rabbitmq") / "node") as running:
+        yield running
 
 
 def serve_until(serve: Callable[[], object], ready: Callable[[], bool]) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from dataclasses import fields
+
+import click
 
 from warren.server.config import Config, Given, given_settings, load
 from warren.server.config_error import ConfigError
@@ -16,25 +17,17 @@ DEFAULT = "default"
 HAS_SECRETS = ("users",)  # settings of which only the number of entries is shown
 
 
-def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser("config", help="check and show settings")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    check = commands.add_parser("check", help="check a file of settings, and tell what is wrong")
-    check.add_argument("file", nargs="?", help="the file (default: warren.toml, if there is one)")
-    check.set_defaults(run=run_check)
-    show = commands.add_parser("show", help="show the settings in force, and where each comes from")
-    show.add_argument(
-        "--config", metavar="FILE", help="settings in TOML (default: warren.toml, if there is one)"
-    )
-    show.add_argument("--json", action="store_true", help="as JSON")
-    show.set_defaults(run=run_show)
-    reference = commands.add_parser("reference", help="print the reference of all settings, as Markdown")
-    reference.set_defaults(run=run_reference)
+@click.group("config", no_args_is_help=False)
+def config() -> None:
+    """Check and show settings."""
 
 
-def run_check(options: argparse.Namespace) -> int:
+@config.command("check")
+@click.argument("file", required=False)
+def check(file: str | None) -> int:
+    """Check a file of settings (warren.toml, if there is one), and tell what is wrong."""
     try:
-        load({"config": options.file})
+        load({"config": file})
     except ConfigError as error:
         sys.stderr.write(f"warren config check: {error}\n")
         return WRONG
@@ -42,20 +35,33 @@ def run_check(options: argparse.Namespace) -> int:
     return 0
 
 
-def run_show(options: argparse.Namespace) -> int:
-    flags = {"config": options.config}
+@config.command("show")
+@click.option(
+    "--config", "file", metavar="FILE", help="settings in TOML (default: warren.toml, if there is one)"
+)
+@click.option("--json", "as_json", is_flag=True, help="as JSON")
+def show(file: str | None, *, as_json: bool) -> int:
+    """Show the settings in force, and where each comes from."""
+    flags = {"config": file}
     try:
-        given, config = given_settings(flags), load(flags)
+        given, settings_in_force = given_settings(flags), load(flags)
     except ConfigError as error:
         sys.stderr.write(f"warren config show: {error}\n")
         return WRONG
-    settings = {field.name: _shown(config, field.name, given) for field in fields(Config)}
-    if options.json:
+    settings = {field.name: _shown(settings_in_force, field.name, given) for field in fields(Config)}
+    if as_json:
         rows = {name: {"value": value, "from": place} for name, (value, place) in settings.items()}
         sys.stdout.write(json.dumps(rows, indent=2) + "\n")
     else:
         for name, (value, place) in settings.items():
             sys.stdout.write(f"{name} = {value}  # {place}\n")
+    return 0
+
+
+@config.command("reference")
+def reference() -> int:
+    """Print the reference of all settings, as Markdown."""
+    sys.stdout.write(as_markdown())
     return 0
 
 
@@ -65,8 +71,3 @@ def _shown(config: Config, name: str, given: dict[str, Given]) -> tuple[str, str
     if name in HAS_SECRETS:
         return f"[{len(value)} of them]", place
     return in_toml(value), place
-
-
-def run_reference(_options: argparse.Namespace) -> int:
-    sys.stdout.write(as_markdown())
-    return 0

@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Protocol, cast
+
+import click
 
 from warren.pipeline.errors import PipelineError, UsageError
 from warren.pipeline.java import java_home
@@ -35,8 +37,6 @@ HOW_TO_GET_IT = "the data pipeline needs Spark: pip install 'warrenmq[spark]'"
 WIDTH_MAX = 200
 JAVA_HOME = "java-home"
 JAVA_HOME_ABOUT = "print the JAVA_HOME that a Spark session of your own can be given"
-
-Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,13 @@ class Job(Protocol):
     def run(self, spark: SparkSession, options: argparse.Namespace, progress: ProgressLine) -> JobResult: ...
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add `pipeline` to the list of commands. `main` reads the words behind it, with a parser of its own."""
-    subparsers.add_parser("pipeline", help="run jobs over queues and streams on Spark")
+@click.command("pipeline", add_help_option=False, context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def pipeline(words: tuple[str, ...]) -> int:
+    """Leave the words to the pipeline's own parser: each job has its own options, and pipeline files have the
+    same ones.
+    """
+    return main(words)
 
 
 def main(words: Sequence[str]) -> int:

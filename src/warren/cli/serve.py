@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import resource
 import signal
 import sys
 
+import click
 import uvloop
 
 from warren.server import log
@@ -22,44 +22,31 @@ from warren.server.systemd import Systemd
 USAGE_ERROR = 2
 
 
-def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "serve",
-        help="run the broker",
-        description=(
-            "Run the broker. Settings come from flags, else from the environment (WARREN_…), else from "
-            "warren.toml, else they have their defaults."
-        ),
-    )
-    parser.add_argument(
-        "--config", metavar="FILE", help="settings in TOML (default: warren.toml, if there is one)"
-    )
-    parser.add_argument("--data-dir", metavar="DIR", help="where the broker keeps its data (./warren-data)")
-    parser.add_argument("--bind", metavar="ADDR", help="the address to listen on (127.0.0.1)")
-    parser.add_argument("--port", metavar="N", help="the port for AMQP, 0 for any free one (5672)")
-    parser.add_argument(
-        "--http-port", metavar="N", help="the port for the HTTP API, 0 for any free one, -1 for none (15672)"
-    )
-    parser.add_argument(
-        "--prometheus-port", metavar="N", help="a port for metrics alone, without a login (-1: none)"
-    )
-    parser.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning or error (info)")
-    parser.set_defaults(run=run)
-
-
-def run(options: argparse.Namespace) -> int:
-    flags = {name: value for name, value in vars(options).items() if name != "run"}
+@click.command("serve")
+@click.option("--config", metavar="FILE", help="settings in TOML (default: warren.toml, if there is one)")
+@click.option("--data-dir", metavar="DIR", help="where the broker keeps its data (./warren-data)")
+@click.option("--bind", metavar="ADDR", help="the address to listen on (127.0.0.1)")
+@click.option("--port", metavar="N", help="the port for AMQP, 0 for any free one (5672)")
+@click.option(
+    "--http-port", metavar="N", help="the port for the HTTP API, 0 for any free one, -1 for none (15672)"
+)
+@click.option("--prometheus-port", metavar="N", help="a port for metrics alone, without a login (-1: none)")
+@click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error (info)")
+def serve(**flags: str | None) -> int:
+    """Run the broker. Settings come from flags, else from the environment (WARREN_…), else from warren.toml,
+    else they have their defaults.
+    """
     try:
         config = load(flags)
         log.configure(config.log_level)
-        uvloop.run(serve(config))
+        uvloop.run(run_broker(config))
     except (ConfigError, OSError) as error:
         sys.stderr.write(f"warren serve: {error}\n")
         return USAGE_ERROR
     return 0
 
 
-async def serve(config: Config) -> None:
+async def run_broker(config: Config) -> None:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

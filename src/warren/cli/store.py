@@ -5,7 +5,6 @@ Exits with 0 if all is well, with 1 if `verify` finds damage, and with 2 if some
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -15,60 +14,78 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TypeAlias
 
-from warren.cli.store_text import message_json, message_text, printable, queues_table, summary_json, totals
+import click
+
+from warren.cli.numbers import Whole
+from warren.cli.store_text import message_json, message_text, queues_table, summary_json, totals
+from warren.cli.text import printable
 from warren.storage.data_files import DataFiles, FileKind, FileProblem, InspectError, QueueFiles
 from warren.storage.inspect import read_messages, summarize
 from warren.storage.inspect_stream import summarize_stream
-from warren.storage.verify import verify
+from warren.storage.verify import verify as verify_files
 
 EXIT_DAMAGED, EXIT_ERROR, EXIT_INTERRUPTED = 1, 2, 130
+WHOLE = Whole()
 
-Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-Work: TypeAlias = Callable[[argparse.Namespace], int]
-
-
-def register(subparsers: Subparsers) -> None:
-    store = subparsers.add_parser("store", help="look into a data directory", description=__doc__)
-    commands = store.add_subparsers(metavar="COMMAND", required=True)
-    _add_ls(commands)
-    _add_cat(commands)
-    _add_command(commands, "verify", "check every checksum, and that all files agree", _verify)
+Work: TypeAlias = Callable[[], int]
+directory_argument = click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
 
 
-def _add_ls(commands: Subparsers) -> None:
-    parser = _add_command(commands, "ls", "list the queues, and what is in them", _ls)
-    parser.add_argument("--vhost", help="only the queues of this vhost")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+@click.group("store", help=__doc__, no_args_is_help=False)
+def store() -> None:
+    pass
 
 
-def _add_cat(commands: Subparsers) -> None:
-    parser = _add_command(commands, "cat", "print the messages of a queue", _cat)
-    add = parser.add_argument
-    add("queue", metavar="QUEUE")
-    add("--vhost", default="/", help="the queue's vhost (default: %(default)s)")
-    add("--part", metavar="NAME", help="only the messages in this part of the queue, such as priority-3")
-    add("--limit", type=_whole, metavar="N", help="print at most this many messages")
-    add("--from", type=_whole, default=0, dest="first", metavar="POSITION", help="begin at this position")
-    add("--acked", action="store_true", help="also messages that are done with, if they are still on disk")
-    add("--json", action="store_true", help="print one JSON object a line")
+@store.command("ls")
+@directory_argument
+@click.option("--vhost", metavar="NAME", help="only the queues of this vhost")
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object")
+def ls(directory: Path, vhost: str | None, *, as_json: bool) -> int:
+    """List the queues, and what is in them."""
+    return _run(lambda: _ls(_open(directory), vhost, as_json=as_json))
 
 
-def _add_command(commands: Subparsers, name: str, about: str, work: Work) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=about, description=about)
-    parser.add_argument("directory", type=Path, metavar="DIR", help="the data directory")
-    parser.set_defaults(run=lambda options: _run(work, options))
-    return parser
+@store.command("cat")
+@directory_argument
+@click.argument("queue", metavar="QUEUE")
+@click.option("--vhost", default="/", show_default=True, help="the queue's vhost")
+@click.option(
+    "--part", metavar="NAME", help="only the messages in this part of the queue, such as priority-3"
+)
+@click.option("--limit", type=WHOLE, metavar="N", help="print at most this many messages")
+@click.option("--from", "first", type=WHOLE, default=0, metavar="POSITION", help="begin at this position")
+@click.option("--acked", is_flag=True, help="also messages that are done with, if they are still on disk")
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object a line")
+def cat(
+    directory: Path,
+    queue: str,
+    *,
+    vhost: str,
+    part: str | None,
+    limit: int | None,
+    first: int,
+    acked: bool,
+    as_json: bool,
+) -> int:
+    """Print the messages of a queue."""
+
+    def work() -> int:
+        logs = _logs(_open(directory).queue(vhost, queue), part)
+        return _cat(logs, limit=limit, first=first, acked=acked, as_json=as_json)
+
+    return _run(work)
 
 
-def _whole(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"not a whole number: {text!r}")
-    return int(text)
+@store.command("verify")
+@directory_argument
+def verify(directory: Path) -> int:
+    """Check every checksum, and that all files agree."""
+    return _run(lambda: _verify(_open(directory)))
 
 
-def _run(work: Work, options: argparse.Namespace) -> int:
+def _run(work: Work) -> int:
     try:
-        code = work(options)
+        code = work()
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has gone: throw away the rest, also what Python still has buffered
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -85,20 +102,19 @@ def _say(text: str) -> None:
     sys.stderr.write(f"warren store: {text}\n")
 
 
-def _open(options: argparse.Namespace) -> DataFiles:
-    files = DataFiles(options.directory)
+def _open(directory: Path) -> DataFiles:
+    files = DataFiles(directory)
     if files.holder is not None:
-        _say(f"process {files.holder} is using {options.directory}: the output is a snapshot")
+        _say(f"process {files.holder} is using {directory}: the output is a snapshot")
     return files
 
 
 # --- the commands ---
 
 
-def _ls(options: argparse.Namespace) -> int:
-    files = _open(options)
-    summaries = [(summarize_stream if log.is_stream else summarize)(log) for log in files.logs(options.vhost)]
-    if options.json:
+def _ls(files: DataFiles, vhost: str | None, *, as_json: bool) -> int:
+    summaries = [(summarize_stream if log.is_stream else summarize)(log) for log in files.logs(vhost)]
+    if as_json:
         content = {"queues": [summary_json(summary) for summary in summaries], "totals": totals(summaries)}
         sys.stdout.write(json.dumps(content, indent=2) + "\n")
     else:
@@ -116,8 +132,7 @@ def _tell_problems(problems: list[FileProblem]) -> int:
     return EXIT_ERROR if unreadable else 0
 
 
-def _cat(options: argparse.Namespace) -> int:
-    logs = _logs(_open(options).queue(options.vhost, options.queue), options.part)
+def _cat(logs: list[QueueFiles], *, limit: int | None, first: int, acked: bool, as_json: bool) -> int:
     problems: list[FileProblem] = []
 
     def tell(problem: FileProblem) -> None:
@@ -125,11 +140,9 @@ def _cat(options: argparse.Namespace) -> int:
             _say(str(problem))
         problems.append(problem)
 
-    messages = chain.from_iterable(
-        read_messages(log, tell, first=options.first, with_acked=options.acked) for log in logs
-    )
-    write = message_json if options.json else message_text
-    for message in islice(messages, options.limit):
+    messages = chain.from_iterable(read_messages(log, tell, first=first, with_acked=acked) for log in logs)
+    write = message_json if as_json else message_text
+    for message in islice(messages, limit):
         sys.stdout.write(write(message) + "\n")
     return EXIT_ERROR if any(problem.kind is FileKind.UNREADABLE for problem in problems) else 0
 
@@ -142,14 +155,14 @@ def _logs(queue: QueueFiles, part: str | None) -> list[QueueFiles]:
     return found
 
 
-def _verify(options: argparse.Namespace) -> int:
+def _verify(files: DataFiles) -> int:
     kinds = dict.fromkeys(FileKind, 0)
 
     def tell(problem: FileProblem) -> None:
         kinds[problem.kind] += 1
         sys.stdout.write(f"{problem.kind.value}: {printable(str(problem))}\n")
 
-    checked = verify(_open(options), tell)
+    checked = verify_files(files, tell)
     found = ", ".join(f"{count} {kind.value}" for kind, count in kinds.items() if count)
     sys.stdout.write(
         f"{checked.queues} queues, {checked.segments} segments, {checked.records} records, "

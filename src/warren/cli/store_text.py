@@ -17,6 +17,7 @@ from unicodedata import east_asian_width
 from warren.amqp.errors import SyntaxFault
 from warren.amqp.properties import BasicProperties, decode_properties
 from warren.broker.parameters import Json
+from warren.cli.text import printable
 from warren.storage.data_files import QueueFiles
 from warren.storage.inspect import QueueSummary, RecordPlace, StoredMessage
 from warren.storage.table_text import table_to_json
@@ -201,17 +202,6 @@ def _as_text(body: bytes) -> str | None:
 
 def _quoted(text: str) -> str:
     return f'"{printable(text)}"'
-
-
-def printable(text: str, allowed: str = "") -> str:
-    """The text with escapes for control characters and for bytes that are not UTF-8."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in allowed else _escaped(c) for c in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape", "surrogatepass").decode()
 
 
 # --- cat, for machines ---

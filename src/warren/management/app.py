@@ -21,6 +21,7 @@ from warren.management.exchanges import Exchanges
 from warren.management.getting import Getting
 from warren.management.health_checks import HealthChecks
 from warren.management.limits import Limits
+from warren.management.log_lines import LogLines
 from warren.management.login_attempts import LoginAttemptsOfNode
 from warren.management.message_jobs import MessageJobs
 from warren.management.nodes import Nodes
@@ -59,6 +60,7 @@ RESOURCES = (
     Exchanges,
     Getting,
     HealthChecks,
+    LogLines,
     Nodes,
     OperatorPolicies,
     Overview,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from warren.broker.commands import SetGlobalParameter
+from warren.broker.parameters import CLUSTER_NAME
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
+from warren.management.fields import fields_in
 from warren.management.json_text import json_response
 from warren.management.rights import Right
 from warren.management.schema import TABLE, TEXT, record, rows
@@ -13,6 +16,7 @@ from warren.management.schema import TABLE, TEXT, record, rows
 
 class Cluster:
     def __init__(self, context: Context) -> None:
+        self.context = context
         self.node = context.node
 
     def endpoints(self) -> list[Endpoint]:
@@ -23,6 +27,15 @@ class Cluster:
                 handler=self.get_name,
                 summary="The name of the cluster.",
                 gives=record({"name": TEXT}),
+            ),
+            Endpoint(
+                method="PUT",
+                path="/api/cluster-name",
+                handler=self.put_name,
+                summary="Rename the cluster.",
+                right=Right.ADMINISTRATOR,
+                takes=record({"name": TEXT}),
+                done=(204,),
             ),
             Endpoint(
                 method="GET",
@@ -43,6 +56,11 @@ class Cluster:
 
     async def get_name(self, request: web.Request) -> web.StreamResponse:
         return json_response({"name": self.node.cluster_name})
+
+    async def put_name(self, request: web.Request) -> web.StreamResponse:
+        given = await fields_in(request, '{"name": name}')
+        await self.context.execute(SetGlobalParameter(name=CLUSTER_NAME, value=given.text("name")))
+        return web.Response(status=204)
 
     async def extensions(self, request: web.Request) -> web.StreamResponse:
         return json_response([])

@@ -26,6 +26,7 @@ from warren.amqp.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
+from warren.amqp.table import Table
 from warren.broker.message import Message
 from warren.client.connection import ClientConnection
 from warren.client.dial import read_method
@@ -72,18 +73,30 @@ class Gone(ClientError):
 class ConsumingClient:
     """One connection that consumes all queues of a query."""
 
-    def __init__(self, uri: Uri, queues: Sequence[str], *, count_max: int, bytes_max: int) -> None:
+    def __init__(
+        self,
+        uri: Uri,
+        queues: Sequence[str],
+        *,
+        count_max: int,
+        bytes_max: int,
+        arguments: Table | None = None,
+        shared_limit: bool = True,
+        product: str = PRODUCT,
+    ) -> None:
         self.count_max = min(count_max, PREFETCH_MAX)
         self.bytes_max = bytes_max
         self.held: deque[Delivery] = deque()  # unacked, in the order of their delivery tags
         self._held_bytes = 0  # of their bodies
         self._queues = dict(enumerate(queues))  # by number, which is also the consumer tag
+        self._arguments = arguments or {}  # of each basic.consume
+        self._shared_limit = shared_limit  # whether `count_max` holds for all queues together, or for each
         self._frames = 0  # received so far, by which `gather` sees that the connection is idle
         self._delivered: Envelope | None = None  # of the delivery whose content is arriving
         self._properties = b""  # of that delivery
         self._body: list[bytes] = []  # of that delivery: the frames so far
         self._missing_bytes = 0  # of its body
-        self._connection = ClientConnection(uri, product=PRODUCT, on_frame=self._on_frame)
+        self._connection = ClientConnection(uri, product=product, on_frame=self._on_frame)
         try:
             self.waiting = self.ready()  # messages in the queues before we consumed any
             self._consume()
@@ -104,13 +117,13 @@ class ConsumingClient:
         )
 
     def _consume(self) -> None:
-        """One prefetch limit holds for all queues. Streams know no such limit and refuse, which is meant:
-        a query reads streams, and does not consume them.
+        """With one prefetch limit for all queues, streams refuse, which is meant: a query reads streams,
+        and does not consume them.
         """
-        qos = BasicQos(prefetch_count=self.count_max, global_=True)
+        qos = BasicQos(prefetch_count=self.count_max, global_=self._shared_limit)
         self._connection.talk(ask(qos, BasicQosOk))
         for number, name in self._queues.items():
-            consume = BasicConsume(queue=name, consumer_tag=str(number), arguments={})
+            consume = BasicConsume(queue=name, consumer_tag=str(number), arguments=self._arguments)
             self._connection.talk(ask(consume, BasicConsumeOk))
 
     # --- called by the query ---

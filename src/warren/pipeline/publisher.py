@@ -90,6 +90,7 @@ class ConfirmingPublisher:
         on_failure: Callable[[Unpublished], None],
         window: int = WINDOW_DEFAULT,
         rate: float = 0.0,
+        product: str = PRODUCT,
     ) -> None:
         self.sent = 0  # also the delivery tag of the last message
         self.confirmed = 0
@@ -103,7 +104,7 @@ class ConfirmingPublisher:
         self._returned: BasicReturn | None = None  # whose content header is still to come
         self._output = Output([], None)  # frames that are not sent yet
         try:
-            self._connection = ClientConnection(uri, product=PRODUCT, on_frame=self._on_frame)
+            self._connection = ClientConnection(uri, product=product, on_frame=self._on_frame)
             self._connection.talk(ask(ConfirmSelect(), ConfirmSelectOk))
         except ClientError as error:
             raise PublishError(str(error), confirmed=0, sent=0) from error
@@ -143,11 +144,15 @@ class ConfirmingPublisher:
         if output.pending_bytes >= CHUNK_BYTES:
             self._flush()
 
-    def finish(self) -> None:
-        """Send what is left, wait until every message is settled, and close with a handshake."""
+    def settle_all(self) -> None:
+        """Send what is left, and wait until every message is settled."""
         self._flush()
         while self._in_flight:
             self._await()
+
+    def finish(self) -> None:
+        """Settle all, and close with a handshake."""
+        self.settle_all()
         with self._told():
             self._connection.__exit__(None)
 

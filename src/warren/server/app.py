@@ -29,6 +29,7 @@ from warren.server.event_stream import EventStream
 from warren.server.farewell import Farewells
 from warren.server.listener import accepted_a_turn, listen
 from warren.server.log import get_logger, log_events
+from warren.server.log_tail import LogTail
 from warren.server.memory import MemoryAlarm, MemoryUse, ResidentMemory, share_in_bytes
 from warren.server.metrics import Metric, Metrics
 from warren.server.protocol import AmqpProtocol
@@ -114,6 +115,8 @@ class Broker:
         """Start the broker. A start that fails for any reason leaves no thread, lock, socket or task."""
         self.loop = asyncio.get_running_loop()
         self.services, self.event_stream = {}, None
+        self.log_tail = LogTail(self.loop)
+        self.log_tail.attach()
         self.world = LoopWorld(self.loop, self.log)
         self.started = self.world.now()  # for `uptime_ms`
         self.descriptors = Descriptors(
@@ -129,6 +132,7 @@ class Broker:
             await self._stop_services()
             await self.storage.close()
             self.world.close()
+            self.log_tail.detach()
             raise
         self.stopping = False
         self.log.info("broker started", bind=self.host, port=self.port)
@@ -251,6 +255,7 @@ class Broker:
         await self.storage.close()
         self.world.close()
         self.log.info("broker stopped")
+        self.log_tail.detach()
 
     def _storage_settings(self) -> StorageSettings:
         config = self.config

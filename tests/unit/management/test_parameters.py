@@ -95,3 +95,10 @@ async def test_global_parameters_are_set_told_and_cleared(api: Api) -> None:
     await api.put("/api/global-parameters/cluster_name", {"value": "renamed"})
     assert (await api.get("/api/overview")).json["cluster_name"] == "renamed"
     assert (await api.delete("/api/global-parameters/cluster_name")).status == 400
+
+
+async def test_the_cluster_is_renamed_by_its_own_path_as_well(api: Api) -> None:
+    assert (await api.put("/api/cluster-name", {"name": "north"})).status == 204
+    assert (await api.get("/api/cluster-name")).json == {"name": "north"}
+    assert (await api.get("/api/global-parameters/cluster_name")).json["value"] == "north"
+    assert (await api.put("/api/cluster-name", {"name": 5})).status == 400

@@ -1,24 +1,30 @@
 from __future__ import annotations
 
-import argparse
+from typing import Any
 
 import pytest
 
-from warren.cli.perf import plan_of, register
+from warren.cli import perf as module
+from warren.cli.main import main
 from warren.client.uri import Uri
 from warren.perf.throughput import Plan
 from warren.perf.topology import Layout
 
 
-def parse(words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="warren")
-    register(parser.add_subparsers())
-    return parser.parse_args(["perf", *words.split()])
+def parse(words: str) -> dict[str, Any]:
+    name, *rest = words.split()
+    return module.perf.commands[name].make_context(name, rest).params
+
+
+def plan_of(options: dict[str, Any]) -> Plan:
+    return module.plan_of(
+        **{name: value for name, value in options.items() if name not in {"uri", "as_json"}}
+    )
 
 
 def test_the_defaults_of_throughput() -> None:
     arguments = parse("throughput")
-    assert arguments.uri == Uri("127.0.0.1", 5672, "guest", "guest", "/")
+    assert arguments["uri"] == Uri("127.0.0.1", 5672, "guest", "guest", "/")
     assert plan_of(arguments) == Plan(ack_every=100, prefetch=1000)
 
 
@@ -53,8 +59,8 @@ def test_acks_keep_up_with_a_small_prefetch(prefetch: int, ack_every: int) -> No
 
 
 def test_connections_and_churn_take_what_they_count() -> None:
-    assert parse("connections 50 --hold 2.5").count == 50
-    assert parse("churn bindings --parallel 3").of == "bindings"
+    assert parse("connections 50 --hold 2.5")["number"] == 50
+    assert parse("churn bindings --parallel 3")["of"] == "bindings"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +85,7 @@ def test_connections_and_churn_take_what_they_count() -> None:
 )
 def test_wrong_arguments_exit_with_2(words: str) -> None:
     with pytest.raises(SystemExit) as ended:
-        parse(words)
+        main(["perf", *words.split()])
     assert ended.value.code == 2
 
 
@@ -92,7 +98,6 @@ def test_wrong_arguments_exit_with_2(words: str) -> None:
     ],
 )
 def test_arguments_that_contradict_each_other_exit_with_2(words: str) -> None:
-    arguments = parse(words)
     with pytest.raises(SystemExit) as ended:
-        arguments.run(arguments)
+        main(["perf", *words.split()])
     assert ended.value.code == 2

@@ -1,0 +1,157 @@
+"""`warren import rabbitmq`: take over a RabbitMQ's definitions and messages."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import ExitStack
+from typing import TextIO
+
+import click
+
+from warren.cli.grammar import Failed, guarded
+from warren.cli.numbers import UINT16_MAX, Whole
+from warren.cli.output import Printer
+from warren.cli.target import Given, Target, TargetError, find_target, read_amqp_uri
+from warren.cli.text import printable
+from warren.client.api import Api, Row
+from warren.client.uri import Uri
+from warren.moving.drain import BATCH
+from warren.moving.takeover import Plan, QueueReport, Takeover
+from warren.perf.screen import ERASE_LINE
+
+COLUMNS = ("vhost", "queue", "moved", "left", "differences")
+
+
+@click.group("import", no_args_is_help=False)
+def import_() -> None:
+    """Move in from another broker."""
+
+
+@import_.command("rabbitmq")
+@click.option(
+    "--url", metavar="URL", help="the RabbitMQ's management API; needed unless --definitions is given"
+)
+@click.option("--amqp", metavar="URI", help="where the RabbitMQ speaks AMQP (as its management API says)")
+@click.option(
+    "--definitions",
+    "file",
+    type=click.File("r", encoding="utf-8"),
+    help="take the definitions of this file, exported from RabbitMQ",
+)
+@click.option("--to", metavar="URL", help="our HTTP API (http://127.0.0.1:15672)")
+@click.option("--to-amqp", metavar="URI", help="where our broker speaks AMQP (as its HTTP API says)")
+@click.option("--profile", metavar="NAME", help="our broker, by a name of profiles.toml")
+@click.option("-p", "--vhost", metavar="NAME", help="only this vhost")
+@click.option("--no-users", is_flag=True, help="leave out users and permissions")
+@click.option("--no-definitions", is_flag=True, help="only move messages: all queues are here already")
+@click.option("--no-messages", is_flag=True, help="only take over definitions")
+@click.option(
+    "--batch", type=Whole(1, UINT16_MAX), default=BATCH, help=f"messages in flight at a time ({BATCH})"
+)
+@click.option("--json", "as_json", is_flag=True, help="print JSON")
+def rabbitmq(
+    *,
+    url: str | None,
+    amqp: str | None,
+    file: TextIO | None,
+    to: str | None,
+    to_amqp: str | None,
+    profile: str | None,
+    vhost: str | None,
+    no_users: bool,
+    no_definitions: bool,
+    no_messages: bool,
+    batch: int,
+    as_json: bool,
+) -> int:
+    """Take over definitions through RabbitMQ's management API, or from a file, and then move the messages
+    of its queues, in order. A message is acked there when it is confirmed here.
+
+    If it is stopped, run it again: it goes on with what is left. At most the messages that were in flight
+    arrive twice. RabbitMQ's password comes from its URL, from WARREN_SOURCE_PASSWORD, or from a prompt;
+    ours as for all commands.
+    """
+
+    def work() -> None:
+        if url is None and (file is None or amqp is None):
+            raise TargetError("give --url, or both --definitions and --amqp")
+        plan = Plan(
+            vhost=vhost,
+            definitions=None if file is None else read_definitions(file),
+            with_definitions=not no_definitions,
+            with_users=not no_users,
+            with_messages=not no_messages,
+            batch=batch,
+        )
+        target = find_target(Given(to, profile))
+        progress = Progress(sys.stderr)
+        with ExitStack() as stack:
+            source, source_amqp = _source(url, amqp, stack)
+            api = stack.enter_context(target.api())
+            takeover = Takeover(
+                plan,
+                source=source,
+                source_amqp=source_amqp,
+                to=api,
+                to_amqp=target.amqp_uri(api, to_amqp),
+                progress=progress.show,
+            )
+            rows = takeover.run()
+        progress.clear()
+        report(rows, Printer(as_json=as_json), takeover.trouble)
+
+    return guarded(work)
+
+
+def _source(url: str | None, amqp: str | None, stack: ExitStack) -> tuple[Api | None, Uri]:
+    if url is None:
+        assert amqp is not None, "checked before"
+        return None, read_amqp_uri(amqp)
+    target = find_source(url)
+    api = stack.enter_context(target.api())
+    return api, target.amqp_uri(api, amqp)
+
+
+def find_source(url: str) -> Target:
+    """The RabbitMQ. It has nothing to do with our profiles, nor with our password."""
+    password = os.environ.get("WARREN_SOURCE_PASSWORD")
+    environment = {} if password is None else {"WARREN_PASSWORD": password}
+    return find_target(Given(url), environment=environment, with_profiles=False)
+
+
+def read_definitions(file: TextIO) -> Row:
+    try:
+        content = json.load(file)
+    except ValueError as error:
+        raise TargetError(f"--definitions {file.name} is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise TargetError(f"--definitions {file.name} has no definitions")
+    return content
+
+
+def report(rows: list[QueueReport], printer: Printer, trouble: str) -> None:
+    printer.table([[row.as_json() for row in rows]], COLUMNS)
+    unwell = [row for row in rows if not row.is_well]
+    if unwell:
+        raise Failed(f"{len(unwell)} of {len(rows)} queues are not done: see their differences")
+    if trouble:
+        raise Failed(trouble)
+
+
+class Progress:
+    """A line that is rewritten, on terminals only."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._live = out.isatty()
+
+    def show(self, line: str) -> None:
+        if self._live:
+            self._out.write(f"{ERASE_LINE}{printable(line)}")
+            self._out.flush()
+
+    def clear(self) -> None:
+        if self._live:
+            self._out.write(ERASE_LINE)

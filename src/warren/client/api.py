@@ -1,0 +1,171 @@
+"""A client of the HTTP API of a broker: ours, or RabbitMQ's. One connection, one request at a time."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+from collections.abc import Iterator, Mapping
+from typing import Any, Self, TypeAlias
+from urllib.parse import quote, urlencode
+
+from warren.client.http_url import HttpUrl
+
+Row: TypeAlias = dict[str, Any]
+"""An object of the API."""
+
+ANSWER_SECONDS_MAX = 60.0
+PAGE_SIZE = 500
+OUT_OF_RANGE = "page_out_of_range"
+ERROR_TEXT_MAX = 500
+ERROR_STATUS_MIN = 400
+REPEATABLE = {"GET", "PUT"}
+"""Methods of requests that do no harm if they are carried out twice."""
+
+
+class ApiError(Exception):
+    """The broker refused a request; the text is its reason."""
+
+    def __init__(self, status: int, error: str, reason: str, content: object = None) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.error = error  # a word for the kind of error, such as `bad_request`
+        self.content = content  # the JSON that the broker answered, if it did
+
+
+class Unreachable(Exception):
+    """There is no broker, or none that speaks HTTP; the text says which address was tried."""
+
+
+def path_of(*parts: str) -> str:
+    """The path of an object of the API: names may have any character."""
+    return "/api/" + "/".join(quote(part, safe="") for part in parts)
+
+
+class Api:
+    """Speaks to one broker. The connection is made by the first request, and made again if it was dropped."""
+
+    def __init__(
+        self, url: HttpUrl, *, ca_file: str | None = None, answer_seconds_max: float = ANSWER_SECONDS_MAX
+    ) -> None:
+        self.url = url
+        self._connection = _connection(url, ca_file, answer_seconds_max)
+        login = f"{url.user or 'guest'}:{'guest' if url.password is None else url.password}"
+        self._headers = {
+            "Authorization": "Basic " + base64.b64encode(login.encode()).decode(),
+            "Content-Type": "application/json",
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def get(self, *parts: str, query: Mapping[str, str] | None = None) -> Any:
+        return self.request("GET", path_of(*parts), query=query)
+
+    def put(self, *parts: str, content: object) -> None:
+        self.request("PUT", path_of(*parts), content=content)
+
+    def post(self, *parts: str, content: object) -> Any:
+        return self.request("POST", path_of(*parts), content=content)
+
+    def delete(
+        self, *parts: str, query: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        self.request("DELETE", path_of(*parts), query=query, headers=headers)
+
+    def pages(self, *parts: str, query: Mapping[str, str] | None = None) -> Iterator[list[Row]]:
+        """The items of a list, page by page. Lists that have no pages come as one."""
+        number, last = 1, 1
+        while number <= last:
+            asked = {**(query or {}), "page": str(number), "page_size": str(PAGE_SIZE)}
+            try:
+                answer = self.get(*parts, query=asked)
+            except ApiError as error:
+                if number > 1 and error.error == OUT_OF_RANGE:
+                    return  # the list has become shorter meanwhile
+                raise
+            if isinstance(answer, list):
+                yield answer
+                return
+            yield answer["items"]
+            number, last = number + 1, answer["page_count"]
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        content: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """The JSON of the answer; None if it has none."""
+        target = self.url.path + path + (f"?{urlencode(query)}" if query else "")
+        body = None if content is None else json.dumps(content).encode()
+        status, reason, text = self._exchange(method, target, body, {**self._headers, **(headers or {})})
+        answer = _json_in(text)
+        if status >= ERROR_STATUS_MIN:
+            raise _refusal(status, reason, answer, text)
+        return answer
+
+    def _exchange(
+        self, method: str, target: str, body: bytes | None, headers: dict[str, str]
+    ) -> tuple[int, str, bytes]:
+        was_open = self._connection.sock is not None
+        try:
+            return self._once(method, target, body, headers)
+        except (http.client.RemoteDisconnected, ConnectionError) as error:
+            if not was_open or method not in REPEATABLE:
+                raise self._unreachable(error) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from error
+        try:  # a connection that was idle may have been closed by the broker
+            return self._once(method, target, body, headers)
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from error
+
+    def _once(
+        self, method: str, target: str, body: bytes | None, headers: dict[str, str]
+    ) -> tuple[int, str, bytes]:
+        try:
+            self._connection.request(method, target, body, headers)
+            answer = self._connection.getresponse()
+            return answer.status, answer.reason, answer.read()
+        except BaseException:
+            self._connection.close()  # the rest of an answer must not be taken for the next one
+            raise
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return Unreachable(f"cannot reach the HTTP API at {self.url.address}: {why}")
+
+
+def _connection(url: HttpUrl, ca_file: str | None, timeout_s: float) -> http.client.HTTPConnection:
+    if url.scheme == "http":
+        return http.client.HTTPConnection(url.host, url.port, timeout=timeout_s)
+    context = ssl.create_default_context(cafile=ca_file)
+    return http.client.HTTPSConnection(url.host, url.port, timeout=timeout_s, context=context)
+
+
+def _json_in(text: bytes) -> Any:
+    try:
+        return json.loads(text) if text else None
+    except ValueError:
+        return None
+
+
+def _refusal(status: int, reason: str, answer: object, text: bytes) -> ApiError:
+    """RabbitMQ answers `{"error": …, "reason": …}`, and some of its checks only a reason."""
+    if isinstance(answer, dict):
+        error = str(answer.get("error", ""))
+        told = answer.get("reason", error)
+        return ApiError(status, error, told if isinstance(told, str) else json.dumps(told), answer)
+    more = text.decode("utf-8", "replace").strip()[:ERROR_TEXT_MAX]
+    return ApiError(status, reason, more or f"{status} {reason}")

@@ -1,0 +1,381 @@
+"""What each command asks of the HTTP API: RabbitMQ's paths and bodies."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.recorded_api import RecordedApi
+from warren.cli.main import main
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+    for name in ("WARREN_URL", "WARREN_PROFILE", "WARREN_PASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def api() -> Iterator[RecordedApi]:
+    with RecordedApi() as running:
+        yield running
+
+
+CHANGES: list[tuple[str, str, str, Any]] = [
+    (
+        "queues declare q --type quorum --argument x-max-length=10 --argument x-overflow=reject-publish",
+        "PUT",
+        "/api/queues/%2F/q",
+        {
+            "durable": True,
+            "auto_delete": False,
+            "arguments": {"x-queue-type": "quorum", "x-max-length": 10, "x-overflow": "reject-publish"},
+        },
+    ),
+    (
+        "queues declare a/b -p v --transient --auto-delete",
+        "PUT",
+        "/api/queues/v/a%2Fb",
+        {"durable": False, "auto_delete": True, "arguments": {}},
+    ),
+    ("queues delete q", "DELETE", "/api/queues/%2F/q", None),
+    ("queues rm q --if-empty --if-unused", "DELETE", "/api/queues/%2F/q?if-empty=true&if-unused=true", None),
+    ("queues purge q", "DELETE", "/api/queues/%2F/q/contents", None),
+    ("purge q", "DELETE", "/api/queues/%2F/q/contents", None),
+    (
+        "exchanges declare e --type topic --internal",
+        "PUT",
+        "/api/exchanges/%2F/e",
+        {"type": "topic", "durable": True, "auto_delete": False, "internal": True, "arguments": {}},
+    ),
+    ("exchanges delete e --if-unused", "DELETE", "/api/exchanges/%2F/e?if-unused=true", None),
+    (
+        "bindings add e q --key k --argument x=1",
+        "POST",
+        "/api/bindings/%2F/e/e/q/q",
+        {"routing_key": "k", "arguments": {"x": 1}},
+    ),
+    (
+        "bindings add e f --to-exchange",
+        "POST",
+        "/api/bindings/%2F/e/e/e/f",
+        {"routing_key": "", "arguments": {}},
+    ),
+    ("users delete u", "DELETE", "/api/users/u", None),
+    (
+        "users add u --no-password monitoring policymaker",
+        "PUT",
+        "/api/users/u",
+        {"password_hash": "", "tags": "monitoring,policymaker"},
+    ),
+    (
+        "vhosts add v --description d --tags a,b",
+        "PUT",
+        "/api/vhosts/v",
+        {"description": "d", "tags": "a,b"},
+    ),
+    ("vhosts delete v", "DELETE", "/api/vhosts/v", None),
+    (
+        "permissions set u .* ^w ^r -p v",
+        "PUT",
+        "/api/permissions/v/u",
+        {"configure": ".*", "write": "^w", "read": "^r"},
+    ),
+    ("permissions clear u", "DELETE", "/api/permissions/%2F/u", None),
+    (
+        "topic-permissions set u amq.topic ^w ^r",
+        "PUT",
+        "/api/topic-permissions/%2F/u",
+        {"exchange": "amq.topic", "write": "^w", "read": "^r"},
+    ),
+    ("topic-permissions clear u", "DELETE", "/api/topic-permissions/%2F/u", None),
+    ("topic-permissions clear u amq.topic", "DELETE", "/api/topic-permissions/%2F/u/amq.topic", None),
+    (
+        'policies set p ^q {"max-length":1} --priority 2 --apply-to queues',
+        "PUT",
+        "/api/policies/%2F/p",
+        {"pattern": "^q", "definition": {"max-length": 1}, "priority": 2, "apply-to": "queues"},
+    ),
+    (
+        'policies set p ^q {"max-length":1} --operator',
+        "PUT",
+        "/api/operator-policies/%2F/p",
+        {"pattern": "^q", "definition": {"max-length": 1}, "priority": 0, "apply-to": "queues"},
+    ),
+    ("policies delete p", "DELETE", "/api/policies/%2F/p", None),
+    ("limits set max-queues 10 -p v", "PUT", "/api/vhost-limits/v/max-queues", {"value": 10}),
+    ("limits set max-channels 5 --user u", "PUT", "/api/user-limits/u/max-channels", {"value": 5}),
+    ("limits clear max-queues", "DELETE", "/api/vhost-limits/%2F/max-queues", None),
+    ("limits clear max-channels --user u", "DELETE", "/api/user-limits/u/max-channels", None),
+    (
+        'parameters set c n {"a":1}',
+        "PUT",
+        "/api/parameters/c/%2F/n",
+        {"component": "c", "vhost": "/", "name": "n", "value": {"a": 1}},
+    ),
+    ("parameters delete c n", "DELETE", "/api/parameters/c/%2F/n", None),
+    ("global-parameters set n 5", "PUT", "/api/global-parameters/n", {"name": "n", "value": 5}),
+    ("global-parameters delete n", "DELETE", "/api/global-parameters/n", None),
+    ("pause q", "PUT", "/api/queues/%2F/q/pause", {}),
+    ("resume q", "PUT", "/api/queues/%2F/q/resume", {}),
+]
+
+
+@pytest.mark.parametrize(("words", "method", "target", "content"), CHANGES)
+def test_command_that_changes_something(
+    api: RecordedApi, words: str, method: str, target: str, content: Any
+) -> None:
+    assert main([*words.split(), "--url", api.url]) == 0
+    sent = api.requests[-1]
+    assert (sent.method, sent.target, sent.content) == (method, target, content)
+
+
+LISTS = [
+    ("queues ls", "/api/queues"),
+    ("queues list -p v", "/api/queues/v"),
+    ("exchanges ls", "/api/exchanges"),
+    ("bindings ls -p /", "/api/bindings/%2F"),
+    ("connections ls", "/api/connections"),
+    ("connections ls -p v", "/api/vhosts/v/connections"),
+    ("connections ls --user u", "/api/connections/username/u"),
+    ("channels ls", "/api/channels"),
+    ("channels ls --connection c", "/api/connections/c/channels"),
+    ("consumers ls -p v", "/api/consumers/v"),
+    ("users ls", "/api/users"),
+    ("vhosts ls", "/api/vhosts"),
+    ("permissions ls", "/api/permissions"),
+    ("permissions ls --user u", "/api/users/u/permissions"),
+    ("topic-permissions ls -p v", "/api/vhosts/v/topic-permissions"),
+    ("policies ls", "/api/policies"),
+    ("policies ls --operator -p v", "/api/operator-policies/v"),
+    ("parameters ls --component c -p v", "/api/parameters/c/v"),
+    ("global-parameters ls", "/api/global-parameters"),
+    ("limits ls -p v", "/api/vhost-limits/v"),
+    ("limits ls --user u", "/api/user-limits/u"),
+    ("limits ls --users", "/api/user-limits"),
+]
+
+
+@pytest.mark.parametrize(("words", "path"), LISTS)
+def test_command_that_lists(
+    api: RecordedApi, words: str, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.answers = [(200, [])]
+    assert main([*words.split(), "--json", "--url", api.url]) == 0
+    assert api.requests[0].target.partition("?")[0] == path
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_filters_and_sorting_are_left_to_the_broker(api: RecordedApi) -> None:
+    api.answers = [(200, [])]
+    words = "queues ls name messages --name ^a --regex --sort messages --reverse"
+    assert main([*words.split(), "--url", api.url]) == 0
+    assert api.requests[0].target == (
+        "/api/queues?name=%5Ea&use_regex=true&sort=messages&sort_reverse=true"
+        "&columns=name%2Cmessages&page=1&page_size=500"
+    )
+
+
+def test_long_list_is_read_page_by_page(api: RecordedApi, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answers = [
+        (200, {"page": 1, "page_count": 2, "items": [{"name": "a", "messages": 1}]}),
+        (200, {"page": 2, "page_count": 2, "items": [{"name": "b", "messages": 2}]}),
+    ]
+    assert main(["queues", "ls", "name", "messages", "--url", api.url]) == 0
+    assert capsys.readouterr().out == "name\tmessages\na\t1\nb\t2\n"
+    assert [f"page={number}&" in sent.target for number, sent in enumerate(api.requests, 1)] == [True, True]
+
+
+def test_list_that_becomes_shorter_meanwhile_ends(
+    api: RecordedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.answers = [
+        (200, {"page": 1, "page_count": 2, "items": [{"name": "a"}]}),
+        (400, {"error": "page_out_of_range", "reason": "page out of range"}),
+    ]
+    assert main(["queues", "ls", "name", "--no-header", "--url", api.url]) == 0
+    assert capsys.readouterr().out == "a\n"
+
+
+def test_bindings_rm_finds_the_key_of_the_binding(api: RecordedApi) -> None:
+    api.answers = [
+        (
+            200,
+            [
+                {"routing_key": "k", "arguments": {"x": 1}, "properties_key": "k~hash"},
+                {"routing_key": "k", "arguments": {}, "properties_key": "k"},
+            ],
+        )
+    ]
+    assert main(["bindings", "rm", "e", "q", "--key", "k", "--url", api.url]) == 0
+    assert (api.requests[1].method, api.requests[1].target) == ("DELETE", "/api/bindings/%2F/e/e/q/q/k")
+
+
+def test_bindings_rm_of_a_binding_that_is_not_there_fails(api: RecordedApi) -> None:
+    api.answers = [(200, [])]
+    assert main(["bindings", "rm", "e", "q", "--key", "k", "--url", api.url]) == 1
+    assert len(api.requests) == 1
+
+
+def test_connections_close_tells_the_client_why(api: RecordedApi) -> None:
+    assert main(["connections", "close", "1 -> 2", "--reason", "maintenance", "--url", api.url]) == 0
+    sent = api.requests[0]
+    assert (sent.method, sent.target) == ("DELETE", "/api/connections/1%20-%3E%202")
+    assert sent.headers["X-Reason"] == "maintenance"
+
+
+def test_new_password_is_read_from_the_standard_input(
+    api: RecordedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
+    assert main(["users", "add", "u", "administrator", "--url", api.url]) == 0
+    assert api.requests[0].content == {"password": "secret", "tags": "administrator"}
+
+
+def test_changed_password_leaves_the_tags(api: RecordedApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    api.answers = [(200, {"name": "u", "tags": ["monitoring", "management"]})]
+    monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
+    assert main(["users", "passwd", "u", "--url", api.url]) == 0
+    assert api.requests[1].content == {"password": "secret", "tags": "monitoring,management"}
+
+
+def test_changed_tags_leave_the_password(api: RecordedApi) -> None:
+    known = {
+        "name": "u",
+        "tags": [],
+        "password_hash": "abc",
+        "hashing_algorithm": "rabbit_password_hashing_sha256",
+    }
+    api.answers = [(200, known)]
+    assert main(["users", "tags", "u", "management", "--url", api.url]) == 0
+    assert api.requests[1].content == {
+        "password_hash": "abc",
+        "hashing_algorithm": "rabbit_password_hashing_sha256",
+        "tags": "management",
+    }
+
+
+def test_publish_sends_properties_and_headers(api: RecordedApi) -> None:
+    api.answers = [(200, {"routed": True})]
+    words = "publish key body --exchange e --property delivery_mode=2 --header n=1"
+    assert main([*words.split(), "--url", api.url]) == 0
+    assert (api.requests[0].method, api.requests[0].target) == ("POST", "/api/exchanges/%2F/e/publish")
+    assert api.requests[0].content == {
+        "properties": {"delivery_mode": 2, "headers": {"n": 1}},
+        "routing_key": "key",
+        "payload": "body",
+        "payload_encoding": "string",
+    }
+
+
+def test_payload_that_is_not_text_is_sent_as_base64(
+    api: RecordedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.answers = [(200, {"routed": True})]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\x00")))
+    assert main(["exchanges", "publish", "e", "key", "--url", api.url]) == 0
+    sent = api.requests[0].content
+    assert (sent["payload"], sent["payload_encoding"]) == ("/wA=", "base64")
+
+
+def test_message_that_no_queue_gets_is_a_failure(
+    api: RecordedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.answers = [(200, {"routed": False})]
+    assert main(["publish", "key", "body", "--url", api.url]) == 1
+    assert api.requests[0].target == "/api/exchanges/%2F/amq.default/publish"
+    assert "no queue" in capsys.readouterr().err
+
+
+def test_get_asks_for_messages_that_go_back(api: RecordedApi, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answers = [(200, [{"payload": "b\tc", "payload_bytes": 3, "routing_key": "k", "redelivered": False}])]
+    assert main(["get", "q", "--count", "2", "--no-header", "--url", api.url]) == 0
+    assert api.requests[0].content == {"count": 2, "ackmode": "ack_requeue_true", "encoding": "auto"}
+    assert capsys.readouterr().out == "k\t\t3\tb\\tc\t\t\tfalse\n"
+
+
+def test_peek_asks_by_position_and_condition(api: RecordedApi) -> None:
+    api.answers = [(200, [])]
+    assert main(["peek", "q", "--count", "3", "--offset", "7", "--selector", "x=1", "--url", api.url]) == 0
+    assert api.requests[0].target == "/api/queues/%2F/q/messages?count=3&offset=7&selector=x%3D1"
+
+
+JOB = {"id": 7, "kind": "move", "to": None, "reason": "", "done": 3}
+
+
+@pytest.mark.parametrize(
+    ("words", "target", "content"),
+    [
+        ("move q to --count 5", "/api/queues/%2F/q/move", {"to": "to", "count": 5}),
+        ("copy q to --selector x=1", "/api/queues/%2F/q/copy", {"to": "to", "selector": "x=1"}),
+        ("delete-messages q --selector x=1", "/api/queues/%2F/q/delete-messages", {"selector": "x=1"}),
+    ],
+)
+def test_job_on_messages_is_waited_for(
+    api: RecordedApi, words: str, target: str, content: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.answers = [(200, JOB | {"state": "running"}), (200, JOB | {"state": "done"})]
+    assert main([*words.split(), "--url", api.url]) == 0
+    asked, waited = api.requests
+    assert (asked.method, asked.target, asked.content) == ("POST", target, content)
+    assert (waited.method, waited.target) == ("GET", "/api/message-jobs/7?wait=10")
+    assert capsys.readouterr().out == "id\t7\nkind\tmove\ndone\t3\nstate\tdone\n"
+
+
+def test_job_that_stops_is_a_failure(api: RecordedApi, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answers = [(200, JOB | {"state": "stopped", "reason": "the queue is full"})]
+    assert main(["move", "q", "to", "--url", api.url]) == 1
+    assert "3 messages are done, then it ended: the queue is full" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_the_job(api: RecordedApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_arguments: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("warren.client.api.Api.get", interrupted)
+    api.answers = [(200, JOB | {"state": "running"})]
+    assert main(["move", "q", "to", "--url", api.url]) == 130
+    assert (api.requests[1].method, api.requests[1].target) == ("DELETE", "/api/message-jobs/7")
+
+
+def test_definitions_go_out_and_in_again(api: RecordedApi, tmp_path_factory: pytest.TempPathFactory) -> None:
+    file = tmp_path_factory.mktemp("definitions") / "all.json"
+    api.answers = [(200, {"queues": [{"name": "q"}]}), (204, None)]
+    assert main(["definitions", "export", str(file), "--url", api.url]) == 0
+    assert main(["definitions", "import", str(file), "-p", "v", "--url", api.url]) == 0
+    assert (api.requests[1].method, api.requests[1].target) == ("POST", "/api/definitions/v")
+    assert api.requests[1].content == {"queues": [{"name": "q"}]}
+
+
+def test_health_names_the_checks_that_fail(api: RecordedApi, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answers = [
+        (200, {"status": "ok"}),
+        (503, {"status": "failed", "reason": "memory alarm"}),
+        (200, {"status": "ok"}),
+    ]
+    assert main(["health", "--url", api.url]) == 1
+    out, err = capsys.readouterr()
+    assert [sent.target for sent in api.requests] == [
+        "/api/health/checks/alarms",
+        "/api/health/checks/local-alarms",
+        "/api/health/checks/virtual-hosts",
+    ]
+    assert "local-alarms\tfailed\tmemory alarm\n" in out
+    assert err == "warren health: failed: local-alarms\n"
+
+
+def test_status_of_a_user_who_may_not_see_nodes(api: RecordedApi, capsys: pytest.CaptureFixture[str]) -> None:
+    overview = {
+        "cluster_name": "c",
+        "rabbitmq_version": "3.13.0",
+        "object_totals": {"queues": 2},
+        "listeners": [],
+    }
+    api.answers = [(200, overview), (401, {"error": "not_authorised", "reason": "Not monitor user"})]
+    assert main(["status", "--url", api.url]) == 0
+    assert "product\tRabbitMQ 3.13.0\ncluster_name\tc\nqueues\t2\n" in capsys.readouterr().out

@@ -1,0 +1,187 @@
+"""Which broker a command speaks to, with which login, and how it ends if that fails."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.recorded_api import RecordedApi
+from warren.cli.main import main
+from warren.cli.profiles import Profile, ProfileError, load_profile, profiles_path
+from warren.cli.target import Given, Target, TargetError, find_target
+from warren.client.http_url import parse_http_url
+
+PROFILES = """
+default = "local"
+
+[local]
+url = "http://me@broker.example:1234"
+
+[production]
+url = "https://ops@broker.example"
+amqp = "amqp://amqp.example:5673"
+vhost = "shop"
+ca = "ca.pem"
+password_file = "PASSWORD_FILE"
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    path = profiles_path({"XDG_CONFIG_HOME": str(tmp_path)})
+    path.parent.mkdir()
+    (tmp_path / "password").write_text("from file\n")
+    path.write_text(PROFILES.replace("PASSWORD_FILE", str(tmp_path / "password")))
+    return tmp_path
+
+
+def found(home: Path, given: Given, **environment: str) -> Target:
+    return find_target(given, environment={"XDG_CONFIG_HOME": str(home)} | environment, can_prompt=False)
+
+
+def password(target: Target) -> str | None:
+    return target.url.password
+
+
+def test_local_broker_needs_nothing(tmp_path: Path) -> None:
+    url = found(tmp_path, Given()).url
+    assert (url.address, url.user, url.password) == ("http://127.0.0.1:15672", "guest", "guest")
+
+
+def test_profile_by_name_has_url_vhost_certificates_and_password(home: Path) -> None:
+    target = found(home, Given(profile="production"))
+    assert (target.url.address, target.url.user) == ("https://broker.example:15671", "ops")
+    assert (target.url.password, target.vhost, target.ca) == ("from file", "shop", "ca.pem")
+
+
+def test_default_profile_is_used_if_none_is_named(home: Path) -> None:
+    assert found(home, Given(), WARREN_PASSWORD="x").url.address == "http://broker.example:1234"
+
+
+def test_url_goes_over_environment_goes_over_profile(home: Path) -> None:
+    login = {"WARREN_URL": "http://a:b@one", "WARREN_PROFILE": "production"}
+    assert found(home, Given(), **login).url.host == "one"
+    assert found(home, Given(url="http://a:b@two"), **login).url.host == "two"
+
+
+def test_password_of_the_url_goes_over_the_environment_goes_over_the_file(home: Path) -> None:
+    given = Given(profile="production")
+    assert password(found(home, given, WARREN_PASSWORD="environment")) == "environment"
+    in_url = Given(url="http://ops:url@host", profile="production")
+    assert password(found(home, in_url, WARREN_PASSWORD="environment")) == "url"
+
+
+def test_password_is_asked_for_on_a_terminal(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def prompt(text: str) -> str:
+        asked.append(text)
+        return "typed"
+
+    environment = {"XDG_CONFIG_HOME": str(tmp_path)}
+    target = find_target(
+        Given(url="http://ops@host"), environment=environment, prompt=prompt, can_prompt=True
+    )
+    assert password(target) == "typed"
+    assert asked == ["Password of ops at http://host:15672: "]
+
+
+def test_missing_password_without_a_terminal_names_the_variable(tmp_path: Path) -> None:
+    with pytest.raises(TargetError, match="WARREN_PASSWORD"):
+        found(tmp_path, Given(url="http://ops@host"))
+
+
+@pytest.mark.parametrize("text", ["nonsense", "amqp://host", "http://"])
+def test_wrong_url_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(TargetError, match="--url"):
+        found(tmp_path, Given(url=text))
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("[a]\nurl = 1", "must be a text"),
+        ("[a]\nuser = 'x'", "no setting 'user'"),
+        ("a = ", "profiles.toml"),
+        ("", "no profile 'a'"),
+    ],
+)
+def test_wrong_profile_is_refused(tmp_path: Path, content: str, reason: str) -> None:
+    path = tmp_path / "profiles.toml"
+    path.write_text(content)
+    with pytest.raises(ProfileError, match=reason):
+        load_profile("a", path)
+
+
+def test_no_file_is_no_profile(tmp_path: Path) -> None:
+    assert load_profile(None, tmp_path / "absent.toml") == Profile()
+    with pytest.raises(ProfileError, match="absent"):
+        load_profile("a", tmp_path / "absent.toml")
+
+
+def test_password_is_not_in_what_is_printed_of_a_url() -> None:
+    url = parse_http_url("http://user:secret@host:1/prefix/api/")
+    assert "secret" not in repr(url)
+    assert url.address == "http://host:1/prefix"
+
+
+# --- exit codes ---
+
+
+@pytest.fixture
+def api() -> Iterator[RecordedApi]:
+    with RecordedApi() as running:
+        yield running
+
+
+def test_refusal_is_exit_1_and_the_reason(api: RecordedApi, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answers = [(404, {"error": "Object Not Found", "reason": "Not Found"})]
+    assert main(["queues", "show", "q", "--url", api.url]) == 1
+    assert capsys.readouterr() == ("", "warren queues show: Not Found\n")
+
+
+def test_list_that_is_refused_prints_no_header(api: RecordedApi, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answers = [(401, {"error": "not_authorised", "reason": "Not administrator user"})]
+    assert main(["users", "ls", "--url", api.url]) == 1
+    assert capsys.readouterr() == ("", "warren users ls: Not administrator user\n")
+
+
+def test_wrong_option_is_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["queues", "ls", "--colour"])
+    assert ended.value.code == 2
+    assert "--colour" in capsys.readouterr().err
+
+
+def test_unknown_command_is_exit_2() -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["nonsense"])
+    assert ended.value.code == 2
+
+
+def test_url_that_makes_no_sense_is_exit_2() -> None:
+    assert main(["queues", "ls", "--url", "nonsense"]) == 2
+
+
+def test_no_broker_is_exit_3(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # but nobody listens
+        port = taken.getsockname()[1]
+        assert main(["queues", "ls", "--url", f"http://guest:secret@127.0.0.1:{port}"]) == 3
+    err = capsys.readouterr().err
+    assert f"http://127.0.0.1:{port}" in err
+    assert "secret" not in err
+
+
+def test_connection_that_was_dropped_is_made_again(api: RecordedApi) -> None:
+    from warren.client.api import Api
+
+    client = Api(parse_http_url(api.url))
+    api.answers = [(200, 1), (200, 2)]
+    assert client.get("x") == 1
+    client._connection.sock.shutdown(socket.SHUT_RDWR)
+    assert client.get("x") == 2
+    client.close()

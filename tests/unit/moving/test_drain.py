@@ -1,0 +1,303 @@
+"""Messages that are moved from one broker to another, both of them real."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+
+from tests.support.process import BrokerProcess
+from warren.amqp.properties import BasicProperties
+from warren.amqp.table import Table
+from warren.cli.main import main
+from warren.client.uri import Uri, parse_uri
+from warren.moving import drain as module
+from warren.moving import takeover
+from warren.moving.drain import Drain, Moved, exchange_for, publish_method
+from warren.moving.queues import QueueInfo, differences, queues_in
+from warren.pipeline.consumer import ConsumingClient
+from warren.pipeline.publisher import ConfirmingPublisher, OutgoingMessage, Unpublished
+
+HEADERS: Table = {"x-death": [{"queue": "old", "count": 3}], "n": 1}
+PROPERTIES = BasicProperties(
+    content_type="text/plain",
+    headers=HEADERS,
+    delivery_mode=2,
+    priority=3,
+    correlation_id="c",
+    reply_to="r",
+    expiration="3600000",
+    message_id="m",
+    timestamp=1_700_000_000,
+    type="t",
+    app_id="a",
+).encode()
+
+
+class Pair(NamedTuple):
+    """Two brokers: messages go from the first to the second."""
+
+    there: BrokerProcess
+    here: BrokerProcess
+
+
+class Got(NamedTuple):
+    exchange: str
+    key: str
+    properties: bytes
+    body: bytes
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    path = tmp_path_factory.mktemp("brokers")
+    with BrokerProcess(path / "there") as there, BrokerProcess(path / "here") as here:
+        yield Pair(there, here)
+
+
+@pytest.fixture
+def queue(pair: Pair) -> str:
+    """A queue that both have."""
+    name = f"moving-{uuid.uuid4().hex}"
+    for broker in pair:
+        declare(broker, name)
+    return name
+
+
+def uri_of(broker: BrokerProcess) -> Uri:
+    return parse_uri(broker.address.url())
+
+
+def declare(broker: BrokerProcess, name: str, **arguments: object) -> None:
+    with pika.BlockingConnection(pika.URLParameters(broker.address.url())) as connection:
+        table = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
+        connection.channel().queue_declare(name, durable=True, arguments=table)
+
+
+def publish(
+    broker: BrokerProcess,
+    key: str,
+    bodies: list[bytes],
+    *,
+    exchange: str = "",
+    properties: bytes = PROPERTIES,
+) -> None:
+    def refused(failure: Unpublished) -> None:
+        pytest.fail(str(failure))
+
+    with ConfirmingPublisher(uri_of(broker), on_failure=refused) as publisher:
+        for body in bodies:
+            method = publish_method(exchange, key)
+            publisher.publish(OutgoingMessage(method, properties, body, exchange, key, "m"))
+
+
+def messages_in(broker: BrokerProcess, queue: str) -> list[Got]:
+    """All messages of a queue, consumed."""
+    client = ConsumingClient(uri_of(broker), [queue], count_max=10_000, bytes_max=1 << 30)
+    while len(client.held) < client.waiting:
+        client.gather(10)
+    found = [each.message for each in client.first(client.waiting)]
+    client.settle(len(found))
+    client.close()
+    return [Got(each.exchange_name, each.key, each.properties, each.body) for each in found]
+
+
+def move(pair: Pair, queue: str, *, batch: int = 1000) -> Moved:
+    with Drain(uri_of(pair.there), uri_of(pair.here), lambda _count: None, batch=batch) as drain:
+        return drain.move(queue)
+
+
+def bodies(count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(count)]
+
+
+def test_messages_arrive_in_order_and_byte_for_byte(pair: Pair, queue: str) -> None:
+    publish(pair.there, queue, bodies(250))
+    assert move(pair, queue, batch=100) == Moved(moved=250)
+    assert messages_in(pair.here, queue) == [Got("", queue, PROPERTIES, body) for body in bodies(250)]
+    assert messages_in(pair.there, queue) == []
+
+
+def test_body_of_many_frames_arrives_whole(pair: Pair, queue: str) -> None:
+    body = bytes(range(256)) * 4000
+    publish(pair.there, queue, [body, b""])
+    assert move(pair, queue).moved == 2
+    assert [got.body for got in messages_in(pair.here, queue)] == [body, b""]
+
+
+def channel_of(broker: BrokerProcess) -> BlockingChannel:
+    return pika.BlockingConnection(pika.URLParameters(broker.address.url())).channel()
+
+
+def test_routing_key_is_kept_and_no_other_queue_gets_the_message(pair: Pair, queue: str) -> None:
+    declare(pair.here, f"{queue}-other")
+    for broker in pair:
+        channel = channel_of(broker)
+        channel.queue_bind(queue, "amq.topic", "a.*")
+        channel.connection.close()
+    channel = channel_of(pair.here)
+    channel.queue_bind(f"{queue}-other", "amq.topic", "a.*")
+    publish(pair.there, "a.b", [b"x"], exchange="amq.topic")
+    assert move(pair, queue) == Moved(moved=1, rerouted=1)
+    assert messages_in(pair.here, queue) == [Got(exchange_for(queue), "a.b", PROPERTIES, b"x")]
+    assert messages_in(pair.here, f"{queue}-other") == []
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker) as closed:  # our exchange is gone
+        channel.exchange_declare(exchange_for(queue), passive=True)
+    assert closed.value.reply_code == 404
+    channel.connection.close()
+
+
+def test_message_with_further_keys_is_not_sent_to_them_again(pair: Pair, queue: str) -> None:
+    for broker in pair:
+        declare(broker, f"{queue}-cc")
+    headers: Table = {"CC": [f"{queue}-cc"]}
+    publish(pair.there, queue, [b"x"], properties=BasicProperties(message_id="m", headers=headers).encode())
+    assert move(pair, queue).moved == 1
+    assert [got.key for got in messages_in(pair.here, queue)] == [queue]
+    assert messages_in(pair.here, f"{queue}-cc") == []
+
+
+def test_what_is_refused_here_stays_there(pair: Pair) -> None:
+    name = f"moving-{uuid.uuid4().hex}"
+    declare(pair.there, name)
+    declare(pair.here, name, max_length=2, overflow="reject-publish")
+    publish(pair.there, name, bodies(5))
+    result = move(pair, name)
+    assert (result.moved, result.left) == (2, 3)
+    assert "refused" in result.problem
+    assert [got.body for got in messages_in(pair.there, name)] == [b"2", b"3", b"4"]
+
+
+def test_exchange_that_an_earlier_run_left_is_made_anew(pair: Pair, queue: str) -> None:
+    declare(pair.here, f"{queue}-wrong")
+    channel = channel_of(pair.here)
+    channel.exchange_declare(exchange_for(queue), "fanout")
+    channel.queue_bind(f"{queue}-wrong", exchange_for(queue))
+    channel.connection.close()
+    channel = channel_of(pair.there)
+    channel.queue_bind(queue, "amq.fanout")
+    channel.connection.close()
+    publish(pair.there, "key", [b"y"], exchange="amq.fanout")
+    assert move(pair, queue).moved == 1
+    assert messages_in(pair.here, f"{queue}-wrong") == []
+
+
+def test_queue_that_another_consumer_has_for_itself_is_left(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STALLED_SECONDS", 0.2)
+    name = f"moving-{uuid.uuid4().hex}"
+    for broker in pair:
+        declare(broker, name, single_active_consumer=True)
+    channel = channel_of(pair.there)
+    channel.basic_qos(prefetch_count=1)
+    channel.basic_consume(name, lambda *_delivery: None)
+    publish(pair.there, name, bodies(3))
+    result = move(pair, name)
+    assert (result.moved, result.left) == (0, 2)
+    assert "another consumer" in result.problem
+    channel.connection.close()
+
+
+def test_queue_that_is_not_there_is_a_problem_of_its_own(pair: Pair) -> None:
+    result = move(pair, "absent")
+    assert result.moved == 0
+    assert "404" in result.problem
+
+
+def test_names_that_are_too_long_for_an_exchange_are_shortened() -> None:
+    assert exchange_for("q") == "warren.import.q"
+    assert len(exchange_for("q" * 255)) <= 255
+    assert exchange_for("q" * 254 + "a") != exchange_for("q" * 254 + "b")
+
+
+# --- the command ---
+
+
+def run(pair: Pair, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, list[dict[str, object]]]:
+    source = pair.there.http_url.replace("://", "://guest:guest@")
+    to = pair.here.http_url.replace("://", "://guest:guest@")
+    code = main(["import", "rabbitmq", "--url", source, "--to", to, "--no-definitions", "--json", *words])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_command_prints_a_row_for_each_queue(
+    pair: Pair, queue: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declare(pair.there, f"{queue}-alone")
+    publish(pair.there, queue, bodies(3))
+    code, rows = run(pair, capsys)
+    found = {row["queue"]: row for row in rows}
+    assert found[queue] == {"vhost": "/", "queue": queue, "moved": 3, "left": 0, "differences": ""}
+    assert found[f"{queue}-alone"]["differences"] == "is not here"
+    assert code == 0
+    publish(pair.there, f"{queue}-alone", bodies(1))
+    code, rows = run(pair, capsys)
+    assert next(row for row in rows if row["queue"] == f"{queue}-alone")["left"] == 1
+    assert code == 1
+    messages_in(pair.there, f"{queue}-alone")
+
+
+def test_messages_that_are_out_with_consumers_there_are_told(
+    pair: Pair, queue: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(takeover, "STATISTICS_SECONDS", 0.0)
+    publish(pair.there, queue, bodies(3))
+    channel = channel_of(pair.there)
+    assert channel.basic_get(queue)[2] == b"0"
+    code, rows = run(pair, capsys)
+    channel.connection.close()
+    assert code == 1
+    assert next(row for row in rows if row["queue"] == queue) == {
+        "vhost": "/",
+        "queue": queue,
+        "moved": 2,
+        "left": 0,
+        "differences": "messages that are out with consumers there: 1",
+    }
+    assert [got.body for got in messages_in(pair.there, queue)] == [b"0"]
+
+
+def test_without_messages_nothing_is_moved(
+    pair: Pair, queue: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish(pair.there, queue, bodies(3))
+    code, rows = run(pair, capsys, "--no-messages")
+    assert code == 0
+    assert next(row for row in rows if row["queue"] == queue)["moved"] == 0
+    assert len(messages_in(pair.there, queue)) == 3
+
+
+def test_source_must_be_named() -> None:
+    assert main(["import", "rabbitmq", "--to", "http://guest:guest@127.0.0.1:1"]) == 2
+
+
+# --- comparing queues ---
+
+
+def test_differences_are_told_in_words() -> None:
+    there = QueueInfo("/", "q", "quorum", durable=True, auto_delete=False, arguments={"x": 1})
+    here = QueueInfo("/", "q", "classic", durable=True, auto_delete=False, arguments={"x": 1})
+    assert differences(there, here) == ["type quorum there, classic here"]
+    assert differences(there, there) == []
+    assert differences(there, None) == ["is not here"]
+
+
+def test_queues_of_a_file_of_definitions() -> None:
+    definitions = {
+        "queues": [
+            {"name": "a", "vhost": "/", "durable": True, "arguments": {"x-queue-type": "stream"}},
+            {"name": "b", "vhost": "v", "durable": False, "auto_delete": True, "arguments": {}},
+        ]
+    }
+    assert [(each.name, each.type) for each in queues_in(definitions, None)] == [
+        ("a", "stream"),
+        ("b", "classic"),
+    ]
+    assert [each.name for each in queues_in(definitions, "v")] == ["b"]
+    assert [each.vhost for each in queues_in({"queues": [{"name": "c"}]}, "v")] == ["v"]

@@ -1,0 +1,110 @@
+"""What `warren import rabbitmq` asks of the two HTTP APIs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.recorded_api import RecordedApi
+from warren.cli.main import main
+
+DEFINITIONS: dict[str, Any] = {
+    "users": [{"name": "u"}],
+    "permissions": [],
+    "topic_permissions": [],
+    "vhosts": [{"name": "/"}],
+    "queues": [{"vhost": "/", "name": "q", "durable": True, "auto_delete": False, "arguments": {}}],
+}
+LISTENERS = (200, {"listeners": [{"protocol": "amqp", "port": 1}]})
+QUEUES = (200, {"items": DEFINITIONS["queues"], "page_count": 1})
+
+
+@pytest.fixture
+def source() -> Iterator[RecordedApi]:
+    with RecordedApi() as running:
+        yield running
+
+
+@pytest.fixture
+def to() -> Iterator[RecordedApi]:
+    with RecordedApi() as running:
+        yield running
+
+
+def targets(api: RecordedApi) -> list[str]:
+    return [f"{sent.method} {sent.target.partition('?')[0]}" for sent in api.requests]
+
+
+def test_definitions_go_from_one_api_to_the_other(
+    source: RecordedApi, to: RecordedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source.answers = [LISTENERS, (200, DEFINITIONS), QUEUES]
+    to.answers = [LISTENERS, (204, None), QUEUES]
+    assert main(["import", "rabbitmq", "--url", source.url, "--to", to.url, "--no-messages"]) == 0
+    assert targets(source) == ["GET /api/overview", "GET /api/definitions", "GET /api/queues"]
+    assert targets(to) == ["GET /api/overview", "POST /api/definitions", "GET /api/queues"]
+    assert to.requests[1].content == DEFINITIONS
+    assert capsys.readouterr().out == "vhost\tqueue\tmoved\tleft\tdifferences\n/\tq\t0\t0\t\n"
+
+
+def test_users_can_be_left_out(source: RecordedApi, to: RecordedApi) -> None:
+    source.answers = [LISTENERS, (200, DEFINITIONS), (200, [])]
+    to.answers = [LISTENERS, (204, None), (200, [])]
+    words = ["--url", source.url, "--to", to.url, "--no-messages", "--no-users", "-p", "/"]
+    assert main(["import", "rabbitmq", *words]) == 0
+    assert targets(source)[1:] == ["GET /api/definitions/%2F", "GET /api/queues/%2F"]
+    assert set(to.requests[1].content) == {"vhosts", "queues"}
+
+
+def test_definitions_of_a_file_need_no_management_api(tmp_path: Path, to: RecordedApi) -> None:
+    file = tmp_path / "definitions.json"
+    file.write_text(json.dumps(DEFINITIONS))
+    to.answers = [LISTENERS, (204, None), QUEUES]
+    words = ["--definitions", str(file), "--amqp", "amqp://127.0.0.1:1", "--to", to.url, "--no-messages"]
+    assert main(["import", "rabbitmq", *words]) == 0
+    assert to.requests[1].content == DEFINITIONS
+
+
+@pytest.mark.parametrize("content", ["[]", "nonsense"])
+def test_file_without_definitions_is_exit_2(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "definitions.json"
+    file.write_text(content)
+    assert main(["import", "rabbitmq", "--definitions", str(file), "--amqp", "amqp://127.0.0.1:1"]) == 2
+
+
+def test_refused_definitions_are_exit_1(
+    source: RecordedApi, to: RecordedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source.answers = [LISTENERS, (200, DEFINITIONS)]
+    to.answers = [LISTENERS, (400, {"error": "bad_request", "reason": "unknown exchange type"})]
+    assert main(["import", "rabbitmq", "--url", source.url, "--to", to.url]) == 1
+    assert "unknown exchange type" in capsys.readouterr().err
+
+
+def test_table_is_printed_even_if_the_last_question_fails(
+    source: RecordedApi, to: RecordedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = DEFINITIONS["queues"][0] | {"type": "stream"}
+    source.answers = [LISTENERS, (200, DEFINITIONS), (200, [stream]), (500, {"reason": "broken"})]
+    to.answers = [LISTENERS, (204, None), (200, [stream])]
+    assert main(["import", "rabbitmq", "--url", source.url, "--to", to.url, "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert [row["differences"] for row in json.loads(out)] == ["messages of streams are not moved"]
+    assert "broken" in err
+
+
+def test_password_of_the_source_has_a_variable_of_its_own(
+    source: RecordedApi, to: RecordedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WARREN_SOURCE_PASSWORD", "theirs")
+    monkeypatch.setenv("WARREN_PASSWORD", "ours")
+    source.answers = [LISTENERS, (200, DEFINITIONS), (200, [])]
+    to.answers = [LISTENERS, (204, None), (200, [])]
+    urls = [api.url.replace("guest:guest", "ops") for api in (source, to)]
+    assert main(["import", "rabbitmq", "--url", urls[0], "--to", urls[1], "--no-messages"]) == 0
+    logins = [api.requests[0].headers["Authorization"] for api in (source, to)]
+    assert logins == ["Basic b3BzOnRoZWlycw==", "Basic b3BzOm91cnM="]
