@@ -30,7 +30,7 @@ from warren.broker.queue import Hold, Queue
 from warren.broker.selector import Selector
 from warren.broker.store import MoveNotes, MoveRun, Store
 
-LOOK_WORK, LOOKS_MIN = 20, 20  # units of work for a message that is looked at; looks in a turn at least
+LOOKS_MAX = 200  # messages that a job looks at in a turn: selectors make that some milliseconds
 PUBLISH_WORK = 10  # units of work for a message that is moved or copied
 BATCH_BYTES_MAX = 1024 * 1024  # of bodies in a batch, and one message
 LOOK_AGAIN_SECONDS = 0.2  # while an alarm holds publishers, or the disk fails
@@ -165,7 +165,7 @@ class MessageJob:
         """Deal with messages for as long as the share of this turn lasts."""
         order, budget = self.order, self.surroundings.turns.budget
         self.surroundings.clock.refresh()
-        self.walk.begin_turn(max(budget.left // LOOK_WORK, LOOKS_MIN))
+        self.walk.begin_turn(LOOKS_MAX)
         while budget.left > 0 and self.batch.bytes < BATCH_BYTES_MAX and self.done != order.count_max:
             entry = self.walk.find()
             if entry is None or not self._deal_with(entry):

@@ -9,11 +9,13 @@ import pytest
 from tests.support.fake_client import FakeClient
 from tests.support.fakes import FakeBroker
 from tests.support.frames import method_frame, published
+from tests.support.jobs import start_job
 from warren.amqp import methods as m
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table
 from warren.broker.commands import COMMAND_WORK
 from warren.broker.groups import STEP_WORK, STEPS_AT_A_TIME_MAX
+from warren.broker.message_job import LOOKS_MAX, Kind, State
 from warren.broker.queue import Queue
 from warren.broker.turns import DRAINED_MIN, WORK_A_TURN_MAX
 from warren.broker.vhost import TELL_WORK
@@ -368,3 +370,16 @@ def test_channel_with_very_many_consumers_ends_over_several_turns(
     broker.world.run()
     assert listener.methods() == [m.ChannelCloseOk()]
     assert (queue.consumers, queue.message_count) == ([], 1)
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_job_deals_with_a_bounded_number_of_messages_in_a_turn(
+    broker: FakeBroker, client: FakeClient, kind: Kind
+) -> None:
+    client.declare("q")
+    client.declare("other")
+    publish_many(client, "q", MANY)
+    broker.world.run()
+    job = start_job(broker.node, kind, "q", None if kind is Kind.DELETE else "other")
+    assert 0 < most_in_a_turn(broker, lambda: job.done) <= LOOKS_MAX
+    assert (job.state, job.done) == (State.DONE, MANY)
