@@ -130,7 +130,7 @@ def test_every_message_arrives_and_at_most_one_batch_a_kill_twice(
     began = time.monotonic()
     process = run(there, here)
     out, err = process.communicate(timeout=RUN_SECONDS_MAX)
-    assert process.returncode == 0, err
+    assert process.returncode == 0, err + out
     rows = {row["queue"]: row for row in json.loads(out)}
     assert {name: rows[name]["left"] for name in QUEUES} == dict.fromkeys(QUEUES, 0)
     moved, seconds = sum(row["moved"] for row in rows.values()), time.monotonic() - began

@@ -66,6 +66,12 @@ class Moved:
     problem: str = ""
     """Why messages are left; empty if all is well."""
 
+    def add(self, again: Moved) -> None:
+        """Add what another move of the same queue has come to."""
+        self.moved += again.moved
+        self.rerouted += again.rerouted
+        self.left, self.problem = again.left, again.problem
+
 
 class Drain:
     """Moves queues of one vhost, one by one. `progress` is told how many messages each batch had."""

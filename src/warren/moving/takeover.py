@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from warren.client.api import Api, ApiError, Row, Unreachable
@@ -11,8 +11,8 @@ from warren.client.uri import Uri
 from warren.moving.drain import BATCH, Drain, Moved
 from warren.moving.queues import STREAM, QueueInfo, by_name, differences, queues_in, queues_of
 
-STATISTICS_SECONDS = 7.0
-"""RabbitMQ renews the figures of its management API every five seconds, unless it is set otherwise."""
+LOOK_SECONDS, LOOKS_MAX = 2.5, 12
+"""RabbitMQ renews the figures of its management API every five seconds, or later if it is busy."""
 
 USERS = ("users", "permissions", "topic_permissions")
 
@@ -60,6 +60,33 @@ class QueueReport:
         }
 
 
+@dataclass
+class Taken:
+    """A queue, and how far its takeover has come."""
+
+    there: QueueInfo
+    here: QueueInfo | None
+    """The queue of that name here; None if there is none."""
+    reason: str | None
+    """Why its messages are not moved; None if they are."""
+    result: Moved
+    unacked: int = 0
+    """Messages that are out with consumers of the source, as it said last."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.there.vhost, self.there.name
+
+    def report(self) -> QueueReport:
+        notes = differences(self.there, self.here) + notes_of(self.result)
+        if self.reason:
+            notes.append(self.reason)
+        if self.unacked:
+            notes.append(f"messages that are out with consumers there: {self.unacked}")
+        is_well = not (self.result.left or self.result.problem or self.unacked)
+        return QueueReport(*self.key, self.result.moved, self.result.left, "; ".join(notes), is_well)
+
+
 class Takeover:
     """`source` is None if all is known from a file of definitions."""
 
@@ -72,7 +99,6 @@ class Takeover:
         to: Api,
         to_amqp: Uri,
         progress: Callable[[str], None],
-        wait: Callable[[float], None] = time.sleep,
     ) -> None:
         self.trouble = ""  # what went wrong at the end, when there are rows to show already
         self._plan = plan
@@ -81,7 +107,6 @@ class Takeover:
         self._to = to  # our HTTP API
         self._to_amqp = to_amqp  # the same broker over AMQP, in any vhost
         self._progress = progress  # shows a line about how far we are
-        self._wait = wait  # for so many seconds
         self._moved = 0  # messages so far
         self._place = ""  # the queue that is being moved
 
@@ -91,34 +116,46 @@ class Takeover:
             self._to.post("definitions", *self._vhosts(), content=self._definitions())
         queues = self._queues()
         here = by_name(queues_of(self._to, self._plan.vhost))
-        rows: list[QueueReport] = []
+        taken: list[Taken] = []
         for vhost in dict.fromkeys(queue.vhost for queue in queues):
             of_vhost = [queue for queue in queues if queue.vhost == vhost]
-            rows += self._take_vhost(vhost, of_vhost, here, done=len(rows), total=len(queues))
-        unacked = self._unacked_there() if self._plan.with_messages else {}
-        return [with_unacked(row, unacked.get((row.vhost, row.queue), 0)) for row in rows]
-
-    def _unacked_there(self) -> dict[tuple[str, str], int]:
-        """How many messages of queues are out with consumers of the source, and so were not moved. Its
-        figures are some seconds old: if there are any, they may be those of our own consumers, and we look
-        again.
-        """
-        if self._source is None:
-            return {}
+            taken += self._take_vhost(vhost, of_vhost, here, done=len(taken), total=len(queues))
         try:
-            found = self._count_unacked(self._source)
-            if found:
-                self._progress("messages are out with consumers: waiting for new figures")
-                self._wait(STATISTICS_SECONDS)
-                found = self._count_unacked(self._source)
+            self._look_again(taken)
         except (ApiError, Unreachable) as error:
-            self.trouble = f"whether messages are out with consumers there is not known: {error}"
-            return {}
-        return found
+            self.trouble = f"whether anything is left there is not known: {error}"
+        return [each.report() for each in taken]
 
-    def _count_unacked(self, source: Api) -> dict[tuple[str, str], int]:
-        queues = queues_of(source, self._plan.vhost)
-        return {(queue.vhost, queue.name): queue.unacked for queue in queues if queue.unacked}
+    def _look_again(self, taken: Iterable[Taken]) -> None:
+        """Look until the source itself says that nothing is left. Its figures are some seconds old. Messages
+        come back to their queues when a consumer, or an import that was killed, lets go of them.
+        """
+        moved = {each.key: each for each in taken if each.reason is None and not each.result.problem}
+        looks = LOOKS_MAX if self._source is not None and moved else 0
+        for _ in range(looks):
+            left = self._left_in(moved)
+            if not left:
+                return
+            self._progress(f"{len(left)} queues are not empty by the figures there: looking again")
+            time.sleep(LOOK_SECONDS)
+            for each in left:
+                with self._drain(each.there.vhost) as drain:
+                    each.result.add(drain.move(each.there.name))
+
+    def _left_in(self, moved: Mapping[tuple[str, str], Taken]) -> list[Taken]:
+        """Those of these queues that have messages, by the figures of the source."""
+        assert self._source is not None, "there is somebody to ask"
+        left = []
+        for queue in queues_of(self._source, self._plan.vhost):
+            each = moved.get((queue.vhost, queue.name))
+            if each is not None:
+                each.unacked = queue.unacked
+                left += [each] if queue.messages else []
+        return left
+
+    def _drain(self, vhost: str) -> Drain:
+        source, to = replace(self._source_amqp, vhost=vhost), replace(self._to_amqp, vhost=vhost)
+        return Drain(source, to, self._count, batch=self._plan.batch)
 
     def _vhosts(self) -> tuple[str, ...]:
         return () if self._plan.vhost is None else (self._plan.vhost,)
@@ -147,28 +184,22 @@ class Takeover:
         *,
         done: int,
         total: int,
-    ) -> list[QueueReport]:
-        source, to = replace(self._source_amqp, vhost=vhost), replace(self._to_amqp, vhost=vhost)
-        rows = []
-        with Drain(source, to, self._count, batch=self._plan.batch) as drain:
+    ) -> list[Taken]:
+        taken = []
+        with self._drain(vhost) as drain:
             for number, queue in enumerate(queues, done + 1):
                 self._place = f"queue {number} of {total}, {queue.name}"
                 self._count(0)
-                rows.append(self._take(drain, queue, here.get((vhost, queue.name))))
-        return rows
+                taken.append(self._take(drain, queue, here.get((vhost, queue.name))))
+        return taken
 
-    def _take(self, drain: Drain, there: QueueInfo, here: QueueInfo | None) -> QueueReport:
-        notes = differences(there, here)
+    def _take(self, drain: Drain, there: QueueInfo, here: QueueInfo | None) -> Taken:
         reason = self._why_not(there, here)
         if reason is None:
             result = drain.move(there.name)
-            notes += notes_of(result)
-            is_well = not result.left and not result.problem
         else:
-            result = Moved(left=there.messages)
-            notes += [reason] if reason else []
-            is_well = not there.messages or not self._plan.with_messages
-        return QueueReport(there.vhost, there.name, result.moved, result.left, "; ".join(notes), is_well)
+            result = Moved(left=there.messages if self._plan.with_messages else 0)
+        return Taken(there, here, reason, result)
 
     def _why_not(self, there: QueueInfo, here: QueueInfo | None) -> str | None:
         """Why the messages of a queue are not moved; None if they are."""
@@ -181,14 +212,6 @@ class Takeover:
     def _count(self, moved: int) -> None:
         self._moved += moved
         self._progress(f"{self._place}: {self._moved:,} messages moved")
-
-
-def with_unacked(row: QueueReport, count: int) -> QueueReport:
-    if not count:
-        return row
-    note = f"messages that are out with consumers there: {count}"
-    notes = f"{row.differences}; {note}" if row.differences else note
-    return replace(row, differences=notes, is_well=False)
 
 
 def notes_of(result: Moved) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.support.process import BrokerProcess
+from tests.support.recorded_api import RecordedApi
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table
 from warren.cli.main import main
@@ -246,7 +247,7 @@ def test_command_prints_a_row_for_each_queue(
 def test_messages_that_are_out_with_consumers_there_are_told(
     pair: Pair, queue: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(takeover, "STATISTICS_SECONDS", 0.0)
+    monkeypatch.setattr(takeover, "LOOK_SECONDS", 0.0)
     publish(pair.there, queue, bodies(3))
     channel = channel_of(pair.there)
     assert channel.basic_get(queue)[2] == b"0"
@@ -261,6 +262,40 @@ def test_messages_that_are_out_with_consumers_there_are_told(
         "differences": "messages that are out with consumers there: 1",
     }
     assert [got.body for got in messages_in(pair.there, queue)] == [b"0"]
+
+
+def test_messages_that_a_consumer_lets_go_of_meanwhile_are_moved(
+    pair: Pair, queue: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(pair.there, queue, bodies(3))
+    channel = channel_of(pair.there)
+    channel.basic_get(queue)
+
+    def let_go(_seconds: float) -> None:
+        if channel.connection.is_open:
+            channel.connection.close()
+
+    monkeypatch.setattr("warren.moving.takeover.time.sleep", let_go)
+    code, rows = run(pair, capsys)
+    assert code == 0
+    assert next(row for row in rows if row["queue"] == queue)["moved"] == 3
+    assert sorted(got.body for got in messages_in(pair.here, queue)) == bodies(3)
+
+
+def test_table_is_printed_even_if_the_last_question_fails(
+    pair: Pair, queue: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish(pair.there, queue, bodies(3))
+    with RecordedApi() as source:
+        listeners = [{"protocol": "amqp", "port": pair.there.address.port}]
+        row = {"vhost": "/", "name": queue, "durable": True}
+        source.answers = [(200, {"listeners": listeners}), (200, [row]), (500, {"reason": "broken"})]
+        to = pair.here.http_url.replace("://", "://guest:guest@")
+        words = ["--url", source.url, "--to", to, "--no-definitions", "--json"]
+        assert main(["import", "rabbitmq", *words]) == 1
+    out, err = capsys.readouterr()
+    assert [found["moved"] for found in json.loads(out)] == [3]
+    assert "broken" in err
 
 
 def test_without_messages_nothing_is_moved(

@@ -85,18 +85,6 @@ def test_refused_definitions_are_exit_1(
     assert "unknown exchange type" in capsys.readouterr().err
 
 
-def test_table_is_printed_even_if_the_last_question_fails(
-    source: RecordedApi, to: RecordedApi, capsys: pytest.CaptureFixture[str]
-) -> None:
-    stream = DEFINITIONS["queues"][0] | {"type": "stream"}
-    source.answers = [LISTENERS, (200, DEFINITIONS), (200, [stream]), (500, {"reason": "broken"})]
-    to.answers = [LISTENERS, (204, None), (200, [stream])]
-    assert main(["import", "rabbitmq", "--url", source.url, "--to", to.url, "--json"]) == 1
-    out, err = capsys.readouterr()
-    assert [row["differences"] for row in json.loads(out)] == ["messages of streams are not moved"]
-    assert "broken" in err
-
-
 def test_password_of_the_source_has_a_variable_of_its_own(
     source: RecordedApi, to: RecordedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
