@@ -25,6 +25,7 @@ cdef class Node:
     cdef public dict vhosts
     cdef public dict users
     cdef public object passwords
+    cdef readonly object logins
     cdef public dict clients
     cdef object client_ids
     cdef object on_last_client
