@@ -9,6 +9,7 @@ from typing import Protocol
 
 from aiohttp import web
 
+from warren.management.audit import IS_ACCESS_TO_MESSAGES
 from warren.management.errors import Handler
 from warren.management.rights import Right, check_right
 from warren.management.schema import Schema
@@ -47,6 +48,8 @@ class Endpoint:
 
     def route(self) -> web.RouteDef:
         async def checked(request: web.Request) -> web.StreamResponse:
+            if self.right is Right.USER:
+                request[IS_ACCESS_TO_MESSAGES] = True
             check_right(request, self.right)
             return await self.handler(request)
 
