@@ -18,7 +18,7 @@ from warren.cli.main import main
 
 pytestmark = pytest.mark.slow
 
-BROKERS = [pytest.param("rabbitmq", marks=needs_rabbitmq)]
+BROKERS = ["warren", pytest.param("rabbitmq", marks=needs_rabbitmq)]
 
 Run = Callable[..., Any]
 

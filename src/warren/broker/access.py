@@ -52,6 +52,10 @@ class TopicPermissions:
 
 @dataclass
 class User:
+    """A user of the broker's own database. Other authenticators may bring users whose rights come from
+    elsewhere: subclasses with answers of their own to `may_enter`, `allows` and `allows_topic`.
+    """
+
     name: str
     password: PasswordHash | None
     """None for a user who cannot log in with a password."""
@@ -69,6 +73,22 @@ class User:
     """How many connections are open."""
     channels: int = 0
     """How many channels are open, on all connections."""
+
+    def may_enter(self, vhost: str) -> bool:
+        return vhost in self.permissions
+
+    def allows(self, permission: Permission, vhost: str, name: str) -> bool:
+        granted = self.permissions.get(vhost)
+        return granted is not None and _matches(granted.pattern(permission), name)
+
+    def allows_topic(self, permission: Permission, vhost: str, exchange: str, routing_key: str) -> bool:
+        granted = self.topic_permissions.get((vhost, exchange))
+        if granted is None:
+            return True
+        pattern = granted.write if permission is Permission.WRITE else granted.read
+        for name, value in (("{username}", self.name), ("{vhost}", vhost)):
+            pattern = pattern.replace(name, re.escape(value))
+        return _matches(pattern, routing_key)
 
     def set_limits(self, limits: UserLimits, now: float) -> None:
         self.limits = limits
@@ -107,20 +127,15 @@ class Access:
         if known is None:
             if len(self.decisions) >= DECISIONS_CACHED_MAX:
                 self.decisions.clear()
-            granted = self.user.permissions.get(self.vhost)
-            known = granted is not None and _matches(granted.pattern(permission), name or "amq.default")
+            known = self.user.allows(permission, self.vhost, name or "amq.default")
             self.decisions[key] = known
         return known
 
     def check_topic(self, permission: Permission, exchange: TopicExchange, routing_key: str) -> None:
         """Raise unless the user may publish to a topic exchange with this routing key, or bind with it."""
-        granted = self.user.topic_permissions.get((self.vhost, exchange.name))
-        if granted is None or not exchange.is_topic:
-            return
-        pattern = granted.write if permission is Permission.WRITE else granted.read
-        for name, value in (("{username}", self.user.name), ("{vhost}", self.vhost)):
-            pattern = pattern.replace(name, re.escape(value))
-        if not _matches(pattern, routing_key):
+        if exchange.is_topic and not self.user.allows_topic(
+            permission, self.vhost, exchange.name, routing_key
+        ):
             raise AccessRefused(
                 f"{permission.value} access to topic '{routing_key}' in exchange '{exchange.name}' "
                 f"in vhost '{self.vhost}' refused for user '{self.user.name}'"

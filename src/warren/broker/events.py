@@ -52,6 +52,18 @@ class AuthenticationFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class AdministrativeAction(Event):
+    """Somebody changed something over the HTTP API, or tried to."""
+
+    user: str
+    address: str
+    action: str
+    """The method and the path of the request. Its body may have secrets, and is not told."""
+    status: int
+    """Of the answer: 2xx if it was done."""
+
+
+@dataclass(frozen=True, slots=True)
 class ChannelOpened(Event):
     connection: str
     channel: int

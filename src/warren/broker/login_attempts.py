@@ -50,8 +50,3 @@ class LoginAttempts:
     def reset(self) -> None:
         self.by_protocol.clear()
         self.by_source.clear()
-
-
-def address_in(connection: str) -> str:
-    """The client's address in the name of a connection, such as `10.0.0.1:4711 -> 10.0.0.2:5672`."""
-    return connection.partition(" -> ")[0].rpartition(":")[0]

@@ -29,6 +29,7 @@ cdef class Node:
     cdef public object parameters
     cdef public object attempts
     cdef public object passwords
+    cdef readonly object logins
     cdef public dict clients
     cdef object client_ids
     cdef object on_last_client

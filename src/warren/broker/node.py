@@ -20,6 +20,7 @@ from warren.broker.dead_letters import DeadLetters, Handover
 from warren.broker.declarations import check_recorded
 from warren.broker.events import AlarmCleared, AlarmRaised, Events
 from warren.broker.exchange.exchange import Router
+from warren.broker.login import InternalUsers, Logins
 from warren.broker.login_attempts import LoginAttempts
 from warren.broker.memory import Memory
 from warren.broker.parameters import Parameters
@@ -28,6 +29,7 @@ from warren.broker.rota import Drainable
 from warren.broker.store import Store
 from warren.broker.surroundings import Surroundings
 from warren.broker.tally import VhostTally
+from warren.broker.throttle import Throttle
 from warren.broker.timers import Timers
 from warren.broker.timetable import Timetable
 from warren.broker.turns import Turns
@@ -68,6 +70,8 @@ class Limits:
     consumer_timeout_ms: int = 1_800_000  # for an ack, in queues without a limit of their own
     connections_max: int | None = None
     loopback_users: frozenset[str] = frozenset({"guest"})  # who may connect from this machine only
+    login_failures_free: int = 10  # failed logins of an address or a user, before the next ones have to wait
+    login_delay_seconds_max: float = 60.0  # for how long; 0: nobody has to wait
 
 
 class Node:
@@ -100,6 +104,12 @@ class Node:
         self.parameters = Parameters()  # what components keep here
         self.attempts = LoginAttempts()
         self.passwords = VerifiedPasswords(world.random_bytes(32), world)
+        self.logins = Logins(  # who is let in, over AMQP and HTTP
+            InternalUsers(self.users, self.passwords, limits.loopback_users),
+            Throttle(world, limits.login_failures_free, limits.login_delay_seconds_max),
+            self.attempts,
+            self.events,
+        )
         self.clients: dict[ClientId, Client] = {}  # the open connections
         self.client_ids = count(1)  # ids for new connections
         self.on_last_client: Callable[[], None] | None = None  # called when no connection is left

@@ -17,7 +17,7 @@ import hashlib
 import hmac
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 SCRYPT_COST, SCRYPT_BLOCK, SCRYPT_PARALLEL = 2**14, 8, 1
@@ -50,7 +50,7 @@ class PasswordHash:
     """An algorithm's name (RabbitMQ's, or `scrypt`) and base64 of salt and digest."""
 
     algorithm: str
-    value: str
+    value: str = field(repr=False)  # a secret as well: who has it can try passwords at leisure
 
     def __post_init__(self) -> None:
         if self.algorithm != SCRYPT and self.algorithm not in RABBIT_ALGORITHMS:

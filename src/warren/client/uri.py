@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
+from dataclasses import dataclass, field
+from urllib.parse import SplitResult, unquote, urlsplit
 
 PORT_DEFAULT = 5672
 
@@ -15,7 +15,7 @@ class Uri:
     host: str
     port: int
     user: str
-    password: str
+    password: str = field(repr=False)
     vhost: str
 
     @property
@@ -25,18 +25,25 @@ class Uri:
 
 def parse_uri(text: str) -> Uri:
     """Read a URI; raise `ValueError`, as argparse expects. An empty path stands for the vhost '/', as it does
-    with other clients.
+    with other clients. Errors do not repeat the URI, which may have a password in it.
     """
     parts = urlsplit(text)
     if parts.scheme != "amqp":
-        raise ValueError(f"not an amqp:// URI: {text}")
+        raise ValueError("not an amqp:// URI")
     vhost = parts.path.removeprefix("/")
     if "/" in vhost:
-        raise ValueError(f"a / in the name of a vhost is written %2F: {text}")
+        raise ValueError("a / in the name of a vhost is written %2F")
     return Uri(
         host=parts.hostname or "127.0.0.1",
-        port=parts.port or PORT_DEFAULT,
+        port=_port_in(parts),
         user=unquote("guest" if parts.username is None else parts.username),
         password=unquote("guest" if parts.password is None else parts.password),
         vhost=unquote(vhost) or "/",
     )
+
+
+def _port_in(parts: SplitResult) -> int:
+    try:
+        return parts.port or PORT_DEFAULT
+    except ValueError:
+        raise ValueError("the port of the URI is not one; is a / or # in the password not encoded?") from None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from warren.management.aliveness import Aliveness
+from warren.management.audit import tell_of_actions
 from warren.management.auth import authenticate
 from warren.management.bindings import Bindings
 from warren.management.channels import Channels
@@ -19,6 +20,7 @@ from warren.management.endpoint import Endpoint, Resource
 from warren.management.errors import answer_errors
 from warren.management.exchanges import Exchanges
 from warren.management.getting import Getting
+from warren.management.headers import Cors, add_security_headers
 from warren.management.health_checks import HealthChecks
 from warren.management.limits import Limits
 from warren.management.log_lines import LogLines
@@ -96,10 +98,19 @@ def endpoints_of(context: Context) -> list[Endpoint]:
 def make_app(context: Context) -> web.Application:
     endpoints = endpoints_of(context)
     public = {endpoint.path for endpoint in endpoints if endpoint.right is Right.PUBLIC}
+    config = context.broker.config
+    cors = Cors(config.http_cors_origins, config.http_cors_max_age)
     app = web.Application(
-        middlewares=[answer_errors(context.node.world.report), authenticate(context.node, public)],
+        middlewares=[
+            cors.answer_preflight(),
+            tell_of_actions(context.node.events),
+            answer_errors(context.node.world.report),
+            authenticate(context.node, public),
+        ],
         client_max_size=REQUEST_BYTES_MAX,
     )
+    app.on_response_prepare.append(add_security_headers)
+    app.on_response_prepare.append(cors.add_headers)
     app.add_routes([endpoint.route() for endpoint in endpoints])
     return app
 

@@ -16,18 +16,18 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
 from warren.broker.access import Access, Permission, User
-from warren.broker.events import AuthenticationFailed
-from warren.broker.login import expected_password
+from warren.broker.login import BEARER, Credentials, Outcome, Refusal
 from warren.broker.login_attempts import HTTP
 from warren.broker.node import Node
-from warren.broker.passwords import PasswordHash
 from warren.broker.queue import Queue
 from warren.broker.vhost import Vhost
-from warren.management.errors import Handler, NotAuthorised, ObjectNotFound
+from warren.management.errors import Handler, NotAuthorised, ObjectNotFound, TooManyRequests
 from warren.management.rights import USER, Right, user_of
+from warren.session.liveness import HANDSHAKE_SECONDS_MAX
 
 PROTECTED = ("/api/", "/metrics/")
 """Requests below these paths need a login, unless their endpoint is public."""
+BASIC = "Basic"
 
 
 def authenticate(node: Node, public: Container[str]) -> Middleware:
@@ -43,37 +43,62 @@ def authenticate(node: Node, public: Container[str]) -> Middleware:
 
 
 async def _authenticated(node: Node, request: web.Request) -> User:
-    name, password = credentials(request.headers.get(hdrs.AUTHORIZATION, ""))
-    stored, refusal = expected_password(node, name, is_loopback=is_loopback(request.remote))
-    right = node.passwords.knows(name, stored, password) or await _verify(node, name, stored, password)
-    user = node.users.get(name)
-    node.attempts.note(HTTP, request.remote or "", name, succeeded=right and user is not None)
-    if user is None or not right:
-        node.events.emit(AuthenticationFailed(f"HTTP from {request.remote}", name, refusal))
-        raise NotAuthorised("Login failed")
-    return user
-
-
-def credentials(header: str) -> tuple[str, bytes]:
-    """User and password from the header `Authorization`, by RFC 7617, in UTF-8."""
-    scheme, _, encoded = header.partition(" ")
+    """Who asks. A login that has to wait, since too many have failed, waits here as long as one over AMQP
+    may; then the client is asked to come again.
+    """
+    given = credentials(request)
     try:
-        raw = base64.b64decode(encoded.strip(), validate=True)
-        name, colon, password = raw.partition(b":")
-        if scheme.lower() != "basic" or not colon:
-            raise NotAuthorised("Login failed")
-        return name.decode(), password
+        async with asyncio.timeout(HANDSHAKE_SECONDS_MAX):
+            outcome = await _log_in(node, given)
+    except TimeoutError:
+        raise TooManyRequests(node.logins.throttle.seconds_to_wait(given.address, given.user)) from None
+    if isinstance(outcome, Refusal):
+        raise NotAuthorised("Login failed")
+    return outcome.user
+
+
+async def _log_in(node: Node, given: Credentials) -> Outcome:
+    answered: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+    def answer(outcome: Outcome) -> None:
+        if not answered.done():
+            answered.set_result(outcome)
+
+    node.logins.attempt(given, answer, lambda: not answered.done())
+    return await answered
+
+
+def credentials(request: web.Request) -> Credentials:
+    """From the header `Authorization`: user and password by RFC 7617, in UTF-8, or a token by RFC 6750."""
+    scheme, _, value = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+    if scheme.lower() == BASIC.lower():
+        user, password = _user_and_password(value.strip())
+        return _credentials(request, BASIC, user, password)
+    if scheme.lower() == BEARER.lower():
+        return _credentials(request, BEARER, "", value.strip().encode("utf-8", "surrogateescape"))
+    raise NotAuthorised("Login failed")
+
+
+def _user_and_password(encoded: str) -> tuple[str, bytes]:
+    try:
+        name, colon, password = base64.b64decode(encoded, validate=True).partition(b":")
+        if colon:
+            return name.decode(), password
     except ValueError:
         raise NotAuthorised("Login failed") from None
+    raise NotAuthorised("Login failed")
 
 
-async def _verify(node: Node, user: str, stored: PasswordHash, password: bytes) -> bool:
-    """Verify the password in a thread, since hashing takes long on purpose."""
-    verified: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-    node.passwords.verify(
-        user, stored, password, lambda right: None if verified.done() else verified.set_result(right)
+def _credentials(request: web.Request, mechanism: str, user: str, secret: bytes) -> Credentials:
+    return Credentials(
+        protocol=HTTP,
+        mechanism=mechanism,
+        user=user,
+        secret=secret,
+        address=request.remote or "",
+        is_loopback=is_loopback(request.remote),
+        source=f"HTTP from {request.remote}",
     )
-    return await verified
 
 
 def is_loopback(remote: str | None) -> bool:
@@ -84,7 +109,7 @@ def is_loopback(remote: str | None) -> bool:
 
 
 def sees(user: User, vhost: str) -> bool:
-    return vhost in user.permissions or Right.MONITORING.is_had_by(user)
+    return user.may_enter(vhost) or Right.MONITORING.is_had_by(user)
 
 
 def visible_vhosts(node: Node, request: web.Request) -> list[Vhost]:

@@ -11,6 +11,7 @@ from typing import Protocol
 from aiohttp import web
 
 from warren.amqp.errors import AccessRefused
+from warren.management.audit import IS_ACCESS_TO_MESSAGES
 from warren.management.errors import Handler, NotAuthorised
 from warren.management.rights import Right, check_right
 from warren.management.schema import Schema
@@ -55,6 +56,8 @@ class Endpoint:
 
     def route(self) -> web.RouteDef:
         async def checked(request: web.Request) -> web.StreamResponse:
+            if self.right is Right.USER:
+                request[IS_ACCESS_TO_MESSAGES] = True
             check_right(request, self.right)
             try:
                 return await self.handler(request)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from math import ceil
 from typing import ClassVar, TypeAlias
 
 from aiohttp import web
@@ -40,6 +41,14 @@ class Forbidden(ApiError):
 
 class ObjectNotFound(ApiError):
     status, error = 404, "Object Not Found"
+
+
+class TooManyRequests(ApiError):
+    status, error = 429, "too_many_requests"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__("too many logins have failed; try again later")
+        self.seconds = max(ceil(seconds), 1)  # after which it is worth to try again
 
 
 class RangeNotSatisfiable(ApiError):
@@ -81,6 +90,8 @@ def answer(error: Exception, report: Callable[[Exception], None]) -> web.Respons
     headers = dict(error.headers)
     if isinstance(error, RangeNotSatisfiable):
         headers["Content-Range"] = f"bytes */{error.size}"
+    if isinstance(error, TooManyRequests):
+        headers["Retry-After"] = str(error.seconds)
     return _response(error.status, error.error, str(error), headers)
 
 

@@ -31,7 +31,8 @@ EXAMPLES = {
 }
 """Of names in paths."""
 ERROR = record({"error": TEXT, "reason": TEXT})
-BAD_REQUEST, NOT_AUTHORISED, FORBIDDEN, NOT_FOUND = 400, 401, 403, 404
+BAD_REQUEST, NOT_AUTHORISED, FORBIDDEN, NOT_FOUND, TOO_MANY_REQUESTS = 400, 401, 403, 404, 429
+LOGINS = {"basic": {"type": "http", "scheme": "basic"}, "bearer": {"type": "http", "scheme": "bearer"}}
 
 
 class Description:
@@ -67,7 +68,7 @@ def describe_api(endpoints: Sequence[Endpoint]) -> dict[str, object]:
         "paths": paths,
         "components": {
             "schemas": {"Error": ERROR},
-            "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}},
+            "securitySchemes": LOGINS,
         },
     }
 
@@ -77,7 +78,7 @@ def _operation(endpoint: Endpoint) -> dict[str, object]:
         "summary": endpoint.summary,
         "parameters": _parameters(endpoint),
         "responses": {str(status): content for status, content in sorted(_responses(endpoint).items())},
-        "security": [] if endpoint.right is Right.PUBLIC else [{"basic": []}],
+        "security": [] if endpoint.right is Right.PUBLIC else [{name: []} for name in LOGINS],
         "x-right": endpoint.right.name.lower(),
     }
     bodies = {"application/json": endpoint.takes, "multipart/form-data": endpoint.takes_form}
@@ -113,7 +114,7 @@ def _responses(endpoint: Endpoint) -> dict[int, dict[str, object]]:
     if endpoint.takes is not None or endpoint.query:
         refused.add(BAD_REQUEST)
     if endpoint.right is not Right.PUBLIC:
-        refused |= {NOT_AUTHORISED, FORBIDDEN}
+        refused |= {NOT_AUTHORISED, FORBIDDEN, TOO_MANY_REQUESTS}
     if NAME_IN_PATH.search(endpoint.path):
         refused |= {BAD_REQUEST, NOT_FOUND}
     error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}

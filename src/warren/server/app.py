@@ -19,6 +19,8 @@ from warren.broker.events import Event
 from warren.broker.exchange.types import exchange_types
 from warren.broker.node import Limits, Node
 from warren.broker.passwords import SALT_BYTES, PasswordHash, hash_password
+from warren.server.audit import AuditLog
+from warren.server.authenticators import Authenticators
 from warren.server.churn import Churn
 from warren.server.collector import without_collector
 from warren.server.config import GUEST, HTTP_OFF, HTTP_PORT, Config, UserConfig
@@ -126,10 +128,14 @@ class Broker:
         self.store = self.storage.store
         self.descriptors.share_with(self.store.files)
         self.farewells = Farewells(self.world.now)
+        self.audit_log = AuditLog(self.world)
+        self.authenticators = Authenticators(self.world.report)
         try:
             await self._start()
         except BaseException:
             await self._stop_services()
+            await self.authenticators.stop()
+            self.audit_log.stop()
             await self.storage.close()
             self.world.close()
             self.log_tail.detach()
@@ -152,9 +158,11 @@ class Broker:
         self._add_metrics()
         self.node.turns.look_around = self.resources.check_memory
         log_events(self.log, self.node.events)
+        self.audit_log.start(self.config.audit_log, self.node.events)
         await self._recover()
         self.churn = Churn(self.node.events)
         self.sampler = Sampler(self.node, self.churn)
+        await self.authenticators.start(self)
         self._start_event_stream()
         await self._listen()
         self.chores = [  # these run until `stop`
@@ -247,12 +255,14 @@ class Broker:
             connection.drop("the broker stops")
         self.farewells.end()
         await self.listener.wait_closed()
+        await self.authenticators.stop()
         if self.event_stream is not None:
             self.event_stream.stop()
         for vhost in self.node.vhosts.values():
             for queue in vhost.all_queues():
                 queue.release_memory()
         await self.storage.close()
+        self.audit_log.stop()
         self.world.close()
         self.log.info("broker stopped")
         self.log_tail.detach()
@@ -295,6 +305,9 @@ class Broker:
             // READY_SHARE,
             consumer_timeout_ms=config.consumer_timeout,
             connections_max=self.descriptors.connections_max,
+            loopback_users=frozenset(config.loopback_users),
+            login_failures_free=config.login_failures_free,
+            login_delay_seconds_max=config.login_delay_max,
         )
 
     async def _make_definitions(self) -> None:

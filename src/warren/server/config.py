@@ -16,11 +16,13 @@ from warren.broker.rules import TIME_MS_MAX
 from warren.server.config_definitions import (
     expect_known,
     expect_list,
+    names,
     policies,
     user_limits,
     vhost_limits,
 )
 from warren.server.config_error import ConfigError
+from warren.server.oauth.settings import OAuth2Settings, oauth2_settings
 
 ENVIRONMENT_PREFIX = "WARREN_"
 DEFAULT_FILE = Path("warren.toml")
@@ -34,6 +36,10 @@ BYTES_MAX = 2**60
 RECEIVE_BUFFER_BYTES_MAX = 2**30
 EVENTS_SAMPLE_MAX = 2**31
 TRANSACTION_MESSAGES_MAX = 100_000_000
+LOGIN_FAILURES_MAX, LOGIN_DELAY_SECONDS_MAX = 1_000_000, 3_600
+CORS_SECONDS_MAX = 86_400
+INTERNAL, OAUTH2 = "internal", "oauth2"  # as auth_backends
+NO_OAUTH2 = OAuth2Settings()
 LOG_LEVELS = ("debug", "info", "warning", "error")
 TRUTHS = {
     "true": True,
@@ -52,7 +58,7 @@ class UserConfig:
     """A user to make when the broker starts, with a password or a hash of one."""
 
     name: str
-    password: str | None = None
+    password: str | None = field(default=None, repr=False)
     password_hash: PasswordHash | None = None  # may be one of RabbitMQ's kinds
     tags: frozenset[str] = frozenset()
     permissions: dict[str, Permissions] = field(default_factory=dict)  # by vhost
@@ -112,6 +118,18 @@ class Config:
     """Of the events about single messages, one in so many of each kind is written to that stream; 0: none."""
     otel_endpoint: str = ""
     """A URL that takes OpenTelemetry's spans (OTLP over HTTP) of messages in sampled traces; empty: none."""
+    loopback_users: tuple[str, ...] = ("guest",)  # who may log in from this machine only; "none": nobody
+    login_failures_free: int = 10
+    """After so many failed logins of an address or a user, the next ones have to wait, longer each time."""
+    login_delay_max: int = 60  # seconds that a login has to wait at most; 0: it never has to
+    auth_backends: tuple[str, ...] = (INTERNAL,)
+    """Who is asked whether a client may log in, in this order: "internal" for the broker's own users,
+    "oauth2", or the name of an entry point in the group `warren.authenticators`.
+    """
+    oauth2: OAuth2Settings = NO_OAUTH2  # for tokens, if "oauth2" is one of these
+    http_cors_origins: tuple[str, ...] = ()  # pages of these origins may use the HTTP API; "*": of all
+    http_cors_max_age: int = 1_800  # seconds for which a browser may remember that
+    audit_log: str = ""  # the file for the audit log; empty: there is none
     vhosts: tuple[str, ...] = ("/",)  # vhosts that are made when the broker starts
     users: tuple[UserConfig, ...] = (GUEST,)  # users that are made when the broker starts
     policies: tuple[PutPolicy, ...] = ()  # policies that are made when the broker starts
@@ -179,6 +197,15 @@ class Config:
             self.events_sample,
             f"1 in how many, up to {EVENTS_SAMPLE_MAX}, or 0 for none",
         )
+        for name, most in (
+            ("login_failures_free", LOGIN_FAILURES_MAX),
+            ("login_delay_max", LOGIN_DELAY_SECONDS_MAX),
+            ("http_cors_max_age", CORS_SECONDS_MAX),
+        ):
+            _check(0 <= getattr(self, name) <= most, name, getattr(self, name), f"0 to {most}")
+        _check(bool(self.auth_backends), "auth_backends", self.auth_backends, "at least one name")
+        if OAUTH2 in self.auth_backends:
+            self.oauth2.check()
         _check(self.log_level in LOG_LEVELS, "log_level", self.log_level, ", ".join(LOG_LEVELS))
 
 
@@ -296,10 +323,14 @@ def _user(entry: object) -> UserConfig:
         raise ConfigError(f"{where}: {error}") from error
 
 
-DEFINITIONS: dict[str, Callable[[str, object], tuple[object, ...]]] = {
+DEFINITIONS: dict[str, Callable[[str, object], object]] = {
     "users": lambda name, value: tuple(_user(entry) for entry in expect_list(name, value)),
     "vhosts": lambda name, value: tuple(str(vhost) for vhost in expect_list(name, value)),
     "policies": policies,
     "operator_policies": policies,
     "vhost_limits": lambda _name, value: vhost_limits(value),
+    "loopback_users": names,
+    "auth_backends": names,
+    "http_cors_origins": names,
+    "oauth2": oauth2_settings,
 }

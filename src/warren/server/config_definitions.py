@@ -35,6 +35,16 @@ def user_limits(user: str, value: object) -> SetUserLimits:
     return SetUserLimits(user=user, **_limits(f"limits of user '{user}'", UserLimits, value))
 
 
+def names(setting: str, value: object) -> tuple[str, ...]:
+    """A list of names, or text with commas between them. As in RabbitMQ, the text `none` is for no name."""
+    if isinstance(value, str):
+        return () if value == "none" else tuple(name for each in value.split(",") if (name := each.strip()))
+    found = expect_list(setting, value)
+    if not all(isinstance(name, str) for name in found):
+        raise ConfigError(f"{setting}: expected a list of names")
+    return tuple(found)
+
+
 def expect_list(name: str, value: object) -> list[Any]:
     if not isinstance(value, list):
         raise ConfigError(f"{name}: expected a list in the configuration file")

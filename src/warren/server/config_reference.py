@@ -7,8 +7,8 @@ from __future__ import annotations
 import inspect
 import io
 import tokenize
-from collections.abc import Iterator
-from dataclasses import MISSING, Field, dataclass, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 
 from warren.server.config import ENVIRONMENT_PREFIX, Config
 
@@ -49,7 +49,9 @@ def as_markdown() -> str:
 
 
 def in_toml(value: object) -> str:
-    """A value as TOML writes it. Lists of definitions, which have objects in them, are shown as `[…]`."""
+    """A value as TOML writes it. Lists of definitions, which have objects in them, are shown as `[…]`, and
+    a table of settings without those that have their default.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -57,6 +59,11 @@ def in_toml(value: object) -> str:
     if isinstance(value, tuple | list):
         plain = all(isinstance(item, str | int | float) for item in value)
         return f"[{', '.join(map(in_toml, value))}]" if plain else "[…]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{in_toml(name)} = {in_toml(item)}' for name, item in value.items())}}}"
+    if is_dataclass(value):
+        differing = [each.name for each in fields(value) if getattr(value, each.name) != _default_of(each)]
+        return f"{{{', '.join(f'{name} = {in_toml(getattr(value, name))}' for name in differing)}}}"
     text = str(value).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{text}"'
 

@@ -22,6 +22,7 @@ WHAT_TO_LOG: dict[type[Event], tuple[int, str]] = {
     events.ConnectionBlocked: (logging.WARNING, "connection blocked"),
     events.ConnectionUnblocked: (logging.INFO, "connection unblocked"),
     events.AuthenticationFailed: (logging.WARNING, "authentication failed"),
+    events.AdministrativeAction: (logging.INFO, "administrative action"),
     events.ChannelClosed: (logging.DEBUG, "channel closed"),
     events.VhostCreated: (logging.INFO, "vhost created"),
     events.VhostDeleted: (logging.INFO, "vhost deleted"),

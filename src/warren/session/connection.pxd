@@ -37,6 +37,9 @@ cdef class Connection(FrameReader):
     cdef public tuple handling
     cdef public tuple handled
     cdef public str close_reason
+    cdef object expiry
+    # from the login on
+    cdef public object identity
     # from connection.open on
     cdef public object vhost
     cdef public object access

@@ -42,10 +42,12 @@ from warren.broker.commands import DeleteQueue
 from warren.broker.flow import QueueFlow
 from warren.broker.history import History
 from warren.broker.limits import is_reached
+from warren.broker.login import Identity
 from warren.broker.node import Node
 from warren.broker.queue import Hold, Queue
 from warren.broker.safety import Safety
 from warren.broker.tally import Bytes, Tally
+from warren.broker.timers import Timer
 from warren.broker.turns import SHARE_MAX
 from warren.broker.vhost import Vhost
 from warren.session import (
@@ -65,6 +67,7 @@ from warren.session.state import TRANSITIONS, State
 
 OUTPUT_BYTES_MAX = 16 * 1024 * 1024  # a client that does not take its answers is not read beyond this
 RELEASE_WORK = 30  # to end a channel with its consumers
+EXPIRY_CHECK_SECONDS_MAX = 60.0  # the time of day may be set while a token is valid
 DEFERRED_BYTES_MAX = 1024 * 1024  # of all waiting channels together, plus the frames of one read
 
 TURN = "turn"  # a reason not to read: frames that were read before wait for a turn to come
@@ -105,7 +108,7 @@ class Connection(FrameReader):
         self.output = Output(node.dirty_outputs, self)  # frames to be sent at the end of the turn
         self.liveness = Liveness(node.world.now())  # heartbeats and deadlines
         self.client_properties: Table = {}  # from connection.start-ok
-        self.user_name = ""
+        self.user_name = ""  # as the client gives it, and after the login as the authenticator does
         self.vhost_name = ""  # empty until connection.open, as `vhost` and `access` are unset until then
         self.channel_max = node.limits.channel_max  # how many channels may be open at a time
         self.channels_that_published: list[Channel] = []  # since the last end of a batch
@@ -121,6 +124,7 @@ class Connection(FrameReader):
         self.history: History | None = None  # samples of the connection's counts
         self.handling: tuple[int, int] | None = None  # the method in hand; an error names it
         self.handled = (0, 0)  # the method before that, for the log of slow turns
+        self.expiry: Timer | None = None  # closes the connection when the client's token expires
         self.close_reason = "client unexpectedly closed the connection"  # if no better reason is known
         node.client_began(self)
 
@@ -457,9 +461,46 @@ class Connection(FrameReader):
         vhost.connections += 1
         access.user.connections += 1
         self.become(State.OPEN)
+        self._expect_expiry()
         self.rates_changed(access.user)
         self.alarm_changed()
         self.node.events.emit(events.ConnectionOpened(self.name, self.user_name, vhost.name))
+
+    def renew(self, identity: Identity) -> None:
+        """The client has brought a new token: from now on it may do what that one says."""
+        before, user = self.access.user, identity.user
+        before.connections, user.connections = before.connections - 1, user.connections + 1
+        before.channels, user.channels = (
+            before.channels - len(self.channels),
+            user.channels + len(self.channels),
+        )
+        self.identity, self.access.user = identity, user
+        self.forget_permissions()
+        self.vhost.version.bump()
+        self._expect_expiry()
+
+    def _expect_expiry(self) -> None:
+        """Close the connection when the client's token expires."""
+        self._forget_expiry()
+        expires_ms = self.identity.expires_ms
+        if expires_ms is not None:
+            left_seconds = max(expires_ms - self.node.world.time_ms(), 0) / 1000
+            self.expiry = self.node.world.call_later(
+                min(left_seconds, EXPIRY_CHECK_SECONDS_MAX), self._check_expiry
+            )
+
+    def _check_expiry(self) -> None:
+        """The time of day may have been set meanwhile, so look again."""
+        expires_ms = self.identity.expires_ms
+        if expires_ms is not None and self.node.world.time_ms() >= expires_ms:
+            self.force_close("credential expired")
+        else:
+            self._expect_expiry()
+
+    def _forget_expiry(self) -> None:
+        if self.expiry is not None:
+            self.expiry.cancel()
+            self.expiry = None
 
     def rates_changed(self, user: User) -> None:
         """This user's rate limits changed."""
@@ -522,6 +563,7 @@ class Connection(FrameReader):
         self.node.clock.refresh()
         self._release_all()
         self.become(State.CLOSED)
+        self._forget_expiry()
         self.meter = None
         self.closing = True
         self.output.closed = True

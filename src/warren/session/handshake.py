@@ -27,11 +27,9 @@ from warren.amqp.methods import (
 )
 from warren.amqp.table import Table
 from warren.broker.access import Access, User
-from warren.broker.events import AuthenticationFailed
 from warren.broker.limits import is_reached
-from warren.broker.login import expected_password
-from warren.broker.login_attempts import AMQP, address_in
-from warren.broker.passwords import PasswordHash
+from warren.broker.login import Credentials, Identity, Outcome
+from warren.broker.login_attempts import AMQP
 from warren.broker.vhost import Vhost
 from warren.session import sasl
 from warren.session.roles import Host
@@ -41,6 +39,7 @@ from warren.version import __version__
 PROTOCOL_HEADER = b"AMQP\0\0\x09\x01"
 FRAME_BYTES_MIN = 4096
 REFUSAL_DELAY_SECONDS = 1.0
+AUTHENTICATION = "authentication"  # a reason not to read
 
 CAPABILITIES = (
     "publisher_confirms",
@@ -92,6 +91,7 @@ def handle(connection: Host, method: Method) -> None:
 
 
 def start_ok(connection: Host, method: ConnectionStartOk) -> None:
+    """Have the client's credentials checked. Meanwhile only this connection waits, and it is not read."""
     connection.client_properties = method.client_properties
     connection.mechanism = method.mechanism
     read = sasl.MECHANISMS.get(method.mechanism)
@@ -99,37 +99,48 @@ def start_ok(connection: Host, method: ConnectionStartOk) -> None:
         raise NotAllowed(f"unknown authentication mechanism '{method.mechanism}'")
     user, password = read(method.response)
     connection.user_name = user
-    stored, refusal = expected_password(connection.node, user, is_loopback=connection.is_loopback)
-    if connection.node.passwords.knows(user, stored, password):
+    connection.become(State.AUTHENTICATING)
+    connection.node.logins.attempt(
+        credentials_of(connection, method.mechanism, password),
+        lambda outcome: logged_in(connection, method.mechanism, outcome),
+        lambda: connection.state is State.AUTHENTICATING,
+    )
+    if connection.state is State.AUTHENTICATING:
+        connection.suspended = True
+        connection.stop_reading(AUTHENTICATION)
+
+
+def credentials_of(connection: Host, mechanism: str, secret: bytes | None) -> Credentials:
+    peer, _, _ = connection.name.partition(" -> ")
+    return Credentials(
+        protocol=AMQP,
+        mechanism=mechanism,
+        user=connection.user_name,
+        secret=secret,
+        address=peer.rpartition(":")[0] or peer,
+        is_loopback=connection.is_loopback,
+        source=connection.name,
+    )
+
+
+def logged_in(connection: Host, mechanism: str, outcome: Outcome) -> None:
+    if connection.state is not State.AUTHENTICATING:
+        return
+    has_waited = AUTHENTICATION in connection.not_reading_because
+    if isinstance(outcome, Identity):
+        connection.identity = outcome
+        connection.user_name = outcome.user.name
         accept(connection)
     else:
-        verify(connection, stored, password, lambda: refuse(connection, method.mechanism, refusal))
-
-
-def verify(connection: Host, stored: PasswordHash, password: bytes, on_wrong: Callable[[], None]) -> None:
-    """Check a password in a thread, since hashing is slow on purpose. Only this connection waits for it."""
-    connection.become(State.AUTHENTICATING)
-    connection.suspended = True
-    connection.stop_reading("authentication")
-
-    def done(right: bool) -> None:
-        if connection.state is not State.AUTHENTICATING:
-            return
-        if right:
-            accept(connection)
-        else:
-            on_wrong()
-        connection.start_reading("authentication")
+        refuse(connection, mechanism)
+    if has_waited:
+        connection.start_reading(AUTHENTICATION)
         connection.resume()
         connection.node.end_turn()
 
-    connection.node.passwords.verify(connection.user_name, stored, password, done)
 
-
-def refuse(connection: Host, mechanism: str, reason: str) -> None:
-    """Refuse the login. The client is not told why; the log is."""
-    _note_attempt(connection, succeeded=False)
-    connection.node.events.emit(AuthenticationFailed(connection.name, connection.user_name, reason))
+def refuse(connection: Host, mechanism: str) -> None:
+    """Refuse the login. The client is not told why; the log was."""
     error = AuthenticationRefused(
         f"Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
     )
@@ -143,7 +154,6 @@ def refuse(connection: Host, mechanism: str, reason: str) -> None:
 
 
 def accept(connection: Host) -> None:
-    _note_attempt(connection, succeeded=True)
     limits = connection.node.limits
     connection.send(
         ConnectionTune(
@@ -151,11 +161,6 @@ def accept(connection: Host) -> None:
         )
     )
     connection.become(State.AWAITING_TUNE_OK)
-
-
-def _note_attempt(connection: Host, *, succeeded: bool) -> None:
-    address = address_in(connection.name)
-    connection.node.attempts.note(AMQP, address, connection.user_name, succeeded=succeeded)
 
 
 # --- tuning, and the vhost ---
@@ -172,12 +177,12 @@ def tune_ok(connection: Host, method: ConnectionTuneOk) -> None:
 
 
 def open_vhost(connection: Host, method: ConnectionOpen) -> None:
-    name, user = method.virtual_host, connection.node.users.get(connection.user_name)
+    name, user = method.virtual_host, connection.identity.user
     vhost = connection.node.vhosts.get(name)
     if vhost is None:
         raise NotAllowed(f"vhost {name} not found")
-    if user is None or name not in user.permissions:
-        raise NotAllowed(f"access to vhost '{name}' refused for user '{connection.user_name}'")
+    if not user.may_enter(name):
+        raise NotAllowed(f"access to vhost '{name}' refused for user '{user.name}'")
     limit = connection.node.limits.connections_max
     if is_reached(limit, len(connection.node.clients) - 1):  # without this one
         raise NotAllowed(f"connection refused: node connection limit ({limit}) is reached")
@@ -200,9 +205,29 @@ def _check_limits(vhost: Vhost, user: User) -> None:
         )
 
 
-def update_secret(connection: Host, _method: ConnectionUpdateSecret) -> None:
-    """Clients renew tokens that expire in this way. Passwords do not expire: there is nothing to do."""
-    connection.send(ConnectionUpdateSecretOk())
+def update_secret(connection: Host, method: ConnectionUpdateSecret) -> None:
+    """Take a new token in place of one that expires. The node's own users have none: nothing to do."""
+    if connection.identity.user is connection.node.users.get(connection.user_name):
+        connection.send(ConnectionUpdateSecretOk())
+        return
+    connection.node.logins.attempt(
+        credentials_of(connection, "PLAIN", method.new_secret),
+        lambda outcome: secret_updated(connection, outcome),
+        lambda: connection.state is State.OPEN,
+    )
+
+
+def secret_updated(connection: Host, outcome: Outcome) -> None:
+    if connection.state is not State.OPEN:
+        return
+    if isinstance(outcome, Identity) and outcome.user.name == connection.user_name:
+        connection.renew(outcome)
+        connection.send(ConnectionUpdateSecretOk())
+    else:
+        connection.fail(
+            NotAllowed("New secret was refused by one of the backends"), ConnectionUpdateSecret.id
+        )
+    connection.node.end_turn()
 
 
 STEPS: dict[tuple[State, type[Method]], Callable[[Host, Any], None]] = {

@@ -16,6 +16,7 @@ from warren.broker.access import Access
 from warren.broker.client import ClientId
 from warren.broker.deduplication import Seen
 from warren.broker.entry import Entry
+from warren.broker.login import Identity
 from warren.broker.message import Message
 from warren.broker.node import Node
 from warren.broker.queue import Queue
@@ -39,6 +40,7 @@ class Host(Protocol):
     budget: Budget
     client_properties: Table
     user_name: str
+    identity: Identity
     vhost_name: str
     vhost: Vhost
     access: Access
@@ -62,6 +64,7 @@ class Host(Protocol):
     def send(self, method: Method) -> None: ...
     def has_capability(self, name: str) -> bool: ...
     def opened(self, vhost: Vhost, access: Access) -> None: ...
+    def renew(self, identity: Identity) -> None: ...
     @property
     def channels(self) -> Mapping[int, Any]: ...
     def open_channels(self) -> list[Any]: ...

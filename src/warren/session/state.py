@@ -1,8 +1,7 @@
 """The states of a connection, and the transitions between them; `Connection.become` alone makes them.
 
-AWAITING_HEADER → AWAITING_START_OK → AWAITING_TUNE_OK → AWAITING_OPEN → OPEN
-                    ⇅ AUTHENTICATING                                     ↓
-                                                 (any) → CLOSING → CLOSED
+AWAITING_HEADER → AWAITING_START_OK → AUTHENTICATING → AWAITING_TUNE_OK → AWAITING_OPEN → OPEN
+                                                             (any) → CLOSING → CLOSED
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from enum import Enum, auto
 class State(Enum):
     AWAITING_HEADER = auto()
     AWAITING_START_OK = auto()
-    AUTHENTICATING = auto()  # a thread verifies the password; the client's frames wait
+    AUTHENTICATING = auto()  # the credentials are checked; the client's frames wait
     AWAITING_TUNE_OK = auto()
     AWAITING_OPEN = auto()
     OPEN = auto()
@@ -24,7 +23,7 @@ class State(Enum):
 _ENDS = {State.CLOSING, State.CLOSED}
 TRANSITIONS = {
     State.AWAITING_HEADER: {State.AWAITING_START_OK, *_ENDS},
-    State.AWAITING_START_OK: {State.AUTHENTICATING, State.AWAITING_TUNE_OK, *_ENDS},
+    State.AWAITING_START_OK: {State.AUTHENTICATING, *_ENDS},
     State.AUTHENTICATING: {State.AWAITING_TUNE_OK, *_ENDS},
     State.AWAITING_TUNE_OK: {State.AWAITING_OPEN, *_ENDS},
     State.AWAITING_OPEN: {State.OPEN, *_ENDS},

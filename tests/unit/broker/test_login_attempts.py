@@ -7,7 +7,7 @@ import pytest
 from tests.support.fake_client import FakeClient
 from tests.support.fakes import FakeWorld, make_node
 from warren.broker import login_attempts
-from warren.broker.login_attempts import Attempts, LoginAttempts, Source, address_in
+from warren.broker.login_attempts import Attempts, LoginAttempts, Source
 
 
 def test_attempts_are_counted_by_protocol_and_by_source() -> None:
@@ -31,14 +31,6 @@ def test_sources_of_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> N
         attempts.note("http", "", user, succeeded=True)
     assert [source.user for source in attempts.by_source] == ["a", "c"]
     assert attempts.by_protocol["http"].succeeded == 4
-
-
-@pytest.mark.parametrize(
-    ("connection", "address"),
-    [("10.0.0.1:4711 -> 10.0.0.2:5672", "10.0.0.1"), ("::1:4711 -> ::1:5672", "::1"), ("", "")],
-)
-def test_address_is_taken_from_the_name_of_a_connection(connection: str, address: str) -> None:
-    assert address_in(connection) == address
 
 
 def test_login_of_a_client_is_counted() -> None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
 
+import aiohttp
 import pytest
 
 from tests.support.fake_client import FakeLink
 from tests.support.fakes import quick_hash
-from tests.support.http_api import Api
+from tests.support.http_api import Api, make_broker
 from warren import commands, events
 from warren.amqp.reader import ReadBuffer
 from warren.amqp.table import Table
 from warren.broker import passwords
 from warren.broker.access import Permissions
 from warren.broker.passwords import hash_password
+from warren.broker.throttle import Gate
+from warren.management import auth
 from warren.management.auth import is_loopback
 from warren.session.connection import Connection
 
@@ -71,6 +76,42 @@ async def test_request_whose_password_cannot_be_hashed_is_refused(
 
     monkeypatch.setattr(passwords, "_scrypt", fail)
     assert (await api.get("/api/whoami", user="nobody")).status == 401
+
+
+@pytest.fixture
+async def strict(tmp_path: Path) -> AsyncIterator[Api]:
+    """A broker that lets nobody fail without a delay."""
+    settings = {"login_failures_free": 0, "login_delay_max": 3600}
+    async with make_broker(tmp_path / "data", **settings) as broker, aiohttp.ClientSession() as session:
+        yield Api(broker, session)
+
+
+async def test_login_after_failures_waits_and_is_answered(strict: Api) -> None:
+    assert (await strict.get("/api/whoami", password="wrong")).status == 401
+    answered = asyncio.create_task(strict.get("/api/whoami"))
+    gate = strict.broker.node.logins.throttle.addresses["127.0.0.1"]
+    assert gate.opens_at > gate.failed_at
+    assert (await answered).status == 200
+    assert strict.broker.world.now() >= gate.opens_at
+    assert not strict.broker.node.logins.throttle.addresses, "a success forgets"
+
+
+async def test_login_that_would_wait_too_long_is_told_when_to_come_again(
+    strict: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auth, "HANDSHAKE_SECONDS_MAX", 0.05)
+    gate = Gate(failures=8, failed_at=strict.broker.world.now(), opens_at=strict.broker.world.now() + 90)
+    strict.broker.node.logins.throttle.addresses["127.0.0.1"] = gate
+    answer = await strict.get("/api/whoami")
+    assert (answer.status, answer.json["error"]) == (429, "too_many_requests")
+    assert 60 < int(answer.headers["Retry-After"]) <= 90
+    assert (await strict.get("/metrics", user="")).status == 200
+
+
+async def test_request_without_credentials_is_no_failed_login(strict: Api) -> None:
+    for _ in range(3):
+        assert (await strict.get("/api/whoami", user="")).status == 401
+    assert not strict.broker.node.logins.throttle.addresses
 
 
 async def test_whoami_tells_name_and_tags(api: Api) -> None:

@@ -13,7 +13,8 @@ async def test_everybody_gets_the_description(api: Api) -> None:
     paths = answer.json["paths"]
     assert "/api/openapi.json" in paths
     assert set(paths["/api/vhosts/{vhost}"]) == {"get", "put", "delete"}
-    assert set(paths["/api/vhosts/{vhost}"]["put"]["responses"]) == {"201", "204", "400", "401", "403", "404"}
+    answers = set(paths["/api/vhosts/{vhost}"]["put"]["responses"])
+    assert answers == {"201", "204", "400", "401", "403", "404", "429"}
 
 
 async def test_file_may_be_sent_in_a_form(api: Api) -> None:
@@ -37,5 +38,5 @@ async def test_names_in_paths_and_queries_are_described(api: Api) -> None:
         "disable_stats": "query",
         "enable_queue_totals": "query",
     }
-    assert described["security"] == [{"basic": []}]
+    assert described["security"] == [{"basic": []}, {"bearer": []}]
     assert paths["/metrics"]["get"]["security"] == []

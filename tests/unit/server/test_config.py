@@ -321,3 +321,36 @@ def test_number_that_no_broker_can_do_with_is_an_error_in_one_line(tmp_path: Pat
     file.write_text(text)
     with pytest.raises(ConfigError, match=text.partition(" ")[0]):
         load({"config": str(file)}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("none", ()), ("", ()), ("guest", ("guest",)), ("ann, bob", ("ann", "bob"))]
+)
+def test_names_may_be_text_with_commas(elsewhere: Path, text: str, expected: tuple[str, ...]) -> None:
+    assert load({}, {"WARREN_LOOPBACK_USERS": text}).loopback_users == expected
+    write(elsewhere / "warren.toml", f'loopback_users = "{text}"\n')
+    assert load({}, {}).loopback_users == expected
+
+
+def test_names_may_be_a_list(elsewhere: Path) -> None:
+    write(elsewhere / "warren.toml", 'loopback_users = []\nhttp_cors_origins = ["https://a.example"]\n')
+    assert load({}, {}).loopback_users == ()
+    assert load({}, {}).http_cors_origins == ("https://a.example",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "loopback_users = 1",
+        "loopback_users = [1]",
+        "auth_backends = []",
+        "login_failures_free = -1",
+        "login_delay_max = 4000",
+        "http_cors_max_age = -1",
+        "oauth2 = 1",
+    ],
+)
+def test_wrong_settings_of_security_are_refused(elsewhere: Path, text: str) -> None:
+    write(elsewhere / "warren.toml", text)
+    with pytest.raises(ConfigError, match=text.partition(" ")[0]):
+        load({}, {})

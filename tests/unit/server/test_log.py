@@ -11,7 +11,7 @@ from tests.support.fake_client import FakeClient
 from tests.support.fakes import FakeWorld, make_node
 from warren.amqp import methods as m
 from warren.broker import commands
-from warren.broker.events import Failure
+from warren.broker.events import AdministrativeAction, Failure
 from warren.broker.node import Node
 from warren.broker.vhost_metadata import VhostMetadata
 from warren.server import log
@@ -150,6 +150,7 @@ def test_every_logged_event_can_be_written() -> None:
     other.authenticate("guest")
     world.run_threads()
     client.connection.lost()
+    node.events.emit(AdministrativeAction("guest", "127.0.0.1", "PUT /api/vhosts/v", 201))
     assert not world.errors
     texts = {text for _, text in log.WHAT_TO_LOG.values()}
     assert texts == {line["event"] for line in lines(stream)}

@@ -5,13 +5,15 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.fake_client import FakeClient
-from tests.support.fakes import FakeWorld, add_user, make_node
+from tests.support.fakes import EVERYTHING, FakeBroker, FakeWorld, add_user, make_node
 from tests.unit.amqp.test_methods import a_method
 from warren.amqp import methods as m
 from warren.amqp.table import Table
 from warren.broker import commands
-from warren.broker.access import Permissions
+from warren.broker.access import Permissions, User
+from warren.broker.login import Credentials, Identity, Outcome, Refusal
 from warren.broker.node import Limits
+from warren.session.liveness import HANDSHAKE_SECONDS_MAX
 from warren.session.state import State
 
 
@@ -251,6 +253,129 @@ def test_update_secret_is_answered() -> None:
     client.frames()
     client.send(m.ConnectionUpdateSecret(new_secret=b"token", reason="expired"), 0)
     assert client.methods(0) == [m.ConnectionUpdateSecretOk()]
+
+
+class Tokens:
+    """An authenticator for tokens such as `me:60:/`: who, for how many seconds, and the vhost if any."""
+
+    def __init__(self, world: FakeWorld) -> None:
+        self.world = world
+
+    def __call__(self, credentials: Credentials, done: Callable[[Outcome], None]) -> None:
+        name, seconds, vhost = (credentials.secret or b"").decode().split(":")
+        user = User(name, None, permissions={vhost: EVERYTHING} if vhost else {})
+        if int(seconds):
+            done(Identity(user, self.world.time_ms() + 1000 * int(seconds)))
+        else:
+            done(Refusal("expired"))
+
+
+def with_token(token: str) -> FakeClient:
+    client = fresh()
+    client.node.logins.checks = (Tokens(client.world),)
+    client.greet()
+    client.authenticate("anything", token)
+    client.tune()
+    client.send(m.ConnectionOpen(), 0)
+    client.send(m.ChannelOpen())
+    client.frames()
+    return client
+
+
+def test_token_says_who_the_user_is() -> None:
+    client = with_token("me:60:/")
+    assert (client.connection.user_name, client.connection.access.user.name) == ("me", "me")
+    assert client.connection.access.user.connections == 1
+
+
+def test_connection_ends_when_its_token_expires() -> None:
+    client = with_token("me:90:/")
+    client.world.advance(89)
+    assert closes(client) == []
+    client.world.advance(1)
+    (close,) = closes(client)
+    assert (close.reply_code, close.reply_text) == (320, "CONNECTION_FORCED - credential expired")
+
+
+def test_clock_that_is_set_forward_ends_the_token_within_a_minute() -> None:
+    client = with_token("me:7200:/")
+    client.world.ahead_ms = 7_200_000
+    client.world.advance(60)
+    assert [close.reply_code for close in closes(client)] == [320]
+
+
+def test_new_token_takes_the_place_of_the_old_one() -> None:
+    client = with_token("me:90:/")
+    old = client.connection.access.user
+    client.send(m.ConnectionUpdateSecret(new_secret=b"me:200:/", reason="soon"), 0)
+    assert client.methods(0) == [m.ConnectionUpdateSecretOk()]
+    new = client.connection.access.user
+    assert [(user.connections, user.channels) for user in (old, new)] == [(0, 0), (1, 1)]
+    client.world.advance(199)
+    assert closes(client) == []
+    client.world.advance(2)
+    assert [close.reply_code for close in closes(client)] == [320]
+
+
+def test_new_token_takes_permissions_away() -> None:
+    client = with_token("me:90:/")
+    client.declare("before")
+    client.publish("", "before", b"1")
+    client.send(m.ConnectionUpdateSecret(new_secret=b"me:90:other", reason="soon"), 0)
+    client.frames()
+    client.publish("", "before", b"2")
+    (close,) = client.methods(1)
+    assert isinstance(close, m.ChannelClose)
+    assert close.reply_code == 403
+
+
+@pytest.mark.parametrize("token", [b"me:0:/", b"another:90:/"])
+def test_new_token_that_is_refused_closes_with_530(token: bytes) -> None:
+    client = with_token("me:90:/")
+    client.send(m.ConnectionUpdateSecret(new_secret=token, reason="soon"), 0)
+    (close,) = closes(client)
+    assert (close.reply_code, (close.class_id, close.method_id)) == (530, m.ConnectionUpdateSecret.id)
+
+
+def test_connection_that_ends_leaves_no_timer_for_its_token() -> None:
+    client = with_token("me:90:/")
+    client.hang_up()
+    assert client.world.later == []
+
+
+def test_login_that_has_to_wait_holds_up_nobody_else_and_ends_with_the_handshake() -> None:
+    broker = FakeBroker(Limits(login_failures_free=1))
+    for _ in range(6):
+        broker.pass_time(20)
+        client = FakeClient(broker.node, name="192.0.2.1:1 -> here:5672")
+        client.greet()
+        client.authenticate("guest", "wrong")
+        broker.world.run()
+    waiting = FakeClient(broker.node, name="192.0.2.1:2 -> here:5672")
+    waiting.greet()
+    waiting.authenticate("guest")
+    broker.connect("192.0.2.2:1 -> here:5672")
+    add_user(broker.node, "another")
+    FakeClient(broker.node, name="192.0.2.3:1 -> here:5672").open("another")
+    assert waiting.connection.state is State.AUTHENTICATING
+    assert not waiting.link.is_reading
+    broker.pass_time(HANDSHAKE_SECONDS_MAX + 1)
+    assert waiting.link.is_closed
+
+
+def test_login_that_had_to_wait_goes_on() -> None:
+    broker = FakeBroker(Limits(login_failures_free=1))
+    client = broker.connect()
+    client.greet()
+    client.authenticate("guest", "wrong")
+    broker.world.run()
+    again = broker.connect()
+    again.greet()
+    again.authenticate("guest")
+    assert not again.link.is_reading
+    broker.advance(1)
+    assert again.connection.state is State.AWAITING_TUNE_OK
+    assert again.link.is_reading
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,34 @@
+"""Tells of everything that users change over the API, or try to, as events."""
+
+from __future__ import annotations
+
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Middleware
+
+from warren.broker.events import AdministrativeAction, Events
+from warren.management.errors import Handler
+from warren.management.rights import USER
+
+READING = (hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS)
+IS_ACCESS_TO_MESSAGES = web.RequestKey("IS_ACCESS_TO_MESSAGES", bool)
+"""Set for endpoints that any user may use, with permissions as over AMQP: that is no administration."""
+
+
+def tell_of_actions(events: Events) -> Middleware:
+    """Whoever is not logged in is not told of here: a login that failed is an event of its own."""
+
+    @web.middleware
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        response = await handler(request)
+        if request.method not in READING and USER in request and IS_ACCESS_TO_MESSAGES not in request:
+            events.emit(
+                AdministrativeAction(
+                    request[USER].name,
+                    request.remote or "",
+                    f"{request.method} {request.path}",
+                    response.status,
+                )
+            )
+        return response
+
+    return middleware

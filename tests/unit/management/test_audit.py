@@ -1,0 +1,42 @@
+"""Changes over the API, and attempts at them, are events; reading is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.http_api import Api
+from warren import events
+
+
+@pytest.fixture
+def seen(api: Api) -> list[events.AdministrativeAction]:
+    found: list[events.AdministrativeAction] = []
+    api.broker.subscribe(events.AdministrativeAction, found.append)
+    return found
+
+
+async def test_change_tells_who_from_where_and_what(
+    api: Api, seen: list[events.AdministrativeAction]
+) -> None:
+    await api.request("PUT", "/api/vhosts/new%2Fone?secret=canary", data=b'{"tracing": false}')
+    assert seen == [events.AdministrativeAction("guest", "127.0.0.1", "PUT /api/vhosts/new/one", 201)]
+
+
+async def test_refused_change_is_told(api: Api, seen: list[events.AdministrativeAction]) -> None:
+    await api.request("DELETE", "/api/vhosts/%2F", user="manager")
+    assert seen == [events.AdministrativeAction("manager", "127.0.0.1", "DELETE /api/vhosts//", 401)]
+
+
+async def test_who_is_not_logged_in_is_not_told_here(
+    api: Api, seen: list[events.AdministrativeAction]
+) -> None:
+    assert (await api.request("DELETE", "/api/vhosts/%2F", password="wrong")).status == 401
+    assert seen == []
+
+
+async def test_reading_and_access_to_messages_are_not_told(
+    api: Api, seen: list[events.AdministrativeAction]
+) -> None:
+    assert (await api.get("/api/vhosts")).status == 200
+    assert (await api.request("POST", "/api/segments/%2F", data=b"{}")).status < 500
+    assert seen == []

@@ -1,0 +1,144 @@
+"""Passwords and tokens are never in the log, in errors, events, the audit log, or settings that are shown."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.support.amqp import AmqpClient
+from tests.support.http_api import Api, make_broker
+from tests.support.process import Address
+from warren import Config, commands
+from warren.broker.events import Event
+from warren.broker.passwords import hash_password
+from warren.cli.main import main
+from warren.client.uri import parse_uri
+from warren.server.app import Broker
+from warren.server.config import UserConfig, load
+from warren.server.config_error import ConfigError
+from warren.server.log import configure
+
+CANARY = "canary-9f3b"
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    """All that a broker logs, however little it matters."""
+    root, own = logging.getLogger(), logging.getLogger("warren")
+    before = root.handlers[:], root.level, own.level
+    stream = io.StringIO()
+    configure("debug", stream)
+    yield stream
+    root.handlers[:] = before[0]
+    root.setLevel(before[1])
+    own.setLevel(before[2])
+
+
+def test_objects_with_secrets_do_not_show_them() -> None:
+    hashed = hash_password(CANARY, bytes(16))
+    user = UserConfig(name="me", password=CANARY, password_hash=hashed)
+    shown = repr(
+        (
+            user,
+            Config(users=(user,)),
+            commands.PutUser(name="me", password=hashed),
+            parse_uri(f"amqp://me:{CANARY}@host"),
+        )
+    )
+    assert CANARY not in shown
+    assert hashed.value not in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'[[users]]\npassword = "{CANARY}"\n',
+        f'[[users]]\nname = "me"\npassword = "{CANARY}"\ntags = 1\n',
+        f'[[users]]\nname = "me"\npassword = "{CANARY}"\nwrong = 1\n',
+        f'[[users]]\nname = "me"\npassword = ["{CANARY}"]\n',
+        f'[[users]]\nname = "me"\npassword_hash = "{CANARY}!"\n',
+        f'[[users]]\nname = "me"\npassword = "{CANARY}"\npermissions = 1\n',
+        f'[[users]]\nname = "me"\npassword = "{CANARY}\n',
+        f'users = "{CANARY}"\n',
+    ],
+)
+def test_errors_in_settings_do_not_repeat_secrets(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "warren.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as raised:
+        load({"config": str(path)}, {})
+    assert CANARY not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "uri", [f"http://me:{CANARY}@host", f"amqp://me:{CANARY}@host/a/b", f"amqp://me:{CANARY}/x@host"]
+)
+def test_errors_in_urls_do_not_repeat_passwords(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match=r".+") as raised:
+        parse_uri(uri)
+    assert CANARY not in str(raised.value)
+    with pytest.raises(SystemExit):
+        main(["perf", "throughput", "--uri", uri])
+    told = capsys.readouterr()
+    assert "uri" in told.err.lower()
+    assert CANARY not in told.err + told.out
+
+
+def test_settings_are_shown_without_secrets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "warren.toml"
+    path.write_text(f'[[users]]\nname = "me"\npassword = "{CANARY}"\n')
+    for more in ([], ["--json"]):
+        assert main(["config", "show", "--config", str(path), *more]) == 0
+        assert CANARY not in capsys.readouterr().out
+
+
+async def use_wrongly(api: Api) -> list[bytes]:
+    """Requests that carry the canary where secrets are, and in bodies that are wrong."""
+    answers = [
+        await api.get("/api/whoami", password=CANARY),
+        await api.get("/api/whoami", user="", headers={"Authorization": f"Bearer {CANARY}"}),
+        await api.get("/api/whoami", user="", headers={"Authorization": CANARY}),
+        await api.request("PUT", "/api/vhosts/new", data=f'{{"password": "{CANARY}"'.encode()),
+        await api.request("PUT", "/api/users/new", data=f'{{"password": "{CANARY}"'.encode()),
+        await api.request("PUT", "/api/users/new", data=f'{{"password": ["{CANARY}"]}}'.encode()),
+        await api.request("PUT", "/api/users/new", data=f'{{"password": "{CANARY}", "tags": ""}}'.encode()),
+    ]
+    return [answer.body for answer in answers]
+
+
+async def test_running_broker_tells_no_secrets(tmp_path: Path, log: io.StringIO) -> None:
+    seen: list[str] = []
+    audit = tmp_path / "audit.log"
+    settings = {"events_stream": True, "audit_log": str(audit), "auth_backends": ("internal",)}
+    async with make_broker(tmp_path / "data", **settings) as broker, aiohttp.ClientSession() as session:
+        broker.subscribe(Event, lambda event: seen.append(repr(event)))
+        bodies = await use_wrongly(Api(broker, session))
+        await log_in_wrongly(broker)
+        broker.execute(commands.PutUser(name="me", password=hash_password(CANARY, bytes(16))))
+    told = log.getvalue() + audit.read_text() + "".join(seen) + b"".join(bodies).decode()
+    assert "authentication failed" in log.getvalue()
+    assert [json.loads(line)["event"] for line in audit.read_text().splitlines()].count(
+        "authentication failed"
+    ) >= 3
+    assert CANARY not in told
+    assert hash_password(CANARY, bytes(16)).value not in told
+    for path in (tmp_path / "data").rglob("*"):
+        assert not path.is_file() or CANARY.encode() not in path.read_bytes()
+
+
+async def log_in_wrongly(broker: Broker) -> None:
+    def over_amqp() -> None:
+        client = AmqpClient(Address(broker.host, broker.port))
+        client.start()
+        client.authenticate(password=CANARY, capabilities=("authentication_failure_close",))
+        client.expect_close(403)
+        client.abort()
+
+    await asyncio.to_thread(over_amqp)
