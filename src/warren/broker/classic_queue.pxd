@@ -41,8 +41,7 @@ cdef class ClassicQueue(Queue):
     cpdef deliver(self, Entry entry, Consumer consumer)
     @cython.locals(lane=Lane)
     cpdef goes_out(self, Entry entry, bint no_ack)
-    @cython.locals(tally=Tally, totals=Tally)
-    cdef count_delivered(self, Entry entry, bint no_ack)
+    cdef void count_delivered(self, Entry entry, bint no_ack) noexcept
     cpdef Lane lane_of(self, Message message)
     @cython.locals(ring=Ring, consumer=Consumer)
     cpdef Consumer next_consumer(self, Py_ssize_t size)

@@ -119,15 +119,14 @@ class ClassicQueue(Queue):
             lane.note_delivered(entry)
 
     def count_delivered(self, entry: Entry, no_ack: bool) -> None:
-        tally, totals = self.tally, self.type_tally
-        tally.delivered += 1
-        totals.delivered += 1
+        self.tally.delivered += 1
+        self.type_tally.delivered += 1
         if no_ack:
-            tally.delivered_no_ack += 1
-            totals.delivered_no_ack += 1
+            self.tally.delivered_no_ack += 1
+            self.type_tally.delivered_no_ack += 1
         if entry.delivery_count > 0:
-            tally.redelivered += 1
-            totals.redelivered += 1
+            self.tally.redelivered += 1
+            self.type_tally.redelivered += 1
 
     def lane_of(self, message: Message) -> Lane:
         """The lane of a message's priority. A message above the queue's highest level belongs to that one."""

@@ -70,8 +70,7 @@ cdef class Channel(ContentReader):
     @cython.locals(queue=Queue, outcome=int, work=long, total=long, most=long)
     cpdef enqueue(self, Message message, list queues, bint mandatory)
     cpdef has_enqueued(self, Message message, list queues, bint mandatory)
-    @cython.locals(exchange=Tally)
-    cdef count_published(self, Message message, list queues)
+    cdef void count_published(self, Py_ssize_t routed) noexcept
     @cython.locals(entry=Entry)
     cpdef settle(self, uint64_t delivery_tag, bint multiple)
     @cython.locals(consumer=ChannelConsumer, queue=Queue)

@@ -250,7 +250,9 @@ class Channel(ContentReader):
 
     def has_enqueued(self, message: Message, queues: list[Queue], mandatory: bool) -> None:
         """The queues have the message, or have refused it."""
-        self.count_published(message, queues)
+        if self.transaction is not None:
+            self.exchange_tally = self._tally_of_exchange(message)
+        self.count_published(len(queues))
         if not queues:
             self.unroutable(message, mandatory)
         if self.confirms.on:
@@ -265,13 +267,13 @@ class Channel(ContentReader):
         if self.events.published:
             self.tell_published(message, queues)
 
-    def count_published(self, message: Message, queues: list[Queue]) -> None:
-        exchange = self.exchange_tally if self.transaction is None else self._tally_of_exchange(message)
+    def count_published(self, routed: int) -> None:
+        """Count a message that so many queues got."""
         self.tally.published += 1
         self.totals.published += 1
-        self.totals.routed += len(queues)
-        exchange.published += 1
-        exchange.routed += len(queues)
+        self.totals.routed += routed
+        self.exchange_tally.published += 1
+        self.exchange_tally.routed += routed
 
     def _tally_of_exchange(self, message: Message) -> Tally:
         """For a message of a transaction, which may have gone to another exchange than the last one. An

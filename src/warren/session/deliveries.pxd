@@ -30,7 +30,6 @@ cdef class Deliveries:
     @cython.locals(message=Message, properties=bytes)
     cpdef uint64_t send(self, Entry entry, bytes prefix, bint no_ack)
     cpdef track(self, Entry entry, bint no_ack)
-    @cython.locals(tally=Tally)
     cdef _note(self, Entry entry, bint no_ack)
     @cython.locals(index=Py_ssize_t, stop=Py_ssize_t, entry=Entry)
     cpdef set queues_up_to(self, uint64_t delivery_tag)

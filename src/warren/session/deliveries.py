@@ -72,6 +72,7 @@ class Deliveries:
         properties = message.properties
         if entry.delivery_count > 0:
             properties = with_delivery_count(entry)
+            self.tally.redelivered += 1
         self.delivery_tag += 1
         self.output.deliver(
             self.channel,
@@ -91,18 +92,16 @@ class Deliveries:
         self.delivery_tag += 1
         self.tally.got += 1
         self.tally.got_no_ack += no_ack
+        self.tally.redelivered += entry.delivery_count > 0
         self._note(entry, no_ack)
 
     def _note(self, entry: Entry, no_ack: bool) -> None:
-        tally = self.tally
-        tally.delivered += 1
-        if entry.delivery_count > 0:
-            tally.redelivered += 1
+        self.tally.delivered += 1
         if not no_ack:
             self.slots.append(entry)
             self.outstanding += 1
             return
-        tally.delivered_no_ack += 1
+        self.tally.delivered_no_ack += 1
         if self.slots:
             self.slots.append(None)
             self.settle_front()
