@@ -16,6 +16,8 @@ from warren.management.errors import Handler, NotAuthorised
 from warren.management.rights import Right, check_right
 from warren.management.schema import Schema
 
+SLASHES = "{slashes:/*}"
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -51,6 +53,8 @@ class Endpoint:
     """Statuses of answers without content, such as 201 and 204."""
     others: Mapping[int, Schema] = field(default_factory=dict)
     """Further answers with content, by status: the schemas of their JSON."""
+    is_list: bool = False
+    """Whether it lists objects. Slashes may follow the path, as with RabbitMQ: Flower asks for `queues//`."""
     refuses: tuple[int, ...] = ()
     """Statuses of errors, besides those that follow from the rest: 400, 401, 403 and 404."""
 
@@ -67,7 +71,8 @@ class Endpoint:
                 raise NotAuthorised(error.text) from None
 
         if self.method == "GET":
-            return web.get(self.path, checked)  # which answers HEAD as well
+            path = self.path + SLASHES if self.is_list else self.path
+            return web.get(path, checked)  # which answers HEAD as well
         return web.route(self.method, self.path, checked)
 
 

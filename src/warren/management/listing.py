@@ -49,7 +49,9 @@ LIST: Schema = {"anyOf": [rows_of(TABLE), record({"items": rows_of(TABLE)}, page
 def list_endpoint(path: str, handler: Handler, summary: str, query: tuple[Parameter, ...] = ()) -> Endpoint:
     """An endpoint whose handler uses `send_list`; `query` are further parameters."""
     given = (*QUERY, *query)
-    return Endpoint(method="GET", path=path, handler=handler, summary=summary, query=given, gives=LIST)
+    return Endpoint(
+        method="GET", path=path, handler=handler, summary=summary, query=given, gives=LIST, is_list=True
+    )
 
 
 class PageOutOfRange(ApiError):

@@ -46,6 +46,7 @@ class Queues:
                 summary="The queues of all vhosts that the user sees.",
                 query=(*QUERY, *STATS_QUERY, DISABLE_STATS, QUEUE_TOTALS),
                 gives=LIST,
+                is_list=True,
             ),
             Endpoint(
                 method="GET",
@@ -54,6 +55,7 @@ class Queues:
                 summary="The queues of a vhost.",
                 query=(*QUERY, *STATS_QUERY, DISABLE_STATS, QUEUE_TOTALS),
                 gives=LIST,
+                is_list=True,
             ),
             Endpoint(
                 method="GET",

@@ -53,6 +53,7 @@ class Users:
                 summary="All users.",
                 query=QUERY,
                 gives=LIST,
+                is_list=True,
             ),
             _get(
                 path="/api/users/without-permissions",
@@ -60,6 +61,7 @@ class Users:
                 summary="The users who have no permissions in any vhost.",
                 query=QUERY,
                 gives=LIST,
+                is_list=True,
             ),
             _post(
                 path="/api/users/bulk-delete",

@@ -51,6 +51,7 @@ class Vhosts:
                 summary="The vhosts that the user sees.",
                 query=QUERY,
                 gives=LIST,
+                is_list=True,
             ),
             Endpoint(method="GET", path=one, handler=self.get, summary="One vhost.", gives=TABLE),
             Endpoint(

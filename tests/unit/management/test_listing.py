@@ -116,3 +116,10 @@ async def test_a_query_that_makes_no_sense_is_400(api: Api, query: str) -> None:
     answer = await api.get(f"/api/queues?{query}")
     assert answer.status == 400
     assert answer.json["error"] == "bad_request"
+
+
+@pytest.mark.parametrize("slashes", ["/", "//"])
+async def test_slashes_may_follow_the_path_of_a_list(api: Api, slashes: str) -> None:
+    api.declare("q")
+    assert await names_of(api, slashes) == ["q"]
+    assert (await api.get(f"/api/queues/%2F/q{slashes}")).status == 404
