@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from aiohttp import hdrs, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from warren.broker.binding import Binding
 from warren.broker.exchange.exchange import Exchange
@@ -120,8 +121,8 @@ async def _uploaded(request: web.Request) -> bytes:
     """The file in a form."""
     try:
         form = await request.post()
-    except ValueError as error:
-        raise BadRequest(f"expected a form with the field '{FILE}': {error}") from None
+    except (ValueError, HttpProcessingError):
+        raise BadRequest(f"the body is no form; expected one with the field '{FILE}'") from None
     given = form.get(FILE)
     if isinstance(given, web.FileField):
         with given.file as file:

@@ -19,7 +19,7 @@ EXAMPLES = {
     "vhost": "/",
     "queue": "orders",
     "exchange": "events",
-    "user": "guest",
+    "user": "ops",
     "source": "events",
     "kind": "q",
     "destination": "orders",

@@ -256,3 +256,11 @@ async def test_form_without_a_file_is_400(api: Api) -> None:
     headers = {"Content-Type": "multipart/form-data; boundary=x"}
     answer = await api.request("POST", "/api/definitions", data=b"nonsense", headers=headers)
     assert answer.status == 400
+
+
+@pytest.mark.parametrize("body", [b"--b\r\n\xc2\x9f--b--\r\n", b"--b", b"--b\r\n\r\nx\r\n--b--\r\n"])
+async def test_a_form_that_is_none_is_400(api: Api, body: bytes) -> None:
+    headers = {"Content-Type": "multipart/form-data; boundary=b"}
+    answer = await api.request("POST", "/api/definitions", data=body, headers=headers)
+    assert answer.status == 400
+    assert answer.json["error"] == "bad_request"
