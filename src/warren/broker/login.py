@@ -5,6 +5,8 @@ from __future__ import annotations
 from warren.broker.node import Node
 from warren.broker.passwords import PasswordHash
 
+LOOPBACK_ONLY = "this user can only connect via localhost"
+
 
 def expected_password(node: Node, name: str, *, is_loopback: bool) -> tuple[PasswordHash, str]:
     """The hash to compare a password with, and the reason to log if they differ.
@@ -16,5 +18,5 @@ def expected_password(node: Node, name: str, *, is_loopback: bool) -> tuple[Pass
     if user is None or user.password is None:
         return node.passwords.decoy, "unknown user, or one without a password"
     if name in node.limits.loopback_users and not is_loopback:
-        return node.passwords.decoy, "this user can only connect via localhost"
+        return node.passwords.decoy, LOOPBACK_ONLY
     return user.password, "wrong password"

@@ -10,10 +10,11 @@ from dataclasses import fields
 from warren.server.config import Config, Given, given_settings, load
 from warren.server.config_error import ConfigError
 from warren.server.config_reference import as_markdown, in_toml
+from warren.server.tls import make_context
 
 WRONG = 2
 DEFAULT = "default"
-HAS_SECRETS = ("users",)  # settings of which only the number of entries is shown
+HAS_SECRETS = ("tls_key_password", "users")  # settings whose values are not shown
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -34,7 +35,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run_check(options: argparse.Namespace) -> int:
     try:
-        load({"config": options.file})
+        tls = load({"config": options.file}).tls()
+        if tls is not None:
+            make_context(tls)  # reads the certificates
     except ConfigError as error:
         sys.stderr.write(f"warren config check: {error}\n")
         return WRONG
@@ -63,7 +66,8 @@ def _shown(config: Config, name: str, given: dict[str, Given]) -> tuple[str, str
     value = getattr(config, name)
     place = given[name].place if name in given else DEFAULT
     if name in HAS_SECRETS:
-        return f"[{len(value)} of them]", place
+        hidden = ("set" if value else "not set") if isinstance(value, str) else f"{len(value)} of them"
+        return f"[{hidden}]", place
     return in_toml(value), place
 
 

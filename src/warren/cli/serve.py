@@ -1,4 +1,4 @@
-"""`warren serve`: run the broker until SIGTERM or Ctrl-C."""
+"""`warren serve`: run the broker until SIGTERM or Ctrl-C. SIGHUP makes it read its settings again."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Callable
 
 import uvloop
 
@@ -17,6 +18,7 @@ from warren.server.collector import begin_process, tune_process
 from warren.server.config import Config, load
 from warren.server.config_error import ConfigError
 from warren.server.memory import count_memory
+from warren.server.reload import Reload
 from warren.server.systemd import Systemd
 
 USAGE_ERROR = 2
@@ -40,6 +42,13 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--http-port", metavar="N", help="the port for the HTTP API, 0 for any free one, -1 for none (15672)"
     )
+    parser.add_argument(
+        "--listeners", metavar="ADDR,…", help="host:port for AMQP, one or more, in place of --bind and --port"
+    )
+    parser.add_argument("--tls-cert", metavar="FILE", help="the certificate for TLS (no TLS)")
+    parser.add_argument("--tls-key", metavar="FILE", help="its key, unless that is in the same file")
+    parser.add_argument("--tls-port", metavar="N", help="the port for AMQP with TLS, -1 for none (5671)")
+    parser.add_argument("--http-tls-port", metavar="N", help="the port for the HTTP API with TLS (none)")
     parser.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning or error (info)")
     parser.set_defaults(run=run)
 
@@ -49,14 +58,15 @@ def run(options: argparse.Namespace) -> int:
     try:
         config = load(flags)
         log.configure(config.log_level)
-        uvloop.run(serve(config))
+        uvloop.run(serve(config, lambda: load(flags)))
     except (ConfigError, OSError) as error:
         sys.stderr.write(f"warren serve: {error}\n")
         return USAGE_ERROR
     return 0
 
 
-async def serve(config: Config) -> None:
+async def serve(config: Config, read_settings: Callable[[], Config]) -> None:
+    """`read_settings` is called on SIGHUP."""
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -65,8 +75,9 @@ async def serve(config: Config) -> None:
     begin_process()
     async with Broker(config, count_memory()) as broker:
         tune_process()
-        services = "".join(f" {name}={service.address}" for name, service in broker.services.items())
-        sys.stdout.write(f"ready amqp={broker.address}{services}\n")
+        loop.add_signal_handler(signal.SIGHUP, Reload(broker, read_settings).request)
+        addresses = " ".join(f"{name}={address}" for name, address in broker.addresses().items())
+        sys.stdout.write(f"ready {addresses}\n")
         sys.stdout.flush()
         systemd = Systemd(os.environ, log.get_logger())
         systemd.ready(f"AMQP on {broker.address}")

@@ -20,9 +20,16 @@ from warren.management.segments import Segments
 from warren.management.stream_ends import StreamEnds
 from warren.management.streams import Streams
 from warren.management.vhosts import Vhosts
-from warren.server.app import Broker
+from warren.management.websocket import AmqpOverWebSocket, WebSocketLink
+from warren.server.address import Address
+from warren.server.app import STOP_REASON, Broker
+from warren.server.doorway import Manners
+from warren.server.listener import ACCEPTED_A_TURN
+from warren.server.listeners import HTTP, HTTPS
+from warren.session.connection import connections_of
 
 RESOURCES = (
+    AmqpOverWebSocket,
     DefinitionsExport,
     MetricsText,
     Nodes,
@@ -58,7 +65,7 @@ def make_app(context: Context) -> web.Application:
 
 
 class HttpService:
-    """Listens on the broker's address, on `http_port`."""
+    """Listens on the addresses that the settings name for HTTP, with TLS and without."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -67,9 +74,8 @@ class HttpService:
 
     @property
     def address(self) -> str:
-        assert self.runner is not None, "the service was started"
-        host, port = self.runner.addresses[0][:2]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        listeners = self.broker.listeners
+        return [*listeners.of(HTTP), *listeners.of(HTTPS)][0].address
 
     async def start(self) -> None:
         config = self.broker.config
@@ -83,12 +89,24 @@ class HttpService:
             shutdown_timeout=STOP_SECONDS_MAX,
         )
         await self.runner.setup()
-        self.broker.descriptors.others = self._descriptors
+        self.broker.descriptors.counters.append(self._descriptors)
+        for address in config.http_addresses():
+            await self._listen(HTTP, address, f"http_port = {address.port} (--http-port, -1 for no HTTP API)")
+        for address in config.https_addresses():
+            await self._listen(HTTPS, address, f"http_tls_port = {address.port}")
+
+    async def _listen(self, protocol: str, address: Address, setting: str) -> None:
+        server = None if self.runner is None else self.runner.server
+        assert server is not None, "the runner was set up"
+        manners = Manners(
+            make_protocol=lambda _header: server(),
+            tls=self.broker.tls if protocol == HTTPS else None,
+            proxy_protocol=False,
+        )
         try:
-            await web.TCPSite(self.runner, config.bind, config.http_port).start()
+            await self.broker.listeners.add(protocol, address, manners, share=ACCEPTED_A_TURN)
         except OSError as error:
-            reason = f"http_port = {config.http_port} (--http-port, -1 for no HTTP API): {error.strerror}"
-            raise OSError(error.errno, reason) from error
+            raise OSError(error.errno, f"{setting}: {error.strerror}") from error
 
     def _descriptors(self) -> int:
         """Two for each connection: its socket, and a file that it may be reading."""
@@ -96,6 +114,9 @@ class HttpService:
         return 0 if server is None else 2 * len(server.connections)
 
     async def stop(self) -> None:
+        for connection in connections_of(self.broker.node):
+            if isinstance(connection.link, WebSocketLink):
+                connection.force_close(STOP_REASON)
         if self.runner is not None:
             await self.runner.cleanup()
         if self.context is not None:

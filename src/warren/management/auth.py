@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import ipaddress
 from collections.abc import Callable, Container
 
 from aiohttp import hdrs, web
@@ -24,6 +23,7 @@ from warren.broker.queue import Queue
 from warren.broker.vhost import Vhost
 from warren.management.errors import Handler, NotAuthorised, ObjectNotFound
 from warren.management.rights import USER, Right, user_of
+from warren.session.peer import is_loopback
 
 API = "/api/"
 
@@ -71,10 +71,6 @@ async def _verify(node: Node, user: str, stored: PasswordHash, password: bytes) 
         user, stored, password, lambda right: None if verified.done() else verified.set_result(right)
     )
     return await verified
-
-
-def is_loopback(remote: str | None) -> bool:
-    return remote is not None and ipaddress.ip_address(remote.partition("%")[0]).is_loopback
 
 
 # --- what a user may see ---

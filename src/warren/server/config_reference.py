@@ -10,6 +10,7 @@ import tokenize
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, dataclass, fields
 
+from warren.server.address import Address
 from warren.server.config import ENVIRONMENT_PREFIX, Config
 
 HEAD = """\
@@ -55,7 +56,7 @@ def in_toml(value: object) -> str:
     if isinstance(value, int | float):
         return str(value)
     if isinstance(value, tuple | list):
-        plain = all(isinstance(item, str | int | float) for item in value)
+        plain = all(isinstance(item, str | int | float | Address) for item in value)
         return f"[{', '.join(map(in_toml, value))}]" if plain else "[…]"
     text = str(value).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{text}"'

@@ -14,7 +14,7 @@ cdef class Connection(FrameReader):
     cdef readonly object id
     cdef public object link
     cdef public str name
-    cdef public bint is_loopback
+    cdef readonly object peer
     cdef public object state
     cdef public Output output
     cdef public object liveness

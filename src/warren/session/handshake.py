@@ -29,7 +29,7 @@ from warren.amqp.table import Table
 from warren.broker.access import Access, User
 from warren.broker.events import AuthenticationFailed
 from warren.broker.limits import is_reached
-from warren.broker.login import expected_password
+from warren.broker.login import LOOPBACK_ONLY, expected_password
 from warren.broker.passwords import PasswordHash
 from warren.broker.vhost import Vhost
 from warren.session import sasl
@@ -73,7 +73,7 @@ def start(connection: Host) -> None:
     connection.send(
         ConnectionStart(
             server_properties=server_properties(connection.node.cluster_name),
-            mechanisms=b" ".join(name.encode() for name in sasl.MECHANISMS),
+            mechanisms=" ".join(offered_mechanisms(connection)).encode(),
         )
     )
     connection.become(State.AWAITING_START_OK)
@@ -90,18 +90,36 @@ def handle(connection: Host, method: Method) -> None:
 # --- authentication ---
 
 
+def offered_mechanisms(connection: Host) -> list[str]:
+    """EXTERNAL is for clients whose certificate names a user."""
+    return [*sasl.MECHANISMS, *([sasl.EXTERNAL] if connection.peer.certified_user else [])]
+
+
 def start_ok(connection: Host, method: ConnectionStartOk) -> None:
     connection.client_properties = method.client_properties
-    read = sasl.MECHANISMS.get(method.mechanism)
-    if read is None:
+    if method.mechanism not in offered_mechanisms(connection):
         raise NotAllowed(f"unknown authentication mechanism '{method.mechanism}'")
-    user, password = read(method.response)
+    if method.mechanism == sasl.EXTERNAL:
+        log_in_by_certificate(connection)
+        return
+    user, password = sasl.MECHANISMS[method.mechanism](method.response)
     connection.user_name = user
-    stored, refusal = expected_password(connection.node, user, is_loopback=connection.is_loopback)
+    stored, refusal = expected_password(connection.node, user, is_loopback=connection.peer.is_loopback)
     if connection.node.passwords.knows(user, stored, password):
         accept(connection)
     else:
         verify(connection, stored, password, lambda: refuse(connection, method.mechanism, refusal))
+
+
+def log_in_by_certificate(connection: Host) -> None:
+    """The TLS handshake has proved who the client is, so there is no password. The user has to exist."""
+    node, connection.user_name = connection.node, connection.peer.certified_user
+    if connection.user_name not in node.users:
+        refuse(connection, sasl.EXTERNAL, "the client's certificate names an unknown user")
+    elif connection.user_name in node.limits.loopback_users and not connection.peer.is_loopback:
+        refuse(connection, sasl.EXTERNAL, LOOPBACK_ONLY)
+    else:
+        accept(connection)
 
 
 def verify(connection: Host, stored: PasswordHash, password: bytes, on_wrong: Callable[[], None]) -> None:

@@ -23,6 +23,7 @@ from warren.broker.vhost import Vhost
 from warren.session.confirms import Confirms
 from warren.session.consumer import ChannelConsumer
 from warren.session.deliveries import Deliveries
+from warren.session.peer import Peer
 from warren.session.state import State
 
 
@@ -31,8 +32,8 @@ class Host(Protocol):
 
     id: ClientId
     node: Node
+    peer: Peer
     name: str
-    is_loopback: bool
     state: State
     output: Output
     budget: Budget

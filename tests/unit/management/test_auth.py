@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.support.fake_client import FakeLink
+from tests.support.fake_client import FakeLink, make_peer
 from tests.support.fakes import quick_hash
 from tests.support.http_api import Api
 from warren import commands, events
@@ -15,8 +15,8 @@ from warren.amqp.table import Table
 from warren.broker import passwords
 from warren.broker.access import Permissions
 from warren.broker.passwords import hash_password
-from warren.management.auth import is_loopback
 from warren.session.connection import Connection
+from warren.session.peer import is_loopback
 
 SEGMENTS = "/api/segments/%2F/open"
 
@@ -179,7 +179,7 @@ async def test_segments_of_a_queue_that_belongs_to_an_exchange_are_refused_as_ov
 
 
 async def test_exclusive_queue_is_for_its_connection_alone(api: Api) -> None:
-    owner = Connection(ReadBuffer(), api.broker.node, FakeLink(), "owner", is_loopback=True)
+    owner = Connection(ReadBuffer(), api.broker.node, FakeLink(), make_peer())
     api.broker.execute(commands.DeclareQueue(vhost="/", name="q", owner=owner.id))
     answer = await api.get("/api/segments/%2F/q")
     assert (answer.status, answer.json["error"]) == (400, "bad_request")

@@ -53,6 +53,7 @@ EXPECTED = {
     "GET /health/live": PUBLIC,
     "GET /health/ready": PUBLIC,
     "GET /metrics": PUBLIC,
+    "GET /ws/amqp": PUBLIC,
 }
 
 

@@ -113,7 +113,7 @@ def receive(protocol: AmqpProtocol | Farewell, data: bytes) -> None:
 )
 def test_peer_on_this_machine_is_recognised(peer: str, is_loopback: bool) -> None:
     connection = connection_of(connected(FakeWorld(), FakeTransport((peer, 1))))
-    assert connection.is_loopback is is_loopback
+    assert connection.peer.is_loopback is is_loopback
     assert connection.name == f"{peer}:1 -> 127.0.0.1:5672"
 
 
