@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import ssl
 import threading
@@ -22,6 +23,7 @@ from amqpstorm.message import Message as StormMessage
 from pika.credentials import ExternalCredentials
 
 from tests.clients.conftest import LARGE_BODY, WAIT_SECONDS_MAX, serve_until
+from tests.clients.test_perf import perf
 from tests.support.certificates import Certificates
 from tests.support.process import Address, BrokerProcess
 from warren.client.connection import ClientConnection
@@ -172,6 +174,15 @@ def test_our_own_client(broker: TlsBroker) -> None:
         assert connection.frame_max > 0
     with pytest.raises(ClientError, match=r"cannot trust 127\.0\.0\.1"):
         ClientConnection(parse_uri(broker.url()), product="test")
+
+
+@pytest.mark.parametrize("words", ["--size 16 --confirm 100", "--size 200000 --prefetch 10", "--consumers 0"])
+def test_load_tool(broker: TlsBroker, words: str) -> None:
+    """Whole records and parts of them go both ways as fast as they can, and nothing gets stuck."""
+    command = f"throughput --seconds 0.5 --warmup 0 --json {words}"
+    done = perf(broker.address, command, uri=broker.url("?verify=verify_none"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["published"] > 0
 
 
 async def test_http_api(broker: TlsBroker) -> None:
