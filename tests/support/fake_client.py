@@ -82,9 +82,9 @@ class FakeLink:
         return sent
 
 
-def make_peer(*, is_loopback: bool = True) -> Peer:
-    host = "127.0.0.1" if is_loopback else "192.0.2.1"
-    return Peer(host=host, port=40_000, here_host="127.0.0.1", here_port=5672)
+def make_peer(host: str = "127.0.0.1", *, is_loopback: bool = True) -> Peer:
+    """A client on this machine, or else on some other."""
+    return Peer(host=host if is_loopback else "192.0.2.1", port=40_000, here_host="127.0.0.1", here_port=5672)
 
 
 class FakeClient(Caller):
