@@ -7,7 +7,6 @@ named in the log. If the new settings are wrong, the log says why, and the old o
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable
 from dataclasses import fields, replace
 
@@ -15,7 +14,7 @@ from warren.amqp.errors import AmqpError
 from warren.server.app import Broker
 from warren.server.config import Config
 from warren.server.config_error import ConfigError
-from warren.server.tls import make_context
+from warren.server.tls import Loaded, load_files
 
 LOG_LEVEL = "log_level"
 DEFINITIONS = {"vhosts", "users", "policies", "operator_policies", "vhost_limits"}
@@ -57,29 +56,28 @@ class Reload:
 
     async def _reload(self) -> None:
         broker = self.broker
-        config, context = await asyncio.to_thread(self._read)
+        config, loaded = await asyncio.to_thread(self._read)
         changed = {each.name for each in fields(Config) if _differs(each.name, broker.config, config)}
         taken = {LOG_LEVEL, "reload_definitions"} & changed
-        if context is not None and broker.tls is not None:
+        if loaded is not None and broker.tls is not None:
             taken |= TLS_FILES_AND_RULES & changed
         if config.reload_definitions:
             taken |= DEFINITIONS & changed
         broker.config = replace(broker.config, **{name: getattr(config, name) for name in taken})
-        await self._take_over(context, taken)
-        broker.log.info("settings reloaded", changed=sorted(taken), certificates=context is not None)
+        await self._take_over(loaded, taken)
+        broker.log.info("settings reloaded", changed=sorted(taken), certificates=loaded is not None)
         if changed - taken:
             broker.log.warning("settings that need a restart have changed", settings=sorted(changed - taken))
 
-    def _read(self) -> tuple[Config, ssl.SSLContext | None]:
+    def _read(self) -> tuple[Config, Loaded | None]:
         config = self.read_settings()
         settings = config.tls()
-        return config, None if settings is None else make_context(settings)
+        return config, None if settings is None else load_files(settings)
 
-    async def _take_over(self, context: ssl.SSLContext | None, taken: set[str]) -> None:
+    async def _take_over(self, loaded: Loaded | None, taken: set[str]) -> None:
         broker = self.broker
-        settings = broker.config.tls()
-        if context is not None and broker.tls is not None and settings is not None:
-            broker.tls.replace(context, settings.login)
+        if loaded is not None and broker.tls is not None:
+            broker.tls.replace(loaded)
         if LOG_LEVEL in taken:
             broker.set_log_level(broker.config.log_level)
         for reopen in broker.on_reload:

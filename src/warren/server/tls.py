@@ -34,16 +34,27 @@ class TlsSettings:
     login: LoginRule
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What was read from the files."""
+
+    settings: TlsSettings  # which name the files
+    context: ssl.SSLContext
+    cert_expires: tuple[int, ...]  # when our certificate does, and those in its file that it is signed with
+    ca_expires: tuple[int, ...]  # when those do that clients' certificates are signed with
+
+
 class Tls:
     """The context of new connections, and the rule for their certificates."""
 
     def __init__(self, settings: TlsSettings) -> None:
-        self.replace(make_context(settings), settings.login)
+        self.replace(load_files(settings))
 
-    def replace(self, context: ssl.SSLContext, login: LoginRule) -> None:
-        self.context = context
-        self.login = login
-        self.suites: dict[str, Any] = {each["name"]: each for each in context.get_ciphers()}
+    def replace(self, loaded: Loaded) -> None:
+        self.loaded = loaded
+        self.context = loaded.context
+        self.login = loaded.settings.login
+        self.suites: dict[str, Any] = {each["name"]: each for each in loaded.context.get_ciphers()}
 
     def encryption(self, connection: ssl.SSLObject) -> Encryption:
         """What a connection has agreed on, once its handshake is done."""
@@ -52,6 +63,18 @@ class Tls:
     def _certificate(self, connection: ssl.SSLObject) -> Certificate | None:
         shown = connection.getpeercert()  # empty unless the certificate was verified
         return certificate_of(shown, self.login) if shown else None
+
+
+def load_files(settings: TlsSettings) -> Loaded:
+    from warren.server import certificate_expiry  # noqa: PLC0415 - slow to import, and only needed with TLS
+
+    context = make_context(settings)
+    return Loaded(
+        settings=settings,
+        context=context,
+        cert_expires=certificate_expiry.expiry_of_file(settings.cert),
+        ca_expires=certificate_expiry.expiry_of_authorities(context),
+    )
 
 
 def make_context(settings: TlsSettings) -> ssl.SSLContext:
