@@ -62,7 +62,7 @@ def in_toml(value: object) -> str:
         return f"[{', '.join(map(in_toml, value))}]" if plain else "[…]"
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{in_toml(name)} = {in_toml(item)}' for name, item in value.items())}}}"
-    if is_dataclass(value):
+    if is_dataclass(value) and not isinstance(value, Address):
         differing = [each.name for each in fields(value) if getattr(value, each.name) != _default_of(each)]
         return f"{{{', '.join(f'{name} = {in_toml(getattr(value, name))}' for name in differing)}}}"
     text = str(value).replace("\\", "\\\\").replace('"', '\\"')
