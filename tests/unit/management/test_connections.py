@@ -65,7 +65,9 @@ async def test_connection_is_described(api: Api) -> None:
     properties = found.pop("client_properties")
     assert properties["connection_name"] == "of owner"
     assert properties["capabilities"]["basic.nack"] is True
-    assert found.pop("recv_oct") > 0
+    for counted in ("recv_oct", "recv_cnt", "send_oct", "send_cnt"):
+        assert found.pop(counted) > 0
+    assert found.pop("recv_oct_details") == found.pop("send_oct_details") == {"rate": 0.0}
     assert found["name"] == f"127.0.0.1:{found['peer_port']} -> {api.broker.address}"
     assert abs(found.pop("connected_at") - api.broker.node.clock.refresh()) < 1000 * WAIT_SECONDS_MAX
     del found["name"], found["peer_port"], found["send_pend"]

@@ -18,6 +18,6 @@ async def test_queue_is_paused_and_resumed(api: Api) -> None:
 
 async def test_user_needs_to_configure_the_queue(api: Api) -> None:
     queue = api.declare("q")
-    assert (await api.request("PUT", "/api/queues/%2F/q/pause", user="manager")).status == 403
+    assert (await api.request("PUT", "/api/queues/%2F/q/pause", user="manager")).status == 401
     assert not queue.paused
     assert (await api.request("PUT", "/api/queues/%2F/absent/pause")).status == 404

@@ -112,5 +112,5 @@ async def test_query_that_makes_no_sense_is_refused(api: Api, query: str) -> Non
 
 async def test_user_needs_to_read_the_queue(api: Api) -> None:
     api.declare("q")
-    assert (await api.get(PATH, user="manager")).status == 403
+    assert (await api.get(PATH, user="manager")).status == 401
     assert (await api.get("/api/queues/%2F/absent/messages")).status == 404

@@ -52,7 +52,6 @@ async def test_queue_is_described(api: Api) -> None:
         "consumers": 0,
         "consumer_capacity": 0.0,
         "consumer_utilisation": 0.0,
-        "consumer_details": [],
         "exclusive_consumer_tag": None,
         "single_active_consumer_tag": None,
         "policy": "p",
