@@ -15,7 +15,8 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
-from warren.management.errors import BadRequest
+from warren.management.errors import BadRequest, Forbidden
+from warren.management.headers import Cors
 from warren.management.rights import Right
 from warren.server.peer import peer_of
 from warren.server.protocol import UNSENT_BYTES_HIGH, UNSENT_BYTES_LOW
@@ -130,6 +131,8 @@ class WebSocketLink:
 class AmqpOverWebSocket:
     def __init__(self, context: Context) -> None:
         self.broker = context.broker
+        config = self.broker.config
+        self.cors = Cors(config.http_cors_origins, config.http_cors_max_age)
 
     def endpoints(self) -> list[Endpoint]:
         return [
@@ -140,7 +143,7 @@ class AmqpOverWebSocket:
                 summary="AMQP over a WebSocket, with the subprotocol `amqp`.",
                 right=Right.PUBLIC,
                 done=(101,),
-                refuses=(400,),
+                refuses=(400, 403),
             )
         ]
 
@@ -154,6 +157,8 @@ class AmqpOverWebSocket:
         transport, peer = request.transport, self._peer(request)
         if transport is None or peer is None or not socket.can_prepare(request):
             raise BadRequest("this path is for WebSockets")
+        if not self.cors.may_connect(request):
+            raise Forbidden("pages of this origin may not connect: http_cors_origins does not name it")
         await socket.prepare(request)
         link = WebSocketLink(socket, transport)
         connection = Connection(self.broker.read_buffer, self.broker.node, link, peer)

@@ -93,6 +93,20 @@ async def test_subprotocol_is_agreed_on(api: Api) -> None:
         assert client.socket.protocol == "amqp"
 
 
+async def test_pages_of_other_origins_may_not_connect_unless_they_are_named(tmp_path: Path) -> None:
+    origins = ("https://named.example",)
+    broker = make_broker(tmp_path / "data", http_cors_origins=origins)
+    async with broker, aiohttp.ClientSession() as session:
+        address = broker.services["http"].address
+        for origin in (*origins, f"http://{address}"):
+            async with session.ws_connect(f"http://{address}/ws/amqp", origin=origin) as socket:
+                await Client(socket).log_in()
+        for origin in ("https://other.example", "null"):
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                await session.ws_connect(f"http://{address}/ws/amqp", origin=origin)
+            assert refused.value.status == 403
+
+
 @pytest.mark.parametrize("size", [0, 1, 1_500_000])
 async def test_messages_go_both_ways(api: Api, size: int) -> None:
     body = (bytes(range(256)) * (size // 256 + 1))[:size]
