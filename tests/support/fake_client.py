@@ -34,6 +34,7 @@ from warren.broker.queue import Queue
 from warren.broker.vhost import Vhost
 from warren.session.channel import Channel
 from warren.session.connection import Connection
+from warren.session.peer import Peer
 
 if TYPE_CHECKING:
     from tests.support.fakes import FakeWorld
@@ -81,14 +82,27 @@ class FakeLink:
         return sent
 
 
+def make_peer(host: str = "127.0.0.1", *, is_loopback: bool = True) -> Peer:
+    """A client on this machine, or else on some other."""
+    return Peer(host=host if is_loopback else "192.0.2.1", port=40_000, here_host="127.0.0.1", here_port=5672)
+
+
 class FakeClient(Caller):
     def __init__(
-        self, node: Node, *, name: str = "client", is_loopback: bool = True, buffer: ReadBuffer | None = None
+        self,
+        node: Node,
+        *,
+        name: str = "client",
+        is_loopback: bool = True,
+        buffer: ReadBuffer | None = None,
+        peer: Peer | None = None,
     ) -> None:
         self.node = node
         self.link = FakeLink()
         self.unread: deque[bytes] = deque()
-        self.connection = Connection(buffer or ReadBuffer(), node, self.link, name, is_loopback=is_loopback)
+        known = peer or make_peer(is_loopback=is_loopback)
+        self.connection = Connection(buffer or ReadBuffer(), node, self.link, known)
+        self.connection.name = name
 
     @property
     def world(self) -> FakeWorld:

@@ -50,6 +50,7 @@ class BrokerProcess:
         self.python = python
         self.address = Address("", 0)
         self.http_url = ""
+        self.told: dict[str, str] = {}  # what its ready line tells: addresses by scheme
 
     def __enter__(self) -> Self:
         self.launch()
@@ -74,7 +75,7 @@ class BrokerProcess:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line.startswith("ready amqp="), f"no ready line but {line!r}:\n{self.log()}"
-        told = dict(word.partition("=")[::2] for word in line.split()[1:])
+        self.told = told = dict(word.partition("=")[::2] for word in line.split()[1:])
         host, _, port = told["amqp"].rpartition(":")
         self.address = Address(host, int(port))
         self.http_url = f"http://{told['http']}" if "http" in told else ""

@@ -18,6 +18,7 @@ from warren.broker.throttle import Attempt, Throttle
 
 BEARER = "Bearer"
 NAME_CHARACTERS_MAX = 255  # of a user's name, in what is remembered and logged
+LOOPBACK_ONLY = "this user can only connect via localhost"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +77,7 @@ class InternalUsers:
         if credentials.mechanism == BEARER:
             done(Refusal("a bearer token is no password"))
         elif password is None:
-            done(self._outcome(credentials, right=True, refusal=""))
+            done(self._certified(name))
         else:
             stored, refusal = self._expected(credentials)
             if self.passwords.knows(name, stored, password):
@@ -96,8 +97,13 @@ class InternalUsers:
         if user is None or user.password is None:
             return self.passwords.decoy, "unknown user, or one without a password"
         if credentials.user in self.loopback_users and not credentials.is_loopback:
-            return self.passwords.decoy, "this user can only connect via localhost"
+            return self.passwords.decoy, LOOPBACK_ONLY
         return user.password, "wrong password"
+
+    def _certified(self, name: str) -> Outcome:
+        """The TLS handshake has proved who the client is, so there is no password. The user has to exist."""
+        user = self.users.get(name)
+        return Refusal("the client's certificate names an unknown user") if user is None else Identity(user)
 
     def _outcome(self, credentials: Credentials, right: bool, refusal: str) -> Outcome:
         user = self.users.get(credentials.user)
@@ -157,7 +163,7 @@ class _Login(Attempt):
             self.reasons.append(outcome.reason)
             self.go()
         elif outcome.user.name in self.logins.internal.loopback_users and not self.credentials.is_loopback:
-            self._refuse("this user can only connect via localhost")
+            self._refuse(LOOPBACK_ONLY)
         else:
             self.logins.throttle.left(self, success=True)
             self._count(outcome.user.name, succeeded=True)

@@ -11,10 +11,11 @@ import click
 from warren.server.config import Config, Given, given_settings, load
 from warren.server.config_error import ConfigError
 from warren.server.config_reference import as_markdown, in_toml
+from warren.server.tls import make_context
 
 WRONG = 2
 DEFAULT = "default"
-HAS_SECRETS = ("users",)  # settings of which only the number of entries is shown
+HAS_SECRETS = ("tls_key_password", "users")  # settings whose values are not shown
 
 
 @click.group("config", no_args_is_help=False)
@@ -27,7 +28,9 @@ def config() -> None:
 def check(file: str | None) -> int:
     """Check a file of settings (warren.toml, if there is one), and tell what is wrong."""
     try:
-        load({"config": file})
+        tls = load({"config": file}).tls()
+        if tls is not None:
+            make_context(tls)  # reads the certificates
     except ConfigError as error:
         sys.stderr.write(f"warren config check: {error}\n")
         return WRONG
@@ -69,5 +72,6 @@ def _shown(config: Config, name: str, given: dict[str, Given]) -> tuple[str, str
     value = getattr(config, name)
     place = given[name].place if name in given else DEFAULT
     if name in HAS_SECRETS:
-        return f"[{len(value)} of them]", place
+        hidden = ("set" if value else "not set") if isinstance(value, str) else f"{len(value)} of them"
+        return f"[{hidden}]", place
     return in_toml(value), place

@@ -1,4 +1,4 @@
-"""`warren serve`: run the broker until SIGTERM or Ctrl-C."""
+"""`warren serve`: run the broker until SIGTERM or Ctrl-C. SIGHUP makes it read its settings again."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Callable
 
 import click
 import uvloop
@@ -17,6 +18,7 @@ from warren.server.collector import begin_process, tune_process
 from warren.server.config import Config, load
 from warren.server.config_error import ConfigError
 from warren.server.memory import count_memory
+from warren.server.reload import Reload
 from warren.server.systemd import Systemd
 
 USAGE_ERROR = 2
@@ -31,6 +33,13 @@ USAGE_ERROR = 2
     "--http-port", metavar="N", help="the port for the HTTP API, 0 for any free one, -1 for none (15672)"
 )
 @click.option("--prometheus-port", metavar="N", help="a port for metrics alone, without a login (-1: none)")
+@click.option(
+    "--listeners", metavar="ADDR,…", help="host:port for AMQP, one or more, in place of --bind and --port"
+)
+@click.option("--tls-cert", metavar="FILE", help="the certificate for TLS (no TLS)")
+@click.option("--tls-key", metavar="FILE", help="its key, unless that is in the same file")
+@click.option("--tls-port", metavar="N", help="the port for AMQP with TLS, -1 for none (5671)")
+@click.option("--http-tls-port", metavar="N", help="the port for the HTTP API with TLS (none)")
 @click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error (info)")
 def serve(**flags: str | None) -> int:
     """Run the broker. Settings come from flags, else from the environment (WARREN_…), else from warren.toml,
@@ -39,14 +48,15 @@ def serve(**flags: str | None) -> int:
     try:
         config = load(flags)
         log.configure(config.log_level)
-        uvloop.run(run_broker(config))
+        uvloop.run(run_broker(config, lambda: load(flags)))
     except (ConfigError, OSError) as error:
         sys.stderr.write(f"warren serve: {error}\n")
         return USAGE_ERROR
     return 0
 
 
-async def run_broker(config: Config) -> None:
+async def run_broker(config: Config, read_settings: Callable[[], Config]) -> None:
+    """`read_settings` is called on SIGHUP."""
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -55,8 +65,9 @@ async def run_broker(config: Config) -> None:
     begin_process()
     async with Broker(config, count_memory()) as broker:
         tune_process()
-        services = "".join(f" {name}={service.address}" for name, service in broker.services.items())
-        sys.stdout.write(f"ready amqp={broker.address}{services}\n")
+        loop.add_signal_handler(signal.SIGHUP, Reload(broker, read_settings).request)
+        addresses = " ".join(f"{name}={address}" for name, address in broker.addresses().items())
+        sys.stdout.write(f"ready {addresses}\n")
         sys.stdout.flush()
         systemd = Systemd(os.environ, log.get_logger())
         systemd.ready(f"AMQP on {broker.address}")

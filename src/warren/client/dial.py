@@ -15,7 +15,8 @@ from warren.amqp.methods import (
 )
 from warren.client.errors import ClientError, ClosedByBrokerError
 from warren.client.frames import method_frame
-from warren.client.uri import Uri
+from warren.client.tls_socket import encrypt
+from warren.client.uri import Uri, UriTls
 
 CONNECT_SECONDS_MAX = 10
 
@@ -30,8 +31,18 @@ def dial(uri: Uri, *, send_buffer_bytes: int | None = None) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if send_buffer_bytes is not None:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+    if uri.tls is not None:
+        made = _encrypted(made, uri, uri.tls)
     made.setblocking(False)
     return made
+
+
+def _encrypted(plain: socket.socket, uri: Uri, tls: UriTls) -> socket.socket:
+    try:
+        return encrypt(plain, uri, tls)
+    except ClientError:
+        plain.close()
+        raise
 
 
 def read_method(payload: bytes) -> Method:

@@ -1,11 +1,25 @@
-"""AMQP URIs: `amqp://user:password@host:port/vhost`."""
+"""AMQP URIs: `amqp://user:password@host:port/vhost`, or `amqps://…` for TLS, with RabbitMQ's parameters:
+`amqps://…?cacertfile=ca.pem&certfile=me.pem&keyfile=me.key&verify=verify_none`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 PORT_DEFAULT = 5672
+TLS_PORT_DEFAULT = 5671
+VERIFY = {"verify_peer": True, "verify_none": False}
+
+
+@dataclass(frozen=True, slots=True)
+class UriTls:
+    """How to speak TLS. Files that are not named are empty."""
+
+    ca_file: str = ""  # the certificates to verify the broker's with; empty: those of the system
+    cert_file: str = ""  # our own certificate
+    key_file: str = ""  # its key; empty: in the same file
+    verify: bool = True  # whether the broker's certificate has to be right
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +31,7 @@ class Uri:
     user: str
     password: str = field(repr=False)
     vhost: str
+    tls: UriTls | None = None  # None without TLS
 
     @property
     def address(self) -> str:
@@ -28,22 +43,37 @@ def parse_uri(text: str) -> Uri:
     with other clients. Errors do not repeat the URI, which may have a password in it.
     """
     parts = urlsplit(text)
-    if parts.scheme != "amqp":
-        raise ValueError("not an amqp:// URI")
+    if parts.scheme not in {"amqp", "amqps"}:
+        raise ValueError("not an amqp:// URI, nor amqps://")
+    tls = _tls(parts.query) if parts.scheme == "amqps" else None
     vhost = parts.path.removeprefix("/")
     if "/" in vhost:
         raise ValueError("a / in the name of a vhost is written %2F")
     return Uri(
         host=parts.hostname or "127.0.0.1",
-        port=_port_in(parts),
+        port=_port_in(parts) or (PORT_DEFAULT if tls is None else TLS_PORT_DEFAULT),
         user=unquote("guest" if parts.username is None else parts.username),
         password=unquote("guest" if parts.password is None else parts.password),
         vhost=unquote(vhost) or "/",
+        tls=tls,
     )
 
 
-def _port_in(parts: SplitResult) -> int:
+def _tls(query: str) -> UriTls:
+    given = {name: values[-1] for name, values in parse_qs(query).items()}
+    verify = given.get("verify", "verify_peer")
+    if verify not in VERIFY:
+        raise ValueError(f"verify={verify}: expected {' or '.join(VERIFY)}")
+    return UriTls(
+        ca_file=given.get("cacertfile", ""),
+        cert_file=given.get("certfile", ""),
+        key_file=given.get("keyfile", ""),
+        verify=VERIFY[verify],
+    )
+
+
+def _port_in(parts: SplitResult) -> int | None:
     try:
-        return parts.port or PORT_DEFAULT
+        return parts.port
     except ValueError:
         raise ValueError("the port of the URI is not one; is a / or # in the password not encoded?") from None

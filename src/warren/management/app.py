@@ -45,9 +45,17 @@ from warren.management.stream_ends import StreamEnds
 from warren.management.streams import Streams
 from warren.management.users import Users
 from warren.management.vhosts import Vhosts
-from warren.server.app import Broker
+from warren.management.websocket import AmqpOverWebSocket, WebSocketLink
+from warren.server.address import Address
+from warren.server.app import STOP_REASON, Broker
+from warren.server.config import Config
+from warren.server.doorway import Manners
+from warren.server.listener import ACCEPTED_A_TURN
+from warren.server.listeners import HTTP, HTTPS, PROMETHEUS
+from warren.session.connection import connections_of
 
 RESOURCES = (
+    AmqpOverWebSocket,
     DefinitionsResource,
     GlobalParameters,
     Limits,
@@ -86,6 +94,12 @@ RESOURCES = (
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
 STOP_SECONDS_MAX = 1.0  # for requests to finish
 IDLE_SECONDS_MAX = 75.0  # of a connection between two requests
+PLACES: dict[str, tuple[str, Callable[[Config], tuple[Address, ...]]]] = {
+    HTTP: ("http_port", Config.http_addresses),
+    HTTPS: ("http_tls_port", Config.https_addresses),
+    PROMETHEUS: ("prometheus_port", Config.prometheus_addresses),
+}
+"""Where each protocol is served, and the setting to name if that cannot be."""
 
 
 def endpoints_of(context: Context) -> list[Endpoint]:
@@ -116,29 +130,27 @@ def make_app(context: Context) -> web.Application:
 
 
 class HttpService:
-    """Listens on the broker's address, on the port of a setting, and serves an application there."""
+    """Listens on the addresses that the settings name for its protocols, and serves an application there."""
 
     def __init__(
         self,
         broker: Broker,
         make_app: Callable[[Context], web.Application] = make_app,
-        setting: str = "http_port",
+        protocols: tuple[str, ...] = (HTTP, HTTPS),
     ) -> None:
         self.broker = broker
         self.make_app = make_app
-        self.setting = setting
+        self.protocols = protocols  # as `Listeners` names them
         self.runner: web.AppRunner | None = None
         self.context: Context | None = None
 
     @property
     def address(self) -> str:
-        assert self.runner is not None, "the service was started"
-        host, port = self.runner.addresses[0][:2]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return next(
+            port.address for protocol in self.protocols for port in self.broker.listeners.of(protocol)
+        )
 
     async def start(self) -> None:
-        config = self.broker.config
-        port: int = getattr(config, self.setting)
         self.context = Context(self.broker)
         self.runner = web.AppRunner(
             self.make_app(self.context),
@@ -149,13 +161,25 @@ class HttpService:
             shutdown_timeout=STOP_SECONDS_MAX,
         )
         await self.runner.setup()
-        counted = self.broker.descriptors.others
-        self.broker.descriptors.others = lambda: counted() + self._descriptors()
+        self.broker.descriptors.counters.append(self._descriptors)
+        for protocol in self.protocols:
+            setting, addresses = PLACES[protocol]
+            for address in addresses(self.broker.config):
+                await self._listen(protocol, address, setting)
+
+    async def _listen(self, protocol: str, address: Address, setting: str) -> None:
+        server = None if self.runner is None else self.runner.server
+        assert server is not None, "the runner was set up"
+        manners = Manners(
+            make_protocol=lambda _header: server(),
+            tls=self.broker.tls if protocol == HTTPS else None,
+            proxy_protocol=False,
+        )
         try:
-            await web.TCPSite(self.runner, config.bind, port).start()
+            await self.broker.listeners.add(protocol, address, manners, share=ACCEPTED_A_TURN)
         except OSError as error:
-            flag = "--" + self.setting.replace("_", "-")
-            reason = f"{self.setting} = {port} ({flag}, -1 for none): {error.strerror}"
+            flag = "--" + setting.replace("_", "-")
+            reason = f"{setting} = {address.port} ({flag}, -1 for none): {error.strerror}"
             raise OSError(error.errno, reason) from error
 
     def _descriptors(self) -> int:
@@ -164,6 +188,9 @@ class HttpService:
         return 0 if server is None else 2 * len(server.connections)
 
     async def stop(self) -> None:
+        for connection in connections_of(self.broker.node):
+            if isinstance(connection.link, WebSocketLink):
+                connection.force_close(STOP_REASON)
         if self.runner is not None:
             await self.runner.cleanup()
         if self.context is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import ipaddress
 from collections.abc import Callable, Container
 
 from aiohttp import hdrs, web
@@ -24,6 +23,7 @@ from warren.broker.vhost import Vhost
 from warren.management.errors import Handler, NotAuthorised, ObjectNotFound, TooManyRequests
 from warren.management.rights import USER, Right, user_of
 from warren.session.liveness import HANDSHAKE_SECONDS_MAX
+from warren.session.peer import is_loopback
 
 PROTECTED = ("/api/", "/metrics/")
 """Requests below these paths need a login, unless their endpoint is public."""
@@ -99,10 +99,6 @@ def _credentials(request: web.Request, mechanism: str, user: str, secret: bytes)
         is_loopback=is_loopback(request.remote),
         source=f"HTTP from {request.remote}",
     )
-
-
-def is_loopback(remote: str | None) -> bool:
-    return remote is not None and ipaddress.ip_address(remote.partition("%")[0]).is_loopback
 
 
 # --- what a user may see ---

@@ -20,19 +20,16 @@ from warren.management.json_text import json_response
 from warren.management.listing import Row, list_endpoint, send_list
 from warren.management.message_stats import QUERY, stats_for
 from warren.management.paths import NAME, USER, VHOST
-from warren.management.peers import Ends
 from warren.management.rights import Right, user_of
 from warren.management.schema import TABLE
 from warren.server.pace import at_a_pace
 from warren.session.connection import Connection, connections_of
+from warren.session.peer import Peer
 from warren.session.state import State
 
 REASON = "X-Reason"
 CLOSED_BY = "Closed via management plugin"  # RabbitMQ's words, if the header gives no reason
 NOT_SEEN = "User not authorised to access object"
-TLS = ("ssl_protocol", "ssl_key_exchange", "ssl_cipher", "ssl_hash", "peer_cert_subject", "peer_cert_issuer",
-       "peer_cert_validity")  # fmt: skip
-"""What RabbitMQ tells of a connection over TLS: of others nothing."""
 STATES = {State.OPEN: "running", State.AWAITING_OPEN: "opening", State.CLOSING: "closing"}
 
 
@@ -148,7 +145,7 @@ def _reason(request: web.Request) -> str:
 
 
 def describe(node: Node, connection: Connection) -> Row:
-    ends = Ends.of(connection.name)
+    peer = connection.peer
     properties = connection.client_properties
     told: Row = {
         "name": connection.name,
@@ -161,12 +158,11 @@ def describe(node: Node, connection: Connection) -> Row:
         "state": _state(connection),
         "auth_mechanism": connection.mechanism,
         "connected_at": connection.connected_ms,
-        "peer_host": ends.peer_host,
-        "peer_port": ends.peer_port,
-        "host": ends.host,
-        "port": ends.port,
-        "ssl": False,
-        **dict.fromkeys(TLS),
+        "peer_host": peer.host,
+        "peer_port": peer.port,
+        "host": peer.here_host,
+        "port": peer.here_port,
+        **_encryption(peer),
         "client_properties": properties,
         "channels": len(connection.channels),
         "channel_max": connection.channel_max,
@@ -175,6 +171,22 @@ def describe(node: Node, connection: Connection) -> Row:
     }
     given = properties.get("connection_name")
     return told if given is None else told | {"user_provided_name": given}
+
+
+def _encryption(peer: Peer) -> Row:
+    """As in RabbitMQ, what a connection does not have is null: encryption, or a client's certificate."""
+    used = peer.encryption
+    shown = None if used is None else used.certificate
+    return {
+        "ssl": used is not None,
+        "ssl_protocol": used and used.protocol,
+        "ssl_key_exchange": used and used.key_exchange,
+        "ssl_cipher": used and used.cipher,
+        "ssl_hash": used and used.hash,
+        "peer_cert_subject": shown and shown.subject,
+        "peer_cert_issuer": shown and shown.issuer,
+        "peer_cert_validity": shown and shown.validity,
+    }
 
 
 def _state(connection: Connection) -> str:

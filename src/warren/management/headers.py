@@ -54,6 +54,13 @@ class Cors:
         origin = request.headers.get(hdrs.ORIGIN)
         return origin is not None and (origin in self.origins or ANY_ORIGIN in self.origins)
 
+    def may_connect(self, request: web.Request) -> bool:
+        """Whether a WebSocket may be opened. Browsers let every page try, and leave it to us to refuse: they
+        tell the page's origin, which other clients do not have.
+        """
+        origin = request.headers.get(hdrs.ORIGIN)
+        return origin is None or origin.partition("://")[2] == request.host or self.allows(request)
+
     async def add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
         """Only an origin that is named may use what the browser knows of the user, not every site."""
         if not self.origins:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
 from aiohttp import web
 
 from warren.management.context import Context
@@ -12,13 +15,17 @@ from warren.management.listeners import listeners_of
 from warren.management.listing import Row
 from warren.management.paths import NAME
 from warren.management.schema import TEXT, one_of, record
+from warren.server.listeners import AMQPS, HTTPS
+from warren.server.tls import Loaded
 
 CHECKS = "/api/health/checks"
 FAILED_STATUS = 503
-UNITS = ("days", "weeks", "months", "years")
+DAY_SECONDS = 86_400
+WITHIN_DIGITS_MAX = 9
+UNITS = {"days": 1, "weeks": 7, "months": 365 / 12, "years": 365}  # in days
 PROTOCOLS = {  # other names for what we listen for, which RabbitMQ knows as well
     **dict.fromkeys(("amqp091", "amqp0.9.1", "amqp0-9-1", "amqp0_9_1"), "amqp"),
-    "amqps": "amqp/ssl",
+    "amqps": AMQPS,
     **dict.fromkeys(("http1", "http1.1", "http_api", "management", "management_ui", "ui"), "http"),
 }
 STATUS = record({"status": one_of("ok", "failed")}, reason=TEXT)
@@ -61,12 +68,32 @@ class HealthChecks:
         return failed(reason, alarms=alarms) if alarms else well()
 
     async def certificates(self, request: web.Request) -> web.StreamResponse:
-        """No listener has a certificate."""
-        if not request.match_info["within"].isdecimal():
+        within, unit = request.match_info["within"], request.match_info["unit"].lower()
+        if not within.isdecimal() or len(within) > WITHIN_DIGITS_MAX:
             raise BadRequest("Invalid expiration value.")
-        if request.match_info["unit"].lower() not in UNITS:
+        if unit not in UNITS:
             raise BadRequest(f"Time unit not recognised. Supported units: {', '.join(UNITS)}.")
-        return well()
+        expiring = self._expiring(int(within) * UNITS[unit] * DAY_SECONDS)
+        return failed("Certificates expiring", expired=expiring) if expiring else well()
+
+    def _expiring(self, seconds: float) -> list[Row]:
+        """The listeners whose certificates expire within this time. All listeners have the same ones."""
+        tls = self.broker.tls
+        if tls is None:
+            return []
+        told = _expiring_before(tls.loaded, self.broker.world.time_ms() / 1000 + seconds)
+        ports = [each for each in listeners_of(self.broker) if each.protocol in {AMQPS, HTTPS}]
+        return [
+            {
+                "node": self.node.name,
+                "protocol": each.protocol,
+                "interface": each.host,
+                "port": each.port,
+                **told,
+            }
+            for each in ports
+            if told
+        ]
 
     async def port(self, request: web.Request) -> web.StreamResponse:
         given = request.match_info["port"]
@@ -93,6 +120,24 @@ class HealthChecks:
         if request.match_info["name"] != self.node.name:
             raise ObjectNotFound("Not Found")
         return well()
+
+
+def _expiring_before(loaded: Loaded, end: float) -> Row:
+    """The files and the times at which their certificates expire; empty if none does before `end`."""
+    cert = [each for each in loaded.cert_expires if each < end]
+    authorities = [each for each in loaded.ca_expires if each < end]
+    if not cert and not authorities:
+        return {}
+    return {
+        "certfile": loaded.settings.cert,
+        "cacertfile": loaded.settings.ca,
+        "certfile_expires_on": _times(cert),
+        "cacertfile_expires_on": _times(authorities),
+    }
+
+
+def _times(seconds: Iterable[int]) -> list[str]:
+    return [datetime.fromtimestamp(each, UTC).strftime("%Y-%m-%d %H:%M:%S") for each in seconds]
 
 
 def well(**more: object) -> web.Response:

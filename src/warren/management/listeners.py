@@ -2,43 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from warren.management.listing import Row
 from warren.server.app import Broker
+from warren.server.listeners import HTTP, HTTPS, PROMETHEUS, OpenPort
+
+CONTEXTS = {HTTP: "RabbitMQ Management", HTTPS: "RabbitMQ Management", PROMETHEUS: "RabbitMQ Prometheus"}
+"""RabbitMQ's words for what is served over HTTP."""
 
 
-@dataclass(frozen=True)
-class Listening:
-    """One address that clients can connect to."""
-
-    protocol: str  # RabbitMQ's name for it, such as `amqp` or `http`
-    host: str
-    port: int
-
-    def described(self, node: str) -> Row:
-        return {
-            "node": node,
-            "protocol": self.protocol,
-            "ip_address": self.host,
-            "port": self.port,
-            "socket_opts": {},
-        }
+def listeners_of(broker: Broker) -> list[OpenPort]:
+    return sorted(broker.listeners.open_ports, key=lambda each: each.protocol)
 
 
-def listeners_of(broker: Broker) -> list[Listening]:
-    addresses = {"amqp": broker.address} | {n: service.address for n, service in broker.services.items()}
-    found: list[Listening] = []
-    for protocol, address in addresses.items():
-        host, _, port = address.rpartition(":")
-        found.append(Listening(protocol, host.strip("[]"), int(port)))
-    return found
+def describe(port: OpenPort, node: str) -> Row:
+    return {
+        "node": node,
+        "protocol": port.protocol,
+        "ip_address": port.host,
+        "port": port.port,
+        "socket_opts": {},
+    }
 
 
 def contexts_of(broker: Broker) -> list[Row]:
     """What is served over HTTP."""
     return [
-        {"description": "RabbitMQ Management", "path": "/", "ip": each.host, "port": str(each.port)}
+        {"description": CONTEXTS[each.protocol], "path": "/", "ip": each.host, "port": str(each.port)}
         for each in listeners_of(broker)
-        if each.protocol.startswith("http")
+        if each.protocol in CONTEXTS
     ]

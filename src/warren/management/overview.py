@@ -10,7 +10,7 @@ from warren.management.auth import visible_vhosts
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
 from warren.management.json_text import json_response
-from warren.management.listeners import contexts_of, listeners_of
+from warren.management.listeners import contexts_of, describe, listeners_of
 from warren.management.listing import Row
 from warren.management.message_stats import QUERY, stats_for
 from warren.management.rights import Right, user_of
@@ -93,7 +93,7 @@ class Overview:
         broker = self.context.broker
         return {
             "node": self.node.name,
-            "listeners": [each.described(self.node.name) for each in listeners_of(broker)],
+            "listeners": [describe(each, self.node.name) for each in listeners_of(broker)],
             "contexts": [{"node": self.node.name, **each} for each in contexts_of(broker)],
         }
 

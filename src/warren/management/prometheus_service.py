@@ -10,6 +10,7 @@ from warren.management.errors import answer_errors
 from warren.management.prometheus import Prometheus
 from warren.management.rights import Right
 from warren.server.app import Broker
+from warren.server.listeners import PROMETHEUS
 
 
 def make_app(context: Context) -> web.Application:
@@ -21,4 +22,4 @@ def make_app(context: Context) -> web.Application:
 
 def prometheus_service(broker: Broker) -> HttpService:
     """Listens on the broker's address, on `prometheus_port`."""
-    return HttpService(broker, make_app, "prometheus_port")
+    return HttpService(broker, make_app, (PROMETHEUS,))

@@ -19,6 +19,7 @@ from warren.broker.events import Event
 from warren.broker.exchange.types import exchange_types
 from warren.broker.node import Limits, Node
 from warren.broker.passwords import SALT_BYTES, PasswordHash, hash_password
+from warren.server.address import Address
 from warren.server.audit import AuditLog
 from warren.server.authenticators import Authenticators
 from warren.server.churn import Churn
@@ -27,18 +28,21 @@ from warren.server.config import GUEST, HTTP_OFF, HTTP_PORT, Config, UserConfig
 from warren.server.config_error import ConfigError
 from warren.server.descriptors import Descriptors, descriptors_max
 from warren.server.disk_space import DiskSpace
+from warren.server.doorway import Manners
 from warren.server.event_stream import EventStream
 from warren.server.farewell import Farewells
-from warren.server.listener import accepted_a_turn, listen
-from warren.server.log import get_logger, log_events
+from warren.server.listeners import AMQP, AMQPS, HTTP, HTTPS, PROMETHEUS, Listeners, OpenPort
+from warren.server.log import get_logger, log_events, set_level
 from warren.server.log_tail import LogTail
 from warren.server.memory import MemoryAlarm, MemoryUse, ResidentMemory, share_in_bytes
 from warren.server.metrics import Metric, Metrics
 from warren.server.protocol import AmqpProtocol
+from warren.server.proxy_header import ProxyHeader
 from warren.server.resources import Resources
 from warren.server.sampler import Sampler
 from warren.server.services import Service, load_service
 from warren.server.store_runner import StoreRunner
+from warren.server.tls import Tls
 from warren.server.watchdog import BEAT_SECONDS
 from warren.server.world import LoopWorld
 from warren.session.connection import connections_of
@@ -51,7 +55,9 @@ RESOURCES_CHECK_SECONDS = 1.0
 CONSUMERS_CHECK_SECONDS = 1.0
 MEMORY_BACK_SECONDS = 1.0
 READY_SHARE = 4  # ready messages may take 1/4 of the memory for messages
+SERVICES_THAT_LISTEN = ("http", "prometheus")  # their ports are among those of `Listeners`
 STOP_SECONDS_MAX = 5.0
+STOP_REASON = "broker forced connection closure with reason 'shutdown'"
 
 
 class Broker:
@@ -69,6 +75,8 @@ class Broker:
         self.log = get_logger()
         self.metrics = Metrics()
         self.services: dict[str, Service] = {}  # what runs beside AMQP, by name
+        self.end_log: Callable[[], None] = lambda: None  # ends the logging of events
+        self.on_reload: list[Callable[[], None]] = []  # called when the settings are read again, on SIGHUP
         self.event_stream: EventStream | None = None  # None unless the setting `events_stream` is on
         self.stopping = True  # or not started, or stopped: `stop` has nothing to do
 
@@ -86,23 +94,44 @@ class Broker:
 
     @property
     def host(self) -> str:
-        return self.config.bind
+        return self._first_port.host
 
     @property
     def port(self) -> int:
-        return self.listener.port
+        return self._first_port.port
 
     @property
     def address(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return self._first_port.address
 
     @property
     def url(self) -> str:
-        return f"amqp://guest:guest@{self.address}/"
+        scheme = "amqp" if self._first_port.protocol == AMQP else "amqps"
+        return f"{scheme}://guest:guest@{self.address}/"
+
+    @property
+    def _first_port(self) -> OpenPort:
+        """The first for AMQP without TLS; or with TLS, if there is no other."""
+        return [*self.listeners.of(AMQP), *self.listeners.of(AMQPS)][0]
+
+    def addresses(self) -> dict[str, str]:
+        """Where it listens, by the scheme of URLs; several addresses of one scheme have commas between."""
+        found: dict[str, str] = {}
+        for protocol in (AMQP, AMQPS, HTTP, HTTPS, PROMETHEUS):
+            for port in self.listeners.of(protocol):
+                before = found.get(port.scheme)
+                found[port.scheme] = port.address if before is None else f"{before},{port.address}"
+        others = {n: service.address for n, service in self.services.items() if n not in SERVICES_THAT_LISTEN}
+        return found | others
 
     def uptime_ms(self) -> int:
         return int(1000 * (self.world.now() - self.started))
+
+    def set_log_level(self, level: str) -> None:
+        """Set the level of the logger that all brokers of the process share, and log by it from now on."""
+        self.end_log()
+        set_level(level)
+        self.end_log = log_events(self.log, self.node.events)
 
     def subscribe(self, kind: type[E], callback: Callable[[E], None]) -> Callable[[], None]:
         """Call back for every event of a kind. Returns a function that ends the subscription."""
@@ -130,10 +159,14 @@ class Broker:
         self.farewells = Farewells(self.world.now)
         self.audit_log = AuditLog(self.world)
         self.authenticators = Authenticators(self.world.report)
+        self.listeners = Listeners(self.loop, self.descriptors, self.log)
+        self.read_buffer = ReadBuffer()  # all connections receive into it
         try:
             await self._start()
         except BaseException:
+            self.listeners.close()
             await self._stop_services()
+            await self.listeners.wait_closed()
             await self.authenticators.stop()
             self.audit_log.stop()
             await self.storage.close()
@@ -145,6 +178,8 @@ class Broker:
 
     async def _start(self) -> None:
         """Listening comes last, so that no client sees a broker whose start fails."""
+        settings = self.config.tls()
+        self.tls = None if settings is None else Tls(settings)
         self.disk_space = DiskSpace(self.config.data_dir, self.config.disk_free_limit)
         self.node = Node(self.world, self._limits(), exchange_types(), self.config.cluster_name, self.store)
         self.resources = Resources(
@@ -157,7 +192,7 @@ class Broker:
         self.descriptors.add_metrics(self.metrics)
         self._add_metrics()
         self.node.turns.look_around = self.resources.check_memory
-        log_events(self.log, self.node.events)
+        self.end_log = log_events(self.log, self.node.events)
         self.audit_log.start(self.config.audit_log, self.node.events)
         await self._recover()
         self.churn = Churn(self.node.events)
@@ -193,29 +228,37 @@ class Broker:
 
     async def _listen(self) -> None:
         """Start services first: once a client can connect, all of the broker is there."""
-        if self.config.http_port != HTTP_OFF:
+        if self.config.http_addresses() or self.config.https_addresses():
             await self._start_http()
         if self.config.otel_endpoint:
             self.services["otel"] = load_service("otel")(self)
             await self.services["otel"].start()
-        if self.config.prometheus_port != HTTP_OFF:
+        if self.config.prometheus_addresses():
             self.services["prometheus"] = load_service("prometheus")(self)
             await self.services["prometheus"].start()
-        buffer = ReadBuffer()
-        self.listener = await listen(
-            self.loop,
-            lambda: AmqpProtocol(
-                self.node,
-                buffer,
-                self.config.receive_buffer_bytes,
-                descriptors=self.descriptors,
-                farewells=self.farewells,
-                watchdog=self.world.watchdog,
-                after_read=self.storage.after_read,
-            ),
-            self.config.bind,
-            self.config.port,
-            accepted_a_turn(self.descriptors.limit),
+        plain = self.config.amqp_addresses()
+        for address in plain:
+            await self.listeners.add(AMQP, address, self._manners(address, None), share=len(plain))
+        for address in self.config.amqps_addresses():
+            await self.listeners.add(AMQPS, address, self._manners(address, self.tls))
+
+    def _manners(self, address: Address, tls: Tls | None) -> Manners:
+        proxied = self.config.proxy_protocol if address.proxy_protocol is None else address.proxy_protocol
+        return Manners(
+            make_protocol=lambda header: self._make_protocol(tls, header), tls=tls, proxy_protocol=proxied
+        )
+
+    def _make_protocol(self, tls: Tls | None, header: ProxyHeader | None) -> AmqpProtocol:
+        return AmqpProtocol(
+            self.node,
+            self.read_buffer,
+            self.config.receive_buffer_bytes,
+            descriptors=self.descriptors,
+            farewells=self.farewells,
+            watchdog=self.world.watchdog,
+            after_read=self.storage.after_read,
+            tls=tls,
+            header=header,
         )
 
     async def _start_http(self) -> None:
@@ -226,10 +269,14 @@ class Broker:
         try:
             await self.services["http"].start()
         except OSError as error:
-            if error.errno != errno.EADDRINUSE or self.config.http_port != HTTP_PORT:
+            if error.errno != errno.EADDRINUSE or self._names_http_addresses():
                 raise
             self.log.warning("no HTTP API: its default port is in use", error=error.strerror)
             await self.services.pop("http").stop()
+
+    def _names_http_addresses(self) -> bool:
+        config = self.config
+        return bool(config.http_port != HTTP_PORT or config.http_listeners or config.https_addresses())
 
     async def _stop_services(self) -> None:
         for service in self.services.values():
@@ -243,18 +290,18 @@ class Broker:
         if self.stopping:
             return
         self.stopping = True
-        self.listener.close()
+        self.listeners.close()
         for chore in self.chores:
             chore.cancel()
         await asyncio.gather(*self.chores, return_exceptions=True)
         await self._stop_services()
         for connection in connections_of(self.node):
-            connection.force_close("broker forced connection closure with reason 'shutdown'")
+            connection.force_close(STOP_REASON)
         await self._all_closed()
         for connection in connections_of(self.node):
             connection.drop("the broker stops")
         self.farewells.end()
-        await self.listener.wait_closed()
+        await self.listeners.wait_closed()
         await self.authenticators.stop()
         if self.event_stream is not None:
             self.event_stream.stop()
@@ -282,7 +329,7 @@ class Broker:
         with without_collector():
             self.node.restore(await self.storage.recover())
         self.storage.start()
-        await self._make_definitions()
+        await self.make_definitions()
 
     async def _all_closed(self) -> None:
         """Wait until the last client has answered, at most `STOP_SECONDS_MAX`."""
@@ -310,7 +357,7 @@ class Broker:
             login_delay_seconds_max=config.login_delay_max,
         )
 
-    async def _make_definitions(self) -> None:
+    async def make_definitions(self) -> None:
         """Make what the configuration names. The user guest is only made in a new data directory."""
         is_new = not self.node.users
         for name in self.config.vhosts:

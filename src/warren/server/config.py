@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,9 +13,12 @@ from warren.broker.access import Permissions, TopicPermissions
 from warren.broker.commands import PutPolicy, SetUserLimits, SetVhostLimits
 from warren.broker.passwords import SCRYPT, PasswordHash
 from warren.broker.rules import TIME_MS_MAX
+from warren.server.address import PORT_MAX, Address, addresses
+from warren.server.certificate import LOGIN_SOURCES, SAN_TYPES, LoginRule
 from warren.server.config_definitions import (
     expect_known,
     expect_list,
+    expect_table,
     names,
     policies,
     user_limits,
@@ -23,12 +26,15 @@ from warren.server.config_definitions import (
 )
 from warren.server.config_error import ConfigError
 from warren.server.oauth.settings import OAuth2Settings, oauth2_settings
+from warren.server.tls import VERIFY, VERSIONS, TlsSettings
 
 ENVIRONMENT_PREFIX = "WARREN_"
 DEFAULT_FILE = Path("warren.toml")
-PORT_MAX = 65_535
-HTTP_OFF = -1  # as http_port
+OFF = HTTP_OFF = -1  # as a port
 HTTP_PORT = 15672
+TLS_PORT = 5671
+TLS_TABLE = "tls"  # in the file `tls_cert` may also be written as `cert` in this table
+SAN_INDEX_MAX = 99
 SYNC_MODES = ("always", "none")
 SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX = 4096, 1024 * 1024 * 1024
 OPEN_FILES_MIN, OPEN_FILES_MAX = 16, 10_000_000
@@ -82,10 +88,43 @@ class Config:
     """
 
     bind: str = "127.0.0.1"  # the address to listen on
-    port: int = 5672  # for AMQP; 0: the kernel chooses one
+    port: int = 5672  # for AMQP; 0: the kernel chooses one, -1: none, for a broker with TLS only
+    listeners: tuple[Address, ...] = ()
+    """Addresses to listen on for AMQP, in place of `bind` and `port`: `["127.0.0.1:5672", "[::1]:5672"]`. In
+    the file, an entry may be a table with `address` and `proxy_protocol`.
+    """
+    proxy_protocol: bool = False
+    """Whether a proxy in front tells the addresses of AMQP's clients, by the PROXY protocol."""
     http_port: int = HTTP_PORT  # for the HTTP API; 0: the kernel chooses one, -1: there is no HTTP API
     prometheus_port: int = HTTP_OFF
     """A port for metrics alone, without a login; 0: the kernel chooses one, -1: none, only `http_port`."""
+    http_listeners: tuple[Address, ...] = ()  # addresses for the HTTP API in place of `bind` and `http_port`
+    tls_cert: str = ""
+    """The file with the certificate for TLS, and those that it is signed with; empty: there is no TLS. In the
+    file, `tls_cert` may also be `cert` in the table `tls`, and so may all of these.
+    """
+    tls_key: str = ""  # the file with its key; empty: the key is in the file of the certificate
+    tls_key_password: str = field(default="", repr=False)  # if the key is encrypted
+    tls_ca: str = ""  # the file with the certificates that clients' certificates have to be signed with
+    tls_verify: str = "none"
+    """Whether clients' certificates are not asked for (`none`), verified if shown (`peer`), or required
+    (`require`).
+    """
+    tls_versions: tuple[str, ...] = tuple(VERSIONS)  # the versions that clients may choose from
+    tls_ciphers: str = ""  # for TLS 1.2, as OpenSSL writes them; empty: OpenSSL's default
+    tls_port: int = TLS_PORT  # for AMQP with TLS, if there is a certificate; 0: the kernel chooses, -1: none
+    tls_listeners: tuple[Address, ...] = ()  # addresses for AMQP with TLS in place of `bind` and `tls_port`
+    http_tls_port: int = OFF  # for the HTTP API with TLS; 0: the kernel chooses one, -1: none
+    http_tls_listeners: tuple[Address, ...] = ()
+    """Addresses for the HTTP API with TLS in place of `bind` and `http_tls_port`."""
+    tls_login_from: str = "common_name"
+    """Which part of a client's certificate names the user who logs in with EXTERNAL: `common_name`,
+    `distinguished_name`, `subject_alternative_name`, or `none`: nobody logs in by a certificate.
+    """
+    tls_login_san_type: str = "dns"  # which alternative names of a certificate: dns, ip, email or uri
+    tls_login_san_index: int = 0  # which of those, from 0
+    reload_definitions: bool = False
+    """Whether SIGHUP also makes the vhosts, users, policies and limits that the file has then."""
     data_dir: Path = Path("warren-data")  # where the broker keeps its data
     cluster_name: str = "warren"  # the name of the cluster, and of its node, as clients and tools see it
     log_level: str = "info"  # debug, info, warning or error
@@ -138,10 +177,8 @@ class Config:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data_dir", Path(self.data_dir))  # an embedding program may give a string
-        _check(0 <= self.port <= PORT_MAX, "port", self.port, f"0 to {PORT_MAX}")
-        for name in ("http_port", "prometheus_port"):
-            port = getattr(self, name)
-            _check(HTTP_OFF <= port <= PORT_MAX, name, port, f"0 to {PORT_MAX}, or {HTTP_OFF} for none")
+        self._check_listeners()
+        self._check_tls()
         _check(0 <= self.heartbeat <= PORT_MAX, "heartbeat", self.heartbeat, "seconds, 0 for none")
         _check(1 <= self.channel_max <= PORT_MAX, "channel_max", self.channel_max, f"1 to {PORT_MAX}")
         _check(4096 <= self.frame_max <= 131_072, "frame_max", self.frame_max, "4096 to 131072")  # noqa: PLR2004
@@ -208,10 +245,82 @@ class Config:
             self.oauth2.check()
         _check(self.log_level in LOG_LEVELS, "log_level", self.log_level, ", ".join(LOG_LEVELS))
 
+    def _check_listeners(self) -> None:
+        for name in ("port", "http_port", "tls_port", "http_tls_port", "prometheus_port"):
+            port = getattr(self, name)
+            _check(OFF <= port <= PORT_MAX, name, port, f"0 to {PORT_MAX}, or {OFF} for none")
+        for name in LISTENER_SETTINGS:  # an embedding program may give texts
+            object.__setattr__(self, name, addresses(name, getattr(self, name)))
+        if any(each.proxy_protocol for each in (*self.http_listeners, *self.http_tls_listeners)):
+            raise ConfigError("http_listeners: proxy_protocol is for AMQP only")
+        if not self.amqp_addresses() and not self.amqps_addresses():
+            raise ConfigError(f"port = {OFF}: without TLS, AMQP needs a port")
+
+    def _check_tls(self) -> None:
+        _check_choice("tls_verify", self.tls_verify, VERIFY)
+        _check_choice("tls_login_from", self.tls_login_from, LOGIN_SOURCES)
+        _check_choice("tls_login_san_type", self.tls_login_san_type, SAN_TYPES)
+        index = self.tls_login_san_index
+        _check(0 <= index <= SAN_INDEX_MAX, "tls_login_san_index", index, f"0 to {SAN_INDEX_MAX}")
+        object.__setattr__(self, "tls_versions", tuple(self.tls_versions))
+        _check(bool(self.tls_versions), "tls_versions", self.tls_versions, ", ".join(VERSIONS))
+        for version in self.tls_versions:
+            _check_choice("tls_versions", version, VERSIONS)
+        if not self.tls_cert:
+            for name in ("tls_key", "tls_ca", "tls_listeners", "http_tls_listeners"):
+                if getattr(self, name):
+                    raise ConfigError(f"{name} is set, but tls_cert is not")
+            if self.http_tls_port != OFF:
+                raise ConfigError("http_tls_port is set, but tls_cert is not")
+        if self.tls_verify != "none" and not self.tls_ca:
+            raise ConfigError(f"tls_verify = {self.tls_verify!r} needs tls_ca, to verify certificates with")
+
+    def tls(self) -> TlsSettings | None:
+        """None for a broker without TLS."""
+        if not self.tls_cert:
+            return None
+        return TlsSettings(
+            cert=self.tls_cert,
+            key=self.tls_key or self.tls_cert,
+            key_password=self.tls_key_password,
+            ca=self.tls_ca,
+            verify=self.tls_verify,
+            versions=self.tls_versions,
+            ciphers=self.tls_ciphers,
+            login=LoginRule(self.tls_login_from, self.tls_login_san_type, self.tls_login_san_index),
+        )
+
+    # --- where to listen ---
+
+    def amqp_addresses(self) -> tuple[Address, ...]:
+        return self._addresses(self.listeners, self.port)
+
+    def amqps_addresses(self) -> tuple[Address, ...]:
+        return self._addresses(self.tls_listeners, self.tls_port if self.tls_cert else OFF)
+
+    def http_addresses(self) -> tuple[Address, ...]:
+        return self._addresses(self.http_listeners, self.http_port)
+
+    def https_addresses(self) -> tuple[Address, ...]:
+        return self._addresses(self.http_tls_listeners, self.http_tls_port)
+
+    def prometheus_addresses(self) -> tuple[Address, ...]:
+        return self._addresses((), self.prometheus_port)
+
+    def _addresses(self, listed: tuple[Address, ...], port: int) -> tuple[Address, ...]:
+        """Those that are listed, or else the one address of `bind` and this port."""
+        if listed or port == OFF:
+            return listed
+        return (Address(self.bind, port),)
+
 
 def _check(right: bool, name: str, value: object, expected: str) -> None:
     if not right:
         raise ConfigError(f"{name} = {value!r}: expected {expected}")
+
+
+def _check_choice(name: str, value: str, choices: Iterable[str]) -> None:
+    _check(value in choices, name, value, ", ".join(choices))
 
 
 def load(flags: Mapping[str, object], environment: Mapping[str, str] = os.environ) -> Config:
@@ -250,10 +359,16 @@ def _from_file(path: Path, *, required: bool) -> dict[str, Any]:
         settings = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
+    settings |= _from_tls_table(settings.pop(TLS_TABLE, {}))
     unknown = settings.keys() - {f.name for f in fields(Config)}
     if unknown:
         raise ConfigError(f"{path}: unknown setting {', '.join(sorted(unknown))}")
     return settings
+
+
+def _from_tls_table(value: object) -> dict[str, Any]:
+    table = expect_table(TLS_TABLE, value)
+    return {f"{TLS_TABLE}_{name}": each for name, each in table.items()}
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
@@ -263,8 +378,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
 
 def _convert(name: str, value: object) -> object:
     """The value of a setting, given as text or TOML, as the type of its default."""
-    if name in DEFINITIONS:
-        return DEFINITIONS[name](name, value)
+    if name in READERS:
+        return READERS[name](name, value)
     default = getattr(Config, name)
     if isinstance(default, bool):
         return _truth(name, value)
@@ -323,7 +438,8 @@ def _user(entry: object) -> UserConfig:
         raise ConfigError(f"{where}: {error}") from error
 
 
-DEFINITIONS: dict[str, Callable[[str, object], object]] = {
+LISTENER_SETTINGS = ("listeners", "tls_listeners", "http_listeners", "http_tls_listeners")
+READERS: dict[str, Callable[[str, object], object]] = {  # of settings that are lists or tables
     "users": lambda name, value: tuple(_user(entry) for entry in expect_list(name, value)),
     "vhosts": lambda name, value: tuple(str(vhost) for vhost in expect_list(name, value)),
     "policies": policies,
@@ -333,4 +449,6 @@ DEFINITIONS: dict[str, Callable[[str, object], object]] = {
     "auth_backends": names,
     "http_cors_origins": names,
     "oauth2": oauth2_settings,
+    "tls_versions": names,
+    **dict.fromkeys(LISTENER_SETTINGS, addresses),
 }

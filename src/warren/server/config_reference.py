@@ -10,6 +10,7 @@ import tokenize
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 
+from warren.server.address import Address
 from warren.server.config import ENVIRONMENT_PREFIX, Config
 
 HEAD = """\
@@ -57,11 +58,11 @@ def in_toml(value: object) -> str:
     if isinstance(value, int | float):
         return str(value)
     if isinstance(value, tuple | list):
-        plain = all(isinstance(item, str | int | float) for item in value)
+        plain = all(isinstance(item, str | int | float | Address) for item in value)
         return f"[{', '.join(map(in_toml, value))}]" if plain else "[…]"
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{in_toml(name)} = {in_toml(item)}' for name, item in value.items())}}}"
-    if is_dataclass(value):
+    if is_dataclass(value) and not isinstance(value, Address):
         differing = [each.name for each in fields(value) if getattr(value, each.name) != _default_of(each)]
         return f"{{{', '.join(f'{name} = {in_toml(getattr(value, name))}' for name in differing)}}}"
     text = str(value).replace("\\", "\\\\").replace('"', '\\"')

@@ -51,7 +51,9 @@ class Descriptors:
         self.room = limit - min(OWN_MAX, limit // 4)  # for connections and files of queues
         self.connections_max = max(1, self.room - FILES_MIN - REFUSED_MAX)
         self.connections = 0  # AMQP connections that are open
-        self.others: Callable[[], int] = lambda: 0  # counts what else is open: connections of the HTTP API
+        self.counters: list[
+            Callable[[], int]
+        ] = []  # count what else is open, such as connections of the HTTP API
         self.files: OpenFiles | None = None  # the store's files
         self.told = -TELL_SECONDS_MIN  # when the last log line was written
 
@@ -70,13 +72,20 @@ class Descriptors:
 
     def enter(self) -> bool:
         """A connection was accepted. False if there is not even room to tell it that it is refused."""
-        if self.is_used_up:
-            self._tell("connections are refused: no file descriptors are left for them")
-        if self.connections + self.others() >= self.connections_max + REFUSED_MAX:
+        if not self.has_room():
             return False
         self.connections += 1
         self._share()
         return True
+
+    def has_room(self) -> bool:
+        """Whether one more connection can be open, if only to be told that it is refused."""
+        if self.is_used_up:
+            self._tell("connections are refused: no file descriptors are left for them")
+        return self.connections + self.others() < self.connections_max + REFUSED_MAX
+
+    def others(self) -> int:
+        return sum(count() for count in self.counters)
 
     def leave(self) -> None:
         self.connections -= 1

@@ -3,7 +3,8 @@
 Closing a socket while bytes of the client are unread, or still arrive, resets it. A reset takes away what the
 client has not read yet: close-ok, or the reason why the broker closed the connection. So the broker ends only
 its own side. It reads on, and throws away what arrives, until the client ends the other side too, or a time
-or size limit is reached.
+or size limit is reached. With TLS the transport does the same when it is closed: it says that it ends, and
+throws away what arrives until the client says so, too.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class Farewells:
         transport.resume_reading()
         if transport.can_write_eof():
             transport.write_eof()
+        else:
+            transport.close()
 
     def check(self) -> None:
         since = self.now() - LINGER_SECONDS_MAX

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import TextIO
 
@@ -59,16 +60,24 @@ def get_logger() -> structlog.stdlib.BoundLogger:
     return log
 
 
-def log_events(log: structlog.stdlib.BoundLogger, source: Events) -> None:
-    """Log the broker's events. Those that the log level hides are not subscribed to, so they cost nothing."""
+def log_events(log: structlog.stdlib.BoundLogger, source: Events) -> Callable[[], None]:
+    """Log the broker's events. Those that the log level hides are not subscribed to, so they cost nothing.
+    Returns a function that ends this.
+    """
 
     def failed(event: events.Failure) -> None:
         log.error("internal error", connection=event.connection, exc_info=event.error)
 
+    ends = [source.subscribe(events.Failure, failed)]
     for kind, (level, text) in WHAT_TO_LOG.items():
         if logging.getLogger("warren").isEnabledFor(level):
-            source.subscribe(kind, _Writer(log, level, text))
-    source.subscribe(events.Failure, failed)
+            ends.append(source.subscribe(kind, _Writer(log, level, text)))
+
+    def end() -> None:
+        for end_one in ends:
+            end_one()
+
+    return end
 
 
 class _Writer:
@@ -103,4 +112,8 @@ def configure(level: str, stream: TextIO = sys.stderr) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
+    set_level(level)
+
+
+def set_level(level: str) -> None:
     logging.getLogger("warren").setLevel(level.upper())

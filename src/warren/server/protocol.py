@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 import struct
 from collections.abc import Callable, Sequence
@@ -12,6 +11,9 @@ from typing import TYPE_CHECKING, cast
 from warren.amqp.methods import METHODS
 from warren.amqp.reader import ReadBuffer
 from warren.server.farewell import Farewells
+from warren.server.peer import peer_of
+from warren.server.proxy_header import ProxyHeader
+from warren.server.tls import Tls
 from warren.server.watchdog import Watchdog
 from warren.session.connection import Connection
 
@@ -37,6 +39,8 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         farewells: Farewells,
         watchdog: Watchdog,
         after_read: Callable[[], None],
+        tls: Tls | None = None,
+        header: ProxyHeader | None = None,
     ) -> None:
         self.node = node
         self.descriptors = descriptors  # counts this socket while it is open
@@ -46,6 +50,8 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         self.buffer = buffer  # shared by all connections
         self.receive_buffer_bytes = receive_buffer_bytes  # of the kernel, for this socket; 0: its default
         self.farewells = farewells
+        self.tls = tls  # what the socket is encrypted with, if it is
+        self.header = header  # from a proxy in front of the client, if there is one
         self.connection: Connection | None = None  # None before the socket is open, and after `close`
 
     def __repr__(self) -> str:
@@ -54,7 +60,7 @@ class AmqpProtocol(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH, low=UNSENT_BYTES_LOW)
-        peer = transport.get_extra_info("peername")
+        peer = peer_of(transport, self.tls, self.header)
         self.entered = self.descriptors.enter()
         if peer is None or not self.entered:  # the client has gone already, or no descriptor is left for it
             self.transport.abort()
@@ -62,10 +68,7 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         if self.receive_buffer_bytes:
             client: socket.socket = transport.get_extra_info("socket")
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
-        here = transport.get_extra_info("sockname")
-        name = f"{peer[0]}:{peer[1]} -> {here[0]}:{here[1]}"
-        loopback = ipaddress.ip_address(peer[0].partition("%")[0]).is_loopback
-        self.connection = Connection(self.buffer, self.node, self, name, is_loopback=loopback)
+        self.connection = Connection(self.buffer, self.node, self, peer)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         assert self.connection is not None

@@ -15,7 +15,7 @@ cdef class Connection(FrameReader):
     cdef readonly object id
     cdef public object link
     cdef public str name
-    cdef public bint is_loopback
+    cdef readonly object peer
     cdef readonly object connected_ms
     cdef public str mechanism
     cdef public object state

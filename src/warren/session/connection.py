@@ -63,6 +63,7 @@ from warren.session.consumer_timeout import check_timeout
 from warren.session.handshake import PROTOCOL_HEADER
 from warren.session.liveness import Liveness
 from warren.session.meter import Meter
+from warren.session.peer import Peer
 from warren.session.state import TRANSITIONS, State
 
 OUTPUT_BYTES_MAX = 16 * 1024 * 1024  # a client that does not take its answers is not read beyond this
@@ -96,12 +97,12 @@ class Link(Protocol):
 
 
 class Connection(FrameReader):
-    def __init__(self, buffer: ReadBuffer, node: Node, link: Link, name: str, *, is_loopback: bool) -> None:
+    def __init__(self, buffer: ReadBuffer, node: Node, link: Link, peer: Peer) -> None:
         self.node = node
         self.id = node.new_client_id()  # names this connection as the owner of exclusive queues
         self.link = link
-        self.name = name  # for events, and so for the log and the HTTP API
-        self.is_loopback = is_loopback  # whether the client is on this machine
+        self.peer = peer  # the client's address, and how the connection is encrypted
+        self.name = peer.name  # for events, and so for the log and the HTTP API
         self.connected_ms = node.clock.refresh()  # when the client connected, since 1970
         self.mechanism = ""  # by which the client authenticates, from connection.start-ok on
         self.state = State.AWAITING_HEADER

@@ -73,7 +73,7 @@ def start(connection: Host) -> None:
     connection.send(
         ConnectionStart(
             server_properties=server_properties(connection.node.cluster_name),
-            mechanisms=b" ".join(name.encode() for name in sasl.MECHANISMS),
+            mechanisms=" ".join(offered_mechanisms(connection)).encode(),
         )
     )
     connection.become(State.AWAITING_START_OK)
@@ -90,15 +90,22 @@ def handle(connection: Host, method: Method) -> None:
 # --- authentication ---
 
 
+def offered_mechanisms(connection: Host) -> list[str]:
+    """EXTERNAL is for clients whose certificate names a user."""
+    return [*sasl.MECHANISMS, *([sasl.EXTERNAL] if connection.peer.certified_user else [])]
+
+
 def start_ok(connection: Host, method: ConnectionStartOk) -> None:
     """Have the client's credentials checked. Meanwhile only this connection waits, and it is not read."""
     connection.client_properties = method.client_properties
     connection.mechanism = method.mechanism
-    read = sasl.MECHANISMS.get(method.mechanism)
-    if read is None:
+    if method.mechanism not in offered_mechanisms(connection):
         raise NotAllowed(f"unknown authentication mechanism '{method.mechanism}'")
-    user, password = read(method.response)
-    connection.user_name = user
+    password: bytes | None = None
+    if method.mechanism == sasl.EXTERNAL:
+        connection.user_name = connection.peer.certified_user
+    else:
+        connection.user_name, password = sasl.MECHANISMS[method.mechanism](method.response)
     connection.become(State.AUTHENTICATING)
     connection.node.logins.attempt(
         credentials_of(connection, method.mechanism, password),
@@ -111,14 +118,13 @@ def start_ok(connection: Host, method: ConnectionStartOk) -> None:
 
 
 def credentials_of(connection: Host, mechanism: str, secret: bytes | None) -> Credentials:
-    peer, _, _ = connection.name.partition(" -> ")
     return Credentials(
         protocol=AMQP,
         mechanism=mechanism,
         user=connection.user_name,
         secret=secret,
-        address=peer.rpartition(":")[0] or peer,
-        is_loopback=connection.is_loopback,
+        address=connection.peer.host,
+        is_loopback=connection.peer.is_loopback,
         source=connection.name,
     )
 

@@ -24,6 +24,7 @@ from warren.broker.vhost import Vhost
 from warren.session.confirms import Confirms
 from warren.session.consumer import ChannelConsumer
 from warren.session.deliveries import Deliveries
+from warren.session.peer import Peer
 from warren.session.state import State
 
 
@@ -32,8 +33,8 @@ class Host(Protocol):
 
     id: ClientId
     node: Node
+    peer: Peer
     name: str
-    is_loopback: bool
     mechanism: str
     state: State
     output: Output

@@ -27,6 +27,7 @@ def read_amqplain(response: bytes) -> tuple[str, bytes]:
     return user, password
 
 
+EXTERNAL = "EXTERNAL"  # the client's certificate says who it is
 MECHANISMS: dict[str, Callable[[bytes], tuple[str, bytes]]] = {
     "PLAIN": read_plain,
     "AMQPLAIN": read_amqplain,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.fake_client import FakeClient
+from tests.support.fake_client import FakeClient, make_peer
 from tests.support.fakes import FakeWorld, make_node
 from warren.broker import login_attempts
 from warren.broker.login_attempts import Attempts, LoginAttempts, Source
@@ -35,5 +35,5 @@ def test_sources_of_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_login_of_a_client_is_counted() -> None:
     node = make_node(FakeWorld())
-    FakeClient(node, name="10.0.0.1:4711 -> 10.0.0.2:5672").open()
-    assert node.attempts.by_source == {Source("amqp091", "10.0.0.1", "guest"): Attempts(1, 0)}
+    FakeClient(node, peer=make_peer("127.0.0.2")).open()
+    assert node.attempts.by_source == {Source("amqp091", "127.0.0.2", "guest"): Attempts(1, 0)}

@@ -74,3 +74,21 @@ def test_every_setting_is_explained() -> None:
 def test_the_page_of_settings_is_that_of_the_code() -> None:
     page = (PROJECT / "SETTINGS.md").read_text()
     assert page == as_markdown(), "make it again: warren config reference > SETTINGS.md"
+
+
+def test_certificates_are_read_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "check", write(tmp_path, '[tls]\ncert = "absent.pem"')]) == 2
+    assert capsys.readouterr().err == (
+        "warren config check: tls_cert = 'absent.pem': No such file or directory\n"
+    )
+
+
+def test_addresses_are_shown_and_the_password_of_a_key_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f'listeners = ["[::1]:1", "a:2"]\n[tls]\ncert = "c"\nkey_password = "{SECRET}"'
+    assert main(["config", "show", "--config", write(tmp_path, text)]) == 0
+    shown = capsys.readouterr().out
+    assert 'listeners = ["[::1]:1", "a:2"]' in shown
+    assert "tls_key_password = [set]" in shown
+    assert SECRET not in shown

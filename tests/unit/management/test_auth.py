@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.support.fake_client import FakeLink
+from tests.support.fake_client import FakeLink, make_peer
 from tests.support.fakes import quick_hash
 from tests.support.http_api import Api, make_broker
 from warren import commands, events
@@ -20,8 +20,8 @@ from warren.broker.access import Permissions
 from warren.broker.passwords import hash_password
 from warren.broker.throttle import Gate
 from warren.management import auth
-from warren.management.auth import is_loopback
 from warren.session.connection import Connection
+from warren.session.peer import is_loopback
 
 SEGMENTS = "/api/segments/%2F/open"
 
@@ -220,7 +220,7 @@ async def test_segments_of_a_queue_that_belongs_to_an_exchange_are_refused_as_ov
 
 
 async def test_exclusive_queue_is_for_its_connection_alone(api: Api) -> None:
-    owner = Connection(ReadBuffer(), api.broker.node, FakeLink(), "owner", is_loopback=True)
+    owner = Connection(ReadBuffer(), api.broker.node, FakeLink(), make_peer())
     api.broker.execute(commands.DeclareQueue(vhost="/", name="q", owner=owner.id))
     answer = await api.get("/api/segments/%2F/q")
     assert (answer.status, answer.json["error"]) == (400, "bad_request")

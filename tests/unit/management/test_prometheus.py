@@ -6,6 +6,7 @@ import asyncio
 import math
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
@@ -334,8 +335,8 @@ async def test_metrics_of_objects_need_a_login(api: Api) -> None:
 
 async def test_a_port_of_their_own_needs_no_login(api: Api) -> None:
     api.declare("q")
+    api.broker.config = replace(api.broker.config, prometheus_port=0)
     service = prometheus_service(api.broker)
-    service.setting = "port"  # which is 0 here: the kernel chooses
     await service.start()
     try:
         for path in ("", "/per-object", "/detailed?family=queue_metrics", "/memory-breakdown"):

@@ -170,6 +170,7 @@ EXPECTED = {
     "GET /metrics/detailed": MONITORING,
     "GET /metrics/memory-breakdown": PUBLIC,
     "GET /metrics/per-object": MONITORING,
+    "GET /ws/amqp": PUBLIC,
 }
 
 

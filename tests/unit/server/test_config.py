@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.fakes import quick_hash
 from warren.broker.access import Permissions, TopicPermissions
 from warren.broker.commands import PutPolicy, SetUserLimits, SetVhostLimits
+from warren.server.address import Address
 from warren.server.config import GUEST, HTTP_OFF, Config, UserConfig, load
 from warren.server.config_error import ConfigError
 
@@ -353,4 +355,73 @@ def test_names_may_be_a_list(elsewhere: Path) -> None:
 def test_wrong_settings_of_security_are_refused(elsewhere: Path, text: str) -> None:
     write(elsewhere / "warren.toml", text)
     with pytest.raises(ConfigError, match=text.partition(" ")[0]):
+        load({}, {})
+
+
+# --- listeners and TLS ---
+
+
+def test_listeners_go_in_place_of_bind_and_port(elsewhere: Path) -> None:
+    write(
+        elsewhere / "warren.toml", 'listeners = ["127.0.0.1:1", {address = "[::1]:2", proxy_protocol = true}]'
+    )
+    assert load({}, {}).amqp_addresses() == (Address("127.0.0.1", 1), Address("::1", 2, proxy_protocol=True))
+    from_environment = load({}, {"WARREN_LISTENERS": "127.0.0.1:3,[::1]:4"})
+    assert from_environment.amqp_addresses() == (Address("127.0.0.1", 3), Address("::1", 4))
+
+
+def test_without_listeners_bind_and_ports_say_where() -> None:
+    config = Config(bind="::1", port=1, http_port=2, tls_cert="c", tls_port=3, http_tls_port=4)
+    assert config.amqp_addresses() == (Address("::1", 1),)
+    assert config.http_addresses() == (Address("::1", 2),)
+    assert config.amqps_addresses() == (Address("::1", 3),)
+    assert config.https_addresses() == (Address("::1", 4),)
+
+
+def test_without_a_certificate_there_is_no_tls() -> None:
+    assert Config().amqps_addresses() == Config().https_addresses() == ()
+    assert Config().tls() is None
+
+
+def test_tls_may_be_a_table_in_the_file(elsewhere: Path) -> None:
+    write(elsewhere / "warren.toml", '[tls]\ncert = "c.pem"\nport = 1\nversions = ["tlsv1.3"]\n')
+    config = load({}, {"WARREN_TLS_KEY": "k.pem"})
+    assert (config.tls_cert, config.tls_key, config.tls_port) == ("c.pem", "k.pem", 1)
+    assert config.tls_versions == ("tlsv1.3",)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"port": -1}, "port = -1: without TLS, AMQP needs a port"),
+        ({"port": -2}, "port = -2: expected 0 to 65535, or -1 for none"),
+        ({"tls_port": 65_536}, "tls_port = 65536: expected 0 to 65535, or -1 for none"),
+        ({"tls_key": "k"}, "tls_key is set, but tls_cert is not"),
+        ({"http_tls_port": 0}, "http_tls_port is set, but tls_cert is not"),
+        ({"tls_listeners": ["a:1"]}, "tls_listeners is set, but tls_cert is not"),
+        ({"tls_verify": "maybe"}, "tls_verify = 'maybe': expected none, peer, require"),
+        ({"tls_cert": "c", "tls_verify": "peer"}, "tls_verify = 'peer' needs tls_ca"),
+        ({"tls_versions": ("sslv3",)}, "tls_versions = 'sslv3': expected tlsv1.2, tlsv1.3"),
+        ({"tls_versions": ()}, "tls_versions = (): expected tlsv1.2, tlsv1.3"),
+        ({"tls_login_from": "face"}, "tls_login_from = 'face': expected common_name, "),
+        ({"tls_login_san_type": "fax"}, "tls_login_san_type = 'fax': expected dns, ip, email, uri"),
+        ({"tls_login_san_index": -1}, "tls_login_san_index = -1: expected 0 to 99"),
+        (
+            {"http_listeners": [{"address": "a:1", "proxy_protocol": True}]},
+            "http_listeners: proxy_protocol is for AMQP only",
+        ),
+    ],
+)
+def test_listeners_and_tls_are_checked(settings: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Config(**settings)
+    assert str(caught.value).startswith(text)
+
+
+def test_unknown_setting_of_tls_is_named(elsewhere: Path) -> None:
+    write(elsewhere / "warren.toml", "[tls]\ncolour = 1\n")
+    with pytest.raises(ConfigError, match="unknown setting tls_colour"):
+        load({}, {})
+    write(elsewhere / "warren.toml", "tls = 1\n")
+    with pytest.raises(ConfigError, match="tls: expected a table"):
         load({}, {})

@@ -65,7 +65,7 @@ def test_connections_and_files_and_all_else_fit_in_at_any_time(limit: int) -> No
 
 def test_what_others_have_open_counts() -> None:
     sharing = Sharing(LIMIT)
-    sharing.descriptors.others = lambda: 800
+    sharing.descriptors.counters.append(lambda: 800)
     sharing.descriptors.enter()
     assert sharing.files.limit == (LIMIT - OWN_MAX - 801) // 2
 

@@ -26,6 +26,7 @@ class FakeTransport:
         self.written: list[bytes] = []
         self.unsent = 0
         self.is_paused = self.is_aborted = self.was_closed = self.has_ended = False
+        self.ends_its_side = True  # as sockets do, and TLS does not
         self.options: dict[int, bytes] = {}
         self.protocol: asyncio.BaseProtocol | None = None
 
@@ -41,7 +42,7 @@ class FakeTransport:
         self.protocol = protocol
 
     def can_write_eof(self) -> bool:
-        return True
+        return self.ends_its_side
 
     def write_eof(self) -> None:
         self.has_ended = True
@@ -113,7 +114,7 @@ def receive(protocol: AmqpProtocol | Farewell, data: bytes) -> None:
 )
 def test_peer_on_this_machine_is_recognised(peer: str, is_loopback: bool) -> None:
     connection = connection_of(connected(FakeWorld(), FakeTransport((peer, 1))))
-    assert connection.is_loopback is is_loopback
+    assert connection.peer.is_loopback is is_loopback
     assert connection.name == f"{peer}:1 -> 127.0.0.1:5672"
 
 
@@ -183,6 +184,15 @@ def test_client_that_goes_on_talking_is_left_after_so_many_bytes() -> None:
     assert not transport.is_aborted
     farewell.buffer_updated(1)
     assert transport.is_aborted
+
+
+def test_transport_that_cannot_end_its_side_alone_is_closed() -> None:
+    """With TLS the transport itself throws away what the client still sends."""
+    transport = FakeTransport()
+    transport.ends_its_side = False
+    take_leave(FakeWorld(), transport)
+    assert transport.was_closed
+    assert not transport.has_ended
 
 
 def test_broker_that_ends_waits_for_no_farewell() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.fake_client import FakeClient
+from tests.support.fake_client import FakeClient, make_peer
 from tests.support.fakes import EVERYTHING, FakeBroker, FakeWorld, add_user, make_node
 from tests.unit.amqp.test_methods import a_method
 from warren.amqp import methods as m
@@ -347,16 +347,16 @@ def test_login_that_has_to_wait_holds_up_nobody_else_and_ends_with_the_handshake
     broker = FakeBroker(Limits(login_failures_free=1))
     for _ in range(6):
         broker.pass_time(20)
-        client = FakeClient(broker.node, name="192.0.2.1:1 -> here:5672")
+        client = FakeClient(broker.node, peer=make_peer("127.0.0.2"))
         client.greet()
         client.authenticate("guest", "wrong")
         broker.world.run()
-    waiting = FakeClient(broker.node, name="192.0.2.1:2 -> here:5672")
+    waiting = FakeClient(broker.node, peer=make_peer("127.0.0.2"))
     waiting.greet()
     waiting.authenticate("guest")
-    broker.connect("192.0.2.2:1 -> here:5672")
+    broker.connect("elsewhere")
     add_user(broker.node, "another")
-    FakeClient(broker.node, name="192.0.2.3:1 -> here:5672").open("another")
+    FakeClient(broker.node, peer=make_peer("127.0.0.3")).open("another")
     assert waiting.connection.state is State.AUTHENTICATING
     assert not waiting.link.is_reading
     broker.pass_time(HANDSHAKE_SECONDS_MAX + 1)

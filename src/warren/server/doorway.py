@@ -1,0 +1,192 @@
+"""Listening sockets whose clients come behind a proxy, with TLS, or both.
+
+A proxy's header comes before TLS, in the same bytes. So the broker accepts such clients itself, reads exactly
+the header from the socket, and then hands the socket to the event loop, which finds the handshake there. The
+handshake begins once the client has sent something: a client that is silent costs no cryptography.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import structlog
+
+from warren.server.address import address_text
+from warren.server.descriptors import Descriptors
+from warren.server.listener import ACCEPTED_A_TURN, BACKLOG
+from warren.server.proxy_header import ProxyHeader, ProxyHeaderError
+from warren.server.reception import WELCOME_SECONDS_MAX, Reception
+from warren.server.tls import Tls
+
+SHORT_SECONDS = 0.5  # for how long nobody is accepted if no descriptor is left
+
+MakeProtocol = Callable[[ProxyHeader | None], asyncio.BaseProtocol]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manners:
+    """How clients are let in at a doorway."""
+
+    make_protocol: MakeProtocol  # called with the header of the proxy, if there is one
+    tls: Tls | None
+    proxy_protocol: bool
+
+
+class Doorway:
+    """The listening sockets of one address. The event loop calls `_accept` when clients wait."""
+
+    def __init__(
+        self,
+        sockets: list[socket.socket],
+        manners: Manners,
+        reception: Reception,
+        descriptors: Descriptors,
+        log: structlog.stdlib.BoundLogger,
+    ) -> None:
+        self.sockets = sockets
+        self.manners = manners
+        self.reception = reception
+        self.descriptors = descriptors
+        self.log = log
+        self.loop = reception.loop
+        self.is_closed = False
+        self.ours: set[socket.socket] = set()  # clients whose sockets the event loop does not have yet
+        for listening in sockets:
+            self._open(listening)
+
+    @property
+    def port(self) -> int:
+        port: int = self.sockets[0].getsockname()[1]
+        return port
+
+    def close(self) -> None:
+        self.is_closed = True
+        for listening in self.sockets:
+            self.loop.remove_reader(listening)
+            listening.close()
+
+    def _open(self, listening: socket.socket) -> None:
+        if not self.is_closed:
+            self.loop.add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPTED_A_TURN):
+            try:
+                client, from_where = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:  # no descriptor or no memory is left
+                self.log.warning("cannot accept clients", error=error.strerror)
+                self.loop.remove_reader(listening)
+                self.loop.call_later(SHORT_SECONDS, self._open, listening)
+                return
+            client.setblocking(False)
+            if self.descriptors.has_room():
+                self.ours.add(client)
+                address = address_text(*from_where[:2])
+                self.reception.receive(self._welcome(client, address), partial(self._let_go, client))
+            else:
+                client.close()
+
+    def _let_go(self, client: socket.socket) -> None:
+        """Nobody waits for this client any more: if its socket is still ours, it is closed."""
+        if client in self.ours:
+            self.ours.discard(client)
+            client.close()
+
+    async def _welcome(self, client: socket.socket, address: str) -> None:
+        try:
+            header = await self._header(client)
+            await self.reception.take_turn()
+            await self._hand_over(client, header)
+        except ConnectionError as error:
+            self.log.debug("client has gone", peer=address, reason=_reason(error))
+        except (OSError, ProxyHeaderError) as error:
+            self.log.info("client not let in", peer=address, reason=_reason(error))
+
+    async def _header(self, client: socket.socket) -> ProxyHeader | None:
+        """Read the proxy's header if there is to be one, and wait for what is behind it."""
+        async with asyncio.timeout(WELCOME_SECONDS_MAX):
+            header = await read_header(self.loop, client) if self.manners.proxy_protocol else None
+            await readable(self.loop, client)
+        return header
+
+    async def _hand_over(self, client: socket.socket, header: ProxyHeader | None) -> None:
+        """Let the event loop have the socket, which closes it if the handshake fails or is cancelled."""
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.ours.discard(client)
+        manners = self.manners
+        if manners.tls is None:
+            await self.loop.connect_accepted_socket(lambda: manners.make_protocol(header), client)
+        else:
+            await self.loop.connect_accepted_socket(
+                lambda: manners.make_protocol(header),
+                client,
+                ssl=manners.tls.context,
+                ssl_handshake_timeout=WELCOME_SECONDS_MAX,
+            )
+
+
+async def readable(loop: asyncio.AbstractEventLoop, client: socket.socket, size: int = 1) -> bytes:
+    """Wait until the client has sent something. Look at no more than `size` bytes, and leave them there."""
+    arrived: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(client, lambda: None if arrived.done() else arrived.set_result(None))
+    try:
+        await arrived
+    finally:
+        loop.remove_reader(client)
+    seen = client.recv(size, socket.MSG_PEEK)
+    if not seen:
+        raise ConnectionResetError("the client has closed its socket")
+    return seen
+
+
+async def read_header(loop: asyncio.AbstractEventLoop, client: socket.socket) -> ProxyHeader:
+    """Read the header, and not a byte more."""
+    header = ProxyHeader()
+    while not header.is_complete:
+        arrived = await readable(loop, client, header.wanted_bytes())
+        client.recv(header.take(arrived))
+    return header
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ProxyHeaderError):
+        return f"PROXY header: {error}"
+    if isinstance(error, TimeoutError):
+        return "it took too long"
+    reason = error.reason if isinstance(error, ssl.SSLError) else None
+    return reason or str(error) or type(error).__name__
+
+
+async def bind(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[socket.socket]:
+    """Listen on all addresses of the host."""
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _name, address in dict.fromkeys(found):
+            sockets.append(_bind_one(socket.socket(family, kind, protocol), address))
+    except BaseException:
+        for each in sockets:
+            each.close()
+        raise
+    return sockets
+
+
+def _bind_one(made: socket.socket, address: tuple[object, ...]) -> socket.socket:
+    try:
+        made.setblocking(False)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if made.family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)
+        made.listen(BACKLOG)
+    except BaseException:
+        made.close()
+        raise
+    return made
