@@ -9,6 +9,7 @@ import subprocess
 import sys
 import urllib.request
 from base64 import b64encode
+from collections.abc import Mapping
 from pathlib import Path
 
 import pika
@@ -79,7 +80,7 @@ def make_objects(broker: BrokerProcess) -> None:
     put(f"{broker.http_url}/api/policies/%2F/short", {"pattern": "^tmp", "definition": {"expires": 60000}})
 
 
-def put(url: str, body: dict[str, object]) -> None:
+def put(url: str, body: Mapping[str, object]) -> None:
     request = urllib.request.Request(url, json.dumps(body).encode(), AUTHORIZATION, method="PUT")  # noqa: S310
     with urllib.request.urlopen(request) as answer:  # noqa: S310 - of the broker
         assert answer.status == 201
