@@ -1,7 +1,7 @@
 """Clients that were accepted, and have yet to send a proxy's header or to finish a TLS handshake.
 
-They are bounded in time and in number: if there are too many, the one that has waited longest has to go. A
-handshake takes about a millisecond of cryptography on the event loop, so only a few begin in each turn.
+They are bounded in time and in number: if there are too many, the one that has waited longest has to go. The
+cryptography of a handshake runs on the event loop, so only a few handshakes begin in each turn.
 """
 
 from __future__ import annotations
