@@ -10,6 +10,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import TypeVar
 
+import orjson
 from aiohttp import web
 
 from warren.server.pace import TURN_SECONDS
@@ -23,7 +24,10 @@ T = TypeVar("T")
 
 def to_json(value: object) -> bytes:
     """Bytes of a name that are not UTF-8 become question marks."""
-    return ENCODER.encode(value).encode("utf-8", "replace")
+    try:
+        return orjson.dumps(value, default=_plain)
+    except TypeError:  # such a name, or an integer of more than 64 bits, which orjson does not take
+        return ENCODER.encode(value).encode("utf-8", "replace")
 
 
 def _plain(value: object) -> object:

@@ -11,10 +11,12 @@ the rows of the page are made.
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
@@ -22,7 +24,7 @@ from aiohttp import web
 
 from warren.management.endpoint import Endpoint, Parameter
 from warren.management.errors import ApiError, BadRequest, Handler
-from warren.management.json_text import send_rows, to_json
+from warren.management.json_text import batches, send_rows, to_json
 from warren.management.schema import COUNT, FLAG, TABLE, TEXT, Schema, record
 from warren.management.schema import rows as rows_of
 from warren.server.pace import at_a_pace
@@ -64,7 +66,7 @@ class Wanted:
 
     page: int | None
     page_size: int
-    is_wanted: Callable[[str], bool]  # whether an item with this name is
+    is_wanted: Callable[[str], bool] | None  # whether an item with this name is; None: all are
     sort: tuple[str, ...]  # the path of the column; empty if the items are not sorted
     reverse: bool
     columns: tuple[tuple[str, ...], ...]  # the paths of those to give; empty for all
@@ -104,13 +106,15 @@ class Wanted:
         first = (self.page - 1) * self.page_size
         return items[first : first + self.page_size]
 
-    def columns_of(self, row: Row) -> Row:
-        if not self.columns:
-            return row
+    def row_of(self, item: T, part_with: Callable[[T, str], Row]) -> Row:
+        """The columns that are asked for. The other parts of the item's row are not made."""
+        made: Row = {}
         chosen: Row = {}
         for path in self.columns:
-            value = value_at(row, path)
-            if value is not None or path[-1] in row:
+            if path[0] not in made:
+                made |= part_with(item, path[0])
+            value = value_at(made, path)
+            if value is not None or path[-1] in made:
                 place = chosen
                 for name in path[:-1]:
                     place = place.setdefault(name, {})
@@ -123,15 +127,21 @@ async def send_list(
     items: Sequence[T],
     describe: Callable[[T], Row],
     name_of: Callable[[T], str] = lambda item: str(getattr(item, "name", "")),
+    part_with: Callable[[T, str], Row] | None = None,
 ) -> web.StreamResponse:
-    """Send the rows of these items that the query asks for."""
+    """Send the rows of these items that the query asks for. `part_with` makes the part of an item's row that
+    has a column, where that is less work than the whole row.
+    """
     wanted = Wanted.of(request)
-    found = [item async for item in at_a_pace(items) if wanted.is_wanted(name_of(item))]
+    part = part_with or (lambda item, _column: describe(item))
+    found = await matching(items, wanted.is_wanted, name_of)
     wanted.check_page(len(found))
+    shown = wanted.part_of(found)
     if wanted.sort:
-        found = await in_order(found, lambda item: sort_key(value_at(describe(item), wanted.sort)))
-    shown = wanted.part_of(found[::-1] if wanted.reverse else found)
-    rows = (wanted.columns_of(describe(item)) for item in shown)
+        shown = wanted.part_of(await in_order(found, wanted, part))
+    elif wanted.reverse:
+        shown = wanted.part_of(found[::-1])
+    rows = (wanted.row_of(item, part) if wanted.columns else describe(item) for item in shown)
     if wanted.page is None:
         return await send_rows(request, rows)
     page = {
@@ -145,23 +155,34 @@ async def send_list(
     return await send_rows(request, rows, head=to_json(page)[:-1] + b',"items":', tail=b"}")
 
 
-async def in_order(items: Sequence[T], key: Callable[[T], tuple[int, Any]]) -> list[T]:
-    """The items by their keys. Only the keys are kept, since all rows at once would take much memory. Very
-    many are sorted in runs, which are merged: to sort all at once would hold the loop.
+async def matching(
+    items: Sequence[T], is_wanted: Callable[[str], bool] | None, name_of: Callable[[T], str]
+) -> Sequence[T]:
+    if is_wanted is None:
+        return items
+    return [item async for item in at_a_pace(items) if is_wanted(name_of(item))]
+
+
+async def in_order(items: Sequence[T], wanted: Wanted, part_with: Callable[[T, str], Row]) -> list[T]:
+    """The items by the column to sort by, up to the end of the page. Only the sorted values are kept, since
+    all rows at once would take much memory. Very many are sorted in runs, which are merged: to sort all at
+    once would hold the loop.
     """
-    runs: list[list[tuple[tuple[int, Any], T]]] = [[]]
-    async for item in at_a_pace(items):
-        runs[-1].append((key(item), item))
-        if len(runs[-1]) == SORTED_AT_ONCE_MAX:
-            runs[-1].sort(key=itemgetter(0))
-            runs.append([])
-    runs[-1].sort(key=itemgetter(0))
-    return [item async for _key, item in at_a_pace(heapq.merge(*runs, key=itemgetter(0)))]
+    path, order = wanted.sort, itemgetter(0)
+    runs: list[list[tuple[tuple[int, Any], T]]] = []
+    keyed = ((sort_key(value_at(part_with(item, path[0]), path)), item) for item in items)
+    for run in batches(keyed, SORTED_AT_ONCE_MAX):
+        run.sort(key=order, reverse=wanted.reverse)
+        runs.append(run)
+        await asyncio.sleep(0)
+    merged = heapq.merge(*runs, key=order, reverse=wanted.reverse)
+    most = None if wanted.page is None else wanted.page * wanted.page_size
+    return [item async for _key, item in at_a_pace(islice(merged, most))]
 
 
-def name_filter(text: str, *, use_regex: bool) -> Callable[[str], bool]:
+def name_filter(text: str, *, use_regex: bool) -> Callable[[str], bool] | None:
     if not text:
-        return lambda _name: True
+        return None
     if not use_regex:
         return lambda name: text in name
     if len(text) > PATTERN_LENGTH_MAX:

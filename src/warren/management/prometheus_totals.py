@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from warren.broker.node import Node
+from warren.broker.queue_totals import QueueTotals
 from warren.broker.rules import QUEUE_TYPES
 from warren.broker.tally import FIGURES, Bytes, Tally, VhostTally
 from warren.management.prometheus_groups import (
@@ -28,7 +29,7 @@ from warren.management.prometheus_groups import (
     Measure,
 )
 from warren.management.prometheus_text import Family, labels_text, single
-from warren.management.totals import QueueTotals, queue_totals
+from warren.management.totals import queue_totals
 from warren.server.app import Broker
 from warren.server.metrics import Number
 from warren.server.pace import at_a_pace

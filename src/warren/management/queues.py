@@ -29,6 +29,7 @@ from warren.session.consumer import ChannelConsumer
 
 DISABLE_STATS = Parameter("disable_stats", FLAG, "Whether to leave out all figures.")
 QUEUE_TOTALS = Parameter("enable_queue_totals", FLAG, "With `disable_stats`: give numbers of messages.")
+SAMPLED = {"message_stats", "messages_details", "messages_ready_details", "messages_unacknowledged_details"}
 ENTRY_BYTES = 400  # about: what a message takes in memory besides its body
 
 
@@ -81,31 +82,33 @@ class Queues:
         return json_response(told | {"consumer_details": consumers_of(self.node, queue)})
 
     async def _send(self, request: web.Request, vhosts: list[Vhost]) -> web.StreamResponse:
-        describe_one = self._described(request)
-        queues = [(vhost, queue) for vhost in vhosts for queue in vhost.all_queues()]
-        return await send_list(
-            request, queues, lambda each: describe_one(self.node, *each), lambda each: each[1].name
-        )
+        queues = [queue for vhost in vhosts for queue in vhost.all_queues()]
+        vhost_of = {vhost.name: vhost for vhost in vhosts}  # a vhost may be deleted while its rows are sent
 
-    def _described(self, request: web.Request) -> Callable[[Node, Vhost, Queue], Row]:
-        """What to tell of each queue: all, or little by `disable_stats`."""
-        if not flag(request.query.get(DISABLE_STATS.name, "false"), DISABLE_STATS.name):
-            stats = stats_for(self.context, request)
-            return lambda node, vhost, queue: describe(node, vhost, queue) | stats.of_queue(queue)
-        if not flag(request.query.get(QUEUE_TOTALS.name, "false"), QUEUE_TOTALS.name):
-            return definition
-        return lambda node, vhost, queue: definition(node, vhost, queue) | totals(queue)
+        def defined(queue: Queue) -> Row:
+            return definition(self.node, vhost_of[queue.vhost], queue)
+
+        if flag(request.query.get(DISABLE_STATS.name, "false"), DISABLE_STATS.name):
+            with_totals = flag(request.query.get(QUEUE_TOTALS.name, "false"), QUEUE_TOTALS.name)
+            return await send_list(
+                request, queues, lambda queue: defined(queue) | (totals(queue) if with_totals else {})
+            )
+        stats = stats_for(self.context, request)
+
+        def whole(queue: Queue) -> Row:
+            return describe(self.node, vhost_of[queue.vhost], queue) | stats.of_queue(queue)
+
+        def part_with(queue: Queue, column: str) -> Row:
+            make = FIGURES.get(column)
+            if make is not None:
+                return make(queue)
+            return stats.of_queue(queue) if column in SAMPLED else defined(queue)
+
+        return await send_list(request, queues, whole, part_with=part_with)
 
 
 def describe(node: Node, vhost: Vhost, queue: Queue) -> Row:
-    policies = vhost.policies.in_force(queue)
-    return (
-        definition(node, vhost, queue)
-        | totals(queue)
-        | sizes(queue)
-        | consuming(queue)
-        | {"effective_policy_definition": policies.settings}
-    )
+    return {**definition(node, vhost, queue), **totals(queue), **sizes(queue), **consuming(queue)}
 
 
 def _state(queue: Queue) -> str:
@@ -131,6 +134,7 @@ def definition(node: Node, vhost: Vhost, queue: Queue) -> Row:
         "arguments": queue.arguments,
         "policy": policy,
         "operator_policy": operator_policy,
+        "effective_policy_definition": vhost.policies.in_force(queue).settings,
     }
     if queue.owner is not None and queue.owner in node.clients:
         told["owner_pid_details"] = connection_details(cast("Connection", node.clients[queue.owner]))
@@ -195,3 +199,37 @@ def consumers_of(node: Node, queue: Queue) -> list[Row]:
         channel = cast("Channel", consumer.channel)
         told.append(describe_consumer(node, cast("Connection", channel.connection), channel, consumer))
     return told
+
+
+FIGURES: dict[str, Callable[[Queue], Row]] = {
+    **dict.fromkeys(("messages", "messages_ready", "messages_unacknowledged"), totals),
+    **dict.fromkeys(
+        (
+            "head_message_timestamp",
+            "memory",
+            "message_bytes",
+            "message_bytes_paged_out",
+            "message_bytes_ram",
+            "message_bytes_ready",
+            "message_bytes_unacknowledged",
+            "messages_paged_out",
+            "messages_ram",
+            "messages_ready_ram",
+            "messages_unacknowledged_ram",
+        ),
+        sizes,
+    ),
+    **dict.fromkeys(
+        (
+            "consumer_capacity",
+            "consumer_utilisation",
+            "consumers",
+            "exclusive_consumer_tag",
+            "single_active_consumer_tag",
+        ),
+        consuming,
+    ),
+}
+"""By its name, what makes a column with figures of the present. Those in `SAMPLED` are made from samples, and
+all others are of the definition.
+"""

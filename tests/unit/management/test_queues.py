@@ -91,6 +91,32 @@ async def test_figures_can_be_left_out(api: Api) -> None:
     assert (await api.get("/api/queues?disable_stats=perhaps")).status == 400
 
 
+@pytest.mark.parametrize("kind", ["classic", "quorum", "stream"])
+async def test_a_column_alone_is_as_in_the_whole_row(api: Api, kind: str) -> None:
+    """A list that is asked for some columns makes only the parts of a row that have these."""
+    await api.publish(api.declare("q", queue_type=kind), [b"1", b"22"])
+    await api.broker.sampler.take()
+    [row] = (await api.get("/api/queues")).json
+    assert {"messages", "memory", "consumers", "message_stats", "messages_details", "arguments"} <= row.keys()
+    for column, value in row.items():
+        assert (await api.get(f"/api/queues?columns={column}")).json == [{column: value}]
+    chosen = (await api.get("/api/queues?columns=name,message_stats.publish,memory")).json
+    assert chosen == [{"name": "q", "message_stats": {"publish": 2}, "memory": row["memory"]}]
+
+
+async def test_queues_can_be_sorted_by_any_column(api: Api) -> None:
+    for name, count in (("a", 2), ("b", 3), ("c", 1)):
+        await api.publish(api.declare(name), [b"1"] * count)
+    await api.broker.sampler.take()
+    [row, *_] = (await api.get("/api/queues")).json
+    for column in row:
+        rows = (await api.get(f"/api/queues?sort={column}&sort_reverse=true&page=1&page_size=2")).json["items"]
+        assert len(rows) == 2
+    for column in ("messages", "memory", "message_stats.publish", "messages_details.rate"):
+        rows = (await api.get(f"/api/queues?sort={column}&sort_reverse=true&page=1&page_size=2")).json["items"]
+        assert [row["name"] for row in rows] == ["b", "a"], column
+
+
 @pytest.mark.parametrize("kind", ["quorum", "stream"])
 async def test_replicated_queue_names_its_members(api: Api, kind: str) -> None:
     api.declare("q", queue_type=kind)
