@@ -68,7 +68,7 @@ cdef class FrameReader:
     cdef public Py_ssize_t read_bytes_max    # how much to read at once; 0 for as much as fits
     cdef bytes rest                     # bytes that were read and are not dealt with: from `rest_at` on
     cdef Py_ssize_t rest_at
-    cdef Py_ssize_t at                  # how far `consume` has come
+    cdef readonly Py_ssize_t at         # how far `consume` has come in the bytes of one read
     cdef bint busy                      # frames are being dealt with: `go_on` leaves its own for later
     cdef list going_on                  # channels that wait no more, but have deferred frames left
     cdef readonly Py_ssize_t deferred_bytes  # of all channels, with DEFERRED_OVERHEAD for each frame

@@ -47,6 +47,7 @@ class FrameReader:
     budget: Budget
     closing: bool
     received_bytes: int
+    at: int
     reads: int
     read_bytes_max: int
     deferred_bytes: int

@@ -27,3 +27,5 @@ cpdef Message publish_message(
     int64_t expiration_ms,
     uint8_t priority,
 )
+@cython.locals(message=Message)
+cpdef Message message_like(Message like, bytes body, uint64_t time_ms)

@@ -97,3 +97,22 @@ def publish_message(
     message.expiration_ms = expiration_ms
     message.priority = priority
     return message
+
+
+def message_like(like: Message, body: bytes, time_ms: int) -> Message:
+    """Make a message that differs from another one only in its body and its time (`warren perf throughput`
+    watches this: messages of a long queue come out of its pack this way).
+    """
+    message = publish_message(
+        like.exchange,
+        like.routing_key,
+        like.properties,
+        body,
+        like.persistent,
+        time_ms,
+        like.expiration_ms,
+        like.priority,
+    )
+    message.died = like.died
+    message.scheduled = like.scheduled
+    return message

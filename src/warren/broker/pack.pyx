@@ -29,7 +29,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from warren.broker.memory cimport Memory
-from warren.broker.message cimport Message
+from warren.broker.message cimport Message, message_like
 
 cdef enum:
     BLOCK_BYTES_MIN = 4 * 1024  # of the first block; each further one is twice as large, up to the maximum
@@ -140,10 +140,7 @@ cdef class Place:
         if self.size == WHOLE:
             return like
         body = PyBytes_FromStringAndSize(<char*>self.block.data + self.at + HEAD_BYTES, self.size)
-        return Message(
-            like.exchange, like.routing_key, like.properties, body, like.persistent, self.time_ms,
-            like.died, like.scheduled,
-        )
+        return message_like(like, body, self.time_ms)
 
     cdef int let_go(self) except -1:
         """The message here leaves. If it is kept whole, the block lets go of it and its memory now; a small
@@ -196,10 +193,7 @@ cdef class Pack:
             block.template = None
             block.hold(size + WHOLE_OVERHEAD_BYTES)
         elif not differ_in_body_only(block.template, message):
-            block.template = Message(
-                message.exchange, message.routing_key, message.properties, b"", message.persistent, 0,
-                message.died, message.scheduled,
-            )
+            block.template = message_like(message, b"", 0)
             block.messages.append(block.template)
             block.hold(WHOLE_OVERHEAD_BYTES + PyBytes_GET_SIZE(message.properties))
         block.put(<uint32_t>(len(block.messages) - 1), <uint32_t>size if small else WHOLE)

@@ -69,6 +69,7 @@ from warren.session.state import TRANSITIONS, State
 OUTPUT_BYTES_MAX = 16 * 1024 * 1024  # a client that does not take its answers is not read beyond this
 RELEASE_WORK = 30  # to end a channel with its consumers
 EXPIRY_CHECK_SECONDS_MAX = 60.0  # the time of day may be set while a token is valid
+FEW_BYTES = 4096  # of one read: to begin a round takes longer than to deliver what such a read brings
 DEFERRED_BYTES_MAX = 1024 * 1024  # of all waiting channels together, plus the frames of one read
 
 TURN = "turn"  # a reason not to read: frames that were read before wait for a turn to come
@@ -279,9 +280,11 @@ class Connection(FrameReader):
         for channel in channels:
             channel.has_published = False
             channel.confirms.end_batch()
-        if channels:
+        if channels and self.at > FEW_BYTES:
             self.node.store.begin_round()  # the disk works while consumers are served
         self.node.end_turn()
+        if channels and self.at <= FEW_BYTES:
+            self.node.store.begin_round()  # consumers of few messages are served sooner than a round begins
         for channel in channels:
             self._yield_to_consumers(channel.take_reached())
         self.node.turns.end_share()

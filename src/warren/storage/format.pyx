@@ -67,7 +67,7 @@ from libc.string cimport memcmp, memcpy
 from struct import Struct
 
 from warren.amqp.traits cimport raw_expiration
-from warren.broker.message cimport Message
+from warren.broker.message cimport Message, publish_message
 from warren.storage.checksum cimport crc32c, crc32c_by_table
 
 ACKED = MARK_ACKED
@@ -290,6 +290,7 @@ cdef Message take_message(const uint8_t* p, Message like, bytes body=None):
     cdef const RecordHead* head = <const RecordHead*>p
     cdef const uint8_t* at = p + RECORD_HEAD_BYTES
     cdef Py_ssize_t size = 1 + at[0]
+    cdef Message message
     exchange = same_or_new(like.exchange if like is not None else None, at, size)
     at += size
     size = 1 + at[0]
@@ -299,10 +300,18 @@ cdef Message take_message(const uint8_t* p, Message like, bytes body=None):
     at += head.properties_length
     if body is None:
         body = PyBytes_FromStringAndSize(<char*>at, p + head.length - at)
-    return Message(
+    if like is None or properties is not like.properties:
+        return Message(
+            exchange, routing_key, properties, body, head.flags & FLAG_PERSISTENT != 0, head.time_ms,
+            head.flags & FLAG_DIED != 0, head.flags & FLAG_SCHEDULED != 0,
+        )
+    message = publish_message(  # which reads nothing of the properties again
         exchange, routing_key, properties, body, head.flags & FLAG_PERSISTENT != 0, head.time_ms,
-        head.flags & FLAG_DIED != 0, head.flags & FLAG_SCHEDULED != 0,
+        like.expiration_ms, like.priority,
     )
+    message.died = head.flags & FLAG_DIED != 0
+    message.scheduled = head.flags & FLAG_SCHEDULED != 0
+    return message
 
 
 class Record:
