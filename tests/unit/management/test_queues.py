@@ -109,11 +109,12 @@ async def test_queues_can_be_sorted_by_any_column(api: Api) -> None:
         await api.publish(api.declare(name), [b"1"] * count)
     await api.broker.sampler.take()
     [row, *_] = (await api.get("/api/queues")).json
+    query = "sort_reverse=true&page=1&page_size=2"
     for column in row:
-        rows = (await api.get(f"/api/queues?sort={column}&sort_reverse=true&page=1&page_size=2")).json["items"]
-        assert len(rows) == 2
+        rows = (await api.get(f"/api/queues?sort={column}&{query}")).json["items"]
+        assert len(rows) == 2, column
     for column in ("messages", "memory", "message_stats.publish", "messages_details.rate"):
-        rows = (await api.get(f"/api/queues?sort={column}&sort_reverse=true&page=1&page_size=2")).json["items"]
+        rows = (await api.get(f"/api/queues?sort={column}&{query}")).json["items"]
         assert [row["name"] for row in rows] == ["b", "a"], column
 
 
