@@ -2,7 +2,9 @@
 
 A broker with many queues takes a load by `warren perf`, by turns alone and watched: Prometheus scrapes every
 second, an operator looks at the overview and the longest queues as `warren top` does, and five tools page
-through all queues. Printed are the rates, and how much of them is left while the broker is watched.
+through all queues. The tools take processor time as well, which a machine with two cores cannot spare. So in
+a third turn they watch another broker, which is idle. Printed are the rates, and how much of them is left
+while the broker is watched: of the rate alone, and of the rate while the tools watch the other one.
 
 With --turns, the broker runs in this process without any load, and every endpoint that lists things is asked
 again and again. Printed is for each how long it took, and the longest turn of the event loop meanwhile: no
@@ -73,8 +75,12 @@ def ask(url: str) -> None:
 @contextmanager
 def watched(url: str, queues: int) -> Iterator[None]:
     """Scrape, look and page in a process of its own, until the block ends."""
-    process = subprocess.Popen([sys.executable, __file__, "--watch", url, "--queues", str(queues)])
+    process = subprocess.Popen(
+        [sys.executable, __file__, "--watch", url, "--queues", str(queues)], stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
     try:
+        process.stdout.readline()  # the tools have begun
         yield
     finally:
         process.kill()
@@ -98,6 +104,7 @@ def watch(url: str, queues: int) -> None:
         threads.append(threading.Thread(target=repeat, args=(PAGE_SECONDS * len(urls), urls)))
     for thread in threads:
         thread.start()
+    print("watching", flush=True)
     for thread in threads:
         thread.join()
 
@@ -115,17 +122,23 @@ def repeat(seconds: float, urls: list[str]) -> None:
 
 
 def rates(asked: argparse.Namespace) -> None:
+    with running(asked.queues) as broker, running(asked.queues) as other:
+        for load, flags in LOADS.items():
+            compare(load, flags, broker, other, asked)
+
+
+@contextmanager
+def running(queues: int) -> Iterator[dict[str, str]]:
+    """A broker with so many queues; its addresses by name."""
     with tempfile.TemporaryDirectory() as directory:
-        make_queues(Path(directory) / "data", asked.queues)
+        make_queues(Path(directory) / "data", queues)
         command = ["serve", "--port=0", "--http-port=0", f"--data-dir={directory}/data", "--log-level=error"]
         broker = subprocess.Popen(
             [sys.executable, "-m", "warren", *command], stdout=subprocess.PIPE, text=True
         )
         try:
             assert broker.stdout is not None
-            told = dict(word.split("=") for word in broker.stdout.readline().split()[1:])
-            for load, flags in LOADS.items():
-                compare(load, flags, told, asked)
+            yield dict(word.split("=") for word in broker.stdout.readline().split()[1:])
         finally:
             broker.kill()
             broker.wait()
@@ -142,16 +155,20 @@ def make_queues(directory: Path, count: int) -> None:
     asyncio.run(make())
 
 
-def compare(load: str, flags: list[str], told: dict[str, str], asked: argparse.Namespace) -> None:
-    alone, seen = [], []
+def compare(
+    load: str, flags: list[str], broker: dict[str, str], other: dict[str, str], asked: argparse.Namespace
+) -> None:
+    alone, elsewhere, seen = [], [], []
     for _ in range(asked.rounds):
-        alone.append(rate(told["amqp"], flags, asked.seconds))
-        with watched(f"http://{told['http']}", asked.queues):
-            time.sleep(1)
-            seen.append(rate(told["amqp"], flags, asked.seconds))
-    without, with_it = statistics.median(alone), statistics.median(seen)
+        alone.append(rate(broker["amqp"], flags, asked.seconds))
+        for watched_one, found in ((other, elsewhere), (broker, seen)):
+            with watched(f"http://{watched_one['http']}", asked.queues):
+                found.append(rate(broker["amqp"], flags, asked.seconds))
+    without, beside, with_it = map(statistics.median, (alone, elsewhere, seen))
     print(
-        f"{load:<12} alone {without:>11,.0f}/s, watched {with_it:>11,.0f}/s: {with_it / without:.1%} is left",
+        f"{load:<12} alone {without:>11,.0f}/s, tools elsewhere {beside:>11,.0f}/s, "
+        f"watched {with_it:>11,.0f}/s: "
+        f"{with_it / without:.1%} of the first is left, {with_it / beside:.1%} of the second",
         flush=True,
     )
 

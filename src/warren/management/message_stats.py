@@ -167,6 +167,8 @@ class Stats:
         histories.
         """
         known = [history for history in histories if history is not None]
+        if not known and span is None:
+            return {"rate": 0.0}
         for history in known:
             history.catch_up(self.timeline.tick)
         change = sum(history.change(place) for history in known for place in places)

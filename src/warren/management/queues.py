@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import cast
 
 from aiohttp import web
@@ -82,7 +83,7 @@ class Queues:
         return json_response(told | {"consumer_details": consumers_of(self.node, queue)})
 
     async def _send(self, request: web.Request, vhosts: list[Vhost]) -> web.StreamResponse:
-        queues = [queue for vhost in vhosts for queue in vhost.all_queues()]
+        queues = list(chain.from_iterable(vhost.all_queues() for vhost in vhosts))
         vhost_of = {vhost.name: vhost for vhost in vhosts}  # a vhost may be deleted while its rows are sent
 
         def defined(queue: Queue) -> Row:
@@ -96,7 +97,9 @@ class Queues:
         stats = stats_for(self.context, request)
 
         def whole(queue: Queue) -> Row:
-            return describe(self.node, vhost_of[queue.vhost], queue) | stats.of_queue(queue)
+            row = describe(self.node, vhost_of[queue.vhost], queue)
+            row |= stats.of_queue(queue)
+            return row
 
         def part_with(queue: Queue, column: str) -> Row:
             make = FIGURES.get(column)
@@ -108,7 +111,10 @@ class Queues:
 
 
 def describe(node: Node, vhost: Vhost, queue: Queue) -> Row:
-    return {**definition(node, vhost, queue), **totals(queue), **sizes(queue), **consuming(queue)}
+    row = definition(node, vhost, queue)
+    for figures in (totals, sizes, consuming):
+        row |= figures(queue)
+    return row
 
 
 def _state(queue: Queue) -> str:
@@ -157,7 +163,7 @@ def sizes(queue: Queue) -> Row:
     is an estimate: entries, and the bodies of messages that are held as entries.
     """
     held, held_bytes = queue.held_in_memory()
-    out_bytes = sum(each.unacked_bytes for each in cast("list[ChannelConsumer]", queue.consumers))
+    out_bytes = sum(each.unacked_bytes for each in consumers_on(queue))
     head = queue.head()
     return {
         "message_bytes": queue.message_bytes + out_bytes,
@@ -175,7 +181,7 @@ def sizes(queue: Queue) -> Row:
 
 
 def consuming(queue: Queue) -> Row:
-    consumers = cast("list[ChannelConsumer]", queue.consumers)
+    consumers = consumers_on(queue)
     exclusive = queue.exclusive_consumer
     ability = float(any(map(_has_room, consumers)))
     single = queue.rules.single_active_consumer
@@ -189,13 +195,17 @@ def consuming(queue: Queue) -> Row:
     }
 
 
+def consumers_on(queue: Queue) -> list[ChannelConsumer]:
+    return cast("list[ChannelConsumer]", queue.consumers) if queue.is_consumed else []
+
+
 def _has_room(consumer: ChannelConsumer) -> bool:
     return consumer.no_ack or not consumer.prefetch_count or consumer.unacked < consumer.prefetch_count
 
 
 def consumers_of(node: Node, queue: Queue) -> list[Row]:
     told: list[Row] = []
-    for consumer in cast("list[ChannelConsumer]", queue.consumers):
+    for consumer in consumers_on(queue):
         channel = cast("Channel", consumer.channel)
         told.append(describe_consumer(node, cast("Connection", channel.connection), channel, consumer))
     return told
