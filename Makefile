@@ -17,6 +17,7 @@ run: $(VENV)/built
 	$(BIN)/warren serve
 
 test: lint $(NODE_MODULES)/.ready
+	@./scripts/need peers
 	@./scripts/test $(BIN)/python
 
 # What needs no Spark, no Node, and no long load

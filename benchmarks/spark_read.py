@@ -3,8 +3,8 @@
 It makes a data directory with two streams of 200-byte bodies, one of them with headers, as a broker writes
 them. Spark reads them as files, and through the HTTP API of a broker on that directory. For comparison, it
 reads the same rows from Parquet files, and a pika consumer drains the same stream. Each figure is the best of
-the rounds, after one to warm up. The machine's load is printed with each figure, since other programs take
-their share of the two cores.
+the rounds, after some to warm up: Java compiles what is hot, and is at its best after four or five. The
+machine's load is printed with each figure, since other programs take their share of the two cores.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ BODY = (
 SEGMENT_BYTES = 8 << 20
 START_MS = 1_700_000_000_000
 PREFETCH = 2_000
+WARM_UP_ROUNDS = 4
 STOP_SECONDS_MAX = 60
 
 
@@ -137,12 +138,12 @@ def measure(name: str, rows: DataFrame, messages: int, rounds: int) -> Figure:
         "count": rows.count,
         "noop": lambda: rows.write.format("noop").mode("overwrite").save(),
     }
-    for turn in range(rounds + 1):
+    for turn in range(WARM_UP_ROUNDS + rounds):
         for what, run in work.items():
             started = time.perf_counter()
             run()
             rate = messages / (time.perf_counter() - started)
-            rates[what] = max(rates.get(what, 0.0), rate) if turn else 0.0
+            rates[what] = max(rates.get(what, 0.0), rate) if turn >= WARM_UP_ROUNDS else 0.0
     figure = Figure(name, rates["count"], rates["noop"])
     print(figure, flush=True)
     return figure
