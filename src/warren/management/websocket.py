@@ -13,15 +13,14 @@ from contextlib import suppress
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from warren.management.connection import peer_of_request
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
 from warren.management.errors import BadRequest, Forbidden
 from warren.management.headers import Cors
 from warren.management.rights import Right
-from warren.server.peer import peer_of
 from warren.server.protocol import UNSENT_BYTES_HIGH, UNSENT_BYTES_LOW
 from warren.session.connection import Connection
-from warren.session.peer import Peer
 
 SUBPROTOCOL = "amqp"
 RECEIVED_BYTES_MAX = 16 * 1024 * 1024  # of a message from a client
@@ -154,7 +153,7 @@ class AmqpOverWebSocket:
             compress=False,
             timeout=CLOSE_SECONDS_MAX,
         )
-        transport, peer = request.transport, self._peer(request)
+        transport, peer = request.transport, peer_of_request(request)
         if transport is None or peer is None or not socket.can_prepare(request):
             raise BadRequest("this path is for WebSockets")
         if not self.cors.may_connect(request):
@@ -164,9 +163,6 @@ class AmqpOverWebSocket:
         connection = Connection(self.broker.read_buffer, self.broker.node, link, peer)
         await link.run(connection, lambda size: self._received(connection, size))
         return socket
-
-    def _peer(self, request: web.Request) -> Peer | None:
-        return None if request.transport is None else peer_of(request.transport, self.broker.tls)
 
     def _received(self, connection: Connection, size: int) -> None:
         def take() -> None:

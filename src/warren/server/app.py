@@ -243,9 +243,10 @@ class Broker:
             await self.listeners.add(AMQPS, address, self._manners(address, self.tls))
 
     def _manners(self, address: Address, tls: Tls | None) -> Manners:
-        proxied = self.config.proxy_protocol if address.proxy_protocol is None else address.proxy_protocol
         return Manners(
-            make_protocol=lambda header: self._make_protocol(tls, header), tls=tls, proxy_protocol=proxied
+            make_protocol=lambda header: self._make_protocol(tls, header),
+            tls=tls,
+            proxy_protocol=address.is_proxied(self.config.proxy_protocol),
         )
 
     def _make_protocol(self, tls: Tls | None, header: ProxyHeader | None) -> AmqpProtocol:

@@ -95,6 +95,8 @@ class Config:
     """
     proxy_protocol: bool = False
     """Whether a proxy in front tells the addresses of AMQP's clients, by the PROXY protocol."""
+    http_proxy_protocol: bool = False
+    """The same for clients of the HTTP API; not for `prometheus_port`."""
     http_port: int = HTTP_PORT  # for the HTTP API; 0: the kernel chooses one, -1: there is no HTTP API
     prometheus_port: int = HTTP_OFF
     """A port for metrics alone, without a login; 0: the kernel chooses one, -1: none, only `http_port`."""
@@ -251,8 +253,6 @@ class Config:
             _check(OFF <= port <= PORT_MAX, name, port, f"0 to {PORT_MAX}, or {OFF} for none")
         for name in LISTENER_SETTINGS:  # an embedding program may give texts
             object.__setattr__(self, name, addresses(name, getattr(self, name)))
-        if any(each.proxy_protocol for each in (*self.http_listeners, *self.http_tls_listeners)):
-            raise ConfigError("http_listeners: proxy_protocol is for AMQP only")
         if not self.amqp_addresses() and not self.amqps_addresses():
             raise ConfigError(f"port = {OFF}: without TLS, AMQP needs a port")
 

@@ -100,21 +100,22 @@ class Doorway:
             client.close()
 
     async def _welcome(self, client: socket.socket, address: str) -> None:
+        header = ProxyHeader() if self.manners.proxy_protocol else None
         try:
-            header = await self._header(client)
+            await self._begin(client, header)
             await self.reception.take_turn()
             await self._hand_over(client, header)
         except ConnectionError as error:
-            self.log.debug("client has gone", peer=address, reason=_reason(error))
+            self.log.debug("client has gone", peer=_source(address, header), reason=_reason(error))
         except (OSError, ProxyHeaderError) as error:
-            self.log.info("client not let in", peer=address, reason=_reason(error))
+            self.log.info("client not let in", peer=_source(address, header), reason=_reason(error))
 
-    async def _header(self, client: socket.socket) -> ProxyHeader | None:
+    async def _begin(self, client: socket.socket, header: ProxyHeader | None) -> None:
         """Read the proxy's header if there is to be one, and wait for what is behind it."""
         async with asyncio.timeout(WELCOME_SECONDS_MAX):
-            header = await read_header(self.loop, client) if self.manners.proxy_protocol else None
+            if header is not None:
+                await read_header(self.loop, client, header)
             await readable(self.loop, client)
-        return header
 
     async def _hand_over(self, client: socket.socket, header: ProxyHeader | None) -> None:
         """Let the event loop have the socket, which closes it if the handshake fails or is cancelled."""
@@ -146,13 +147,16 @@ async def readable(loop: asyncio.AbstractEventLoop, client: socket.socket, size:
     return seen
 
 
-async def read_header(loop: asyncio.AbstractEventLoop, client: socket.socket) -> ProxyHeader:
+async def read_header(loop: asyncio.AbstractEventLoop, client: socket.socket, header: ProxyHeader) -> None:
     """Read the header, and not a byte more."""
-    header = ProxyHeader()
     while not header.is_complete:
         arrived = await readable(loop, client, header.wanted_bytes())
         client.recv(header.take(arrived))
-    return header
+
+
+def _source(address: str, header: ProxyHeader | None) -> str:
+    """The client's address, as far as it is known: the proxy's, until the header has come."""
+    return address if header is None or header.source is None else address_text(*header.source)
 
 
 def _reason(error: Exception) -> str:

@@ -406,10 +406,6 @@ def test_tls_may_be_a_table_in_the_file(elsewhere: Path) -> None:
         ({"tls_login_from": "face"}, "tls_login_from = 'face': expected common_name, "),
         ({"tls_login_san_type": "fax"}, "tls_login_san_type = 'fax': expected dns, ip, email, uri"),
         ({"tls_login_san_index": -1}, "tls_login_san_index = -1: expected 0 to 99"),
-        (
-            {"http_listeners": [{"address": "a:1", "proxy_protocol": True}]},
-            "http_listeners: proxy_protocol is for AMQP only",
-        ),
     ],
 )
 def test_listeners_and_tls_are_checked(settings: dict[str, Any], text: str) -> None:

@@ -16,6 +16,8 @@ import uvloop
 import warren
 from tests.support.certificates import Certificates
 from tests.support.frames import PROTOCOL_HEADER
+from tests.support.process import Address
+from tests.support.proxy import FROM_PROXY, proxy_to
 from warren.server import doorway
 from warren.server.config import HTTP_OFF, Config
 from warren.server.listeners import AMQP, AMQPS
@@ -24,7 +26,6 @@ from warren.session.connection import Connection, connections_of
 WAIT_SECONDS_MAX = 20
 Scenario: TypeAlias = Callable[[warren.Broker], Awaitable[None]]
 Run: TypeAlias = Callable[..., None]
-FROM_PROXY = b"PROXY TCP4 192.0.2.7 192.0.2.1 40000 5672\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -298,21 +299,25 @@ def test_proxys_header_comes_before_tls(run: Run, certificates: Certificates) ->
 
 def test_guest_behind_a_proxy_is_not_on_this_machine(run: Run) -> None:
     async def scenario(broker: warren.Broker) -> None:
-        async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            back, forth = await asyncio.open_connection("127.0.0.1", broker.port)
-            forth.write(FROM_PROXY)
-
-            async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-                while data := await source.read(1 << 16):
-                    target.write(data)
-                target.close()
-
-            await asyncio.gather(copy(reader, forth), copy(back, writer))
-
-        proxy = await asyncio.start_server(pass_on, "127.0.0.1", 0)
-        host, port = proxy.sockets[0].getsockname()
-        with pytest.raises(aio_pika.exceptions.ProbableAuthenticationError):
-            await aio_pika.connect(f"amqp://guest:guest@{host}:{port}/")
-        proxy.close()
+        async with proxy_to(Address(broker.host, broker.port), FROM_PROXY) as proxy:
+            with pytest.raises(aio_pika.exceptions.ProbableAuthenticationError):
+                await aio_pika.connect(f"amqp://guest:guest@{proxy.address.host}:{proxy.address.port}/")
 
     run(scenario, proxy_protocol=True)
+
+
+def test_log_names_the_client_behind_the_proxy(
+    run: Run, certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Here one that speaks no TLS."""
+
+    async def scenario(broker: warren.Broker) -> None:
+        _, writer, answer = await start_of_connection(tls_port(broker), FROM_PROXY + PROTOCOL_HEADER)
+        assert answer == b""
+        writer.close()
+        await until(lambda: "client not let in" in caplog.text)
+
+    caplog.set_level(logging.INFO, "warren")
+    run(scenario, **with_tls(certificates, proxy_protocol=True))
+    (record,) = [each for each in caplog.records if each.getMessage() == "client not let in"]
+    assert vars(record)["peer"] == "192.0.2.7:40000"
