@@ -108,6 +108,10 @@ class Config:
     tls_key: str = ""  # the file with its key; empty: the key is in the file of the certificate
     tls_key_password: str = field(default="", repr=False)  # if the key is encrypted
     tls_ca: str = ""  # the file with the certificates that clients' certificates have to be signed with
+    tls_crl: str = ""
+    """The file with the lists of revoked certificates (CRLs), one of each authority that signs clients'
+    certificates; empty: none are revoked.
+    """
     tls_verify: str = "none"
     """Whether clients' certificates are not asked for (`none`), verified if shown (`peer`), or required
     (`require`).
@@ -267,13 +271,15 @@ class Config:
         for version in self.tls_versions:
             _check_choice("tls_versions", version, VERSIONS)
         if not self.tls_cert:
-            for name in ("tls_key", "tls_ca", "tls_listeners", "http_tls_listeners"):
+            for name in ("tls_key", "tls_ca", "tls_crl", "tls_listeners", "http_tls_listeners"):
                 if getattr(self, name):
                     raise ConfigError(f"{name} is set, but tls_cert is not")
             if self.http_tls_port != OFF:
                 raise ConfigError("http_tls_port is set, but tls_cert is not")
         if self.tls_verify != "none" and not self.tls_ca:
             raise ConfigError(f"tls_verify = {self.tls_verify!r} needs tls_ca, to verify certificates with")
+        if self.tls_crl and self.tls_verify == "none":
+            raise ConfigError("tls_crl is set, but tls_verify = 'none': no certificate is looked at")
 
     def tls(self) -> TlsSettings | None:
         """None for a broker without TLS."""
@@ -284,6 +290,7 @@ class Config:
             key=self.tls_key or self.tls_cert,
             key_password=self.tls_key_password,
             ca=self.tls_ca,
+            crl=self.tls_crl,
             verify=self.tls_verify,
             versions=self.tls_versions,
             ciphers=self.tls_ciphers,

@@ -164,6 +164,8 @@ def _reason(error: Exception) -> str:
         return f"PROXY header: {error}"
     if isinstance(error, TimeoutError):
         return "it took too long"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the client's certificate: {error.verify_message}"
     reason = error.reason if isinstance(error, ssl.SSLError) else None
     return reason or str(error) or type(error).__name__
 

@@ -23,6 +23,7 @@ TLS_FILES_AND_RULES = {
     "tls_key",
     "tls_key_password",
     "tls_ca",
+    "tls_crl",
     "tls_verify",
     "tls_versions",
     "tls_ciphers",

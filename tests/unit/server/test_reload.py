@@ -14,11 +14,12 @@ import pytest
 
 import warren
 from tests.support.certificates import Certificates
+from tests.support.frames import PROTOCOL_HEADER
 from tests.support.http_api import GUEST, user
 from warren import events
 from warren.server.config import Config
 from warren.server.config_error import ConfigError
-from warren.server.listeners import AMQPS
+from warren.server.listeners import AMQPS, HTTPS, OpenPort
 from warren.server.reload import Reload
 
 WAIT_SECONDS_MAX = 20
@@ -91,6 +92,54 @@ async def test_other_file_may_be_named(broker: warren.Broker, certificates: Cert
     await reload(broker, lambda: replace(broker.config, tls_cert=other))
     assert await shown_certificate(broker, certificates) != before
     assert broker.config.tls_cert == other
+
+
+async def is_let_in(port: OpenPort, context: ssl.SSLContext, begin: bytes) -> bool:
+    """Whether a client gets an answer. With TLS 1.3 it learns only then that its certificate is refused."""
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port.port, ssl=context)
+        writer.write(begin)
+        answer = await reader.read(1)
+        writer.close()
+    except (ssl.SSLError, ConnectionError):
+        return False
+    return bool(answer)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "begin"), [(AMQPS, PROTOCOL_HEADER), (HTTPS, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")]
+)
+async def test_certificates_are_revoked_by_a_reload_and_open_connections_stay(
+    tmp_path: Path,
+    certificates: Certificates,
+    log: pytest.LogCaptureFixture,
+    protocol: str,
+    begin: bytes,
+) -> None:
+    worker, thief = certificates.client("worker"), certificates.client("thief")
+    broker = warren.Broker(
+        port=0,
+        data_dir=tmp_path / "data",
+        tls_cert=str(certificates.server),
+        tls_ca=str(certificates.ca),
+        tls_crl=str(certificates.revoke()),
+        tls_verify="peer",
+        tls_port=0,
+        http_tls_port=0,
+    )
+    async with asyncio.timeout(WAIT_SECONDS_MAX), broker:
+        (port,) = broker.listeners.of(protocol)
+        contexts = [certificates.context(each) for each in (worker, thief)]
+        assert [await is_let_in(port, context, begin) for context in contexts] == [True, True]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port.port, ssl=contexts[1])
+        certificates.revoke(thief)
+        await reload(broker, lambda: broker.config)
+        assert [await is_let_in(port, context, begin) for context in contexts] == [True, False]
+        writer.write(begin)
+        assert await reader.read(1)
+        writer.close()
+    reason = vars(told(log, "client not let in"))["reason"]
+    assert reason == "the client's certificate: certificate revoked"
 
 
 async def test_wrong_files_change_nothing_and_the_log_says_why(
