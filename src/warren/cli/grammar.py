@@ -60,7 +60,7 @@ def over_http(command: Callable[..., None]) -> Callable[..., int]:
     @click.option("--url", metavar="URL", help="the HTTP API, such as http://user@host:15672")
     @click.option("--profile", metavar="NAME", help="a broker of profiles.toml", shell_complete=_profiles)
     @click.option("-p", "--vhost", metavar="NAME", help="the vhost")
-    @click.option("--cacert", metavar="FILE", help="certificates that an https broker is checked by")
+    @click.option("--cacert", metavar="FILE", help="certificates that a broker with TLS is checked by")
     @click.option("--json", "as_json", is_flag=True, help="print JSON")
     @click.option("--no-header", is_flag=True, help="print tables without the names of their columns")
     @functools.wraps(command)
@@ -194,7 +194,7 @@ def completing(kind: str) -> Callable[[click.Context, click.Parameter, str], lis
             target = find_target(given, can_prompt=False)
             of_vhost = (target.vhost or VHOST_DEFAULT,) if kind in {"queues", "exchanges"} else ()
             query = {"name": begun, "columns": "name", "page": "1", "page_size": str(COMPLETIONS_MAX)}
-            with Api(target.url, ca_file=target.ca, answer_seconds_max=COMPLETION_SECONDS_MAX) as api:
+            with target.api(answer_seconds_max=COMPLETION_SECONDS_MAX) as api:
                 answer = api.get(kind, *of_vhost, query=query)
         except (TargetError, ApiError, Unreachable):
             return []

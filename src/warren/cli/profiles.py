@@ -31,7 +31,7 @@ class Profile:
     amqp: str | None = None
     vhost: str | None = None
     ca: str | None = None
-    """A file with the certificates that an https broker is checked by; the system's if it is None."""
+    """A file with the certificates that a broker with TLS is checked by; the system's if it is None."""
     password_file: str | None = None
     """A file whose first line is the password."""
 

@@ -16,12 +16,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from warren.cli.profiles import Profile, ProfileError, load_profile, profiles_path
-from warren.client.api import Api
+from warren.client.api import ANSWER_SECONDS_MAX, Api
 from warren.client.http_url import HttpUrl, parse_http_url
-from warren.client.uri import PORT_DEFAULT, Uri, parse_uri
+from warren.client.uri import PORT_DEFAULT, TLS_PORT_DEFAULT, Uri, UriTls, parse_uri
 
 URL_DEFAULT = "http://127.0.0.1:15672"
 GUEST = "guest"
+AMQP, AMQPS = "amqp", "amqp/ssl"  # as an HTTP API names them
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -47,21 +48,35 @@ class Target:
     amqp: str | None
     ca: str | None
 
-    def api(self) -> Api:
-        return Api(self.url, ca_file=self.ca)
+    def api(self, *, answer_seconds_max: float = ANSWER_SECONDS_MAX) -> Api:
+        try:
+            return Api(self.url, ca_file=self.ca, answer_seconds_max=answer_seconds_max)
+        except OSError as error:  # it reads the file
+            raise TargetError(f"cannot read certificates in {self.ca}: {error.strerror}") from error
 
     def amqp_uri(self, api: Api, given: str | None = None) -> Uri:
         """Where the same broker speaks AMQP: as was given, or as the profile says, or else as its HTTP API
-        does. The login is that of the HTTP API, unless a user is given.
+        does. The login is that of the HTTP API, unless a user is given. With TLS, the broker is checked by
+        the same certificates as over https, unless others are given.
         """
         text = given or self.amqp
-        if text is None:
-            uri = Uri(self.url.host, _amqp_port(api), "", "", "/")
-        else:
-            uri = read_amqp_uri(text)
-            if urlsplit(text).username is not None:
-                return uri
+        uri = self._told_by(api) if text is None else read_amqp_uri(text)
+        uri = with_authorities(uri, self.ca)
+        if text is not None and urlsplit(text).username is not None:
+            return uri
         return replace(uri, user=self.url.user or GUEST, password=self.url.password or "")
+
+    def _told_by(self, api: Api) -> Uri:
+        """A password that goes to the HTTP API with TLS goes without only if there is no other way. A broker
+        that does not say where it listens, since the user may not know, gets the usual port.
+        """
+        kinds = [(AMQP, PORT_DEFAULT, None), (AMQPS, TLS_PORT_DEFAULT, UriTls())]
+        if self.url.scheme == "https":
+            kinds.reverse()
+        told = api.get("overview").get("listeners", [])
+        ports = {each.get("protocol"): int(each["port"]) for each in reversed(told)}  # the first one counts
+        kind, port, tls = next((each for each in kinds if each[0] in ports), kinds[0])
+        return Uri(self.url.host, ports.get(kind, port), "", "", "/", tls)
 
 
 def find_target(
@@ -101,6 +116,13 @@ def read_amqp_uri(text: str) -> Uri:
         raise TargetError(f"--amqp: {error}") from error
 
 
+def with_authorities(uri: Uri, ca: str | None) -> Uri:
+    """The URI, with these certificates to check the broker by unless it names others."""
+    if ca is None or uri.tls is None or uri.tls.ca_file:
+        return uri
+    return replace(uri, tls=replace(uri.tls, ca_file=ca))
+
+
 def _password(environment: Mapping[str, str], profile: Profile) -> str | None:
     if "WARREN_PASSWORD" in environment:
         return environment["WARREN_PASSWORD"]
@@ -110,8 +132,3 @@ def _password(environment: Mapping[str, str], profile: Profile) -> str | None:
         return Path(profile.password_file).expanduser().read_text(encoding="utf-8").split("\n", 1)[0]
     except (OSError, ValueError) as error:
         raise TargetError(f"password_file {profile.password_file}: {error}") from error
-
-
-def _amqp_port(api: Api) -> int:
-    listeners = api.get("overview").get("listeners", [])
-    return next((int(each["port"]) for each in listeners if each.get("protocol") == "amqp"), PORT_DEFAULT)
