@@ -105,6 +105,28 @@ async def test_server_that_fails_takes_no_keys_away(server: Server, cache: KeyCa
     assert server.asked == 2
 
 
+async def test_set_without_a_usable_key_takes_no_keys_away(
+    server: Server, cache: KeyCache, clock: Clock
+) -> None:
+    await cache.find("one")
+    server.issuers = []
+    clock.time = REFETCH_SECONDS
+    assert await cache.find("two") is None
+    assert await cache.find("one") is not None
+
+
+async def test_key_that_was_withdrawn_counts_no_more_once_the_set_is_got_again(
+    server: Server, cache: KeyCache
+) -> None:
+    await cache.find("one")
+    server.issuers = [Issuer("two")]
+    cache.load_again()
+    assert cache.loading is not None
+    await cache.loading
+    assert await cache.find("one") is None
+    assert await cache.find("two") is not None
+
+
 async def test_server_that_does_not_answer_harms_nobody(
     server: Server, cache: KeyCache, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,3 +176,9 @@ def test_keys_that_cannot_be_used_are_left_out() -> None:
     shared = {"kty": "oct", "kid": "shared", "k": "c2VjcmV0"}
     assert set(read(good, good | {"kid": "enc", "use": "enc"}, {"kty": "new"}, 7, shared)) == {"good"}
     assert set(read(shared, symmetric=True)) == {"shared"}
+
+
+@pytest.mark.parametrize("text", [b"", b"7", b'{"keys": 7}', b'{"keys": []}', b"[" * 100_000, b"\xff"])
+def test_what_is_no_set_of_keys_is_an_error(text: bytes) -> None:
+    with pytest.raises(KeysError):
+        read_keys(text, symmetric=False)
