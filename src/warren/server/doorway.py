@@ -18,6 +18,7 @@ import structlog
 
 from warren.server.address import address_text
 from warren.server.descriptors import Descriptors
+from warren.server.farewell import LINGER_SECONDS_MAX
 from warren.server.listener import ACCEPTED_A_TURN, BACKLOG
 from warren.server.proxy_header import ProxyHeader, ProxyHeaderError
 from warren.server.reception import WELCOME_SECONDS_MAX, Reception
@@ -130,6 +131,7 @@ class Doorway:
                 client,
                 ssl=manners.tls.context,
                 ssl_handshake_timeout=WELCOME_SECONDS_MAX,
+                ssl_shutdown_timeout=LINGER_SECONDS_MAX,
             )
 
 
