@@ -12,6 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
+from warren.server.descriptors import Descriptors
 from warren.server.peer import peer_of
 from warren.server.proxy_header import ProxyHeader
 from warren.server.tls import Tls
@@ -21,20 +22,50 @@ IDLE_SECONDS_MAX = 75.0  # of a connection between two requests
 OPTIONS: dict[str, Any] = {"access_log": None, "keepalive_timeout": IDLE_SECONDS_MAX}
 
 
-class HttpConnection(web.RequestHandler):
-    __slots__ = ("header", "peer", "tls")
+class Visitors:
+    """Counts the connections of a service that are open, in the broker's descriptors."""
 
-    def __init__(self, server: web.Server, tls: Tls | None, header: ProxyHeader | None) -> None:
+    def __init__(self, descriptors: Descriptors) -> None:
+        self.descriptors = descriptors
+        self.count = 0
+        descriptors.counters.append(self.descriptors_taken)
+
+    def descriptors_taken(self) -> int:
+        """Two for each connection: its socket, and a file that it may be reading."""
+        return 2 * self.count
+
+    def has_room(self) -> bool:
+        return self.descriptors.has_room()
+
+
+class HttpConnection(web.RequestHandler):
+    __slots__ = ("header", "is_counted", "peer", "tls", "visitors")
+
+    def __init__(
+        self, server: web.Server, visitors: Visitors, tls: Tls | None, header: ProxyHeader | None
+    ) -> None:
         super().__init__(server, loop=asyncio.get_running_loop(), **OPTIONS)
+        self.visitors = visitors
+        self.is_counted = False
         self.tls = tls  # what the socket is encrypted with, if it is
         self.header = header  # from a proxy in front of the client, if there is one
         self.peer: Peer | None = None  # None before the socket is open, or if the client was gone by then
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client that has gone already, or for whom no descriptor is left, is not served."""
         self.peer = peer_of(transport, self.tls, self.header)
+        is_welcome = self.peer is not None and self.visitors.has_room()
+        self.visitors.count += 1
+        self.is_counted = True
         super().connection_made(transport)
-        if self.peer is None and self.transport is not None:
+        if not is_welcome and self.transport is not None:
             self.transport.abort()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if self.is_counted:
+            self.visitors.count -= 1
+            self.is_counted = False
+        super().connection_lost(exc)
 
     @property
     def peername(self) -> tuple[str, int] | None:
