@@ -13,10 +13,10 @@ import click
 from warren.cli.grammar import Failed, guarded
 from warren.cli.numbers import UINT16_MAX, Whole
 from warren.cli.output import Printer
-from warren.cli.target import Given, Target, TargetError, find_target, read_amqp_uri, with_authorities
+from warren.cli.target import Given, Target, TargetError, find_target, read_amqp_uri, with_files
 from warren.cli.text import printable
 from warren.client.api import Api, Row
-from warren.client.uri import Uri
+from warren.client.uri import Uri, UriTls
 from warren.moving.drain import BATCH
 from warren.moving.takeover import Plan, QueueReport, Takeover
 from warren.perf.screen import ERASE_LINE
@@ -89,10 +89,10 @@ def rabbitmq(
             with_messages=not no_messages,
             batch=batch,
         )
-        target = find_target(Given(to, profile, ca=to_cacert))
+        target = find_target(Given(to, profile, tls=UriTls(to_cacert or "")))
         progress = Progress(sys.stderr)
         with ExitStack() as stack:
-            source, source_amqp = _source(url, amqp, cacert, stack)
+            source, source_amqp = _source(url, amqp, UriTls(cacert or ""), stack)
             api = stack.enter_context(target.api())
             takeover = Takeover(
                 plan,
@@ -109,20 +109,20 @@ def rabbitmq(
     return guarded(work)
 
 
-def _source(url: str | None, amqp: str | None, ca: str | None, stack: ExitStack) -> tuple[Api | None, Uri]:
+def _source(url: str | None, amqp: str | None, tls: UriTls, stack: ExitStack) -> tuple[Api | None, Uri]:
     if url is None:
         assert amqp is not None, "checked before"
-        return None, with_authorities(read_amqp_uri(amqp), ca)
-    target = find_source(url, ca)
+        return None, with_files(read_amqp_uri(amqp), tls)
+    target = find_source(url, tls)
     api = stack.enter_context(target.api())
     return api, target.amqp_uri(api, amqp)
 
 
-def find_source(url: str, ca: str | None) -> Target:
+def find_source(url: str, tls: UriTls) -> Target:
     """The RabbitMQ. It has nothing to do with our profiles, nor with our password."""
     password = os.environ.get("WARREN_SOURCE_PASSWORD")
     environment = {} if password is None else {"WARREN_PASSWORD": password}
-    return find_target(Given(url, ca=ca), environment=environment, with_profiles=False)
+    return find_target(Given(url, tls=tls), environment=environment, with_profiles=False)
 
 
 def read_definitions(file: TextIO) -> Row:

@@ -48,7 +48,8 @@ class TlsSocket(ssl.SSLSocket):
 
 def encrypt(plain: socket.socket, uri: Uri, tls: UriTls) -> socket.socket:
     """Make the handshake on a socket that is connected, and blocks."""
-    context = _context(tls)
+    context = tls_context(tls)
+    context.sslsocket_class = TlsSocket
     try:
         return context.wrap_socket(plain, server_hostname=uri.host)
     except ssl.SSLCertVerificationError as error:
@@ -58,12 +59,12 @@ def encrypt(plain: socket.socket, uri: Uri, tls: UriTls) -> socket.socket:
         raise ClientError(f"no TLS with {uri.address}: {error.strerror or error}") from error
 
 
-def _context(tls: UriTls) -> ssl.SSLContext:
+def tls_context(tls: UriTls) -> ssl.SSLContext:
+    """What a client connects with. Raises `ClientError` if a file cannot be read."""
     try:
         context = ssl.create_default_context(cafile=tls.ca_file or None)
     except OSError as error:
         raise ClientError(f"cannot read certificates in {tls.ca_file}: {error.strerror}") from error
-    context.sslsocket_class = TlsSocket
     if not tls.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

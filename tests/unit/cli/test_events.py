@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,9 @@ async def broker(tmp_path: Path) -> AsyncIterator[warren.Broker]:
         yield running
 
 
-def make_tls_broker(data_dir: Path, certificates: Certificates) -> warren.Broker:
+def make_tls_broker(data_dir: Path, certificates: Certificates, **more: str) -> warren.Broker:
     """It speaks AMQP with TLS only, and HTTP with TLS and without."""
-    config = {"http_port": 0, "http_tls_port": 0, "port": -1, "tls_port": 0}
+    config: dict[str, Any] = {"http_port": 0, "http_tls_port": 0, "port": -1, "tls_port": 0, **more}
     return warren.Broker(
         data_dir=data_dir, tls_cert=str(certificates.server), events_stream=True, events_sample=0, **config
     )
@@ -83,6 +84,20 @@ async def test_broker_that_speaks_amqp_with_tls_only_is_found(
         url, ca = f"{scheme}://guest:guest@{port.address}", str(certificates.ca)
         words = ["events", "--url", url, "--cacert", ca, "--from", "first", "--count", "1"]
         assert await asyncio.to_thread(main, [*words, "--event", "queue.created"]) == 0
+    assert "queue=a" in capsys.readouterr().out
+
+
+async def test_broker_that_asks_for_a_certificate_gets_it_over_both_protocols(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    certificates = Certificates(tmp_path)
+    settings = {"tls_verify": "require", "tls_ca": str(certificates.ca)}
+    async with make_tls_broker(tmp_path / "data", certificates, **settings) as broker:
+        (port,) = broker.listeners.of("https")
+        broker.execute(commands.DeclareQueue(vhost="/", name="a"))
+        files = ["--cacert", str(certificates.ca), "--cert", str(certificates.client("ops"))]
+        words = ["events", "--url", f"https://guest:guest@{port.address}", *files, "--from", "first"]
+        assert await asyncio.to_thread(main, [*words, "--event", "queue.created", "--count", "1"]) == 0
     assert "queue=a" in capsys.readouterr().out
 
 

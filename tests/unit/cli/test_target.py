@@ -27,6 +27,7 @@ url = "https://ops@broker.example"
 amqp = "amqp://amqp.example:5673"
 vhost = "shop"
 ca = "ca.pem"
+cert = "me.pem"
 password_file = "PASSWORD_FILE"
 """
 
@@ -62,7 +63,11 @@ def test_local_broker_needs_nothing(tmp_path: Path) -> None:
 def test_profile_by_name_has_url_vhost_certificates_and_password(home: Path) -> None:
     target = found(home, Given(profile="production"))
     assert (target.url.address, target.url.user) == ("https://broker.example:15671", "ops")
-    assert (target.url.password, target.vhost, target.ca) == ("from file", "shop", "ca.pem")
+    assert (target.url.password, target.vhost, target.tls) == (
+        "from file",
+        "shop",
+        UriTls("ca.pem", "me.pem"),
+    )
 
 
 def test_default_profile_is_used_if_none_is_named(home: Path) -> None:
@@ -73,6 +78,13 @@ def test_url_goes_over_environment_goes_over_profile(home: Path) -> None:
     login = {"WARREN_URL": "http://a:b@one", "WARREN_PROFILE": "production"}
     assert found(home, Given(), **login).url.host == "one"
     assert found(home, Given(url="http://a:b@two"), **login).url.host == "two"
+
+
+def test_certificates_of_the_command_line_go_over_those_of_the_profile(home: Path) -> None:
+    """A key goes with its certificate."""
+    given = Given(profile="production", tls=UriTls(cert_file="other.pem", key_file="other.key"))
+    assert found(home, given).tls == UriTls("ca.pem", "other.pem", "other.key")
+    assert found(home, Given(profile="production", tls=UriTls("other.pem"))).tls.cert_file == "me.pem"
 
 
 def test_password_of_the_url_goes_over_the_environment_goes_over_the_file(home: Path) -> None:
@@ -159,7 +171,7 @@ def test_port_for_amqp_is_the_one_that_the_http_api_tells(
     api: RecordedApi, scheme: str, listeners: list[dict[str, object]], port: int, with_tls: bool
 ) -> None:
     api.answers = [(200, {"listeners": [*OTHERS, *listeners]})]
-    target = Target(parse_http_url(f"{scheme}://me:secret@broker.example"), None, None, "ca.pem")
+    target = Target(parse_http_url(f"{scheme}://me:secret@broker.example"), None, None, UriTls("ca.pem"))
     with Api(parse_http_url(api.url)) as client:
         uri = target.amqp_uri(client)
     assert (uri.host, uri.port, uri.user, uri.password) == ("broker.example", port, "me", "secret")
@@ -172,13 +184,13 @@ def test_port_for_amqp_is_the_one_that_the_http_api_tells(
         ("amqp://other", None),
         ("amqps://other", UriTls(ca_file="ca.pem")),
         ("amqps://other?verify=verify_none", UriTls(ca_file="ca.pem", verify=False)),
-        ("amqps://other?cacertfile=its.pem&certfile=me.pem", UriTls(ca_file="its.pem", cert_file="me.pem")),
+        ("amqps://other?cacertfile=its.pem&certfile=me.pem", UriTls("its.pem", "me.pem")),
     ],
 )
 def test_uri_that_is_given_is_checked_by_the_same_certificates_unless_it_names_others(
     api: RecordedApi, text: str, tls: UriTls | None
 ) -> None:
-    target = Target(parse_http_url("https://me:secret@broker.example"), None, None, "ca.pem")
+    target = Target(parse_http_url("https://me:secret@broker.example"), None, None, UriTls("ca.pem"))
     assert target.amqp_uri(Api(parse_http_url(api.url)), text).tls == tls
     assert api.requests == []
 
