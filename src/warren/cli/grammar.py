@@ -194,8 +194,10 @@ def completing(kind: str) -> Callable[[click.Context, click.Parameter, str], lis
 
     def complete(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
         options = context.params
-        files = UriTls(*(options.get(name) or "" for name in ("cacert", "cert", "cert_key")))
-        given = Given(options.get("url"), options.get("profile"), options.get("vhost"), files)
+        cacert, cert, key = (options.get(name) or "" for name in ("cacert", "cert", "cert_key"))
+        given = Given(
+            options.get("url"), options.get("profile"), options.get("vhost"), UriTls(cacert, cert, key)
+        )
         try:
             target = find_target(given, can_prompt=False)
             of_vhost = (target.vhost or VHOST_DEFAULT,) if kind in {"queues", "exchanges"} else ()

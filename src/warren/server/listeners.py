@@ -60,7 +60,8 @@ class Listeners:
         try:
             port = await self._open(address, manners, share)
         except OSError as error:
-            why = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror
+            number = error.errno or 0  # below 0 if the host is not known
+            why = os.strerror(number) if number > 0 else error.strerror
             raise OSError(error.errno, f"cannot listen on {address} for {protocol}: {why}") from error
         return self.note(protocol, address.host, port)
 

@@ -91,7 +91,7 @@ async def test_failed_login_counts_for_the_client_and_the_log_names_it(
 
 async def test_header_comes_before_tls(tmp_path: Path, session: aiohttp.ClientSession) -> None:
     certificates = Certificates(tmp_path)
-    settings = {"tls_cert": str(certificates.server), "tls_port": -1, "http_tls_port": 0}
+    settings: dict[str, Any] = {"tls_cert": str(certificates.server), "tls_port": -1, "http_tls_port": 0}
     async with behind_a_proxy(tmp_path, HTTPS, **settings) as (_broker, address):
         url, context = f"https://{address}/api/whoami", certificates.context()
         assert await status_of(session, url, ADMIN, ssl=context) == 200
@@ -102,7 +102,7 @@ async def test_one_listener_may_be_behind_a_proxy_and_another_not(
     tmp_path: Path, session: aiohttp.ClientSession
 ) -> None:
     listeners = [{"address": "127.0.0.1:0", "proxy_protocol": True}, "127.0.0.1:0"]
-    settings = {"http_proxy_protocol": False, "http_listeners": listeners}
+    settings: dict[str, Any] = {"http_proxy_protocol": False, "http_listeners": listeners}
     async with behind_a_proxy(tmp_path, **settings) as (broker, address):
         assert await status_of(session, f"http://{address}/api/whoami", GUEST) == 401
         direct = broker.listeners.of(HTTP)[1].address

@@ -295,7 +295,7 @@ async def test_requests_during_a_reload_become_one_more(broker: warren.Broker) -
 
 RELOADED, RESTART = "settings reloaded", "settings that need a restart have changed"
 LENGTH: Table = {"max-length": 1}
-SETTINGS: dict[str, tuple[object, str]] = {  # with another value, and what the log says of it then
+SETTINGS: dict[str, tuple[Any, str]] = {  # with another value, and what the log says of it then
     "bind": ("127.0.0.2", RESTART),
     "port": (1, RESTART),
     "listeners": (["127.0.0.1:1"], RESTART),

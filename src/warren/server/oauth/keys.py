@@ -28,6 +28,7 @@ REFRESH_SECONDS = 3600.0
 JWKS_BYTES_MAX = 1024 * 1024
 DISCOVERY = "/.well-known/openid-configuration"
 SYMMETRIC = "oct"
+HTTPS = "https://"
 NONE_GIVEN = ""
 
 Keys: TypeAlias = dict[str, PyJWK]
@@ -164,11 +165,15 @@ async def _from_url(settings: OAuth2Settings) -> Keys:
 
 
 async def _discover(session: aiohttp.ClientSession, issuer: str) -> str:
+    """Where the issuer has its keys. They decide who is let in, so they come as safely as the answer did."""
     text = await _get(session, issuer.rstrip("/") + DISCOVERY)
     try:
-        return str(json.loads(text)["jwks_uri"])
+        url = str(json.loads(text)["jwks_uri"])
     except (ValueError, KeyError, TypeError, RecursionError):
         raise KeysError("the issuer does not say where its keys are ('jwks_uri')") from None
+    if issuer.startswith(HTTPS) and not url.startswith(HTTPS):
+        raise KeysError(f"the issuer has its keys at {url}, which is not {HTTPS}…")
+    return url
 
 
 async def _get(session: aiohttp.ClientSession, url: str) -> bytes:

@@ -156,6 +156,16 @@ async def test_issuer_says_where_its_keys_are(server: Server) -> None:
     assert set(await loader_of(OAuth2Settings(issuer=f"{server.url}/"))()) == {"one"}
 
 
+async def test_keys_of_an_issuer_with_tls_do_not_come_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def get(_session: aiohttp.ClientSession, url: str) -> bytes:
+        assert url == "https://login.example/.well-known/openid-configuration"
+        return b'{"jwks_uri": "http://login.example/keys"}'
+
+    monkeypatch.setattr(module, "_get", get)
+    with pytest.raises(KeysError, match=r"http://login\.example/keys, which is not https"):
+        await loader_of(OAuth2Settings(issuer="https://login.example"))()
+
+
 async def test_address_without_keys_is_an_error(server: Server) -> None:
     for path in ("/nothing", "/.well-known/openid-configuration"):
         with pytest.raises(KeysError):
