@@ -22,8 +22,8 @@ from aio_pika.exceptions import ChannelClosed, InvalidFrameError, ProbableAuthen
 from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity
 
 from tests.clients.conftest import LARGE_BODY, WAIT_SECONDS_MAX
-from tests.clients.proxy import proxy_to
 from tests.support.process import Address
+from tests.support.proxy import proxy_to
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from warren.cli.profiles import names, profiles_path
 from warren.cli.target import Given, Target, TargetError, find_target
 from warren.client.api import Api, ApiError, Unreachable
 from warren.client.errors import ClientError
+from warren.client.uri import UriTls
 
 VHOST_DEFAULT = "/"
 COMPLETIONS_MAX = 100
@@ -60,7 +61,9 @@ def over_http(command: Callable[..., None]) -> Callable[..., int]:
     @click.option("--url", metavar="URL", help="the HTTP API, such as http://user@host:15672")
     @click.option("--profile", metavar="NAME", help="a broker of profiles.toml", shell_complete=_profiles)
     @click.option("-p", "--vhost", metavar="NAME", help="the vhost")
-    @click.option("--cacert", metavar="FILE", help="certificates that an https broker is checked by")
+    @click.option("--cacert", metavar="FILE", help="certificates that a broker with TLS is checked by")
+    @click.option("--cert", metavar="FILE", help="our own certificate, for a broker that asks for one")
+    @click.option("--cert-key", metavar="FILE", help="its key, unless that is in the same file")
     @click.option("--json", "as_json", is_flag=True, help="print JSON")
     @click.option("--no-header", is_flag=True, help="print tables without the names of their columns")
     @functools.wraps(command)
@@ -70,12 +73,14 @@ def over_http(command: Callable[..., None]) -> Callable[..., int]:
         profile: str | None,
         vhost: str | None,
         cacert: str | None,
+        cert: str | None,
+        cert_key: str | None,
         as_json: bool,
         no_header: bool,
         **options: Any,
     ) -> int:
         def work() -> None:
-            target = find_target(Given(url, profile, vhost, cacert))
+            target = find_target(Given(url, profile, vhost, UriTls(cacert or "", cert or "", cert_key or "")))
             printer = Printer(as_json=as_json, header=not no_header)
             with target.api() as api:
                 command(Remote(target, api, printer), *arguments, **options)
@@ -189,12 +194,15 @@ def completing(kind: str) -> Callable[[click.Context, click.Parameter, str], lis
 
     def complete(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
         options = context.params
-        given = Given(options.get("url"), options.get("profile"), options.get("vhost"), options.get("cacert"))
+        cacert, cert, key = (options.get(name) or "" for name in ("cacert", "cert", "cert_key"))
+        given = Given(
+            options.get("url"), options.get("profile"), options.get("vhost"), UriTls(cacert, cert, key)
+        )
         try:
             target = find_target(given, can_prompt=False)
             of_vhost = (target.vhost or VHOST_DEFAULT,) if kind in {"queues", "exchanges"} else ()
             query = {"name": begun, "columns": "name", "page": "1", "page_size": str(COMPLETIONS_MAX)}
-            with Api(target.url, ca_file=target.ca, answer_seconds_max=COMPLETION_SECONDS_MAX) as api:
+            with target.api(answer_seconds_max=COMPLETION_SECONDS_MAX) as api:
                 answer = api.get(kind, *of_vhost, query=query)
         except (TargetError, ApiError, Unreachable):
             return []

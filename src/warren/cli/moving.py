@@ -13,10 +13,10 @@ import click
 from warren.cli.grammar import Failed, guarded
 from warren.cli.numbers import UINT16_MAX, Whole
 from warren.cli.output import Printer
-from warren.cli.target import Given, Target, TargetError, find_target, read_amqp_uri
+from warren.cli.target import Given, Target, TargetError, find_target, read_amqp_uri, with_files
 from warren.cli.text import printable
 from warren.client.api import Api, Row
-from warren.client.uri import Uri
+from warren.client.uri import Uri, UriTls
 from warren.moving.drain import BATCH
 from warren.moving.takeover import Plan, QueueReport, Takeover
 from warren.perf.screen import ERASE_LINE
@@ -40,8 +40,10 @@ def import_() -> None:
     type=click.File("r", encoding="utf-8"),
     help="take the definitions of this file, exported from RabbitMQ",
 )
+@click.option("--cacert", metavar="FILE", help="certificates that a RabbitMQ with TLS is checked by")
 @click.option("--to", metavar="URL", help="our HTTP API (http://127.0.0.1:15672)")
 @click.option("--to-amqp", metavar="URI", help="where our broker speaks AMQP (as its HTTP API says)")
+@click.option("--to-cacert", metavar="FILE", help="certificates that our broker is checked by")
 @click.option("--profile", metavar="NAME", help="our broker, by a name of profiles.toml")
 @click.option("-p", "--vhost", metavar="NAME", help="only this vhost")
 @click.option("--no-users", is_flag=True, help="leave out users and permissions")
@@ -56,8 +58,10 @@ def rabbitmq(
     url: str | None,
     amqp: str | None,
     file: TextIO | None,
+    cacert: str | None,
     to: str | None,
     to_amqp: str | None,
+    to_cacert: str | None,
     profile: str | None,
     vhost: str | None,
     no_users: bool,
@@ -85,10 +89,10 @@ def rabbitmq(
             with_messages=not no_messages,
             batch=batch,
         )
-        target = find_target(Given(to, profile))
+        target = find_target(Given(to, profile, tls=UriTls(to_cacert or "")))
         progress = Progress(sys.stderr)
         with ExitStack() as stack:
-            source, source_amqp = _source(url, amqp, stack)
+            source, source_amqp = _source(url, amqp, UriTls(cacert or ""), stack)
             api = stack.enter_context(target.api())
             takeover = Takeover(
                 plan,
@@ -105,20 +109,20 @@ def rabbitmq(
     return guarded(work)
 
 
-def _source(url: str | None, amqp: str | None, stack: ExitStack) -> tuple[Api | None, Uri]:
+def _source(url: str | None, amqp: str | None, tls: UriTls, stack: ExitStack) -> tuple[Api | None, Uri]:
     if url is None:
         assert amqp is not None, "checked before"
-        return None, read_amqp_uri(amqp)
-    target = find_source(url)
+        return None, with_files(read_amqp_uri(amqp), tls)
+    target = find_source(url, tls)
     api = stack.enter_context(target.api())
     return api, target.amqp_uri(api, amqp)
 
 
-def find_source(url: str) -> Target:
+def find_source(url: str, tls: UriTls) -> Target:
     """The RabbitMQ. It has nothing to do with our profiles, nor with our password."""
     password = os.environ.get("WARREN_SOURCE_PASSWORD")
     environment = {} if password is None else {"WARREN_PASSWORD": password}
-    return find_target(Given(url), environment=environment, with_profiles=False)
+    return find_target(Given(url, tls=tls), environment=environment, with_profiles=False)
 
 
 def read_definitions(file: TextIO) -> Row:

@@ -7,6 +7,7 @@ url = "https://ops@broker.example:15671"
 amqp = "amqp://broker.example:5672"     # if it is not where the HTTP API says
 vhost = "shop"
 ca = "/etc/ssl/broker.pem"
+cert = "/etc/ssl/ops.pem"               # if the broker asks for one; `key` names its key if it is elsewhere
 password_file = "/run/secrets/ops"      # else WARREN_PASSWORD, or a prompt
 """
 
@@ -31,7 +32,11 @@ class Profile:
     amqp: str | None = None
     vhost: str | None = None
     ca: str | None = None
-    """A file with the certificates that an https broker is checked by; the system's if it is None."""
+    """A file with the certificates that a broker with TLS is checked by; the system's if it is None."""
+    cert: str | None = None
+    """A file with our own certificate, for a broker that asks for one."""
+    key: str | None = None
+    """A file with its key; None: it is in the file of the certificate."""
     password_file: str | None = None
     """A file whose first line is the password."""
 

@@ -49,10 +49,16 @@ def serve(**flags: str | None) -> int:
         config = load(flags)
         log.configure(config.log_level)
         uvloop.run(run_broker(config, lambda: load(flags)))
-    except (ConfigError, OSError) as error:
-        sys.stderr.write(f"warren serve: {error}\n")
-        return USAGE_ERROR
+    except ConfigError as error:
+        return _fail(str(error))
+    except OSError as error:
+        return _fail(str(error) if error.filename else error.strerror or str(error))
     return 0
+
+
+def _fail(text: str) -> int:
+    sys.stderr.write(f"warren serve: {text}\n")
+    return USAGE_ERROR
 
 
 async def run_broker(config: Config, read_settings: Callable[[], Config]) -> None:

@@ -16,12 +16,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from warren.cli.profiles import Profile, ProfileError, load_profile, profiles_path
-from warren.client.api import Api
+from warren.client.api import ANSWER_SECONDS_MAX, Api
+from warren.client.errors import ClientError
 from warren.client.http_url import HttpUrl, parse_http_url
-from warren.client.uri import PORT_DEFAULT, Uri, parse_uri
+from warren.client.uri import NO_FILES, PORT_DEFAULT, TLS_PORT_DEFAULT, Uri, UriTls, parse_uri
 
 URL_DEFAULT = "http://127.0.0.1:15672"
 GUEST = "guest"
+AMQP, AMQPS = "amqp", "amqp/ssl"  # as an HTTP API names them
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -36,7 +38,7 @@ class Given:
     url: str | None = None
     profile: str | None = None
     vhost: str | None = None
-    ca: str | None = None
+    tls: UriTls = NO_FILES
 
 
 @dataclass(frozen=True)
@@ -45,23 +47,38 @@ class Target:
     vhost: str | None
     """The vhost that was asked for; None if none was."""
     amqp: str | None
-    ca: str | None
+    tls: UriTls = NO_FILES
+    """How to speak TLS, over https and with amqps."""
 
-    def api(self) -> Api:
-        return Api(self.url, ca_file=self.ca)
+    def api(self, *, answer_seconds_max: float = ANSWER_SECONDS_MAX) -> Api:
+        try:
+            return Api(self.url, tls=self.tls, answer_seconds_max=answer_seconds_max)
+        except ClientError as error:  # a file cannot be read
+            raise TargetError(str(error)) from error
 
     def amqp_uri(self, api: Api, given: str | None = None) -> Uri:
         """Where the same broker speaks AMQP: as was given, or as the profile says, or else as its HTTP API
-        does. The login is that of the HTTP API, unless a user is given.
+        does. The login is that of the HTTP API, unless a user is given. With TLS, certificates are those
+        for https, unless others are given.
         """
         text = given or self.amqp
-        if text is None:
-            uri = Uri(self.url.host, _amqp_port(api), "", "", "/")
-        else:
-            uri = read_amqp_uri(text)
-            if urlsplit(text).username is not None:
-                return uri
+        uri = self._told_by(api) if text is None else read_amqp_uri(text)
+        uri = with_files(uri, self.tls)
+        if text is not None and urlsplit(text).username is not None:
+            return uri
         return replace(uri, user=self.url.user or GUEST, password=self.url.password or "")
+
+    def _told_by(self, api: Api) -> Uri:
+        """A password that goes to the HTTP API with TLS goes without only if there is no other way. A broker
+        that does not say where it listens, since the user may not know, gets the usual port.
+        """
+        kinds = [(AMQP, PORT_DEFAULT, None), (AMQPS, TLS_PORT_DEFAULT, self.tls)]
+        if self.url.scheme == "https":
+            kinds.reverse()
+        told = api.get("overview").get("listeners", [])
+        ports = {each.get("protocol"): int(each["port"]) for each in reversed(told)}  # the first one counts
+        kind, port, tls = next((each for each in kinds if each[0] in ports), kinds[0])
+        return Uri(self.url.host, ports.get(kind, port), "", "", "/", tls)
 
 
 def find_target(
@@ -90,7 +107,10 @@ def find_target(
             raise TargetError(f"no password for user '{user}' of {url.address}: set WARREN_PASSWORD")
         password = prompt(f"Password of {user} at {url.address}: ")
     return Target(
-        url.with_login(user, password), given.vhost or profile.vhost, profile.amqp, given.ca or profile.ca
+        url.with_login(user, password),
+        given.vhost or profile.vhost,
+        profile.amqp,
+        _files(given.tls, profile),
     )
 
 
@@ -99,6 +119,25 @@ def read_amqp_uri(text: str) -> Uri:
         return parse_uri(text)
     except ValueError as error:
         raise TargetError(f"--amqp: {error}") from error
+
+
+def with_files(uri: Uri, tls: UriTls) -> Uri:
+    """The URI, with the files of `tls` where it speaks TLS and names none."""
+    if uri.tls is None:
+        return uri
+    named = uri.tls
+    own = named if named.cert_file else tls  # a key goes with its certificate
+    files = replace(
+        named, ca_file=named.ca_file or tls.ca_file, cert_file=own.cert_file, key_file=own.key_file
+    )
+    return replace(uri, tls=files)
+
+
+def _files(given: UriTls, profile: Profile) -> UriTls:
+    """Those of the command line go over those of the profile."""
+    of_profile = UriTls(profile.ca or "", profile.cert or "", profile.key or "")
+    own = given if given.cert_file else of_profile
+    return UriTls(given.ca_file or of_profile.ca_file, own.cert_file, own.key_file)
 
 
 def _password(environment: Mapping[str, str], profile: Profile) -> str | None:
@@ -110,8 +149,3 @@ def _password(environment: Mapping[str, str], profile: Profile) -> str | None:
         return Path(profile.password_file).expanduser().read_text(encoding="utf-8").split("\n", 1)[0]
     except (OSError, ValueError) as error:
         raise TargetError(f"password_file {profile.password_file}: {error}") from error
-
-
-def _amqp_port(api: Api) -> int:
-    listeners = api.get("overview").get("listeners", [])
-    return next((int(each["port"]) for each in listeners if each.get("protocol") == "amqp"), PORT_DEFAULT)

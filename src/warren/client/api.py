@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import http.client
 import json
-import ssl
 from collections.abc import Iterator, Mapping
 from typing import Any, Self, TypeAlias
 from urllib.parse import quote, urlencode
 
 from warren.client.http_url import HttpUrl
+from warren.client.tls_socket import tls_context
+from warren.client.uri import NO_FILES, UriTls
 
 Row: TypeAlias = dict[str, Any]
 """An object of the API."""
@@ -47,10 +48,15 @@ class Api:
     """Speaks to one broker. The connection is made by the first request, and made again if it was dropped."""
 
     def __init__(
-        self, url: HttpUrl, *, ca_file: str | None = None, answer_seconds_max: float = ANSWER_SECONDS_MAX
+        self,
+        url: HttpUrl,
+        *,
+        tls: UriTls = NO_FILES,
+        answer_seconds_max: float = ANSWER_SECONDS_MAX,
     ) -> None:
+        """Raises `ClientError` if the files that `tls` names cannot be read."""
         self.url = url
-        self._connection = _connection(url, ca_file, answer_seconds_max)
+        self._connection = _connection(url, tls, answer_seconds_max)
         login = f"{url.user or 'guest'}:{'guest' if url.password is None else url.password}"
         self._headers = {
             "Authorization": "Basic " + base64.b64encode(login.encode()).decode(),
@@ -147,10 +153,10 @@ class Api:
         return Unreachable(f"cannot reach the HTTP API at {self.url.address}: {why}")
 
 
-def _connection(url: HttpUrl, ca_file: str | None, timeout_s: float) -> http.client.HTTPConnection:
+def _connection(url: HttpUrl, tls: UriTls, timeout_s: float) -> http.client.HTTPConnection:
     if url.scheme == "http":
         return http.client.HTTPConnection(url.host, url.port, timeout=timeout_s)
-    context = ssl.create_default_context(cafile=ca_file)
+    context = tls_context(tls)
     return http.client.HTTPSConnection(url.host, url.port, timeout=timeout_s, context=context)
 
 

@@ -48,20 +48,34 @@ class TlsSocket(ssl.SSLSocket):
 
 def encrypt(plain: socket.socket, uri: Uri, tls: UriTls) -> socket.socket:
     """Make the handshake on a socket that is connected, and blocks."""
+    context = tls_context(tls)
+    context.sslsocket_class = TlsSocket
     try:
-        return _context(tls).wrap_socket(plain, server_hostname=uri.host)
+        return context.wrap_socket(plain, server_hostname=uri.host)
     except ssl.SSLCertVerificationError as error:
-        raise ClientError(f"cannot trust {uri.address}: {error.verify_message}") from error
+        hint = "" if tls.ca_file else "; amqps://…?cacertfile=FILE names those to trust"
+        raise ClientError(f"cannot trust {uri.address}: {error.verify_message}{hint}") from error
     except OSError as error:
         raise ClientError(f"no TLS with {uri.address}: {error.strerror or error}") from error
 
 
-def _context(tls: UriTls) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=tls.ca_file or None)
-    context.sslsocket_class = TlsSocket
+def tls_context(tls: UriTls) -> ssl.SSLContext:
+    """What a client connects with. Raises `ClientError` if a file cannot be read."""
+    try:
+        context = ssl.create_default_context(cafile=tls.ca_file or None)
+    except OSError as error:
+        raise ClientError(f"cannot read certificates in {tls.ca_file}: {error.strerror}") from error
     if not tls.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if tls.cert_file:
-        context.load_cert_chain(tls.cert_file, tls.key_file or None)
+        _load_own(context, tls)
     return context
+
+
+def _load_own(context: ssl.SSLContext, tls: UriTls) -> None:
+    try:
+        context.load_cert_chain(tls.cert_file, tls.key_file or None)
+    except OSError as error:
+        files = " and ".join(filter(None, (tls.cert_file, tls.key_file)))
+        raise ClientError(f"cannot read certificate and key in {files}: {error.strerror}") from error

@@ -22,6 +22,9 @@ class UriTls:
     verify: bool = True  # whether the broker's certificate has to be right
 
 
+NO_FILES = UriTls()  # the system's certificates to verify the broker's, and none of our own
+
+
 @dataclass(frozen=True, slots=True)
 class Uri:
     """The parts of an AMQP URI, with RabbitMQ's defaults for those left out."""
@@ -35,7 +38,7 @@ class Uri:
 
     @property
     def address(self) -> str:
-        return f"{self.host}:{self.port}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse_uri(text: str) -> Uri:

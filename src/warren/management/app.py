@@ -12,6 +12,7 @@ from warren.management.auth import authenticate
 from warren.management.bindings import Bindings
 from warren.management.channels import Channels
 from warren.management.cluster import Cluster
+from warren.management.connection import HttpConnection, Visitors
 from warren.management.connections import Connections
 from warren.management.consumers import Consumers
 from warren.management.context import Context
@@ -93,7 +94,6 @@ RESOURCES = (
 )
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
 STOP_SECONDS_MAX = 1.0  # for requests to finish
-IDLE_SECONDS_MAX = 75.0  # of a connection between two requests
 PLACES: dict[str, tuple[str, Callable[[Config], tuple[Address, ...]]]] = {
     HTTP: ("http_port", Config.http_addresses),
     HTTPS: ("http_tls_port", Config.https_addresses),
@@ -154,26 +154,26 @@ class HttpService:
         self.context = Context(self.broker)
         self.runner = web.AppRunner(
             self.make_app(self.context),
-            access_log=None,
             handle_signals=False,
             handler_cancellation=True,
-            keepalive_timeout=IDLE_SECONDS_MAX,
             shutdown_timeout=STOP_SECONDS_MAX,
         )
         await self.runner.setup()
-        self.broker.descriptors.counters.append(self._descriptors)
+        visitors = Visitors(self.broker.descriptors)
         for protocol in self.protocols:
             setting, addresses = PLACES[protocol]
             for address in addresses(self.broker.config):
-                await self._listen(protocol, address, setting)
+                await self._listen(protocol, address, visitors, setting)
 
-    async def _listen(self, protocol: str, address: Address, setting: str) -> None:
+    async def _listen(self, protocol: str, address: Address, visitors: Visitors, setting: str) -> None:
         server = None if self.runner is None else self.runner.server
         assert server is not None, "the runner was set up"
+        tls = self.broker.tls if protocol == HTTPS else None
+        proxied = protocol != PROMETHEUS and address.is_proxied(self.broker.config.http_proxy_protocol)
         manners = Manners(
-            make_protocol=lambda _header: server(),
-            tls=self.broker.tls if protocol == HTTPS else None,
-            proxy_protocol=False,
+            make_protocol=lambda header: HttpConnection(server, visitors, tls, header),
+            tls=tls,
+            proxy_protocol=proxied,
         )
         try:
             await self.broker.listeners.add(protocol, address, manners, share=ACCEPTED_A_TURN)
@@ -181,11 +181,6 @@ class HttpService:
             flag = "--" + setting.replace("_", "-")
             reason = f"{setting} = {address.port} ({flag}, -1 for none): {error.strerror}"
             raise OSError(error.errno, reason) from error
-
-    def _descriptors(self) -> int:
-        """Two for each connection: its socket, and a file that it may be reading."""
-        server = None if self.runner is None else self.runner.server
-        return 0 if server is None else 2 * len(server.connections)
 
     async def stop(self) -> None:
         for connection in connections_of(self.broker.node):

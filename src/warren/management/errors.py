@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from warren.amqp.errors import AccessRefused, AmqpError, NotFound
-from warren.management.json_text import answer_under_way, json_response
+from warren.management.json_text import answer_under_way, forget_answer, json_response
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 REALM = 'Basic realm="WarrenMQ"'
@@ -75,6 +75,8 @@ def answer_errors(report: Callable[[Exception], None]) -> Middleware:
             if request.transport is not None:
                 request.transport.abort()  # so that the client does not take the part it got for the whole
             return begun
+        finally:
+            forget_answer(request)
 
     return middleware
 

@@ -112,6 +112,13 @@ def answer_under_way(request: web.Request) -> web.StreamResponse | None:
     return request.get(UNDER_WAY)
 
 
+def forget_answer(request: web.Request) -> None:
+    """The request has ended. If its client has gone, its answer still refers to it: without the way back both
+    are freed without the garbage collector.
+    """
+    request.pop(UNDER_WAY, None)
+
+
 async def write(response: web.StreamResponse, data: bytes | memoryview) -> None:
     """Write as fast as the client reads. Raises if it reads nothing for `STALL_SECONDS_MAX`."""
     try:

@@ -13,20 +13,19 @@ from contextlib import suppress
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from warren.management.connection import peer_of_request
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
 from warren.management.errors import BadRequest, Forbidden
 from warren.management.headers import Cors
 from warren.management.rights import Right
-from warren.server.peer import peer_of
 from warren.server.protocol import UNSENT_BYTES_HIGH, UNSENT_BYTES_LOW
 from warren.session.connection import Connection
-from warren.session.peer import Peer
 
 SUBPROTOCOL = "amqp"
-RECEIVED_BYTES_MAX = 16 * 1024 * 1024  # of a message from a client
+RECEIVED_BYTES_MAX = 1024 * 1024  # of a message from a client, who may not have logged in yet
 SENT_BYTES_MAX = 128 * 1024  # of a message to a client
-CLOSE_SECONDS_MAX = 10.0  # for a client to close, too
+CLOSE_SECONDS_MAX = 10.0  # for a client to take what is left, and to close, too
 
 
 class WebSocketLink:
@@ -41,6 +40,7 @@ class WebSocketLink:
         self.may_read = asyncio.Event()  # not set while the connection is not to be read
         self.is_congested = False  # whether the outbox is too full for deliveries
         self.is_closing = False
+        self.deadline: asyncio.TimerHandle | None = None  # for the client to close; None before we do
         self.may_read.set()
 
     async def run(self, connection: Connection, received: Callable[[int], None]) -> None:
@@ -54,12 +54,15 @@ class WebSocketLink:
         finally:  # nothing is awaited here: a client that vanishes cancels this at any time
             connection.lost()
             writing.cancel()
+            if self.deadline is not None and not self.transport.get_write_buffer_size():
+                self.deadline.cancel()  # else closing the transport would wait for the client, too
 
     # --- from the client ---
 
     async def _read(self, received: Callable[[int], None]) -> None:
         async for message in self.socket:
             if message.type is not WSMsgType.BINARY:
+                self._limit_the_end()
                 await self.socket.close(code=WSCloseCode.UNSUPPORTED_DATA, message=b"binary messages only")
                 return
             await self._take(memoryview(message.data), received)
@@ -82,7 +85,7 @@ class WebSocketLink:
                 await self.has_work.wait()
                 self.has_work.clear()
                 await self._empty_outbox()
-            await asyncio.wait_for(self.socket.close(), CLOSE_SECONDS_MAX)
+            await self.socket.close()
 
     async def _empty_outbox(self) -> None:
         while self.outbox:
@@ -120,6 +123,13 @@ class WebSocketLink:
         self.is_closing = True
         self.may_read.set()
         self.has_work.set()
+        self._limit_the_end()
+
+    def _limit_the_end(self) -> None:
+        """A client that reads nothing more, but stays, would keep its socket and what is left for ever."""
+        if self.deadline is None:
+            loop = asyncio.get_running_loop()
+            self.deadline = loop.call_later(CLOSE_SECONDS_MAX, self.transport.abort)
 
     def reset(self) -> None:
         self.is_closing = True
@@ -154,7 +164,7 @@ class AmqpOverWebSocket:
             compress=False,
             timeout=CLOSE_SECONDS_MAX,
         )
-        transport, peer = request.transport, self._peer(request)
+        transport, peer = request.transport, peer_of_request(request)
         if transport is None or peer is None or not socket.can_prepare(request):
             raise BadRequest("this path is for WebSockets")
         if not self.cors.may_connect(request):
@@ -164,9 +174,6 @@ class AmqpOverWebSocket:
         connection = Connection(self.broker.read_buffer, self.broker.node, link, peer)
         await link.run(connection, lambda size: self._received(connection, size))
         return socket
-
-    def _peer(self, request: web.Request) -> Peer | None:
-        return None if request.transport is None else peer_of(request.transport, self.broker.tls)
 
     def _received(self, connection: Connection, size: int) -> None:
         def take() -> None:

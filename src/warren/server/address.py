@@ -15,7 +15,11 @@ LISTENER_KEYS = {"address", "proxy_protocol"}
 class Address:
     host: str
     port: int  # 0: the kernel chooses one
-    proxy_protocol: bool | None = None  # None: as the setting `proxy_protocol` says
+    proxy_protocol: bool | None = None  # None: as the setting for all listeners says
+
+    def is_proxied(self, otherwise: bool) -> bool:
+        """Whether clients come through a proxy; `otherwise` is the setting for all listeners."""
+        return otherwise if self.proxy_protocol is None else self.proxy_protocol
 
     def __str__(self) -> str:
         return address_text(self.host, self.port)

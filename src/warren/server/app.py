@@ -76,7 +76,9 @@ class Broker:
         self.metrics = Metrics()
         self.services: dict[str, Service] = {}  # what runs beside AMQP, by name
         self.end_log: Callable[[], None] = lambda: None  # ends the logging of events
-        self.on_reload: list[Callable[[], None]] = []  # called when the settings are read again, on SIGHUP
+        self.on_reload: list[
+            Callable[[], None]
+        ] = []  # for who has more to read again on SIGHUP, from the start
         self.event_stream: EventStream | None = None  # None unless the setting `events_stream` is on
         self.stopping = True  # or not started, or stopped: `stop` has nothing to do
 
@@ -145,7 +147,7 @@ class Broker:
     async def start(self) -> None:
         """Start the broker. A start that fails for any reason leaves no thread, lock, socket or task."""
         self.loop = asyncio.get_running_loop()
-        self.services, self.event_stream = {}, None
+        self.services, self.on_reload, self.event_stream = {}, [], None
         self.log_tail = LogTail(self.loop)
         self.log_tail.attach()
         self.world = LoopWorld(self.loop, self.log)
@@ -243,9 +245,10 @@ class Broker:
             await self.listeners.add(AMQPS, address, self._manners(address, self.tls))
 
     def _manners(self, address: Address, tls: Tls | None) -> Manners:
-        proxied = self.config.proxy_protocol if address.proxy_protocol is None else address.proxy_protocol
         return Manners(
-            make_protocol=lambda header: self._make_protocol(tls, header), tls=tls, proxy_protocol=proxied
+            make_protocol=lambda header: self._make_protocol(tls, header),
+            tls=tls,
+            proxy_protocol=address.is_proxied(self.config.proxy_protocol),
         )
 
     def _make_protocol(self, tls: Tls | None, header: ProxyHeader | None) -> AmqpProtocol:
@@ -329,7 +332,7 @@ class Broker:
         with without_collector():
             self.node.restore(await self.storage.recover())
         self.storage.start()
-        await self.make_definitions()
+        await self.make_definitions(self.config)
 
     async def _all_closed(self) -> None:
         """Wait until the last client has answered, at most `STOP_SECONDS_MAX`."""
@@ -357,27 +360,25 @@ class Broker:
             login_delay_seconds_max=config.login_delay_max,
         )
 
-    async def make_definitions(self) -> None:
+    async def make_definitions(self, config: Config) -> None:
         """Make what the configuration names. The user guest is only made in a new data directory."""
         is_new = not self.node.users
-        for name in self.config.vhosts:
-            self.node.execute(commands.AddVhost(name=name))
-        self._make_policies_and_limits()
-        for user in self.config.users:
-            if is_new or user is not GUEST:
-                await self._make_user(user)
-
-    def _make_policies_and_limits(self) -> None:
-        config = self.config
-        policies = (*config.policies, *config.operator_policies)
-        definitions: tuple[commands.PutPolicy | commands.SetVhostLimits, ...] = (
-            *policies,
+        made: tuple[commands.PutPolicy | commands.SetVhostLimits, ...] = (
+            *config.policies,
+            *config.operator_policies,
             *config.vhost_limits,
         )
-        for command in definitions:
-            if command.vhost not in self.node.vhosts:
+        vhosts = {*self.node.vhosts, *config.vhosts}
+        for command in made:
+            if command.vhost not in vhosts:
                 raise ConfigError(f"there is no vhost '{command.vhost}' for a policy or limits")
+        for name in config.vhosts:
+            self.node.execute(commands.AddVhost(name=name))
+        for command in made:
             self.node.execute(command)
+        for user in config.users:
+            if is_new or user is not GUEST:
+                await self._make_user(user)
 
     async def _make_user(self, user: UserConfig) -> None:
         hashed = user.password_hash

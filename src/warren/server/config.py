@@ -95,6 +95,8 @@ class Config:
     """
     proxy_protocol: bool = False
     """Whether a proxy in front tells the addresses of AMQP's clients, by the PROXY protocol."""
+    http_proxy_protocol: bool = False
+    """The same for clients of the HTTP API; not for `prometheus_port`."""
     http_port: int = HTTP_PORT  # for the HTTP API; 0: the kernel chooses one, -1: there is no HTTP API
     prometheus_port: int = HTTP_OFF
     """A port for metrics alone, without a login; 0: the kernel chooses one, -1: none, only `http_port`."""
@@ -106,6 +108,10 @@ class Config:
     tls_key: str = ""  # the file with its key; empty: the key is in the file of the certificate
     tls_key_password: str = field(default="", repr=False)  # if the key is encrypted
     tls_ca: str = ""  # the file with the certificates that clients' certificates have to be signed with
+    tls_crl: str = ""
+    """The file with the lists of revoked certificates (CRLs), one of each authority that signs clients'
+    certificates; empty: none are revoked.
+    """
     tls_verify: str = "none"
     """Whether clients' certificates are not asked for (`none`), verified if shown (`peer`), or required
     (`require`).
@@ -251,8 +257,6 @@ class Config:
             _check(OFF <= port <= PORT_MAX, name, port, f"0 to {PORT_MAX}, or {OFF} for none")
         for name in LISTENER_SETTINGS:  # an embedding program may give texts
             object.__setattr__(self, name, addresses(name, getattr(self, name)))
-        if any(each.proxy_protocol for each in (*self.http_listeners, *self.http_tls_listeners)):
-            raise ConfigError("http_listeners: proxy_protocol is for AMQP only")
         if not self.amqp_addresses() and not self.amqps_addresses():
             raise ConfigError(f"port = {OFF}: without TLS, AMQP needs a port")
 
@@ -267,13 +271,15 @@ class Config:
         for version in self.tls_versions:
             _check_choice("tls_versions", version, VERSIONS)
         if not self.tls_cert:
-            for name in ("tls_key", "tls_ca", "tls_listeners", "http_tls_listeners"):
+            for name in ("tls_key", "tls_ca", "tls_crl", "tls_listeners", "http_tls_listeners"):
                 if getattr(self, name):
                     raise ConfigError(f"{name} is set, but tls_cert is not")
             if self.http_tls_port != OFF:
                 raise ConfigError("http_tls_port is set, but tls_cert is not")
         if self.tls_verify != "none" and not self.tls_ca:
             raise ConfigError(f"tls_verify = {self.tls_verify!r} needs tls_ca, to verify certificates with")
+        if self.tls_crl and self.tls_verify == "none":
+            raise ConfigError("tls_crl is set, but tls_verify = 'none': no certificate is looked at")
 
     def tls(self) -> TlsSettings | None:
         """None for a broker without TLS."""
@@ -284,6 +290,7 @@ class Config:
             key=self.tls_key or self.tls_cert,
             key_password=self.tls_key_password,
             ca=self.tls_ca,
+            crl=self.tls_crl,
             verify=self.tls_verify,
             versions=self.tls_versions,
             ciphers=self.tls_ciphers,

@@ -18,6 +18,7 @@ import structlog
 
 from warren.server.address import address_text
 from warren.server.descriptors import Descriptors
+from warren.server.farewell import LINGER_SECONDS_MAX
 from warren.server.listener import ACCEPTED_A_TURN, BACKLOG
 from warren.server.proxy_header import ProxyHeader, ProxyHeaderError
 from warren.server.reception import WELCOME_SECONDS_MAX, Reception
@@ -100,21 +101,22 @@ class Doorway:
             client.close()
 
     async def _welcome(self, client: socket.socket, address: str) -> None:
+        header = ProxyHeader() if self.manners.proxy_protocol else None
         try:
-            header = await self._header(client)
+            await self._begin(client, header)
             await self.reception.take_turn()
             await self._hand_over(client, header)
         except ConnectionError as error:
-            self.log.debug("client has gone", peer=address, reason=_reason(error))
+            self.log.debug("client has gone", peer=_source(address, header), reason=_reason(error))
         except (OSError, ProxyHeaderError) as error:
-            self.log.info("client not let in", peer=address, reason=_reason(error))
+            self.log.info("client not let in", peer=_source(address, header), reason=_reason(error))
 
-    async def _header(self, client: socket.socket) -> ProxyHeader | None:
+    async def _begin(self, client: socket.socket, header: ProxyHeader | None) -> None:
         """Read the proxy's header if there is to be one, and wait for what is behind it."""
         async with asyncio.timeout(WELCOME_SECONDS_MAX):
-            header = await read_header(self.loop, client) if self.manners.proxy_protocol else None
+            if header is not None:
+                await read_header(self.loop, client, header)
             await readable(self.loop, client)
-        return header
 
     async def _hand_over(self, client: socket.socket, header: ProxyHeader | None) -> None:
         """Let the event loop have the socket, which closes it if the handshake fails or is cancelled."""
@@ -129,6 +131,7 @@ class Doorway:
                 client,
                 ssl=manners.tls.context,
                 ssl_handshake_timeout=WELCOME_SECONDS_MAX,
+                ssl_shutdown_timeout=LINGER_SECONDS_MAX,
             )
 
 
@@ -146,13 +149,16 @@ async def readable(loop: asyncio.AbstractEventLoop, client: socket.socket, size:
     return seen
 
 
-async def read_header(loop: asyncio.AbstractEventLoop, client: socket.socket) -> ProxyHeader:
+async def read_header(loop: asyncio.AbstractEventLoop, client: socket.socket, header: ProxyHeader) -> None:
     """Read the header, and not a byte more."""
-    header = ProxyHeader()
     while not header.is_complete:
         arrived = await readable(loop, client, header.wanted_bytes())
         client.recv(header.take(arrived))
-    return header
+
+
+def _source(address: str, header: ProxyHeader | None) -> str:
+    """The client's address, as far as it is known: the proxy's, until the header has come."""
+    return address if header is None or header.source is None else address_text(*header.source)
 
 
 def _reason(error: Exception) -> str:
@@ -160,6 +166,8 @@ def _reason(error: Exception) -> str:
         return f"PROXY header: {error}"
     if isinstance(error, TimeoutError):
         return "it took too long"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the client's certificate: {error.verify_message}"
     reason = error.reason if isinstance(error, ssl.SSLError) else None
     return reason or str(error) or type(error).__name__
 

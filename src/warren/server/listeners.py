@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass
 
 import structlog
@@ -56,16 +57,23 @@ class Listeners:
 
     async def add(self, protocol: str, address: Address, manners: Manners, *, share: int = 1) -> OpenPort:
         """Listen on an address. `share` is among how many the sockets are shared that accept clients."""
+        try:
+            port = await self._open(address, manners, share)
+        except OSError as error:
+            number = error.errno or 0  # below 0 if the host is not known
+            why = os.strerror(number) if number > 0 else error.strerror
+            raise OSError(error.errno, f"cannot listen on {address} for {protocol}: {why}") from error
+        return self.note(protocol, address.host, port)
+
+    async def _open(self, address: Address, manners: Manners, share: int) -> int:
         if manners.tls is None and not manners.proxy_protocol:
             listener = await self._listen(address, manners, share)
             self.listeners.append(listener)
-            port = listener.port
-        else:
-            sockets = await bind(self.loop, address.host, address.port)
-            doorway = Doorway(sockets, manners, self.reception, self.descriptors, self.log)
-            self.doorways.append(doorway)
-            port = doorway.port
-        return self.note(protocol, address.host, port)
+            return listener.port
+        sockets = await bind(self.loop, address.host, address.port)
+        doorway = Doorway(sockets, manners, self.reception, self.descriptors, self.log)
+        self.doorways.append(doorway)
+        return doorway.port
 
     async def _listen(self, address: Address, manners: Manners, share: int) -> Listener:
         accepted = max(1, accepted_a_turn(self.descriptors.limit) // share)

@@ -12,17 +12,19 @@ from dataclasses import fields, replace
 
 from warren.amqp.errors import AmqpError
 from warren.server.app import Broker
-from warren.server.config import Config
+from warren.server.config import LOG_LEVELS, Config
 from warren.server.config_error import ConfigError
 from warren.server.tls import Loaded, load_files
 
-LOG_LEVEL = "log_level"
-DEFINITIONS = {"vhosts", "users", "policies", "operator_policies", "vhost_limits"}
-TLS_FILES_AND_RULES = {
+ALWAYS = {"log_level", "reload_definitions"}
+IF_WANTED = {"vhosts", "users", "policies", "operator_policies", "vhost_limits"}
+"""If `reload_definitions` is on."""
+WITH_TLS = {
     "tls_cert",
     "tls_key",
     "tls_key_password",
     "tls_ca",
+    "tls_crl",
     "tls_verify",
     "tls_versions",
     "tls_ciphers",
@@ -30,6 +32,7 @@ TLS_FILES_AND_RULES = {
     "tls_login_san_type",
     "tls_login_san_index",
 }
+"""If the broker has had TLS since its start, and still is to have it."""
 
 
 class Reload:
@@ -53,37 +56,46 @@ class Reload:
                 await self._reload()
             except (ConfigError, AmqpError) as error:
                 self.broker.log.error("settings not reloaded", error=str(error))  # noqa: TRY400 - the operator's error
+            except Exception as error:  # noqa: BLE001 - a mistake of ours must not be lost with the task
+                self.broker.world.report(error)
 
     async def _reload(self) -> None:
+        """Definitions come first: if one of them makes no sense, all other settings stay as they were."""
         broker = self.broker
         config, loaded = await asyncio.to_thread(self._read)
+        tls = None if loaded is None else broker.tls
         changed = {each.name for each in fields(Config) if _differs(each.name, broker.config, config)}
-        taken = {LOG_LEVEL, "reload_definitions"} & changed
-        if loaded is not None and broker.tls is not None:
-            taken |= TLS_FILES_AND_RULES & changed
-        if config.reload_definitions:
-            taken |= DEFINITIONS & changed
-        broker.config = replace(broker.config, **{name: getattr(config, name) for name in taken})
-        await self._take_over(loaded, taken)
-        broker.log.info("settings reloaded", changed=sorted(taken), certificates=loaded is not None)
-        if changed - taken:
-            broker.log.warning("settings that need a restart have changed", settings=sorted(changed - taken))
+        taken = changed & self._reloadable(config)
+        following = replace(broker.config, **{name: getattr(config, name) for name in taken})
+        if IF_WANTED & taken:
+            await broker.make_definitions(following)
+        levels = broker.config.log_level, following.log_level
+        broker.config = following
+        if loaded is not None and tls is not None:
+            tls.replace(loaded)
+        for follow in broker.on_reload:
+            follow()
+        if "log_level" in taken:  # by the level that tells more, so that this change is told, too
+            broker.set_log_level(min(levels, key=LOG_LEVELS.index))
+        self._tell(taken, changed - taken, with_certificates=tls is not None)
+        if "log_level" in taken:
+            broker.set_log_level(following.log_level)
+
+    def _tell(self, taken: set[str], left: set[str], *, with_certificates: bool) -> None:
+        log = self.broker.log
+        log.info("settings reloaded", changed=sorted(taken), certificates=with_certificates)
+        if left:
+            log.warning("settings that need a restart have changed", settings=sorted(left))
+
+    def _reloadable(self, config: Config) -> set[str]:
+        """The settings that can change while the broker runs; all others need a restart."""
+        has_tls = self.broker.tls is not None and bool(config.tls_cert)
+        return ALWAYS | (WITH_TLS if has_tls else set()) | (IF_WANTED if config.reload_definitions else set())
 
     def _read(self) -> tuple[Config, Loaded | None]:
         config = self.read_settings()
         settings = config.tls()
         return config, None if settings is None else load_files(settings)
-
-    async def _take_over(self, loaded: Loaded | None, taken: set[str]) -> None:
-        broker = self.broker
-        if loaded is not None and broker.tls is not None:
-            broker.tls.replace(loaded)
-        if LOG_LEVEL in taken:
-            broker.set_log_level(broker.config.log_level)
-        for reopen in broker.on_reload:
-            reopen()
-        if DEFINITIONS & taken:
-            await broker.make_definitions()
 
 
 def _differs(name: str, old: Config, new: Config) -> bool:

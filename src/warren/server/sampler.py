@@ -16,6 +16,7 @@ from warren.server.churn import Churn
 from warren.server.pace import at_a_pace
 from warren.session.connection import Connection, connections_of
 
+APART_SECONDS_MIN = TICK_SECONDS / 2  # between two ticks, though the loop was late for the first
 LENGTHS = ("messages_ready", "messages_unacknowledged")
 """The gauges of queues and vhosts, behind the counters that `tally.FIGURES` names."""
 OCTETS = ("recv_oct", "send_oct")
@@ -39,7 +40,7 @@ class Sampler:
         now = self.node.world.now
         due = before = now()
         while True:
-            due = max(due + TICK_SECONDS, now())
+            due = next_due(due, now())
             await asyncio.sleep(due - now())
             began = now()
             try:
@@ -79,6 +80,13 @@ class Sampler:
         note(connection, counters, (), tick, stored_as=LARGE)
         for channel in connection.open_channels():
             note(channel, channel.tally.figures(), (), tick)
+
+
+def next_due(due: float, now: float) -> float:
+    """When the tick behind the one that was due then is due. After a late one there is some time before the
+    next, or its rates would be divided by almost nothing.
+    """
+    return max(due + TICK_SECONDS, now + APART_SECONDS_MIN)
 
 
 def note(

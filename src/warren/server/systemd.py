@@ -1,4 +1,4 @@
-"""Tells systemd how the broker does: ready, alive, reloading, stopping. This is the protocol sd_notify:
+"""Tells systemd how the broker does: ready, alive, stopping. This is the protocol sd_notify:
 datagrams to the socket that NOTIFY_SOCKET names. Without systemd, nothing is sent.
 """
 

@@ -17,6 +17,7 @@ from warren.server.config_error import ConfigError
 from warren.session.peer import Certificate, Encryption
 
 VERIFY = {"none": ssl.CERT_NONE, "peer": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
+CRL_HEADER = "-----BEGIN X509 CRL-----"
 VERSIONS = {"tlsv1.2": ssl.TLSVersion.TLSv1_2, "tlsv1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -28,6 +29,7 @@ class TlsSettings:
     key: str
     key_password: str
     ca: str
+    crl: str
     verify: str
     versions: tuple[str, ...]
     ciphers: str
@@ -91,6 +93,8 @@ def make_context(settings: TlsSettings) -> ssl.SSLContext:
     _load_certificate(context, settings)
     if settings.ca:
         _load_authorities(context, settings.ca)
+    if settings.crl:
+        _load_revoked(context, settings.crl)
     context.verify_mode = VERIFY[settings.verify]
     return context
 
@@ -118,6 +122,20 @@ def _load_authorities(context: ssl.SSLContext, path: str) -> None:
         context.load_verify_locations(path)
     except ssl.SSLError as error:
         raise ConfigError(f"tls_ca = {path!r}: {error.reason or error}") from error
+
+
+def _load_revoked(context: ssl.SSLContext, path: str) -> None:
+    """Certificates in this file would be trusted as authorities, so it may have none."""
+    text = _read("tls_crl", path)
+    if CRL_HEADER not in text:
+        raise ConfigError(f"tls_crl = {path!r}: there is no list of revoked certificates in PEM format in it")
+    if ssl.PEM_HEADER in text:
+        raise ConfigError(f"tls_crl = {path!r}: there are certificates in it, which belong into tls_ca")
+    try:
+        context.load_verify_locations(path)
+    except ssl.SSLError as error:
+        raise ConfigError(f"tls_crl = {path!r}: cannot be read ({error.reason or error})") from error
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
 def _check_certificate(setting: str, path: str) -> None:

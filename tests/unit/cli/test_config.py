@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.certificates import Certificates
 from warren.cli.main import main
 from warren.server.config_reference import as_markdown, settings
 
@@ -80,6 +81,19 @@ def test_certificates_are_read_too(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["config", "check", write(tmp_path, '[tls]\ncert = "absent.pem"')]) == 2
     assert capsys.readouterr().err == (
         "warren config check: tls_cert = 'absent.pem': No such file or directory\n"
+    )
+
+
+def test_lists_of_revoked_certificates_are_read_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    certificates = Certificates(tmp_path)
+    table = f'[tls]\ncert = "{certificates.server}"\nca = "{certificates.ca}"\nverify = "peer"\ncrl = '
+    assert main(["config", "check", write(tmp_path, f'{table}"{certificates.revoke()}"')]) == 0
+    assert main(["config", "check", write(tmp_path, f'{table}"{certificates.ca}"')]) == 2
+    assert capsys.readouterr().err == (
+        f"warren config check: tls_crl = '{certificates.ca}': "
+        "there is no list of revoked certificates in PEM format in it\n"
     )
 
 

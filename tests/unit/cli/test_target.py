@@ -12,7 +12,9 @@ from tests.support.recorded_api import RecordedApi
 from warren.cli.main import main
 from warren.cli.profiles import Profile, ProfileError, load_profile, profiles_path
 from warren.cli.target import Given, Target, TargetError, find_target
+from warren.client.api import Api
 from warren.client.http_url import parse_http_url
+from warren.client.uri import UriTls
 
 PROFILES = """
 default = "local"
@@ -25,8 +27,15 @@ url = "https://ops@broker.example"
 amqp = "amqp://amqp.example:5673"
 vhost = "shop"
 ca = "ca.pem"
+cert = "me.pem"
 password_file = "PASSWORD_FILE"
 """
+
+
+@pytest.fixture
+def api() -> Iterator[RecordedApi]:
+    with RecordedApi() as running:
+        yield running
 
 
 @pytest.fixture
@@ -54,7 +63,11 @@ def test_local_broker_needs_nothing(tmp_path: Path) -> None:
 def test_profile_by_name_has_url_vhost_certificates_and_password(home: Path) -> None:
     target = found(home, Given(profile="production"))
     assert (target.url.address, target.url.user) == ("https://broker.example:15671", "ops")
-    assert (target.url.password, target.vhost, target.ca) == ("from file", "shop", "ca.pem")
+    assert (target.url.password, target.vhost, target.tls) == (
+        "from file",
+        "shop",
+        UriTls("ca.pem", "me.pem"),
+    )
 
 
 def test_default_profile_is_used_if_none_is_named(home: Path) -> None:
@@ -65,6 +78,13 @@ def test_url_goes_over_environment_goes_over_profile(home: Path) -> None:
     login = {"WARREN_URL": "http://a:b@one", "WARREN_PROFILE": "production"}
     assert found(home, Given(), **login).url.host == "one"
     assert found(home, Given(url="http://a:b@two"), **login).url.host == "two"
+
+
+def test_certificates_of_the_command_line_go_over_those_of_the_profile(home: Path) -> None:
+    """A key goes with its certificate."""
+    given = Given(profile="production", tls=UriTls(cert_file="other.pem", key_file="other.key"))
+    assert found(home, given).tls == UriTls("ca.pem", "other.pem", "other.key")
+    assert found(home, Given(profile="production", tls=UriTls("other.pem"))).tls.cert_file == "me.pem"
 
 
 def test_password_of_the_url_goes_over_the_environment_goes_over_the_file(home: Path) -> None:
@@ -128,13 +148,69 @@ def test_password_is_not_in_what_is_printed_of_a_url() -> None:
     assert url.address == "http://host:1/prefix"
 
 
+# --- where the broker speaks AMQP ---
+
+PLAIN = {"protocol": "amqp", "port": 1}
+ENCRYPTED = {"protocol": "amqp/ssl", "port": 2}
+OTHERS = [{"protocol": "http", "port": 3}, {"protocol": "clustering", "port": 4}]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "listeners", "port", "with_tls"),
+    [
+        ("http", [PLAIN, ENCRYPTED], 1, False),
+        ("http", [ENCRYPTED], 2, True),
+        ("http", [PLAIN, {**PLAIN, "port": 5}], 1, False),
+        ("http", OTHERS, 5672, False),
+        ("https", [PLAIN, ENCRYPTED], 2, True),
+        ("https", [PLAIN], 1, False),
+        ("https", OTHERS, 5671, True),
+    ],
+)
+def test_port_for_amqp_is_the_one_that_the_http_api_tells(
+    api: RecordedApi, scheme: str, listeners: list[dict[str, object]], port: int, with_tls: bool
+) -> None:
+    api.answers = [(200, {"listeners": [*OTHERS, *listeners]})]
+    target = Target(parse_http_url(f"{scheme}://me:secret@broker.example"), None, None, UriTls("ca.pem"))
+    with Api(parse_http_url(api.url)) as client:
+        uri = target.amqp_uri(client)
+    assert (uri.host, uri.port, uri.user, uri.password) == ("broker.example", port, "me", "secret")
+    assert uri.tls == (UriTls(ca_file="ca.pem") if with_tls else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "tls"),
+    [
+        ("amqp://other", None),
+        ("amqps://other", UriTls(ca_file="ca.pem")),
+        ("amqps://other?verify=verify_none", UriTls(ca_file="ca.pem", verify=False)),
+        ("amqps://other?cacertfile=its.pem&certfile=me.pem", UriTls("its.pem", "me.pem")),
+    ],
+)
+def test_uri_that_is_given_is_checked_by_the_same_certificates_unless_it_names_others(
+    api: RecordedApi, text: str, tls: UriTls | None
+) -> None:
+    target = Target(parse_http_url("https://me:secret@broker.example"), None, None, UriTls("ca.pem"))
+    assert target.amqp_uri(Api(parse_http_url(api.url)), text).tls == tls
+    assert api.requests == []
+
+
 # --- exit codes ---
 
 
-@pytest.fixture
-def api() -> Iterator[RecordedApi]:
-    with RecordedApi() as running:
-        yield running
+@pytest.mark.parametrize("content", [None, "nothing"])
+@pytest.mark.parametrize(
+    "words", ["queues ls --cacert", "import rabbitmq --cacert", "import rabbitmq --to-cacert"]
+)
+def test_wrong_file_of_certificates_is_exit_2_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None, words: str
+) -> None:
+    path, url = tmp_path / "ca.pem", "https://a:b@127.0.0.1:1"
+    if content is not None:
+        path.write_text(content)
+    more = ["--to", url, "--amqp", "amqp://a"] if "import" in words else []
+    assert main([*words.split(), str(path), "--url", url, *more]) == 2
+    assert f"cannot read certificates in {path}: " in capsys.readouterr().err
 
 
 def test_refusal_is_exit_1_and_the_reason(api: RecordedApi, capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,8 +253,6 @@ def test_no_broker_is_exit_3(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_connection_that_was_dropped_is_made_again(api: RecordedApi) -> None:
-    from warren.client.api import Api
-
     client = Api(parse_http_url(api.url))
     api.answers = [(200, 1), (200, 2)]
     assert client.get("x") == 1

@@ -50,3 +50,19 @@ def test_answer_that_nobody_asked_for_is_an_error(broker: Address) -> None:
         ClientConnection(parse_uri(broker.url()), product="test") as connection,
     ):
         connection.talk(ask(declare, QueueDeleteOk))
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("cacertfile=absent.pem", "cannot read certificates in absent.pem: No such file"),
+        (
+            "certfile=absent.pem&keyfile=absent.key",
+            "cannot read certificate and key in absent.pem and absent.key: No such file",
+        ),
+    ],
+)
+def test_file_that_is_not_there_is_named(broker: Address, query: str, text: str) -> None:
+    uri = parse_uri(f"amqps://127.0.0.1:{broker.port}?{query}")
+    with pytest.raises(ClientError, match=text):
+        ClientConnection(uri, product="test")

@@ -34,3 +34,10 @@ def test_parts_left_out_have_defaults(text: str, uri: Uri) -> None:
 def test_what_is_no_amqp_uri_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         parse_uri(text)
+
+
+@pytest.mark.parametrize(
+    ("host", "address"), [("b", "b:1"), ("127.0.0.1", "127.0.0.1:1"), ("::1", "[::1]:1")]
+)
+def test_address_can_be_told_from_its_port(host: str, address: str) -> None:
+    assert Uri(host, 1, "", "", "/").address == address

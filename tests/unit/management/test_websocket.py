@@ -23,8 +23,10 @@ from tests.support.frames import (
 )
 from tests.support.http_api import Api, make_broker
 from warren.amqp import methods as m
+from warren.management.app import HttpService
+from warren.management.websocket import RECEIVED_BYTES_MAX
 from warren.server.listeners import HTTPS
-from warren.session.connection import connections_of
+from warren.session.connection import Connection, connections_of
 
 WAIT_SECONDS_MAX = 20
 M = TypeVar("M", bound=m.Method)
@@ -82,10 +84,23 @@ async def connected(api: Api) -> AsyncIterator[Client]:
         yield Client(socket)
 
 
+def batched(data: bytes, size: int) -> list[bytes]:
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
 async def until_no_clients(api: Api) -> None:
     async with asyncio.timeout(WAIT_SECONDS_MAX):
         while api.broker.node.clients:  # noqa: ASYNC110 - the model tells nobody
             await asyncio.sleep(0.005)
+
+
+async def until_all_buffers_are_full(connection: Connection) -> None:
+    """Also those of the kernel and of the client: what is unsent stays the same in many looks at it."""
+    seen: list[int] = []
+    while len(seen) < 20:
+        await asyncio.sleep(0.01)
+        unsent = connection.link.unsent_bytes()
+        seen = [*seen, unsent] if unsent and unsent in seen[-1:] else [unsent]
 
 
 async def test_subprotocol_is_agreed_on(api: Api) -> None:
@@ -114,7 +129,8 @@ async def test_messages_go_both_ways(api: Api, size: int) -> None:
     async with connected(api) as client:
         await client.log_in()
         await client.open_channel()
-        await client.socket.send_bytes(published("", "q", body))
+        for piece in batched(published("", "q", body), RECEIVED_BYTES_MAX // 2):
+            await client.socket.send_bytes(piece)
         await client.send(m.BasicConsume(queue="q", no_ack=True, arguments={}))
         await client.expect(m.BasicConsumeOk)
         delivered = await client.expect(m.BasicDeliver)
@@ -209,6 +225,42 @@ async def test_client_that_takes_nothing_gets_only_what_the_buffers_hold(api: Ap
             frame = await client.frame()
             received += len(frame.payload) if frame.kind == 3 else 0
         assert connection.not_delivering_because == set()
+
+
+async def test_message_of_more_than_the_limit_is_refused(api: Api) -> None:
+    async with connected(api) as client:
+        await client.socket.send_bytes(bytes(RECEIVED_BYTES_MAX + 1))
+        message = await client.socket.receive(timeout=WAIT_SECONDS_MAX)
+        assert (message.type, message.data) == (aiohttp.WSMsgType.CLOSE, aiohttp.WSCloseCode.MESSAGE_TOO_BIG)
+    await until_no_clients(api)
+
+
+@pytest.mark.parametrize("last_words", ["close", "text"])
+async def test_client_that_wants_to_close_but_takes_nothing_is_cut_off(
+    api: Api, monkeypatch: pytest.MonkeyPatch, last_words: str
+) -> None:
+    monkeypatch.setattr("warren.management.websocket.CLOSE_SECONDS_MAX", 0.1)
+    queue = api.declare("q")
+    await api.publish(queue, [bytes(100_000)] * 300)
+    service = api.broker.services["http"]
+    assert isinstance(service, HttpService)
+    assert service.runner is not None
+    server = service.runner.server
+    assert server is not None
+    async with connected(api) as client:
+        await client.log_in()
+        await client.open_channel()
+        await client.send(m.BasicConsume(queue="q", no_ack=True, arguments={}))
+        (connection,) = connections_of(api.broker.node)
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
+            await until_all_buffers_are_full(connection)
+            if last_words == "close":
+                await client.send(m.ConnectionClose(reply_code=200), 0)
+            else:
+                await client.socket.send_str("hello")
+            while server.connections:  # noqa: ASYNC110 - nothing tells that a socket is closed
+                await asyncio.sleep(0.005)
+    assert not api.broker.node.clients
 
 
 async def test_publisher_that_is_blocked_is_not_read(api: Api) -> None:

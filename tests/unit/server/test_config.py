@@ -401,15 +401,13 @@ def test_tls_may_be_a_table_in_the_file(elsewhere: Path) -> None:
         ({"tls_listeners": ["a:1"]}, "tls_listeners is set, but tls_cert is not"),
         ({"tls_verify": "maybe"}, "tls_verify = 'maybe': expected none, peer, require"),
         ({"tls_cert": "c", "tls_verify": "peer"}, "tls_verify = 'peer' needs tls_ca"),
+        ({"tls_crl": "l"}, "tls_crl is set, but tls_cert is not"),
+        ({"tls_cert": "c", "tls_crl": "l"}, "tls_crl is set, but tls_verify = 'none'"),
         ({"tls_versions": ("sslv3",)}, "tls_versions = 'sslv3': expected tlsv1.2, tlsv1.3"),
         ({"tls_versions": ()}, "tls_versions = (): expected tlsv1.2, tlsv1.3"),
         ({"tls_login_from": "face"}, "tls_login_from = 'face': expected common_name, "),
         ({"tls_login_san_type": "fax"}, "tls_login_san_type = 'fax': expected dns, ip, email, uri"),
         ({"tls_login_san_index": -1}, "tls_login_san_index = -1: expected 0 to 99"),
-        (
-            {"http_listeners": [{"address": "a:1", "proxy_protocol": True}]},
-            "http_listeners: proxy_protocol is for AMQP only",
-        ),
     ],
 )
 def test_listeners_and_tls_are_checked(settings: dict[str, Any], text: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,15 +18,16 @@ import uvloop
 import warren
 from tests.support.certificates import Certificates
 from tests.support.frames import PROTOCOL_HEADER
+from tests.support.process import Address
+from tests.support.proxy import FROM_PROXY, proxy_to
 from warren.server import doorway
 from warren.server.config import HTTP_OFF, Config
-from warren.server.listeners import AMQP, AMQPS
+from warren.server.listeners import AMQP, AMQPS, HTTPS
 from warren.session.connection import Connection, connections_of
 
 WAIT_SECONDS_MAX = 20
 Scenario: TypeAlias = Callable[[warren.Broker], Awaitable[None]]
 Run: TypeAlias = Callable[..., None]
-FROM_PROXY = b"PROXY TCP4 192.0.2.7 192.0.2.1 40000 5672\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +190,29 @@ def test_clients_in_a_handshake_do_not_hold_up_the_end(run: Run, certificates: C
     assert left
 
 
+def test_client_that_does_not_end_tls_is_bounded_in_time(
+    run: Run, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here one of the HTTP API; those of AMQP have a farewell."""
+
+    def ask_and_stay(port: int) -> bytes:
+        plain = socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS_MAX)
+        with certificates.context().wrap_socket(plain, server_hostname="localhost") as client:
+            client.sendall(b"GET /health/live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            while client.recv(1000):
+                pass  # until the broker ends TLS
+            with socket.socket(fileno=os.dup(client.fileno())) as below:
+                below.settimeout(WAIT_SECONDS_MAX)
+                return below.recv(1)
+
+    async def scenario(broker: warren.Broker) -> None:
+        (port,) = broker.listeners.of(HTTPS)
+        assert await asyncio.to_thread(ask_and_stay, port.port) == b""
+
+    monkeypatch.setattr(doorway, "LINGER_SECONDS_MAX", 0.2)
+    run(scenario, **with_tls(certificates, http_tls_port=0))
+
+
 def test_no_more_clients_are_accepted_than_there_are_descriptors(
     run: Run, certificates: Certificates
 ) -> None:
@@ -197,6 +223,30 @@ def test_no_more_clients_are_accepted_than_there_are_descriptors(
         writer.close()
 
     run(scenario, **with_tls(certificates))
+
+
+@pytest.mark.parametrize("with_tls_too", [False, True])
+async def test_address_that_cannot_be_listened_on_is_named(
+    tmp_path: Path, certificates: Certificates, with_tls_too: bool
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        settings = (
+            with_tls(certificates, port=0, tls_listeners=[address])
+            if with_tls_too
+            else {"listeners": [address]}
+        )
+        with pytest.raises(OSError) as caught:
+            await warren.Broker(data_dir=tmp_path, **settings).start()
+    protocol = AMQPS if with_tls_too else AMQP
+    assert caught.value.strerror == f"cannot listen on {address} for {protocol}: Address already in use"
+
+
+async def test_host_that_nobody_knows_is_named(tmp_path: Path, certificates: Certificates) -> None:
+    for listeners in ("listeners", "tls_listeners"):
+        settings = with_tls(certificates, port=0) | {listeners: ["nowhere.invalid:1"]}
+        with pytest.raises(OSError, match=r"cannot listen on nowhere\.invalid:1 for amqp.*: "):
+            await warren.Broker(data_dir=tmp_path, **settings).start()
 
 
 # --- behind a proxy ---
@@ -298,21 +348,25 @@ def test_proxys_header_comes_before_tls(run: Run, certificates: Certificates) ->
 
 def test_guest_behind_a_proxy_is_not_on_this_machine(run: Run) -> None:
     async def scenario(broker: warren.Broker) -> None:
-        async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            back, forth = await asyncio.open_connection("127.0.0.1", broker.port)
-            forth.write(FROM_PROXY)
-
-            async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-                while data := await source.read(1 << 16):
-                    target.write(data)
-                target.close()
-
-            await asyncio.gather(copy(reader, forth), copy(back, writer))
-
-        proxy = await asyncio.start_server(pass_on, "127.0.0.1", 0)
-        host, port = proxy.sockets[0].getsockname()
-        with pytest.raises(aio_pika.exceptions.ProbableAuthenticationError):
-            await aio_pika.connect(f"amqp://guest:guest@{host}:{port}/")
-        proxy.close()
+        async with proxy_to(Address(broker.host, broker.port), FROM_PROXY) as proxy:
+            with pytest.raises(aio_pika.exceptions.ProbableAuthenticationError):
+                await aio_pika.connect(f"amqp://guest:guest@{proxy.address.host}:{proxy.address.port}/")
 
     run(scenario, proxy_protocol=True)
+
+
+def test_log_names_the_client_behind_the_proxy(
+    run: Run, certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Here one that speaks no TLS."""
+
+    async def scenario(broker: warren.Broker) -> None:
+        _, writer, answer = await start_of_connection(tls_port(broker), FROM_PROXY + PROTOCOL_HEADER)
+        assert answer == b""
+        writer.close()
+        await until(lambda: "client not let in" in caplog.text)
+
+    caplog.set_level(logging.INFO, "warren")
+    run(scenario, **with_tls(certificates, proxy_protocol=True))
+    (record,) = [each for each in caplog.records if each.getMessage() == "client not let in"]
+    assert vars(record)["peer"] == "192.0.2.7:40000"

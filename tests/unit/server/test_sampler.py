@@ -11,6 +11,7 @@ import warren
 from warren import commands
 from warren.broker.history import TICK_SECONDS
 from warren.server.pace import TURN_SECONDS, at_a_pace
+from warren.server.sampler import APART_SECONDS_MIN, next_due
 
 QUEUES = 300
 
@@ -64,6 +65,16 @@ async def test_a_tick_counts_when_all_samples_are_taken(tmp_path: object) -> Non
         await broker.sampler.take(4.5)
         assert (timeline.tick, timeline.seconds) == (before + 1, 4.5)
         assert timeline.time_of(timeline.tick - 2) == timeline.time_ms - 2_000 * TICK_SECONDS
+
+
+def test_ticks_are_on_time_unless_the_loop_is_late() -> None:
+    assert next_due(100.0, 100.2) == 100.0 + TICK_SECONDS
+
+
+@pytest.mark.parametrize("late_seconds", [TICK_SECONDS, 2 * TICK_SECONDS, 3_600])
+def test_tick_behind_a_late_one_does_not_come_at_once(late_seconds: float) -> None:
+    now = 100.0 + late_seconds
+    assert now + APART_SECONDS_MIN <= next_due(100.0, now) <= now + TICK_SECONDS
 
 
 async def test_restored_queues_do_not_count_as_created(tmp_path: object) -> None:

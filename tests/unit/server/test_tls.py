@@ -98,6 +98,52 @@ def test_certificate_of_another_authority_is_refused(
         agree(tls.context, client)
 
 
+def with_crl(certificates: Certificates, crl: Path, verify: str = "peer") -> TlsSettings:
+    return settings(certificates, tls_ca=str(certificates.ca), tls_verify=verify, tls_crl=str(crl))
+
+
+@pytest.mark.parametrize("verify", ["peer", "require"])
+def test_revoked_certificate_is_refused_and_others_are_not(certificates: Certificates, verify: str) -> None:
+    worker, thief = certificates.client("worker"), certificates.client("thief")
+    tls = Tls(with_crl(certificates, certificates.revoke(thief), verify))
+    ours, _ = agree(tls.context, certificates.context(worker))
+    assert tls.encryption(ours).certificate is not None
+    with pytest.raises(ssl.SSLCertVerificationError, match="certificate revoked"):
+        agree(tls.context, certificates.context(thief))
+
+
+def test_client_without_a_certificate_needs_no_list(certificates: Certificates) -> None:
+    tls = Tls(with_crl(certificates, certificates.revoke()))
+    ours, _ = agree(tls.context, certificates.context())
+    assert tls.encryption(ours).certificate is None
+
+
+def test_list_of_another_authority_does_not_do(certificates: Certificates, tmp_path: Path) -> None:
+    tls = Tls(with_crl(certificates, Certificates(tmp_path).revoke()))
+    with pytest.raises(ssl.SSLCertVerificationError, match="unable to get certificate CRL"):
+        agree(tls.context, certificates.context(certificates.client("worker")))
+
+
+def test_list_that_is_too_old_does_not_do(certificates: Certificates) -> None:
+    tls = Tls(with_crl(certificates, certificates.revoke(days=0)))
+    with pytest.raises(ssl.SSLCertVerificationError, match="CRL has expired"):
+        agree(tls.context, certificates.context(certificates.client("worker")))
+
+
+def test_file_may_have_lists_of_several_authorities(certificates: Certificates, tmp_path: Path) -> None:
+    others = Certificates(tmp_path)
+    thieves = certificates.client("thief"), others.client("thief")
+    authorities, lists = tmp_path / "both-ca.pem", tmp_path / "both-crl.pem"
+    authorities.write_bytes(certificates.ca.read_bytes() + others.ca.read_bytes())
+    lists.write_bytes(certificates.revoke(thieves[0]).read_bytes() + others.revoke(thieves[1]).read_bytes())
+    given = {"tls_ca": str(authorities), "tls_verify": "peer", "tls_crl": str(lists)}
+    context = make_context(settings(certificates, **given))
+    agree(context, certificates.context(others.client("worker")))
+    for thief in thieves:
+        with pytest.raises(ssl.SSLCertVerificationError, match="certificate revoked"):
+            agree(context, certificates.context(thief))
+
+
 def test_key_may_be_in_a_file_of_its_own_and_encrypted(certificates: Certificates, tmp_path: Path) -> None:
     from cryptography.hazmat.primitives import serialization as s
 
@@ -137,6 +183,16 @@ def write(path: Path, text: str) -> str:
         ("tls_ca", "nothing", "no certificate"),
         ("tls_key", "nothing", "no private key"),
         ("tls_cert", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "cannot be read"),
+        ("tls_crl", None, "No such file"),
+        ("tls_crl", "nothing", "no list of revoked certificates"),
+        ("tls_crl", trustme.CA().cert_pem.bytes().decode(), "no list of revoked certificates"),
+        (
+            "tls_crl",
+            "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n"
+            + trustme.CA().cert_pem.bytes().decode(),
+            "certificates in it, which belong into tls_ca",
+        ),
+        ("tls_crl", "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n", "cannot be read"),
         ("tls_key", trustme.CA().private_key_pem.bytes().decode(), "is not the key of"),
     ],
 )
@@ -144,8 +200,9 @@ def test_wrong_file_is_named_with_the_reason(
     certificates: Certificates, tmp_path: Path, setting: str, content: str | None, reason: str
 ) -> None:
     path = str(tmp_path / "absent.pem") if content is None else write(tmp_path / "wrong.pem", content)
+    given = {"tls_key": str(certificates.server), "tls_ca": str(certificates.ca), "tls_verify": "peer"}
     with pytest.raises(ConfigError, match=reason) as caught:
-        make_context(settings(certificates, **{"tls_key": str(certificates.server), setting: path}))
+        make_context(settings(certificates, **given | {setting: path}))
     assert setting in str(caught.value)
     assert path in str(caught.value)
 

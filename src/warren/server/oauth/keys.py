@@ -1,8 +1,8 @@
 """The keys that signatures of tokens are checked by: a JSON Web Key Set (RFC 7517), from a file or a URL.
 
-Keys are fetched in the background and kept. They are fetched again every hour, and when a token names a key
-that is not known, but not more often than every `REFETCH_SECONDS`. Whatever goes wrong then is logged, and
-the keys that are known stay in use.
+Keys are fetched in the background and kept. They are fetched again every hour, on SIGHUP, and when a token
+names a key that is not known, but then not more often than every `REFETCH_SECONDS`. Whatever goes wrong then
+is logged, and the keys that are known stay in use.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ REFRESH_SECONDS = 3600.0
 JWKS_BYTES_MAX = 1024 * 1024
 DISCOVERY = "/.well-known/openid-configuration"
 SYMMETRIC = "oct"
+HTTPS = "https://"
 NONE_GIVEN = ""
 
 Keys: TypeAlias = dict[str, PyJWK]
@@ -39,18 +40,22 @@ class KeysError(Exception):
 
 
 def read_keys(text: bytes, *, symmetric: bool) -> Keys:
-    """The keys of a set that can be used. Keys from a URL must not be symmetric: those are secrets."""
+    """The keys of a set that can be used; `KeysError` if there are none. Keys from a URL must not be
+    symmetric: those are secrets.
+    """
     try:
         entries = json.loads(text)["keys"]
         if not isinstance(entries, list):
             raise KeysError("'keys' is not a list")
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise KeysError('not a set of keys, {"keys": […]}') from None
     found: Keys = {}
     for entry in entries:
         key = _read_key(entry)
         if key is not None and (symmetric or key.key_type != SYMMETRIC):
             found[str(entry.get("kid", NONE_GIVEN))] = key
+    if not found:
+        raise KeysError("no usable keys")
     return found
 
 
@@ -98,6 +103,11 @@ class KeyCache:
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
 
+    def load_again(self) -> None:
+        """Get the set now, in the background."""
+        if self.loading is None:
+            self._begin_loading()
+
     async def find(self, key_id: str | None) -> PyJWK | None:
         """The key with this id. If it is not known, perhaps the set has changed: then look again."""
         found = self._known(key_id)
@@ -133,8 +143,7 @@ class KeyCache:
     async def _refresh(self) -> None:
         while True:
             await asyncio.sleep(REFRESH_SECONDS)
-            if self.loading is None:
-                self._begin_loading()
+            self.load_again()
 
 
 def loader_of(settings: OAuth2Settings) -> Callable[[], Awaitable[Keys]]:
@@ -156,11 +165,15 @@ async def _from_url(settings: OAuth2Settings) -> Keys:
 
 
 async def _discover(session: aiohttp.ClientSession, issuer: str) -> str:
+    """Where the issuer has its keys. They decide who is let in, so they come as safely as the answer did."""
     text = await _get(session, issuer.rstrip("/") + DISCOVERY)
     try:
-        return str(json.loads(text)["jwks_uri"])
-    except (ValueError, KeyError, TypeError):
+        url = str(json.loads(text)["jwks_uri"])
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise KeysError("the issuer does not say where its keys are ('jwks_uri')") from None
+    if issuer.startswith(HTTPS) and not url.startswith(HTTPS):
+        raise KeysError(f"the issuer has its keys at {url}, which is not {HTTPS}…")
+    return url
 
 
 async def _get(session: aiohttp.ClientSession, url: str) -> bytes:
@@ -178,10 +191,7 @@ async def _get(session: aiohttp.ClientSession, url: str) -> bytes:
 async def keys_in_file(path: str) -> Keys:
     """The keys of a file, or a `ConfigError` that says why there are none."""
     try:
-        found = await _from_file(Path(path))
-        reason = "no usable keys"
+        return await _from_file(Path(path))
     except (OSError, KeysError) as error:
-        found, reason = {}, getattr(error, "strerror", None) or str(error)
-    if not found:
-        raise ConfigError(f"oauth2: jwks_file = {path}: {reason}")
-    return found
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"oauth2: jwks_file = {path}: {reason}") from error

@@ -105,6 +105,28 @@ async def test_server_that_fails_takes_no_keys_away(server: Server, cache: KeyCa
     assert server.asked == 2
 
 
+async def test_set_without_a_usable_key_takes_no_keys_away(
+    server: Server, cache: KeyCache, clock: Clock
+) -> None:
+    await cache.find("one")
+    server.issuers = []
+    clock.time = REFETCH_SECONDS
+    assert await cache.find("two") is None
+    assert await cache.find("one") is not None
+
+
+async def test_key_that_was_withdrawn_counts_no_more_once_the_set_is_got_again(
+    server: Server, cache: KeyCache
+) -> None:
+    await cache.find("one")
+    server.issuers = [Issuer("two")]
+    cache.load_again()
+    assert cache.loading is not None
+    await cache.loading
+    assert await cache.find("one") is None
+    assert await cache.find("two") is not None
+
+
 async def test_server_that_does_not_answer_harms_nobody(
     server: Server, cache: KeyCache, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +156,16 @@ async def test_issuer_says_where_its_keys_are(server: Server) -> None:
     assert set(await loader_of(OAuth2Settings(issuer=f"{server.url}/"))()) == {"one"}
 
 
+async def test_keys_of_an_issuer_with_tls_do_not_come_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def get(_session: aiohttp.ClientSession, url: str) -> bytes:
+        assert url == "https://login.example/.well-known/openid-configuration"
+        return b'{"jwks_uri": "http://login.example/keys"}'
+
+    monkeypatch.setattr(module, "_get", get)
+    with pytest.raises(KeysError, match=r"http://login\.example/keys, which is not https"):
+        await loader_of(OAuth2Settings(issuer="https://login.example"))()
+
+
 async def test_address_without_keys_is_an_error(server: Server) -> None:
     for path in ("/nothing", "/.well-known/openid-configuration"):
         with pytest.raises(KeysError):
@@ -154,3 +186,9 @@ def test_keys_that_cannot_be_used_are_left_out() -> None:
     shared = {"kty": "oct", "kid": "shared", "k": "c2VjcmV0"}
     assert set(read(good, good | {"kid": "enc", "use": "enc"}, {"kty": "new"}, 7, shared)) == {"good"}
     assert set(read(shared, symmetric=True)) == {"shared"}
+
+
+@pytest.mark.parametrize("text", [b"", b"7", b'{"keys": 7}', b'{"keys": []}', b"[" * 100_000, b"\xff"])
+def test_what_is_no_set_of_keys_is_an_error(text: bytes) -> None:
+    with pytest.raises(KeysError):
+        read_keys(text, symmetric=False)

@@ -9,13 +9,16 @@ from contextlib import asynccontextmanager, suppress
 from tests.support.process import Address
 
 READ_BYTES_MAX = 65_536
+FROM_PROXY = b"PROXY TCP4 192.0.2.7 192.0.2.1 40000 5672\r\n"
+"""A header of the PROXY protocol: the client is at 192.0.2.7."""
 
 
 class Proxy:
-    """Passes bytes both ways. `cut` drops all connections; new ones are taken all the time."""
+    """Passes bytes both ways, behind `header`. `cut` drops all connections; new ones are always taken."""
 
-    def __init__(self, target: Address) -> None:
+    def __init__(self, target: Address, header: bytes) -> None:
         self.target = target
+        self.header = header
         self.address = Address("", 0)
         self.connection_count = 0
         self.writers: set[asyncio.StreamWriter] = set()
@@ -29,6 +32,7 @@ class Proxy:
         broker_reader, broker_writer = await asyncio.open_connection(self.target.host, self.target.port)
         pair = {writer, broker_writer}
         self.writers |= pair
+        broker_writer.write(self.header)
         try:
             await asyncio.gather(self.copy(reader, broker_writer), self.copy(broker_reader, writer))
         finally:
@@ -45,8 +49,8 @@ class Proxy:
 
 
 @asynccontextmanager
-async def proxy_to(target: Address) -> AsyncIterator[Proxy]:
-    proxy = Proxy(target)
+async def proxy_to(target: Address, header: bytes = b"") -> AsyncIterator[Proxy]:
+    proxy = Proxy(target, header)
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
     proxy.address = Address(*server.sockets[0].getsockname()[:2])
     async with server:
