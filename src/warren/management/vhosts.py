@@ -25,6 +25,8 @@ from warren.management.errors import ObjectNotFound
 from warren.management.fields import Fields, fields_in, name_in
 from warren.management.json_text import json_response
 from warren.management.listing import LIST, QUERY, send_list
+from warren.management.message_stats import QUERY as STATS_QUERY
+from warren.management.message_stats import stats_for
 from warren.management.paths import VHOST
 from warren.management.rights import Right, user_of
 from warren.management.schema import FLAG, TABLE, TEXT, WORDS, record
@@ -49,11 +51,18 @@ class Vhosts:
                 path="/api/vhosts",
                 handler=self.list_all,
                 summary="The vhosts that the user sees.",
-                query=QUERY,
+                query=(*QUERY, *STATS_QUERY),
                 gives=LIST,
                 is_list=True,
             ),
-            Endpoint(method="GET", path=one, handler=self.get, summary="One vhost.", gives=TABLE),
+            Endpoint(
+                method="GET",
+                path=one,
+                handler=self.get,
+                summary="One vhost.",
+                query=STATS_QUERY,
+                gives=TABLE,
+            ),
             Endpoint(
                 method="PUT",
                 path=one,
@@ -74,10 +83,16 @@ class Vhosts:
         ]
 
     async def list_all(self, request: web.Request) -> web.StreamResponse:
-        return await send_list(request, visible_vhosts(self.node, request), self._describe)
+        stats = stats_for(self.context, request)
+        return await send_list(
+            request,
+            visible_vhosts(self.node, request),
+            lambda each: self._describe(each) | stats.of_vhost(each),
+        )
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        return json_response(self._describe(visible_vhost(self.node, request)))
+        vhost, stats = visible_vhost(self.node, request), stats_for(self.context, request)
+        return json_response(self._describe(vhost) | stats.of_vhost(vhost))
 
     async def put(self, request: web.Request) -> web.StreamResponse:
         """Make or change a vhost. The user who makes a vhost gets all permissions there."""
