@@ -71,7 +71,9 @@ class Channels:
         )
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        """The consumers of the channel are told as well."""
+        """The consumers of the channel are told as well. As with RabbitMQ's usual settings, rates are not
+        broken down by exchanges and queues.
+        """
         name = request.match_info["name"]
         async for connection, channel in at_a_pace(_channels_of(visible_connections(self.node, request))):
             if channel_name(connection, channel) == name:
@@ -79,7 +81,8 @@ class Channels:
                     describe_consumer(self.node, connection, channel, each)
                     for each in channel.consumers.values()
                 ]
-                told = describe(self.node, connection, channel) | {"consumer_details": consumers}
+                told = describe(self.node, connection, channel)
+                told |= {"consumer_details": consumers, "publishes": [], "deliveries": []}
                 return json_response(told | stats_for(self.context, request).of_channel(channel))
         raise ObjectNotFound(f"no channel '{name}'")
 

@@ -88,9 +88,11 @@ class Connections:
         )
 
     async def get(self, request: web.Request) -> web.StreamResponse:
+        """What the connection does not have is an empty text here, and null in lists, as in RabbitMQ."""
         connection = named_connection(self.node, request)
         stats = stats_for(self.context, request)
-        return json_response(describe(self.node, connection) | stats.of_connection(connection))
+        told = describe(self.node, connection) | stats.of_connection(connection)
+        return json_response({name: "" if value is None else value for name, value in told.items()})
 
     async def close(self, request: web.Request) -> web.StreamResponse:
         connection = named_connection(self.node, request)

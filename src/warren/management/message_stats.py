@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from aiohttp import web
@@ -110,13 +111,15 @@ class Stats:
         return {
             **self._lengths([queue.history], LENGTHS_OF_QUEUES, self.spans.lengths),
             **self._messages(queue.tally, OF_QUEUES, [queue.history]),
+            **self._idle(queue.history),
         }
 
     def of_exchange(self, exchange: Exchange) -> Row:
         return self._messages(exchange.tally, OF_EXCHANGES, [exchange.history])
 
     def of_channel(self, channel: Channel) -> Row:
-        return self._messages(channel.tally, OF_CHANNELS, [channel.history])
+        stats = self._messages(channel.tally, OF_CHANNELS, [channel.history])
+        return stats | self._idle(channel.history)
 
     def of_connection(self, connection: Connection) -> Row:
         passed = connection.bytes()
@@ -124,6 +127,13 @@ class Stats:
         row |= {"recv_cnt": passed.reads, "send_cnt": passed.writes}
         row["send_pend"] = connection.output.pending_bytes + connection.link.unsent_bytes()
         return row | self._messages(connection.tally(), OF_CHANNELS, [connection.history])
+
+    def _idle(self, history: History | None) -> Row:
+        """Since when nothing was counted: nothing at all in the last tick, and at least once before."""
+        if history is None or history.changed >= self.timeline.tick:
+            return {}
+        since = datetime.fromtimestamp(self.timeline.time_of(history.changed) / 1000, UTC)
+        return {"idle_since": since.isoformat(timespec="milliseconds")}
 
     def _octets(self, octets: Sequence[int], history: History | None) -> Row:
         return self.numbers(OCTETS, octets, history, self.spans.data_rates, first=OF_OCTETS)

@@ -10,13 +10,13 @@ from aiohttp import web
 
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint, Parameter
-from warren.management.errors import Handler, ObjectNotFound
+from warren.management.errors import Handler
 from warren.management.json_text import json_response
 from warren.management.listeners import contexts_of
 from warren.management.message_stats import QUERY, Row, stats_for
 from warren.management.node_stats import node_stats
 from warren.management.overview import exchange_types
-from warren.management.paths import NAME
+from warren.management.paths import NAME, check_node
 from warren.management.rights import Right
 from warren.management.schema import FLAG, TABLE, Schema, rows
 from warren.server.memory import resident_bytes
@@ -54,14 +54,14 @@ class Nodes:
         return json_response([self._describe(request)])
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        self._check(request)
+        check_node(self.node, request)
         told = self._describe(request)
         if request.query.get(MEMORY.name) == "true":
             told |= {"memory": self._memory()}
         return json_response(told)
 
     async def memory(self, request: web.Request) -> web.StreamResponse:
-        self._check(request)
+        check_node(self.node, request)
         return json_response({"memory": self._memory()})
 
     def _memory(self) -> Row:
@@ -79,15 +79,11 @@ class Nodes:
 
     async def relative_memory(self, request: web.Request) -> web.StreamResponse:
         """As in RabbitMQ, percentages are rounded up."""
-        self._check(request)
+        check_node(self.node, request)
         kinds = kinds_of(self.node, self.broker.memory_alarm.use)
         total = max(1, sum(kinds.values()))
         percent = {kind: -(-100 * size // total) for kind, size in kinds.items()}
         return json_response({"memory": {"total": 100, **percent}})
-
-    def _check(self, request: web.Request) -> None:
-        if request.match_info["name"] != self.node.name:
-            raise ObjectNotFound("Not Found")
 
     def _describe(self, request: web.Request) -> Row:
         stats = stats_for(self.context, request)

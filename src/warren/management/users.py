@@ -124,7 +124,7 @@ class Users:
         return web.Response(status=204)
 
     async def delete_many(self, request: web.Request) -> web.StreamResponse:
-        names = (await fields_in(request, BULK_EXPECTED)).words("users")
+        names = set((await fields_in(request, BULK_EXPECTED)).names("users"))
         unknown = names - self.node.users.keys()
         if unknown:
             raise BadRequest(f"no_such_user: {', '.join(sorted(unknown))}")
@@ -145,9 +145,10 @@ class Users:
 
 def find_user(node: Node, request: web.Request) -> User:
     """The user that the path names."""
-    user = node.users.get(request.match_info["user"])
+    name = request.match_info["user"]
+    user = node.users.get(name)
     if user is None:
-        raise ObjectNotFound("Not Found")
+        raise ObjectNotFound(f"no user '{name}'")
     return user
 
 

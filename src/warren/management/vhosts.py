@@ -27,7 +27,7 @@ from warren.management.json_text import json_response
 from warren.management.listing import LIST, QUERY, send_list
 from warren.management.message_stats import QUERY as STATS_QUERY
 from warren.management.message_stats import stats_for
-from warren.management.paths import VHOST
+from warren.management.paths import NAME, VHOST, check_node
 from warren.management.rights import Right, user_of
 from warren.management.schema import FLAG, TABLE, TEXT, WORDS, record
 
@@ -80,7 +80,21 @@ class Vhosts:
                 right=Right.ADMINISTRATOR,
                 done=(204,),
             ),
+            Endpoint(
+                method="POST",
+                path=f"{one}/start/{NAME}",
+                handler=self.start,
+                summary="Start a vhost on a node: it runs.",
+                right=Right.ADMINISTRATOR,
+                done=(204,),
+            ),
         ]
+
+    async def start(self, request: web.Request) -> web.StreamResponse:
+        """A vhost that is there runs."""
+        visible_vhost(self.node, request)
+        check_node(self.node, request)
+        return web.Response(status=204)
 
     async def list_all(self, request: web.Request) -> web.StreamResponse:
         stats = stats_for(self.context, request)

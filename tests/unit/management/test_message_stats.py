@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, TypeAlias
 
 import pika
@@ -252,6 +253,20 @@ async def test_a_row_has_no_column_that_nobody_counts(api: Api) -> None:
     kept = [name for name, column in zip(FIGURES, queue.history.columns, strict=False) if column is not None]
     assert kept == ["publish"]
     assert Stats(api.broker.sampler.timeline).of_queue(queue)["message_stats"]["ack"] == 0
+
+
+async def test_queue_that_nobody_uses_any_more_tells_since_when(used: Api) -> None:
+    timeline = used.broker.sampler.timeline
+    assert "idle_since" not in (await used.get("/api/queues/%2F/q")).json
+    used_at_ms = timeline.time_ms
+    await used.broker.sampler.take()
+    idle = (await used.get("/api/queues/%2F/q")).json["idle_since"]
+    told_ms = 1000 * datetime.fromisoformat(idle).timestamp()
+    assert told_ms == pytest.approx(timeline.time_ms - 1000 * TICK_SECONDS)
+    assert told_ms == pytest.approx(used_at_ms, abs=1000 * TICK_SECONDS)
+    await used.publish(used.vhost.queues["q"], [b"egg"])
+    await used.broker.sampler.take()
+    assert "idle_since" not in (await used.get("/api/queues/%2F/q")).json
 
 
 async def test_vhost_tells_lengths_messages_and_bytes(used: Api) -> None:

@@ -77,9 +77,17 @@ async def test_topic_permissions_are_set_listed_and_removed(api: Api) -> None:
     for listed in (path, "/api/topic-permissions", "/api/users/reader/topic-permissions"):
         assert (await api.get(listed)).json == [row, row | {"exchange": "e"}]
     assert len((await api.get("/api/vhosts/%2F/topic-permissions")).json) == 2
+    assert (await api.get(f"{path}/amq.topic")).json == [row]
     assert (await api.delete(f"{path}/absent")).status == 204
     assert (await api.delete(f"{path}/e")).status == 204
     assert (await api.get(path)).json == [row]
     assert (await api.delete(path)).status == 204
     assert (await api.delete(path)).status == 404
     assert user.topic_permissions == {}
+
+
+async def test_permissions_go_by_the_names_of_users(api: Api) -> None:
+    rows = (await api.get("/api/permissions?name=read&columns=user,vhost")).json
+    assert rows == [{"user": "reader", "vhost": "/"}]
+    answer = await api.get("/api/permissions/%2F/monitor")
+    assert (answer.status, answer.json["reason"]) == (404, "no permissions of user 'monitor' in vhost '/'")
