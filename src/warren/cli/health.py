@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from warren.cli.grammar import Failed, Remote, over_http
-from warren.client.api import ApiError, Row
+from warren.client.api import NOT_FOUND, ApiError, Row
 
 CHECKS = ("alarms", "local-alarms", "virtual-hosts")
 FAILED_STATUS = 503
@@ -29,6 +29,8 @@ def _result(remote: Remote, check: str) -> Row:
     try:
         remote.api.get("health", "checks", *check.split("/"))
     except ApiError as error:
+        if error.status == NOT_FOUND:
+            raise Failed(f"there is no health check '{check}'") from error
         if error.status != FAILED_STATUS:
             raise
         return {"check": check, "status": "failed", "reason": str(error)}

@@ -26,7 +26,7 @@ def ls(remote: Remote, columns: tuple[str, ...], query: dict[str, str], user: st
     """List permissions, those of one vhost with --vhost."""
     path = _list(remote, "permissions", user)
     default = ("vhost", "user", "configure", "write", "read")
-    show_list(remote, *path, query=query, columns=columns, default=default)
+    show_list(remote, *path, query=query, columns=columns, default=default, vhost=remote.target.vhost)
 
 
 @permissions.verb("set")
@@ -59,7 +59,7 @@ def list_topics(remote: Remote, columns: tuple[str, ...], query: dict[str, str],
     """List topic permissions, those of one vhost with --vhost."""
     path = _list(remote, "topic-permissions", user)
     default = ("vhost", "user", "exchange", "write", "read")
-    show_list(remote, *path, query=query, columns=columns, default=default)
+    show_list(remote, *path, query=query, columns=columns, default=default, vhost=remote.target.vhost)
 
 
 @topic_permissions.verb("set")

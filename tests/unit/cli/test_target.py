@@ -46,6 +46,12 @@ def password(target: Target) -> str | None:
     return target.url.password
 
 
+def test_certificates_that_are_not_there_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ca = tmp_path / "absent.pem"
+    assert main(["queues", "ls", "--url", "https://guest:guest@127.0.0.1:1", "--cacert", str(ca)]) == 2
+    assert capsys.readouterr().err == f"warren queues ls: certificates {ca}: No such file or directory\n"
+
+
 def test_local_broker_needs_nothing(tmp_path: Path) -> None:
     url = found(tmp_path, Given()).url
     assert (url.address, url.user, url.password) == ("http://127.0.0.1:15672", "guest", "guest")
