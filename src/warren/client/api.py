@@ -20,6 +20,8 @@ PAGE_SIZE = 500
 OUT_OF_RANGE = "page_out_of_range"
 ERROR_TEXT_MAX = 500
 NOT_FOUND = 404
+LOGIN_FAILED = "not_authorized"
+GUEST = "guest"
 REDIRECT_STATUS_MIN, ERROR_STATUS_MIN = 300, 400
 REPEATABLE = {"GET", "PUT"}
 """Methods of requests that do no harm if they are carried out twice."""
@@ -56,7 +58,8 @@ class Api:
     ) -> None:
         self.url = url
         self._connection = _connection(url, ca_file, answer_seconds_max)
-        login = f"{url.user or 'guest'}:{'guest' if url.password is None else url.password}"
+        self.user = url.user or GUEST
+        login = f"{self.user}:{GUEST if url.password is None else url.password}"
         self._headers = {
             "Authorization": "Basic " + base64.b64encode(_bytes(login)).decode(),
             "Content-Type": "application/json",
@@ -118,7 +121,7 @@ class Api:
         status, reason, text = self._exchange(method, target, body, sent)
         answer = _json_in(text)
         if status >= ERROR_STATUS_MIN:
-            raise _refusal(status, reason, answer, text)
+            raise self._with_login(_refusal(status, reason, answer, text))
         if status >= REDIRECT_STATUS_MIN or (text and answer is None):
             raise Unreachable(f"{self.url.address} is no HTTP API of a broker: it answers {status} {reason}")
         return answer
@@ -149,6 +152,13 @@ class Api:
         except BaseException:
             self._connection.close()  # the rest of an answer must not be taken for the next one
             raise
+
+    def _with_login(self, error: ApiError) -> ApiError:
+        """If the login failed, tell whose, and where."""
+        if error.error != LOGIN_FAILED:
+            return error
+        text = f"{error}: user '{self.user}' at {self.url.address}"
+        return ApiError(error.status, error.error, text, error.content)
 
     def _unreachable(self, error: Exception) -> Unreachable:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -206,9 +206,12 @@ def _found(node: Node, request: web.Request, rows_of: RowsOf) -> list[Row]:
 
 def _user_and_vhost(node: Node, request: web.Request) -> tuple[User, str]:
     """Those that the path names, as RabbitMQ finds them for a change: 400 if one is missing."""
-    user, vhost = node.users.get(request.match_info["user"]), request.match_info["vhost"]
-    if user is None or vhost not in node.vhosts:
-        raise BadRequest("vhost_or_user_not_found")
+    name, vhost = request.match_info["user"], request.match_info["vhost"]
+    user = node.users.get(name)
+    if user is None:
+        raise BadRequest(f"vhost_or_user_not_found: no user '{name}'")
+    if vhost not in node.vhosts:
+        raise BadRequest(f"vhost_or_user_not_found: no vhost '{vhost}'")
     return user, vhost
 
 

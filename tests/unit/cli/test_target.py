@@ -104,6 +104,8 @@ def test_missing_password_without_a_terminal_names_the_variable(tmp_path: Path) 
 def test_wrong_url_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(TargetError, match="--url"):
         found(tmp_path, Given(url=text))
+    with pytest.raises(TargetError, match="WARREN_URL"):
+        found(tmp_path, Given(), WARREN_URL=text)
 
 
 @pytest.mark.parametrize(
@@ -147,6 +149,13 @@ def test_refusal_is_exit_1_and_the_reason(api: RecordedApi, capsys: pytest.Captu
     api.answers = [(404, {"error": "Object Not Found", "reason": "Not Found"})]
     assert main(["queues", "show", "q", "--url", api.url]) == 1
     assert capsys.readouterr() == ("", "warren queues show: Not Found\n")
+
+
+def test_failed_login_tells_whose_and_where(api: RecordedApi, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answers = [(401, {"error": "not_authorized", "reason": "Login failed"})]
+    assert main(["queues", "ls", "--url", api.url]) == 1
+    address = api.url.replace("guest:guest@", "")
+    assert capsys.readouterr().err == f"warren queues ls: Login failed: user 'guest' at {address}\n"
 
 
 def test_list_that_is_refused_prints_no_header(api: RecordedApi, capsys: pytest.CaptureFixture[str]) -> None:

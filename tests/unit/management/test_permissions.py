@@ -41,7 +41,8 @@ async def test_permissions_are_listed(api: Api) -> None:
 @pytest.mark.parametrize("of", ["%2F/absent", "absent/guest"])
 async def test_user_and_vhost_must_be_there(api: Api, kind: str, of: str) -> None:
     answer = await api.put(f"/api/{kind}/{of}", SOME | TOPICS)
-    assert (answer.status, answer.json["reason"]) == (400, "vhost_or_user_not_found")
+    assert answer.status == 400
+    assert answer.json["reason"].startswith("vhost_or_user_not_found: no ")
     assert (await api.get(f"/api/{kind}/{of}")).status == 404
     assert (await api.delete(f"/api/{kind}/{of}")).status == 404
 

@@ -133,6 +133,6 @@ async def test_command_switches_the_firehose(api: Api, capsys: pytest.CaptureFix
     assert await asyncio.to_thread(main, ["trace", "on", "--url", "nonsense"]) == 2
     assert capsys.readouterr().err.splitlines() == [
         "warren trace: no vhost 'absent'",
-        "warren trace: Login failed",
+        f"warren trace: Login failed: user 'guest' at {url.replace('guest:guest@', '').rstrip('/')}",
         "warren trace: --url: not a URL such as http://user:password@host:15672",
     ]
