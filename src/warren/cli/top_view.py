@@ -9,12 +9,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from warren.cli.drawing import table
-from warren.cli.health import alarms_of
+from warren.cli.health import alarms_of, nodes_of
 from warren.cli.text import cell, value_at
-from warren.client.api import Api, ApiError, Row
+from warren.client.api import Api, Row
 
 SPECIAL_KEY = re.compile(r"\x1b[\[O][0-9;]*[A-Za-z~]")
-NOT_ALLOWED = {401, 403}
 RATE_IN, RATE_OUT = "message_stats.publish_details.rate", "message_stats.deliver_get_details.rate"
 SIZES = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 
@@ -153,16 +152,6 @@ def path_of(choice: Choice) -> tuple[str, ...]:
     if choice.vhost is None:
         return (path,)
     return (path, choice.vhost) if choice.view is QUEUES else ("vhosts", choice.vhost, path)
-
-
-def nodes_of(api: Api) -> list[Row]:
-    try:
-        nodes: list[Row] = api.get("nodes")
-    except ApiError as error:
-        if error.status in NOT_ALLOWED:
-            return []
-        raise
-    return nodes
 
 
 def draw(snapshot: Snapshot, choice: Choice) -> RenderableType:

@@ -7,8 +7,11 @@ from collections.abc import Iterable, Iterator
 from aiohttp import web
 
 from warren.broker.node import Node
-from warren.management.auth import visible_vhost
-from warren.management.connections import named_connection, visible_connections
+from warren.management.connections import (
+    named_connection,
+    visible_connections,
+    visible_connections_of_vhost,
+)
 from warren.management.consumers import describe as describe_consumer
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
@@ -53,9 +56,7 @@ class Channels:
         return await self._send(request, visible_connections(self.node, request))
 
     async def of_vhost(self, request: web.Request) -> web.StreamResponse:
-        vhost = visible_vhost(self.node, request).name
-        seen = visible_connections(self.node, request)
-        return await self._send(request, (each for each in seen if each.vhost_name == vhost))
+        return await self._send(request, visible_connections_of_vhost(self.node, request))
 
     async def of_connection(self, request: web.Request) -> web.StreamResponse:
         return await self._send(request, [named_connection(self.node, request)])

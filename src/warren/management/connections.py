@@ -69,9 +69,7 @@ class Connections:
         return await self._send(request, visible_connections(self.node, request))
 
     async def of_vhost(self, request: web.Request) -> web.StreamResponse:
-        vhost = visible_vhost(self.node, request).name
-        seen = visible_connections(self.node, request)
-        return await self._send(request, (each for each in seen if each.vhost_name == vhost))
+        return await self._send(request, visible_connections_of_vhost(self.node, request))
 
     async def of_user(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["user"]
@@ -117,6 +115,12 @@ def visible_connections(node: Node, request: web.Request) -> Iterable[Connection
     if Right.MONITORING.is_had_by(user):
         return connections_of(node)
     return (each for each in connections_of(node) if each.user_name == user.name)
+
+
+def visible_connections_of_vhost(node: Node, request: web.Request) -> Iterable[Connection]:
+    """Those to the vhost that the path names."""
+    vhost = visible_vhost(node, request).name
+    return (each for each in visible_connections(node, request) if each.vhost_name == vhost)
 
 
 def named_connection(node: Node, request: web.Request) -> Connection:

@@ -24,9 +24,8 @@ from warren.management.endpoint import Endpoint
 from warren.management.errors import ObjectNotFound
 from warren.management.fields import Fields, fields_in, name_in
 from warren.management.json_text import json_response
-from warren.management.listing import LIST, QUERY, send_list
-from warren.management.message_stats import QUERY as STATS_QUERY
-from warren.management.message_stats import stats_for
+from warren.management.listing import list_endpoint, send_list
+from warren.management.message_stats import QUERY, stats_for
 from warren.management.paths import NAME, VHOST, check_node
 from warren.management.rights import Right, user_of
 from warren.management.schema import FLAG, TABLE, TEXT, WORDS, record
@@ -46,21 +45,13 @@ class Vhosts:
     def endpoints(self) -> list[Endpoint]:
         one = f"/api/vhosts/{VHOST}"
         return [
-            Endpoint(
-                method="GET",
-                path="/api/vhosts",
-                handler=self.list_all,
-                summary="The vhosts that the user sees.",
-                query=(*QUERY, *STATS_QUERY),
-                gives=LIST,
-                is_list=True,
-            ),
+            list_endpoint("/api/vhosts", self.list_all, "The vhosts that the user sees.", QUERY),
             Endpoint(
                 method="GET",
                 path=one,
                 handler=self.get,
                 summary="One vhost.",
-                query=STATS_QUERY,
+                query=QUERY,
                 gives=TABLE,
             ),
             Endpoint(
