@@ -158,7 +158,9 @@ def make_queues(directory: Path, count: int) -> None:
 def compare(
     load: str, flags: list[str], broker: dict[str, str], other: dict[str, str], asked: argparse.Namespace
 ) -> None:
-    alone, elsewhere, seen = [], [], []
+    alone: list[float] = []
+    elsewhere: list[float] = []
+    seen: list[float] = []
     for _ in range(asked.rounds):
         alone.append(rate(broker["amqp"], flags, asked.seconds))
         for watched_one, found in ((other, elsewhere), (broker, seen)):

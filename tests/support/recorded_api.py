@@ -17,6 +17,19 @@ class Recorded:
     headers: dict[str, str]
 
 
+@dataclass
+class Raw:
+    """An answer that is no JSON."""
+
+    body: bytes
+
+
+def body_of(answer: Any) -> bytes:
+    if isinstance(answer, Raw):
+        return answer.body
+    return b"" if answer is None else json.dumps(answer).encode()
+
+
 class RecordedApi:
     """While it is entered, it answers each request with the next of `answers`, or else with 204."""
 
@@ -33,7 +46,7 @@ class RecordedApi:
                 content = json.loads(body) if body else None
                 api.requests.append(Recorded(self.command, self.path, content, dict(self.headers)))
                 status, given = api.answers.pop(0) if api.answers else (204, None)
-                text = b"" if given is None else json.dumps(given).encode()
+                text = body_of(given)
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(text)))
                 self.end_headers()

@@ -68,12 +68,13 @@ class Timeline:
 class History:
     """The samples of one object. `values` has the counters first, then the gauges."""
 
-    __slots__ = ("columns", "counters", "stored_as", "tick", "value_max", "values")
+    __slots__ = ("changed", "columns", "counters", "stored_as", "tick", "value_max", "values")
 
     def __init__(self, counters: int, gauges: int, tick: int, stored_as: str = SMALL) -> None:
         self.counters = counters  # how many of the values are counters
         self.values = (0,) * (counters + gauges)  # at the last sample
         self.tick = tick  # up to which the columns are right
+        self.changed = tick  # the last one at which a number was not the same as before
         self.columns: list[array[int] | None] = [None] * (counters + gauges)  # None: always was 0
         self.stored_as = stored_as
         self.value_max = 2**32 - 1 if stored_as == SMALL else 2**64 - 1
@@ -87,6 +88,7 @@ class History:
             if value != before:
                 self._put(index, value, before, tick)
         self.values = values
+        self.changed = tick
 
     def _put(self, index: int, value: int, before: int, tick: int) -> None:
         column = self.columns[index]

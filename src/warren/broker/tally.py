@@ -23,6 +23,8 @@ FIGURES = (
     "ack",
 )
 """RabbitMQ's names, in the order of `Tally.figures`."""
+OCTETS = ("recv_oct", "send_oct")
+"""The bytes that clients sent and got. In the histories of connections and vhosts they follow `FIGURES`."""
 
 
 class Tally:

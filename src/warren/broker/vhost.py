@@ -73,7 +73,8 @@ class Vhost:
         self.metadata = NO_METADATA  # what operators say about it
         self.firehose: Firehose | None = None  # None while it is off
         self.tally = VhostTally()  # counts of all that clients did here
-        self.history: History | None = None  # samples of these counts
+        self.octets = [0, 0]  # the bytes that `OCTETS` names, up to the last sample of each connection
+        self.history: History | None = None  # samples of all these
         self.ended = False  # whether the vhost is deleted
 
     # --- exchanges ---

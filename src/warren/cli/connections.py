@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from warren.cli.grammar import Remote, completing, listing, nouns, over_http, show_list
+from warren.cli.text import printable
 
 CONNECTION_COLUMNS = ("name", "user", "state", "channels", "protocol")
 CHANNEL_COLUMNS = ("name", "user", "consumer_count", "prefetch_count", "messages_unacknowledged", "state")
@@ -38,7 +39,7 @@ def list_connections(
     else:
         path = ("vhosts", remote.vhost, "connections") if remote.vhosts else ("connections",)
     default = ("vhost", *CONNECTION_COLUMNS)
-    show_list(remote, *path, query=query, columns=columns, default=default)
+    show_list(remote, *path, query=query, columns=columns, default=default, vhost=remote.target.vhost)
 
 
 @connections.verb("show", "info")
@@ -55,7 +56,7 @@ def show_connection(remote: Remote, connection: str) -> None:
 @click.option("--reason", default="Closed by `warren connections close`", help="what the client is told")
 def close(remote: Remote, connection: str, *, reason: str) -> None:
     """Close a connection."""
-    remote.api.delete("connections", connection, headers={"X-Reason": reason})
+    remote.api.delete("connections", connection, headers={"X-Reason": printable(reason)})
     remote.printer.said(f"connection '{connection}' closed")
 
 

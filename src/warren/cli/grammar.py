@@ -173,11 +173,18 @@ def show_list(
     query: dict[str, str],
     columns: Sequence[str],
     default: Sequence[str],
+    vhost: str | None = None,
 ) -> None:
-    """Print a list with the columns that were asked for, or the usual ones. JSON has all, if none were."""
+    """Print a list with the columns that were asked for, or the usual ones. JSON has all, if none were. With
+    `vhost`, only rows of this vhost are printed, for lists that have no path of their own for that.
+    """
     shown = tuple(columns) or tuple(default)
-    wanted = query if remote.printer.as_json and not columns else query | {"columns": ",".join(shown)}
-    remote.printer.table(remote.api.pages(*parts, query=wanted), shown, cut=bool(columns))
+    asked = shown if vhost is None else dict.fromkeys([*shown, "vhost"])
+    wanted = query if remote.printer.as_json and not columns else query | {"columns": ",".join(asked)}
+    pages = remote.api.pages(*parts, query=wanted)
+    if vhost is not None:
+        pages = ([row for row in page if row.get("vhost") == vhost] for page in pages)
+    remote.printer.table(pages, shown, cut=bool(columns))
 
 
 # --- completion ---

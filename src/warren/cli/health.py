@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from warren.cli.grammar import Failed, Remote, over_http
-from warren.client.api import ApiError, Row
+from warren.client.api import NOT_FOUND, Api, ApiError, Row
 
 CHECKS = ("alarms", "local-alarms", "virtual-hosts")
 FAILED_STATUS = 503
+NOT_ALLOWED = {401, 403}
 
 
 @click.command("health")
@@ -29,6 +30,8 @@ def _result(remote: Remote, check: str) -> Row:
     try:
         remote.api.get("health", "checks", *check.split("/"))
     except ApiError as error:
+        if error.status == NOT_FOUND:
+            raise Failed(f"there is no health check '{check}'") from error
         if error.status != FAILED_STATUS:
             raise
         return {"check": check, "status": "failed", "reason": str(error)}
@@ -40,19 +43,19 @@ def _result(remote: Remote, check: str) -> Row:
 def status(remote: Remote) -> None:
     """Show the broker at a glance."""
     overview = remote.api.get("overview")
-    nodes = _nodes(remote)
+    nodes = nodes_of(remote.api)
     if remote.printer.as_json:
         remote.printer.json({"overview": overview, "nodes": nodes})
         return
     remote.printer.record(summary(overview, nodes))
 
 
-def _nodes(remote: Remote) -> list[Row]:
+def nodes_of(api: Api) -> list[Row]:
     """The nodes; none if the user may not see them, which takes the tag monitoring."""
     try:
-        nodes: list[Row] = remote.api.get("nodes")
+        nodes: list[Row] = api.get("nodes")
     except ApiError as error:
-        if error.status not in {401, 403}:
+        if error.status not in NOT_ALLOWED:
             raise
         return []
     return nodes

@@ -16,11 +16,11 @@ global_parameters = nouns("global-parameters", "Parameters of the whole broker: 
 @listing
 @click.option("--component", metavar="NAME", help="only those of this component")
 def ls(remote: Remote, columns: tuple[str, ...], query: dict[str, str], component: str | None) -> None:
-    """List parameters."""
+    """List parameters, those of one vhost with --vhost."""
     vhosts = remote.vhosts if component else ()
     path = ("parameters", *((component,) if component else ()), *vhosts)
     default = ("vhost", "component", "name", "value")
-    show_list(remote, *path, query=query, columns=columns, default=default)
+    show_list(remote, *path, query=query, columns=columns, default=default, vhost=remote.target.vhost)
 
 
 @parameters.verb("set")

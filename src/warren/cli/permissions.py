@@ -11,11 +11,22 @@ permissions = nouns("permissions", "Permissions of users in vhosts: list, set an
 topic_permissions = nouns("topic-permissions", "Permissions by routing key: list, set and clear them.")
 
 
-def _list(remote: Remote, kind: str, user: str | None) -> tuple[str, ...]:
-    """The path of the list: of a user, of a vhost, or all."""
+def _show(
+    remote: Remote,
+    kind: str,
+    default: tuple[str, ...],
+    *,
+    user: str | None,
+    columns: tuple[str, ...],
+    query: dict[str, str],
+) -> None:
+    """Print a list: of a user, of a vhost, or all."""
+    path: tuple[str, ...] = (kind,)
     if user is not None:
-        return "users", user, kind
-    return ("vhosts", remote.vhost, kind) if remote.vhosts else (kind,)
+        path = ("users", user, kind)
+    elif remote.vhosts:
+        path = ("vhosts", remote.vhost, kind)
+    show_list(remote, *path, query=query, columns=columns, default=default, vhost=remote.target.vhost)
 
 
 @permissions.verb("ls", "list")
@@ -24,9 +35,8 @@ def _list(remote: Remote, kind: str, user: str | None) -> tuple[str, ...]:
 @click.option("--user", metavar="NAME", help="only those of this user")
 def ls(remote: Remote, columns: tuple[str, ...], query: dict[str, str], user: str | None) -> None:
     """List permissions, those of one vhost with --vhost."""
-    path = _list(remote, "permissions", user)
     default = ("vhost", "user", "configure", "write", "read")
-    show_list(remote, *path, query=query, columns=columns, default=default)
+    _show(remote, "permissions", default, user=user, columns=columns, query=query)
 
 
 @permissions.verb("set")
@@ -57,9 +67,8 @@ def clear(remote: Remote, user: str) -> None:
 @click.option("--user", metavar="NAME", help="only those of this user")
 def list_topics(remote: Remote, columns: tuple[str, ...], query: dict[str, str], user: str | None) -> None:
     """List topic permissions, those of one vhost with --vhost."""
-    path = _list(remote, "topic-permissions", user)
     default = ("vhost", "user", "exchange", "write", "read")
-    show_list(remote, *path, query=query, columns=columns, default=default)
+    _show(remote, "topic-permissions", default, user=user, columns=columns, query=query)
 
 
 @topic_permissions.verb("set")

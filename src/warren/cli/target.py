@@ -16,14 +16,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from warren.cli.profiles import Profile, ProfileError, load_profile, profiles_path
-from warren.client.api import ANSWER_SECONDS_MAX, Api
+from warren.client.api import ANSWER_SECONDS_MAX, GUEST, Api
 from warren.client.errors import ClientError
 from warren.client.http_url import HttpUrl, parse_http_url
 from warren.client.uri import NO_FILES, PORT_DEFAULT, TLS_PORT_DEFAULT, Uri, UriTls, parse_uri
 
 URL_DEFAULT = "http://127.0.0.1:15672"
-GUEST = "guest"
 AMQP, AMQPS = "amqp", "amqp/ssl"  # as an HTTP API names them
+URL_VARIABLE = "WARREN_URL"
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -92,12 +92,9 @@ def find_target(
     try:
         name = given.profile or environment.get("WARREN_PROFILE")
         profile = load_profile(name, profiles_path(environment)) if with_profiles else Profile()
-        text = given.url or environment.get("WARREN_URL") or profile.url or URL_DEFAULT
-        url = parse_http_url(text)
     except ProfileError as error:
         raise TargetError(str(error)) from error
-    except ValueError as error:
-        raise TargetError(f"--url: {error}") from error
+    url = _url(given, environment, profile)
     user = url.user or GUEST
     password = url.password if url.password is not None else _password(environment, profile)
     if password is None and user == GUEST and url.host in LOOPBACK:
@@ -112,6 +109,22 @@ def find_target(
         profile.amqp,
         _files(given.tls, profile),
     )
+
+
+def _url(given: Given, environment: Mapping[str, str], profile: Profile) -> HttpUrl:
+    """The first that is given. An error names its place, and not the URL, which may have a password in it."""
+    places = {
+        "--url": given.url,
+        URL_VARIABLE: environment.get(URL_VARIABLE),
+        "url of the profile": profile.url,
+    }
+    for place, text in places.items():
+        if text:
+            try:
+                return parse_http_url(text)
+            except ValueError as error:
+                raise TargetError(f"{place}: {error}") from error
+    return parse_http_url(URL_DEFAULT)
 
 
 def read_amqp_uri(text: str) -> Uri:

@@ -17,7 +17,7 @@ from warren.cli.top_view import CONNECTIONS, QUEUES, Choice, Snapshot, draw, loo
 ROWS_ONCE = 20
 ROWS_MAX = 500
 OTHER_LINES = 12  # of the screen, beside the rows of the table
-INTERVAL_SECONDS = 2.0
+INTERVAL_SECONDS, INTERVAL_SECONDS_MIN = 2.0, 0.2
 SORTS = {"depth": "d", "in": "i", "out": "o", "memory": "m", "name": "n"}
 
 
@@ -38,7 +38,9 @@ def top(
     view = CONNECTIONS if connections else QUEUES
     choice = Choice(view=view, sort=view.sort, text=text, vhost=remote.target.vhost)
     if sort is not None:
-        choice.sort = view.sorts.get(SORTS[sort], view.sort)
+        if SORTS[sort] not in view.sorts:
+            raise click.UsageError(f"{view.name} cannot be sorted by {sort}")
+        choice.sort = view.sorts[SORTS[sort]]
     if once or remote.printer.as_json or not (sys.stdout.isatty() and sys.stdin.isatty()):
         _print_once(remote.printer, look(remote.api, choice, ROWS_ONCE), choice)
     else:
@@ -63,5 +65,5 @@ def _watch(remote: Remote, choice: Choice, interval: float) -> None:
             rows = max(1, min(console.size.height - OTHER_LINES, ROWS_MAX))
             snapshot = look(remote.api, choice, rows)
             live.update(draw(snapshot, choice), refresh=True)
-            if not choice.press(keys.wait(interval)):
+            if not choice.press(keys.wait(max(interval, INTERVAL_SECONDS_MIN))):
                 return

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from warren.cli.drawing import table
-from warren.cli.health import alarms_of
+from warren.cli.health import alarms_of, nodes_of
 from warren.cli.text import cell, value_at
-from warren.client.api import Api, ApiError, Row
+from warren.client.api import Api, Row
 
-NOT_ALLOWED = {401, 403}
+SPECIAL_KEY = re.compile(r"\x1b[\[O][0-9;]*[A-Za-z~]")
 RATE_IN, RATE_OUT = "message_stats.publish_details.rate", "message_stats.deliver_get_details.rate"
 SIZES = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 
@@ -95,8 +96,10 @@ class Choice:
     """Whether keys go into `text`."""
 
     def press(self, keys: str) -> bool:
-        """Take what was typed; return whether to go on."""
-        return all(self._press(key) for key in keys)
+        """Take what was typed; return whether to go on. Keys such as arrows, which begin with that of Escape,
+        do nothing.
+        """
+        return all(self._press(key) for key in SPECIAL_KEY.sub("", keys))
 
     def _press(self, key: str) -> bool:
         if self.typing:
@@ -137,22 +140,18 @@ def look(api: Api, choice: Choice, rows_max: int) -> Snapshot:
     }
     if choice.text:
         query |= {"name": choice.text, "use_regex": "false"}
-    is_of_vhost = choice.vhost is not None and choice.view is QUEUES
-    path = [choice.view.path, *([choice.vhost or ""] if is_of_vhost else [])]
-    answer = api.get(*path, query=query)
+    answer = api.get(*path_of(choice), query=query)
     items = answer if isinstance(answer, list) else answer["items"]
     count = len(items) if isinstance(answer, list) else answer["filtered_count"]
     return Snapshot(api.get("overview"), nodes_of(api), items[:rows_max], count)
 
 
-def nodes_of(api: Api) -> list[Row]:
-    try:
-        nodes: list[Row] = api.get("nodes")
-    except ApiError as error:
-        if error.status in NOT_ALLOWED:
-            return []
-        raise
-    return nodes
+def path_of(choice: Choice) -> tuple[str, ...]:
+    """Where the rows are: those of all vhosts, or of the one that was chosen."""
+    path = choice.view.path
+    if choice.vhost is None:
+        return (path,)
+    return (path, choice.vhost) if choice.view is QUEUES else ("vhosts", choice.vhost, path)
 
 
 def draw(snapshot: Snapshot, choice: Choice) -> RenderableType:

@@ -7,7 +7,7 @@ import sys
 import click
 
 from warren.cli.grammar import Failed, Remote, completing, listing, nouns, over_http, show_list
-from warren.client.api import Row
+from warren.client.api import NOT_FOUND, ApiError, Row
 
 user_argument = click.argument("user", metavar="USER", shell_complete=completing("users"))
 
@@ -37,9 +37,21 @@ def show(remote: Remote, user: str) -> None:
 @click.option("--no-password", is_flag=True, help="the user cannot log in with a password")
 def add(remote: Remote, user: str, tags: tuple[str, ...], *, no_password: bool) -> None:
     """Add a user with tags such as administrator, monitoring or management."""
+    if _is_known(remote, user):
+        raise Failed(f"user '{user}' is there already: see `warren users passwd` and `warren users tags`")
     login: Row = {"password_hash": ""} if no_password else {"password": new_password(user)}
     remote.api.put("users", user, content={**login, "tags": ",".join(tags)})
     remote.printer.said(f"user '{user}' added")
+
+
+def _is_known(remote: Remote, user: str) -> bool:
+    try:
+        remote.api.get("users", user)
+    except ApiError as error:
+        if error.status != NOT_FOUND:
+            raise
+        return False
+    return True
 
 
 @users.verb("delete", "rm")

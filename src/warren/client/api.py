@@ -20,7 +20,10 @@ ANSWER_SECONDS_MAX = 60.0
 PAGE_SIZE = 500
 OUT_OF_RANGE = "page_out_of_range"
 ERROR_TEXT_MAX = 500
-ERROR_STATUS_MIN = 400
+NOT_FOUND = 404
+LOGIN_FAILED = "not_authorized"
+GUEST = "guest"
+REDIRECT_STATUS_MIN, ERROR_STATUS_MIN = 300, 400
 REPEATABLE = {"GET", "PUT"}
 """Methods of requests that do no harm if they are carried out twice."""
 
@@ -40,8 +43,12 @@ class Unreachable(Exception):
 
 
 def path_of(*parts: str) -> str:
-    """The path of an object of the API: names may have any character."""
-    return "/api/" + "/".join(quote(part, safe="") for part in parts)
+    """The path of an object of the API: names may have any character, and bytes that are not UTF-8. An empty
+    name is refused: its path would be that of the whole list.
+    """
+    if "" in parts:
+        raise ApiError(400, "bad_request", "a name is empty; the default exchange is amq.default")
+    return "/api/" + "/".join(quote(part, safe="", errors="surrogateescape") for part in parts)
 
 
 class Api:
@@ -57,9 +64,10 @@ class Api:
         """Raises `ClientError` if the files that `tls` names cannot be read."""
         self.url = url
         self._connection = _connection(url, tls, answer_seconds_max)
-        login = f"{url.user or 'guest'}:{'guest' if url.password is None else url.password}"
+        self.user = url.user or GUEST
+        login = f"{self.user}:{GUEST if url.password is None else url.password}"
         self._headers = {
-            "Authorization": "Basic " + base64.b64encode(login.encode()).decode(),
+            "Authorization": "Basic " + base64.b64encode(_bytes(login)).decode(),
             "Content-Type": "application/json",
         }
 
@@ -115,14 +123,17 @@ class Api:
         """The JSON of the answer; None if it has none."""
         target = self.url.path + path + (f"?{urlencode(query)}" if query else "")
         body = None if content is None else json.dumps(content).encode()
-        status, reason, text = self._exchange(method, target, body, {**self._headers, **(headers or {})})
+        sent = {name: _bytes(value) for name, value in {**self._headers, **(headers or {})}.items()}
+        status, reason, text = self._exchange(method, target, body, sent)
         answer = _json_in(text)
         if status >= ERROR_STATUS_MIN:
-            raise _refusal(status, reason, answer, text)
+            raise self._with_login(_refusal(status, reason, answer, text))
+        if status >= REDIRECT_STATUS_MIN or (text and answer is None):
+            raise Unreachable(f"{self.url.address} is no HTTP API of a broker: it answers {status} {reason}")
         return answer
 
     def _exchange(
-        self, method: str, target: str, body: bytes | None, headers: dict[str, str]
+        self, method: str, target: str, body: bytes | None, headers: dict[str, bytes]
     ) -> tuple[int, str, bytes]:
         was_open = self._connection.sock is not None
         try:
@@ -138,7 +149,7 @@ class Api:
             raise self._unreachable(error) from error
 
     def _once(
-        self, method: str, target: str, body: bytes | None, headers: dict[str, str]
+        self, method: str, target: str, body: bytes | None, headers: dict[str, bytes]
     ) -> tuple[int, str, bytes]:
         try:
             self._connection.request(method, target, body, headers)
@@ -147,6 +158,13 @@ class Api:
         except BaseException:
             self._connection.close()  # the rest of an answer must not be taken for the next one
             raise
+
+    def _with_login(self, error: ApiError) -> ApiError:
+        """If the login failed, tell whose, and where."""
+        if error.error != LOGIN_FAILED:
+            return error
+        text = f"{error}: user '{self.user}' at {self.url.address}"
+        return ApiError(error.status, error.error, text, error.content)
 
     def _unreachable(self, error: Exception) -> Unreachable:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -158,6 +176,11 @@ def _connection(url: HttpUrl, tls: UriTls, timeout_s: float) -> http.client.HTTP
         return http.client.HTTPConnection(url.host, url.port, timeout=timeout_s)
     context = tls_context(tls)
     return http.client.HTTPSConnection(url.host, url.port, timeout=timeout_s, context=context)
+
+
+def _bytes(text: str) -> bytes:
+    """As a header has it. What the command line has of other encodings than UTF-8 stays as it is."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _json_in(text: bytes) -> Any:

@@ -10,6 +10,7 @@ from warren.management.errors import Handler
 from warren.management.rights import USER
 
 READING = (hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS)
+SECRETS_BELOW = "hash_password/"  # in a path: what follows is a password
 IS_ACCESS_TO_MESSAGES = web.RequestKey("IS_ACCESS_TO_MESSAGES", bool)
 """Set for endpoints that any user may use, with permissions as over AMQP: that is no administration."""
 
@@ -25,10 +26,15 @@ def tell_of_actions(events: Events) -> Middleware:
                 AdministrativeAction(
                     request[USER].name,
                     request.remote or "",
-                    f"{request.method} {request.path}",
+                    f"{request.method} {_shown(request.path)}",
                     response.status,
                 )
             )
         return response
 
     return middleware
+
+
+def _shown(path: str) -> str:
+    before, found, _password = path.partition(SECRETS_BELOW)
+    return f"{before}{found}…" if found else path

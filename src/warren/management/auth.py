@@ -14,13 +14,14 @@ from collections.abc import Callable, Container
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
+from warren.amqp.errors import AccessRefused
 from warren.broker.access import Access, Permission, User
 from warren.broker.login import BEARER, Credentials, Outcome, Refusal
 from warren.broker.login_attempts import HTTP
 from warren.broker.node import Node
 from warren.broker.queue import Queue
 from warren.broker.vhost import Vhost
-from warren.management.errors import Handler, NotAuthorised, ObjectNotFound, TooManyRequests
+from warren.management.errors import Handler, LoginFailed, NotAuthorised, ObjectNotFound, TooManyRequests
 from warren.management.rights import USER, Right, user_of
 from warren.session.liveness import HANDSHAKE_SECONDS_MAX
 from warren.session.peer import is_loopback
@@ -28,6 +29,7 @@ from warren.session.peer import is_loopback
 PROTECTED = ("/api/", "/metrics/")
 """Requests below these paths need a login, unless their endpoint is public."""
 BASIC = "Basic"
+NOT_ENTERED = "User not authorised to access virtual host"
 
 
 def authenticate(node: Node, public: Container[str]) -> Middleware:
@@ -53,7 +55,7 @@ async def _authenticated(node: Node, request: web.Request) -> User:
     except TimeoutError:
         raise TooManyRequests(node.logins.throttle.seconds_to_wait(given.address, given.user)) from None
     if isinstance(outcome, Refusal):
-        raise NotAuthorised("Login failed")
+        raise LoginFailed
     return outcome.user
 
 
@@ -76,7 +78,7 @@ def credentials(request: web.Request) -> Credentials:
         return _credentials(request, BASIC, user, password)
     if scheme.lower() == BEARER.lower():
         return _credentials(request, BEARER, "", value.strip().encode("utf-8", "surrogateescape"))
-    raise NotAuthorised("Login failed")
+    raise LoginFailed
 
 
 def _user_and_password(encoded: str) -> tuple[str, bytes]:
@@ -85,8 +87,8 @@ def _user_and_password(encoded: str) -> tuple[str, bytes]:
         if colon:
             return name.decode(), password
     except ValueError:
-        raise NotAuthorised("Login failed") from None
-    raise NotAuthorised("Login failed")
+        raise LoginFailed from None
+    raise LoginFailed
 
 
 def _credentials(request: web.Request, mechanism: str, user: str, secret: bytes) -> Credentials:
@@ -117,7 +119,7 @@ def visible_vhost(node: Node, request: web.Request) -> Vhost:
     """The vhost that the path names."""
     name = request.match_info["vhost"]
     if not sees(user_of(request), name):
-        raise NotAuthorised("User not authorised to access virtual host")
+        raise NotAuthorised(NOT_ENTERED)
     vhost = node.vhosts.get(name)
     if vhost is None:
         raise ObjectNotFound(f"no vhost '{name}'")
@@ -125,9 +127,13 @@ def visible_vhost(node: Node, request: web.Request) -> Vhost:
 
 
 def entered_vhost(node: Node, request: web.Request) -> tuple[Vhost, Access]:
-    """The vhost that the path names, and what the user may do there."""
-    vhost = visible_vhost(node, request)
-    return vhost, Access(user_of(request), vhost.name)
+    """The vhost that the path names, and what the user may do there. Users with the tag `monitoring` see
+    all vhosts, but need permissions to do anything in one.
+    """
+    vhost, user = visible_vhost(node, request), user_of(request)
+    if not user.may_enter(vhost.name):
+        raise AccessRefused(NOT_ENTERED)
+    return vhost, Access(user, vhost.name)
 
 
 def readable_queues(node: Node, request: web.Request) -> list[Queue]:
@@ -155,8 +161,8 @@ def finder(node: Node, request: web.Request) -> Callable[[str], Queue]:
 
 def allowed_queue(node: Node, request: web.Request, permission: Permission, name: str) -> Queue:
     """A queue in the vhost that the path names. Raises if the user lacks this permission for it."""
-    vhost = visible_vhost(node, request)
-    return _checked(vhost, Access(user_of(request), vhost.name), permission, name)
+    vhost, access = entered_vhost(node, request)
+    return _checked(vhost, access, permission, name)
 
 
 def _checked(vhost: Vhost, access: Access, permission: Permission, name: str) -> Queue:

@@ -202,12 +202,14 @@ def _named(vhost: Vhost, request: web.Request) -> Binding:
 async def _send(
     request: web.Request, *vhosts: Vhost, bindings: Iterable[Binding] | None = None
 ) -> web.StreamResponse:
-    """Send these bindings, or all of the vhosts."""
+    """Send these bindings, or all of the vhosts. They go by the names of their destinations."""
     found: list[tuple[str, Binding]] = []
     for vhost in vhosts:
         every = at_a_pace(_of(vhost) if bindings is None else bindings)
         found += [(vhost.name, each) async for each in every if not each.destination.deleted]
-    return await send_list(request, found, lambda each: describe(*each))
+    return await send_list(
+        request, found, lambda each: describe(*each), lambda each: each[1].destination.name
+    )
 
 
 def describe(vhost: str, binding: Binding) -> Row:

@@ -7,8 +7,11 @@ from collections.abc import Iterable, Iterator
 from aiohttp import web
 
 from warren.broker.node import Node
-from warren.management.auth import visible_vhost
-from warren.management.connections import named_connection, visible_connections
+from warren.management.connections import (
+    named_connection,
+    visible_connections,
+    visible_connections_of_vhost,
+)
 from warren.management.consumers import describe as describe_consumer
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
@@ -53,9 +56,7 @@ class Channels:
         return await self._send(request, visible_connections(self.node, request))
 
     async def of_vhost(self, request: web.Request) -> web.StreamResponse:
-        vhost = visible_vhost(self.node, request).name
-        seen = visible_connections(self.node, request)
-        return await self._send(request, (each for each in seen if each.vhost_name == vhost))
+        return await self._send(request, visible_connections_of_vhost(self.node, request))
 
     async def of_connection(self, request: web.Request) -> web.StreamResponse:
         return await self._send(request, [named_connection(self.node, request)])
@@ -71,7 +72,9 @@ class Channels:
         )
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        """The consumers of the channel are told as well."""
+        """The consumers of the channel are told as well. As with RabbitMQ's usual settings, rates are not
+        broken down by exchanges and queues.
+        """
         name = request.match_info["name"]
         async for connection, channel in at_a_pace(_channels_of(visible_connections(self.node, request))):
             if channel_name(connection, channel) == name:
@@ -79,7 +82,8 @@ class Channels:
                     describe_consumer(self.node, connection, channel, each)
                     for each in channel.consumers.values()
                 ]
-                told = describe(self.node, connection, channel) | {"consumer_details": consumers}
+                told = describe(self.node, connection, channel)
+                told |= {"consumer_details": consumers, "publishes": [], "deliveries": []}
                 return json_response(told | stats_for(self.context, request).of_channel(channel))
         raise ObjectNotFound(f"no channel '{name}'")
 

@@ -69,9 +69,7 @@ class Connections:
         return await self._send(request, visible_connections(self.node, request))
 
     async def of_vhost(self, request: web.Request) -> web.StreamResponse:
-        vhost = visible_vhost(self.node, request).name
-        seen = visible_connections(self.node, request)
-        return await self._send(request, (each for each in seen if each.vhost_name == vhost))
+        return await self._send(request, visible_connections_of_vhost(self.node, request))
 
     async def of_user(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["user"]
@@ -88,9 +86,11 @@ class Connections:
         )
 
     async def get(self, request: web.Request) -> web.StreamResponse:
+        """What the connection does not have is an empty text here, and null in lists, as in RabbitMQ."""
         connection = named_connection(self.node, request)
         stats = stats_for(self.context, request)
-        return json_response(describe(self.node, connection) | stats.of_connection(connection))
+        told = describe(self.node, connection) | stats.of_connection(connection)
+        return json_response({name: "" if value is None else value for name, value in told.items()})
 
     async def close(self, request: web.Request) -> web.StreamResponse:
         connection = named_connection(self.node, request)
@@ -115,6 +115,12 @@ def visible_connections(node: Node, request: web.Request) -> Iterable[Connection
     if Right.MONITORING.is_had_by(user):
         return connections_of(node)
     return (each for each in connections_of(node) if each.user_name == user.name)
+
+
+def visible_connections_of_vhost(node: Node, request: web.Request) -> Iterable[Connection]:
+    """Those to the vhost that the path names."""
+    vhost = visible_vhost(node, request).name
+    return (each for each in visible_connections(node, request) if each.vhost_name == vhost)
 
 
 def named_connection(node: Node, request: web.Request) -> Connection:

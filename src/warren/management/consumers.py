@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from aiohttp import web
 
 from warren.broker.node import Node
-from warren.management.auth import visible_vhost
-from warren.management.connections import visible_connections
+from warren.management.connections import visible_connections, visible_connections_of_vhost
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
 from warren.management.listing import Row, list_endpoint, send_list
@@ -34,9 +33,7 @@ class Consumers:
         return await self._send(request, visible_connections(self.node, request))
 
     async def of_vhost(self, request: web.Request) -> web.StreamResponse:
-        vhost = visible_vhost(self.node, request).name
-        seen = visible_connections(self.node, request)
-        return await self._send(request, (each for each in seen if each.vhost_name == vhost))
+        return await self._send(request, visible_connections_of_vhost(self.node, request))
 
     async def _send(self, request: web.Request, connections: Iterable[Connection]) -> web.StreamResponse:
         found = [each async for each in at_a_pace(_consumers_of(connections))]

@@ -20,7 +20,6 @@ from warren.broker.queue import Queue
 from warren.broker.rules import queue_type
 from warren.broker.vhost import Vhost
 from warren.management import policies, users
-from warren.management.auth import visible_vhost
 from warren.management.context import Context
 from warren.management.definitions_import import Import
 from warren.management.endpoint import Endpoint, Parameter
@@ -89,7 +88,9 @@ class DefinitionsResource:
         return await _send(request, head, _all_parts(self.node))
 
     async def export_vhost(self, request: web.Request) -> web.StreamResponse:
-        vhost = visible_vhost(self.node, request)
+        vhost = self.node.vhosts.get(request.match_info["vhost"])
+        if vhost is None:
+            raise BadRequest("vhost_not_found")  # as RabbitMQ says it here
         head = {**VERSIONS, "rabbitmq_definition_format": "single_virtual_host", "vhost": vhost.name}
         head |= {**describe_metadata(vhost), "limits": limits_told(vhost.limits)}
         return await _send(request, head, _vhost_parts(self.node, vhost))

@@ -5,7 +5,7 @@ OpenAPI description are both made from endpoints, so that the description is tru
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from aiohttp import web
@@ -74,6 +74,11 @@ class Endpoint:
             path = self.path + SLASHES if self.is_list else self.path
             return web.get(path, checked)  # which answers HEAD as well
         return web.route(self.method, self.path, checked)
+
+
+def restricted(right: Right, *endpoints: Endpoint) -> list[Endpoint]:
+    """The same endpoints, for users who have this right."""
+    return [replace(endpoint, right=right) for endpoint in endpoints]
 
 
 class Resource(Protocol):

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from math import ceil
 from typing import ClassVar, TypeAlias
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
 from warren.amqp.errors import AccessRefused, AmqpError, NotFound
@@ -17,6 +17,7 @@ from warren.management.json_text import answer_under_way, forget_answer, json_re
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 REALM = 'Basic realm="WarrenMQ"'
+CHANGING = (hdrs.METH_PUT, hdrs.METH_POST)
 
 
 class ApiError(Exception):
@@ -32,7 +33,18 @@ class BadRequest(ApiError):
 
 
 class NotAuthorised(ApiError):
+    """The user may not do this."""
+
     status, error, headers = 401, "not_authorised", {"WWW-Authenticate": REALM}
+
+
+class LoginFailed(NotAuthorised):
+    """RabbitMQ spells this one in American."""
+
+    error = "not_authorized"
+
+    def __init__(self) -> None:
+        super().__init__("Login failed")
 
 
 class Forbidden(ApiError):
@@ -41,6 +53,7 @@ class Forbidden(ApiError):
 
 class ObjectNotFound(ApiError):
     status, error = 404, "Object Not Found"
+    error_of_changes = "not_found"  # RabbitMQ's word if the method is PUT or POST
 
 
 class TooManyRequests(ApiError):
@@ -69,7 +82,7 @@ def answer_errors(report: Callable[[Exception], None]) -> Middleware:
         except Exception as error:  # noqa: BLE001 - the client gets an answer to any error, or is cut off
             begun = answer_under_way(request)
             if begun is None:
-                return answer(error, report)
+                return answer(error, request.method, report)
             if not isinstance(error, ConnectionError):
                 report(error)
             if request.transport is not None:
@@ -81,9 +94,9 @@ def answer_errors(report: Callable[[Exception], None]) -> Middleware:
     return middleware
 
 
-def answer(error: Exception, report: Callable[[Exception], None]) -> web.Response:
+def answer(error: Exception, method: str, report: Callable[[Exception], None]) -> web.Response:
     if isinstance(error, web.HTTPException):
-        return _of_aiohttp(error)
+        return _of_aiohttp(error, method)
     if isinstance(error, AmqpError):
         error = _of_model(error)
     if not isinstance(error, ApiError):
@@ -94,7 +107,10 @@ def answer(error: Exception, report: Callable[[Exception], None]) -> web.Respons
         headers["Content-Range"] = f"bytes */{error.size}"
     if isinstance(error, TooManyRequests):
         headers["Retry-After"] = str(error.seconds)
-    return _response(error.status, error.error, str(error), headers)
+    name = error.error
+    if isinstance(error, ObjectNotFound) and method in CHANGING:
+        name = error.error_of_changes
+    return _response(error.status, name, str(error), headers)
 
 
 def _of_model(error: AmqpError) -> ApiError:
@@ -105,8 +121,9 @@ def _of_model(error: AmqpError) -> ApiError:
     return BadRequest(error.text)
 
 
-def _of_aiohttp(error: web.HTTPException) -> web.Response:
-    """Errors of aiohttp: no such path, a method that the path does not have, or a body that is too large.
+def _of_aiohttp(error: web.HTTPException, method: str) -> web.Response:
+    """Errors of aiohttp: no such path, a method that the path does not have, or a body that is too large. As
+    with RabbitMQ, OPTIONS tells which methods a path has.
 
     The request keeps the error, and the error's traceback keeps the request. Without the traceback there is
     no cycle, and both are freed without the garbage collector.
@@ -114,6 +131,8 @@ def _of_aiohttp(error: web.HTTPException) -> web.Response:
     error.__traceback__ = None
     name = ObjectNotFound.error if error.status == ObjectNotFound.status else BadRequest.error
     headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
+    if method == hdrs.METH_OPTIONS and isinstance(error, web.HTTPMethodNotAllowed):
+        return web.Response(headers=headers)
     return _response(error.status, name, error.reason, headers)
 
 

@@ -90,6 +90,13 @@ class Fields:
             raise self._wrong(name, "a list of strings")
         return frozenset(self._encodable(name, word.strip()) for word in words if word.strip())
 
+    def names(self, name: str) -> list[str]:
+        """A list of strings."""
+        value = self._given(name, None)
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise self._wrong(name, "a list of names")
+        return [self._encodable(name, each) for each in value]
+
     def value(self, name: str) -> Json:
         """Any JSON but `null`."""
         value: Json = self._given(name, None)
@@ -118,9 +125,10 @@ class Fields:
 
 
 async def fields_in(request: web.Request, expected: str, *, bytes_max: int = BODY_BYTES_MAX) -> Fields:
-    """The fields of the body; none if it is empty."""
+    """The fields of the body; none if it is empty or `null`."""
     body = await request.read()
-    return Fields(object_in(body, expected, bytes_max=bytes_max) if body else {})
+    is_empty = not body or body.strip() == b"null"
+    return Fields({} if is_empty else object_in(body, expected, bytes_max=bytes_max))
 
 
 def name_in(request: web.Request, part: str) -> str:

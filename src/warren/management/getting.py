@@ -32,10 +32,11 @@ from warren.management.errors import BadRequest
 from warren.management.fields import Fields, fields_in
 from warren.management.json_text import send_pieces, to_json
 from warren.management.listing import Row
-from warren.management.message_properties import properties_shown
+from warren.management.message_properties import PROPERTIES, properties_shown
 from warren.management.paths import QUEUE, VHOST
 from warren.management.publication import origin_of
-from warren.management.schema import COUNT, TABLE, TEXT, one_of, record, rows
+from warren.management.schema import COUNT, TEXT, one_of, record, rows
+from warren.management.shown_message import AUTO, BASE64, STRING
 from warren.session.chores import GIVE_BACK_WORK
 from warren.session.deliveries import with_delivery_count
 
@@ -43,7 +44,6 @@ MESSAGES_MAX = 10_000  # in one answer, which may have fewer messages than were 
 BODY_BYTES_MAX = 128 * 1024 * 1024  # of all messages in one answer, plus one message
 GOT_A_TURN = 100
 PIECE_BYTES = 3 * 16 * 1024  # of a payload, in a turn; three bytes are four characters of base64
-AUTO, BASE64, STRING = "auto", "base64", "string"
 GONE = "ack_requeue_false"
 AFTERWARDS: dict[str, Callable[[Queue, Entry], None]] = {  # what becomes of a message that is not gone
     "ack_requeue_true": lambda queue, entry: queue.take_back(entry),
@@ -113,7 +113,13 @@ class Getting:
                     truncate=COUNT,
                 ),
                 gives=rows(
-                    record({"payload": TEXT, "payload_encoding": one_of(STRING, BASE64), "properties": TABLE})
+                    record(
+                        {
+                            "payload": TEXT,
+                            "payload_encoding": one_of(STRING, BASE64),
+                            "properties": PROPERTIES,
+                        }
+                    )
                 ),
             )
         ]

@@ -9,11 +9,11 @@ from aiohttp import web
 
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
-from warren.management.errors import BadRequest, Handler, ObjectNotFound
+from warren.management.errors import BadRequest, Handler
 from warren.management.json_text import json_response
 from warren.management.listeners import listeners_of
 from warren.management.listing import Row
-from warren.management.paths import NAME
+from warren.management.paths import NAME, check_node
 from warren.management.schema import TEXT, one_of, record
 from warren.server.listeners import AMQPS, HTTPS
 from warren.server.tls import Loaded
@@ -50,8 +50,8 @@ class HealthChecks:
                 "protocol-listener/{protocol:[^/]+}", self.protocol, "Whether the node speaks this protocol."
             ),
             _check("virtual-hosts", self.all_well, "Whether all vhosts run."),
-            _check("node-is-mirror-sync-critical", self.all_well, "Whether mirrors depend on this node."),
-            _check("node-is-quorum-critical", self.all_well, "Whether quorum queues depend on this node."),
+            _check("node-is-mirror-sync-critical", self.single_node, "Whether mirrors depend on this node."),
+            _check("node-is-quorum-critical", self.single_node, "Whether quorum queues depend on this node."),
             _get("/api/healthchecks/node", self.all_well, "RabbitMQ's old health check."),
             _get("/api/healthchecks/node/", self.all_well, "The same, as amqpstorm asks for it."),
             _get(f"/api/healthchecks/node/{NAME}", self.of_node, "The same of one node."),
@@ -113,12 +113,14 @@ class HealthChecks:
         return failed("No active listener", missing=wanted, protocols=protocols)
 
     async def all_well(self, request: web.Request) -> web.StreamResponse:
-        """There is one node, without mirrors, and a vhost that is there runs."""
+        """A vhost that is there runs."""
         return well()
 
+    async def single_node(self, request: web.Request) -> web.StreamResponse:
+        return well(reason="single node cluster")
+
     async def of_node(self, request: web.Request) -> web.StreamResponse:
-        if request.match_info["name"] != self.node.name:
-            raise ObjectNotFound("Not Found")
+        check_node(self.node, request)
         return well()
 
 

@@ -9,9 +9,8 @@ from aiohttp import web
 from warren.broker.login_attempts import Attempts
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
-from warren.management.errors import ObjectNotFound
 from warren.management.json_text import json_response, send_rows
-from warren.management.paths import NAME
+from warren.management.paths import NAME, check_node
 from warren.management.rights import Right
 from warren.management.schema import COUNT, TEXT, record, rows
 
@@ -42,12 +41,12 @@ class LoginAttemptsOfNode:
         ]
 
     async def by_protocol(self, request: web.Request) -> web.StreamResponse:
-        self._check(request)
+        check_node(self.node, request)
         counted = self.node.attempts.by_protocol
         return json_response([{"protocol": each, **_counts(attempts)} for each, attempts in counted.items()])
 
     async def by_source(self, request: web.Request) -> web.StreamResponse:
-        self._check(request)
+        check_node(self.node, request)
         told = (
             {
                 "protocol": source.protocol,
@@ -60,13 +59,9 @@ class LoginAttemptsOfNode:
         return await send_rows(request, told)
 
     async def reset(self, request: web.Request) -> web.StreamResponse:
-        self._check(request)
+        check_node(self.node, request)
         self.node.attempts.reset()
         return web.Response(status=204)
-
-    def _check(self, request: web.Request) -> None:
-        if request.match_info["name"] != self.node.cluster_name:
-            raise ObjectNotFound("Not Found")
 
 
 def _counts(attempts: Attempts) -> dict[str, int]:

@@ -6,10 +6,13 @@ from dataclasses import fields
 
 from warren.amqp.properties import BasicProperties
 from warren.management.fields import Fields
+from warren.management.schema import ANY, TABLE, Schema
 
 OCTET_MAX, TIMESTAMP_MAX = 2**8 - 1, 2**64 - 1
 NUMBERS = {"delivery_mode": OCTET_MAX, "priority": OCTET_MAX, "timestamp": TIMESTAMP_MAX}
 HEADERS = "headers"
+PROPERTIES: Schema = {"anyOf": [TABLE, {"type": "array", "items": ANY}]}
+"""As `properties_shown` gives them."""
 
 
 def properties_in(given: Fields) -> BasicProperties:
@@ -28,7 +31,7 @@ def properties_in(given: Fields) -> BasicProperties:
     return found
 
 
-def properties_shown(properties: BasicProperties) -> dict[str, object]:
-    """Those that the publisher set."""
+def properties_shown(properties: BasicProperties) -> dict[str, object] | list[object]:
+    """Those that the publisher set. Without any, RabbitMQ gives an empty list of them."""
     values = {each.name: getattr(properties, each.name) for each in fields(BasicProperties)}
-    return {name: value for name, value in values.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None} or []

@@ -5,14 +5,15 @@
 
 `?msg_rates_age=60&msg_rates_incr=5` adds to the details of message counts what the count was in the last
 60 s, every 5 s, with averages over that time. `lengths_…` does so for the lengths of queues, `data_rates_…`
-for bytes. Samples are no finer than the history has them: 5 s for the last minute, a minute for the last
-hour, and half an hour for the last day.
+for bytes, and `node_stats_…` for what nodes count (`node_stats.py`). Samples are no finer than the history
+has them: 5 s for the last minute, a minute for the last hour, and half an hour for the last day.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from aiohttp import web
@@ -21,15 +22,14 @@ from warren.broker.exchange.exchange import Exchange
 from warren.broker.history import DAY, History, Timeline, scale_for
 from warren.broker.node import Node
 from warren.broker.queue import Queue
-from warren.broker.tally import FIGURES, Tally
+from warren.broker.tally import FIGURES, OCTETS, Tally
 from warren.broker.vhost import Vhost
 from warren.management.context import Context
 from warren.management.endpoint import Parameter
-from warren.management.errors import BadRequest
+from warren.management.errors import ApiError
 from warren.management.listing import whole
 from warren.management.schema import COUNT
 from warren.server.churn import Churn
-from warren.server.sampler import OCTETS
 from warren.session.channel import Channel
 from warren.session.connection import Connection
 
@@ -48,8 +48,10 @@ OF_CONSUMERS = (*DELIVERED, "get_empty", "deliver_get", "redeliver", "ack")
 OF_QUEUES = ("publish", *OF_CONSUMERS)
 OF_EXCHANGES = ("publish_in", "publish_out")
 OF_CHANNELS = ("publish", "confirm", "return_unroutable", "drop_unroutable", *OF_CONSUMERS)
-READY, UNACKED = (len(FIGURES),), (len(FIGURES) + 1,)  # places in the histories of queues and vhosts
-KINDS = ("lengths", "msg_rates", "data_rates")
+OF_OCTETS = len(FIGURES)  # where `OCTETS` begin in the histories of connections and vhosts
+LENGTHS_OF_QUEUES = len(FIGURES)  # where the lengths begin in the histories of queues: ready, then unacked
+LENGTHS_OF_VHOSTS = OF_OCTETS + len(OCTETS)
+KINDS = ("lengths", "msg_rates", "data_rates", "node_stats")
 QUERY = tuple(
     Parameter(f"{kind}_{what}", COUNT, text)
     for kind in KINDS
@@ -73,13 +75,18 @@ class Spans:
     lengths: Span | None
     msg_rates: Span | None
     data_rates: Span | None
+    node_stats: Span | None
 
     @classmethod
     def of(cls, request: web.Request) -> Spans:
         return cls(*(_span(request, kind) for kind in KINDS))
 
 
-NO_SPANS = Spans(None, None, None)
+class WrongRange(ApiError):
+    status, error = 400, "invalid_range_parameters"
+
+
+NO_SPANS = Spans(None, None, None, None)
 
 
 def _span(request: web.Request, kind: str) -> Span | None:
@@ -89,7 +96,7 @@ def _span(request: web.Request, kind: str) -> Span | None:
         return None
     span = Span(whole(request.query[age], age), whole(request.query[step], step))
     if span.age < 1 or span.step < 1:
-        raise BadRequest(f"{age} and {step} have to be positive")
+        raise WrongRange(f"{age} and {step} have to be positive: {span.age} and {span.step} are not")
     return Span(min(span.age, DAY.seconds), span.step)
 
 
@@ -102,26 +109,49 @@ class Stats:
 
     def of_queue(self, queue: Queue) -> Row:
         return {
-            **self._lengths([queue.history]),
+            **self._lengths([queue.history], LENGTHS_OF_QUEUES, self.spans.lengths),
             **self._messages(queue.tally, OF_QUEUES, [queue.history]),
+            **self._idle(queue.history),
         }
 
     def of_exchange(self, exchange: Exchange) -> Row:
         return self._messages(exchange.tally, OF_EXCHANGES, [exchange.history])
 
     def of_channel(self, channel: Channel) -> Row:
-        return self._messages(channel.tally, OF_CHANNELS, [channel.history])
+        stats = self._messages(channel.tally, OF_CHANNELS, [channel.history])
+        return stats | self._idle(channel.history)
 
     def of_connection(self, connection: Connection) -> Row:
         passed = connection.bytes()
-        octets = (passed.received, passed.sent)
-        row: Row = {}
-        for place, (name, number) in enumerate(zip(OCTETS, octets, strict=True), start=len(FIGURES)):
-            row[name] = number
-            row[f"{name}_details"] = self._details((place,), [connection.history], self.spans.data_rates)
+        row = self._octets((passed.received, passed.sent), connection.history)
         row |= {"recv_cnt": passed.reads, "send_cnt": passed.writes}
         row["send_pend"] = connection.output.pending_bytes + connection.link.unsent_bytes()
         return row | self._messages(connection.tally(), OF_CHANNELS, [connection.history])
+
+    def _idle(self, history: History | None) -> Row:
+        """Since when nothing was counted: nothing at all in the last tick, and at least once before."""
+        if history is None or history.changed >= self.timeline.tick:
+            return {}
+        since = datetime.fromtimestamp(self.timeline.time_of(history.changed) / 1000, UTC)
+        return {"idle_since": since.isoformat(timespec="milliseconds")}
+
+    def _octets(self, octets: Sequence[int], history: History | None) -> Row:
+        return self.numbers(OCTETS, octets, history, self.spans.data_rates, first=OF_OCTETS)
+
+    def of_vhost(self, vhost: Vhost) -> Row:
+        """As of the last sample: to look at all queues anew would take long. The lengths have their samples
+        by `msg_rates_…`, as in RabbitMQ.
+        """
+        history = vhost.history
+        ready, unacked = (0, 0) if history is None else history.values[LENGTHS_OF_VHOSTS:]
+        return {
+            "messages": ready + unacked,
+            "messages_ready": ready,
+            "messages_unacknowledged": unacked,
+            **self._lengths([history], LENGTHS_OF_VHOSTS, self.spans.msg_rates),
+            **self._octets(vhost.octets, history),
+            **self.of_vhosts([vhost]),
+        }
 
     def of_vhosts(self, vhosts: Sequence[Vhost]) -> Row:
         """The message counts of these vhosts together."""
@@ -131,21 +161,37 @@ class Stats:
         return self._messages(total, OF_CHANNELS, [vhost.history for vhost in vhosts])
 
     def lengths_of_vhosts(self, vhosts: Sequence[Vhost]) -> Row:
-        return self._lengths([vhost.history for vhost in vhosts])
+        histories = [vhost.history for vhost in vhosts]
+        return self._lengths(histories, LENGTHS_OF_VHOSTS, self.spans.lengths)
 
     def of_churn(self, churn: Churn, node: Node) -> Row:
+        return self.numbers(Churn.NAMES, churn.figures(node), churn.history, self.spans.msg_rates)
+
+    def churn_of_node(self, churn: Churn, node: Node) -> Row:
+        return self.numbers(Churn.NAMES, churn.figures(node), churn.history, self.spans.node_stats)
+
+    def numbers(
+        self,
+        names: Sequence[str],
+        numbers: Sequence[int],
+        history: History | None,
+        span: Span | None,
+        *,
+        first: int = 0,
+    ) -> Row:
+        """These numbers, each with its details; `first` is where they begin in the history."""
         row: Row = {}
-        for place, (name, number) in enumerate(zip(Churn.NAMES, churn.figures(node), strict=True)):
+        for place, (name, number) in enumerate(zip(names, numbers, strict=True), start=first):
             row[name] = number
-            row[f"{name}_details"] = self._details((place,), [churn.history], self.spans.msg_rates)
+            row[f"{name}_details"] = self.details((place,), [history], span)
         return row
 
-    def _lengths(self, histories: Sequence[History | None]) -> Row:
-        span = self.spans.lengths
+    def _lengths(self, histories: Sequence[History | None], first: int, span: Span | None) -> Row:
+        ready, unacked = first, first + 1
         return {
-            "messages_details": self._details((*READY, *UNACKED), histories, span),
-            "messages_ready_details": self._details(READY, histories, span),
-            "messages_unacknowledged_details": self._details(UNACKED, histories, span),
+            "messages_details": self.details((ready, unacked), histories, span),
+            "messages_ready_details": self.details((ready,), histories, span),
+            "messages_unacknowledged_details": self.details((unacked,), histories, span),
         }
 
     def _messages(self, tally: Tally, names: Iterable[str], histories: Sequence[History | None]) -> Row:
@@ -157,12 +203,10 @@ class Stats:
         for name in names:
             places = PLACES[name]
             stats[name] = sum(figures[place] for place in places)
-            stats[f"{name}_details"] = self._details(places, histories, self.spans.msg_rates)
+            stats[f"{name}_details"] = self.details(places, histories, self.spans.msg_rates)
         return {"message_stats": stats}
 
-    def _details(
-        self, places: tuple[int, ...], histories: Sequence[History | None], span: Span | None
-    ) -> Row:
+    def details(self, places: tuple[int, ...], histories: Sequence[History | None], span: Span | None) -> Row:
         """The rate in the last tick, and samples if they are asked for: sums over these places of all these
         histories.
         """
@@ -174,10 +218,10 @@ class Stats:
         change = sum(history.change(place) for history in known for place in places)
         details: Row = {"rate": change / self.timeline.seconds}
         if span is not None:
-            details |= self._samples(places, known, span)
+            details |= self.samples(places, known, span)
         return details
 
-    def _samples(self, places: tuple[int, ...], histories: Sequence[History], span: Span) -> Row:
+    def samples(self, places: tuple[int, ...], histories: Sequence[History], span: Span) -> Row:
         scale = scale_for(span.age)
         step = max(1, span.step // scale.slot_seconds)
         step_seconds = step * scale.slot_seconds

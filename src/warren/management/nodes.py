@@ -1,63 +1,97 @@
-"""`/api/nodes`: this node in RabbitMQ's form, and what its memory is used for."""
+"""`/api/nodes`: this node in RabbitMQ's form, and what its memory is used for, in bytes or in percent."""
 
 from __future__ import annotations
 
 import os
 import resource
-import threading
+from pathlib import Path
 
 from aiohttp import web
 
 from warren.management.context import Context
-from warren.management.endpoint import Endpoint
-from warren.management.errors import Handler, ObjectNotFound
+from warren.management.endpoint import Endpoint, Parameter
+from warren.management.errors import Handler
 from warren.management.json_text import json_response
 from warren.management.listeners import contexts_of
+from warren.management.message_stats import QUERY, Row, stats_for
+from warren.management.node_stats import node_stats
 from warren.management.overview import exchange_types
-from warren.management.paths import NAME
+from warren.management.paths import NAME, check_node
 from warren.management.rights import Right
-from warren.management.schema import TABLE, Schema, rows
-from warren.server.descriptors import open_descriptors
+from warren.management.schema import FLAG, TABLE, Schema, rows
 from warren.server.memory import resident_bytes
 from warren.server.memory_kinds import kinds_of
 from warren.session.handshake import COMPATIBLE_VERSION
 from warren.session.sasl import MECHANISMS
 from warren.version import __version__
 
+MEMORY = Parameter("memory", FLAG, "Whether to tell what the memory is used for, too.")
+LOG_FILES = ["<stderr>"]
+STRATEGY = "allocated"  # how memory is counted, in RabbitMQ's words
+THREADS_MAX = Path("/proc/sys/kernel/threads-max")
+
 
 class Nodes:
     def __init__(self, context: Context) -> None:
+        self.context = context
         self.broker = context.broker
         self.node = context.node
 
     def endpoints(self) -> list[Endpoint]:
         return [
-            _get("/api/nodes", self.all, "The nodes of the cluster.", rows(TABLE)),
-            _get(f"/api/nodes/{NAME}", self.get, "One node.", TABLE),
+            _get("/api/nodes", self.all, "The nodes of the cluster.", rows(TABLE), QUERY),
+            _get(f"/api/nodes/{NAME}", self.get, "One node.", TABLE, (*QUERY, MEMORY)),
             _get(f"/api/nodes/{NAME}/memory", self.memory, "What a node's memory is used for.", TABLE),
+            _get(
+                f"/api/nodes/{NAME}/memory/relative",
+                self.relative_memory,
+                "What a node's memory is used for, in percent.",
+                TABLE,
+            ),
         ]
 
     async def all(self, request: web.Request) -> web.StreamResponse:
-        return json_response([self._describe()])
+        return json_response([self._describe(request)])
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        self._check(request)
-        return json_response(self._describe())
+        check_node(self.node, request)
+        told = self._describe(request)
+        if request.query.get(MEMORY.name) == "true":
+            told |= {"memory": self._memory()}
+        return json_response(told)
 
     async def memory(self, request: web.Request) -> web.StreamResponse:
+        check_node(self.node, request)
+        return json_response({"memory": self._memory()})
+
+    def _memory(self) -> Row:
         """The kinds add up to `used`. Freed memory that is kept is not among them, nor is shared memory."""
-        self._check(request)
         use = self.broker.memory_alarm.use
-        kinds: dict[str, object] = {**kinds_of(self.node, use)}
         used, kept = use.used_bytes(), use.kept_bytes()
-        totals = {"used": used, "allocated": used + kept, "rss": resident_bytes()}
-        return json_response({"memory": kinds | {"allocated_unused": kept, "total": totals}})
+        totals = {"used": used, "erlang": used, "allocated": used + kept, "rss": resident_bytes()}
+        return {
+            **kinds_of(self.node, use),
+            "allocated_unused": kept,
+            "reserved_unallocated": max(0, totals["rss"] - totals["allocated"]),
+            "strategy": STRATEGY,
+            "total": totals,
+        }
 
-    def _check(self, request: web.Request) -> None:
-        if request.match_info["name"] != self.node.name:
-            raise ObjectNotFound("Not Found")
+    async def relative_memory(self, request: web.Request) -> web.StreamResponse:
+        """As in RabbitMQ, percentages are rounded up."""
+        check_node(self.node, request)
+        kinds = kinds_of(self.node, self.broker.memory_alarm.use)
+        total = max(1, sum(kinds.values()))
+        percent = {kind: -(-100 * size // total) for kind, size in kinds.items()}
+        return json_response({"memory": {"total": 100, **percent}})
 
-    def _describe(self) -> dict[str, object]:
+    def _describe(self, request: web.Request) -> Row:
+        stats = stats_for(self.context, request)
+        told = self._general() | node_stats(self.broker.figures, stats)
+        told |= {"mem_used": self.broker.memory_alarm.use.used_bytes()}  # in samples it is an upper bound
+        return told | stats.churn_of_node(self.broker.churn, self.node)
+
+    def _general(self) -> Row:
         memory, disk, alarms = self.broker.memory_alarm, self.broker.disk_space, self.node.alarms
         watchdog = self.broker.world.watchdog
         return {
@@ -67,7 +101,7 @@ class Nodes:
             "being_drained": False,
             "db_dir": str(self.broker.config.data_dir),
             "config_files": [],
-            "log_files": [],
+            "log_files": LOG_FILES,
             "applications": [
                 {"name": "warren", "description": "WarrenMQ", "version": __version__},
                 {"name": "rabbit", "description": "compatible with", "version": COMPATIBLE_VERSION},
@@ -80,18 +114,15 @@ class Nodes:
             "uptime": self.broker.uptime_ms(),
             "processors": os.cpu_count(),
             "rates_mode": "basic",
-            "mem_used": memory.use.used_bytes(),
             "mem_limit": memory.limit_bytes,
             "mem_alarm": "memory" in alarms,
-            "disk_free": disk.free_bytes(),
             "disk_free_limit": disk.limit_bytes,
             "disk_free_alarm": "disk" in alarms,
-            "fd_used": open_descriptors(),
             "fd_total": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-            "sockets_used": len(self.node.clients),
             "sockets_total": self.broker.descriptors.connections_max,
-            "proc_used": threading.active_count(),
-            "mem_calculation_strategy": "allocated",
+            "proc_total": threads_max(),
+            "run_queue": len(self.node.turns.jobs),
+            "mem_calculation_strategy": STRATEGY,
             "net_ticktime": 60,
             "cluster_links": [],
             "partitions": [],
@@ -100,7 +131,22 @@ class Nodes:
         }
 
 
-def _get(path: str, handler: Handler, summary: str, gives: Schema) -> Endpoint:
+def threads_max() -> int:
+    """How many threads this process may have: the limit of its user, or of the machine."""
+    of_machine = int(THREADS_MAX.read_text())
+    of_user, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    return of_machine if of_user == resource.RLIM_INFINITY else min(of_user, of_machine)
+
+
+def _get(
+    path: str, handler: Handler, summary: str, gives: Schema, query: tuple[Parameter, ...] = ()
+) -> Endpoint:
     return Endpoint(
-        method="GET", path=path, handler=handler, summary=summary, right=Right.MONITORING, gives=gives
+        method="GET",
+        path=path,
+        handler=handler,
+        summary=summary,
+        right=Right.MONITORING,
+        query=query,
+        gives=gives,
     )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any
 
 from aiohttp import web
 
@@ -12,10 +11,11 @@ from warren.broker.commands import ClearGlobalParameter, SetGlobalParameter
 from warren.broker.vhost import Vhost
 from warren.management.auth import visible_vhost, visible_vhosts
 from warren.management.context import Context
-from warren.management.endpoint import Endpoint
+from warren.management.endpoint import Endpoint, restricted
 from warren.management.errors import ObjectNotFound
 from warren.management.fields import fields_in, name_in
-from warren.management.json_text import json_response, send_rows
+from warren.management.json_text import json_response
+from warren.management.listing import Row, list_endpoint, send_list
 from warren.management.parameter_kinds import (
     clearing_command,
     global_parameters_of,
@@ -24,7 +24,7 @@ from warren.management.parameter_kinds import (
 )
 from warren.management.paths import COMPONENT, NAME, VHOST
 from warren.management.rights import Right
-from warren.management.schema import ANY, TEXT, record, rows
+from warren.management.schema import ANY, TEXT, record
 
 ROW = record({"vhost": TEXT, "component": TEXT, "name": TEXT, "value": ANY})
 GLOBAL_ROW = record({"name": TEXT, "value": ANY})
@@ -42,13 +42,11 @@ class VhostParameters:
         of_component = f"/api/parameters/{COMPONENT}"
         one = f"{of_component}/{VHOST}/{NAME}"
         return [
-            get(path="/api/parameters", handler=self.all, summary="All parameters.", gives=rows(ROW)),
-            get(path=of_component, handler=self.all, summary="Those of a component.", gives=rows(ROW)),
-            get(
-                path=f"{of_component}/{VHOST}",
-                handler=self.of_vhost,
-                summary="The parameters of a component in a vhost.",
-                gives=rows(ROW),
+            *restricted(
+                Right.POLICYMAKER,
+                list_endpoint("/api/parameters", self.all, "All parameters."),
+                list_endpoint(of_component, self.all, "Those of a component."),
+                list_endpoint(f"{of_component}/{VHOST}", self.of_vhost, "Those of a component in a vhost."),
             ),
             get(path=one, handler=self.get, summary="One parameter.", gives=ROW),
             Endpoint(
@@ -71,10 +69,10 @@ class VhostParameters:
         ]
 
     async def all(self, request: web.Request) -> web.StreamResponse:
-        return await send_rows(request, self._rows(request, visible_vhosts(self.node, request)))
+        return await _send(request, self._rows(request, visible_vhosts(self.node, request)))
 
     async def of_vhost(self, request: web.Request) -> web.StreamResponse:
-        return await send_rows(request, self._rows(request, [visible_vhost(self.node, request)]))
+        return await _send(request, self._rows(request, [visible_vhost(self.node, request)]))
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         return json_response(self._find(request, visible_vhost(self.node, request)))
@@ -92,7 +90,7 @@ class VhostParameters:
         await self.context.execute(clearing_command(found["vhost"], found["component"], found["name"]))
         return web.Response(status=204)
 
-    def _rows(self, request: web.Request, vhosts: list[Vhost]) -> Iterator[dict[str, Any]]:
+    def _rows(self, request: web.Request, vhosts: list[Vhost]) -> Iterator[Row]:
         """The parameters of these vhosts, and of the component that the path names, if it names one."""
         component = request.match_info.get("component")
         for vhost in vhosts:
@@ -100,14 +98,15 @@ class VhostParameters:
                 if component is None or row["component"] == component:
                     yield row
 
-    def _named(self, request: web.Request, vhost: Vhost) -> Iterator[dict[str, Any]]:
+    def _named(self, request: web.Request, vhost: Vhost) -> Iterator[Row]:
         name = request.match_info["name"]
         return (row for row in self._rows(request, [vhost]) if row["name"] == name)
 
-    def _find(self, request: web.Request, vhost: Vhost) -> dict[str, Any]:
+    def _find(self, request: web.Request, vhost: Vhost) -> Row:
         found = next(self._named(request, vhost), None)
         if found is None:
-            raise ObjectNotFound("Not Found")
+            component, name = request.match_info["component"], request.match_info["name"]
+            raise ObjectNotFound(f"no parameter '{name}' of component '{component}' in vhost '{vhost.name}'")
         return found
 
 
@@ -121,11 +120,9 @@ class GlobalParameters:
         get = partial(Endpoint, method="GET", right=Right.POLICYMAKER)
         change = partial(Endpoint, path=one, right=Right.POLICYMAKER)
         return [
-            get(
-                path="/api/global-parameters",
-                handler=self.all,
-                summary="All global parameters.",
-                gives=rows(GLOBAL_ROW),
+            *restricted(
+                Right.POLICYMAKER,
+                list_endpoint("/api/global-parameters", self.all, "All global parameters."),
             ),
             get(path=one, handler=self.get, summary="One global parameter.", gives=GLOBAL_ROW),
             change(
@@ -139,7 +136,7 @@ class GlobalParameters:
         ]
 
     async def all(self, request: web.Request) -> web.StreamResponse:
-        return await send_rows(request, global_parameters_of(self.node))
+        return await _send(request, global_parameters_of(self.node))
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         return json_response(self._find(request))
@@ -155,9 +152,13 @@ class GlobalParameters:
         await self.context.execute(ClearGlobalParameter(name=self._find(request)["name"]))
         return web.Response(status=204)
 
-    def _find(self, request: web.Request) -> dict[str, Any]:
+    def _find(self, request: web.Request) -> Row:
         name = request.match_info["name"]
         for row in global_parameters_of(self.node):
             if row["name"] == name:
                 return row
-        raise ObjectNotFound("Not Found")
+        raise ObjectNotFound(f"no global parameter '{name}'")
+
+
+async def _send(request: web.Request, rows: Iterable[Row]) -> web.StreamResponse:
+    return await send_list(request, list(rows), lambda row: row, lambda row: str(row["name"]))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from warren.broker.node import Node
+from warren.management.errors import ObjectNotFound
+
 VHOST = "{vhost:[^/]+}"
 QUEUE = "{queue:[^/]+}"
 EXCHANGE = "{exchange:[^/]+}"
@@ -13,6 +16,13 @@ NAME = "{name:[^/]+}"
 USER = "{user:[^/]+}"
 COMPONENT = "{component:[^/]+}"
 DEFAULT_EXCHANGE = "amq.default"  # in paths, since the default exchange has an empty name
+
+
+def check_node(node: Node, request: web.Request) -> None:
+    """The path has to name this node: there is no other."""
+    name = request.match_info["name"]
+    if name != node.name:
+        raise ObjectNotFound(f"no node '{name}': this one is '{node.name}'")
 
 
 def exchange_name(request: web.Request, part: str = "exchange") -> str:

@@ -18,14 +18,16 @@ from warren.broker.commands import (
 from warren.broker.node import Node
 from warren.management.auth import visible_vhost
 from warren.management.context import Context
-from warren.management.endpoint import Endpoint
+from warren.management.endpoint import Endpoint, restricted
 from warren.management.errors import BadRequest, ObjectNotFound
 from warren.management.fields import Fields, fields_in
-from warren.management.json_text import json_response, send_rows
+from warren.management.json_text import json_response
+from warren.management.listing import list_endpoint, send_list
 from warren.management.paths import EXCHANGE, USER, VHOST
 from warren.management.rights import Right
 from warren.management.schema import TEXT, record, rows
 from warren.management.users import find_user
+from warren.server.pace import at_a_pace
 
 Row: TypeAlias = dict[str, Any]
 RowsOf: TypeAlias = Callable[[User], Iterator[Row]]
@@ -50,7 +52,7 @@ class UserPermissions:
     def endpoints(self) -> list[Endpoint]:
         one = f"/api/permissions/{VHOST}/{USER}"
         return [
-            *_lists(self.node, "permissions", permissions_of, rows(PERMISSIONS)),
+            *_lists(self.node, "permissions", permissions_of),
             _get(path=one, handler=self.get, summary="What a user may do in a vhost.", gives=PERMISSIONS),
             _put(
                 path=one,
@@ -87,7 +89,7 @@ class UserTopicPermissions:
     def endpoints(self) -> list[Endpoint]:
         one = f"/api/topic-permissions/{VHOST}/{USER}"
         return [
-            *_lists(self.node, "topic-permissions", topic_permissions_of, rows(TOPIC_PERMISSIONS)),
+            *_lists(self.node, "topic-permissions", topic_permissions_of),
             _get(
                 path=one,
                 handler=self.get,
@@ -105,6 +107,12 @@ class UserTopicPermissions:
                 handler=self.delete,
                 summary="Remove the topic permissions of a user in a vhost: any routing key is allowed.",
             ),
+            _get(
+                path=f"{one}/{EXCHANGE}",
+                handler=self.get,
+                summary="The topic permissions of a user for one exchange.",
+                gives=rows(TOPIC_PERMISSIONS),
+            ),
             _delete(
                 path=f"{one}/{EXCHANGE}",
                 handler=self.delete,
@@ -113,7 +121,7 @@ class UserTopicPermissions:
         ]
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        return json_response(_found(self.node, request, topic_permissions_of))
+        return json_response(self._found(request))
 
     async def put(self, request: web.Request) -> web.StreamResponse:
         user, vhost = _user_and_vhost(self.node, request)
@@ -126,16 +134,19 @@ class UserTopicPermissions:
         return web.Response(status=201 if is_new else 204)
 
     async def delete(self, request: web.Request) -> web.StreamResponse:
-        """Remove those for the exchange that the path names; all, if it names none."""
+        await self.context.execute(
+            *(
+                ClearTopicPermissions(user=row["user"], vhost=row["vhost"], exchange=row["exchange"])
+                for row in self._found(request)
+            )
+        )
+        return web.Response(status=204)
+
+    def _found(self, request: web.Request) -> list[Row]:
+        """Those for the exchange that the path names; all, if it names none."""
         exchange = request.match_info.get("exchange")
         found = _found(self.node, request, topic_permissions_of)
-        gone = [
-            ClearTopicPermissions(user=row["user"], vhost=row["vhost"], exchange=row["exchange"])
-            for row in found
-            if exchange is None or row["exchange"] == exchange
-        ]
-        await self.context.execute(*gone)
-        return web.Response(status=204)
+        return [row for row in found if exchange is None or row["exchange"] == exchange]
 
 
 # --- rows of users ---
@@ -153,35 +164,35 @@ def topic_permissions_of(user: User) -> Iterator[Row]:
         yield {"user": user.name, "vhost": vhost, "exchange": exchange, **patterns}
 
 
-def _lists(node: Node, kind: str, rows_of: RowsOf, gives: Any) -> list[Endpoint]:
-    """The endpoints that list what all users have, what one has, and what users have in a vhost."""
+def _lists(node: Node, kind: str, rows_of: RowsOf) -> list[Endpoint]:
+    """The endpoints that list what all users have, what one has, and what users have in a vhost. Their rows
+    go by the names of users.
+    """
 
     async def all_of(request: web.Request) -> web.StreamResponse:
-        return await send_rows(request, _rows(node.users.values()))
+        return await _send(request, _rows(node.users.values()))
 
     async def of_user(request: web.Request) -> web.StreamResponse:
-        return await send_rows(request, _rows([find_user(node, request)]))
+        return await _send(request, _rows([find_user(node, request)]))
 
     async def of_vhost(request: web.Request) -> web.StreamResponse:
         vhost = visible_vhost(node, request).name
-        return await send_rows(request, (row for row in _rows(node.users.values()) if row["vhost"] == vhost))
+        return await _send(request, (row for row in _rows(node.users.values()) if row["vhost"] == vhost))
 
     def _rows(users: Iterable[User]) -> Iterator[Row]:
         return (row for user in list(users) for row in rows_of(user))
 
+    async def _send(request: web.Request, found: Iterator[Row]) -> web.StreamResponse:
+        rows = [row async for row in at_a_pace(found)]
+        return await send_list(request, rows, lambda row: row, lambda row: str(row["user"]))
+
     words = kind.replace("-", " ")
-    return [
-        _get(path=f"/api/{kind}", handler=all_of, summary=f"All {words} of all users.", gives=gives),
-        _get(
-            path=f"/api/users/{USER}/{kind}", handler=of_user, summary=f"The {words} of a user.", gives=gives
-        ),
-        _get(
-            path=f"/api/vhosts/{VHOST}/{kind}",
-            handler=of_vhost,
-            summary=f"The {words} of all users in a vhost.",
-            gives=gives,
-        ),
-    ]
+    return restricted(
+        Right.ADMINISTRATOR,
+        list_endpoint(f"/api/{kind}", all_of, f"All {words} of all users."),
+        list_endpoint(f"/api/users/{USER}/{kind}", of_user, f"The {words} of a user."),
+        list_endpoint(f"/api/vhosts/{VHOST}/{kind}", of_vhost, f"The {words} of all users in a vhost."),
+    )
 
 
 def _found(node: Node, request: web.Request, rows_of: RowsOf) -> list[Row]:
@@ -189,15 +200,18 @@ def _found(node: Node, request: web.Request, rows_of: RowsOf) -> list[Row]:
     user, vhost = find_user(node, request), visible_vhost(node, request)
     found = [row for row in rows_of(user) if row["vhost"] == vhost.name]
     if not found:
-        raise ObjectNotFound("Not Found")
+        raise ObjectNotFound(f"no permissions of user '{user.name}' in vhost '{vhost.name}'")
     return found
 
 
 def _user_and_vhost(node: Node, request: web.Request) -> tuple[User, str]:
     """Those that the path names, as RabbitMQ finds them for a change: 400 if one is missing."""
-    user, vhost = node.users.get(request.match_info["user"]), request.match_info["vhost"]
-    if user is None or vhost not in node.vhosts:
-        raise BadRequest("vhost_or_user_not_found")
+    name, vhost = request.match_info["user"], request.match_info["vhost"]
+    user = node.users.get(name)
+    if user is None:
+        raise BadRequest(f"vhost_or_user_not_found: no user '{name}'")
+    if vhost not in node.vhosts:
+        raise BadRequest(f"vhost_or_user_not_found: no vhost '{vhost}'")
     return user, vhost
 
 

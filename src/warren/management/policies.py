@@ -15,10 +15,11 @@ from warren.management.context import Context
 from warren.management.endpoint import Endpoint
 from warren.management.errors import ObjectNotFound
 from warren.management.fields import Fields, fields_in, name_in
-from warren.management.json_text import json_response, send_rows
+from warren.management.json_text import json_response
+from warren.management.listing import list_endpoint, send_list
 from warren.management.paths import NAME, VHOST
 from warren.management.rights import Right
-from warren.management.schema import TABLE, TEXT, WHOLE, record, rows
+from warren.management.schema import TABLE, TEXT, WHOLE, record
 
 ROW = record({"vhost": TEXT, "name": TEXT, "pattern": TEXT, "definition": TABLE})
 TAKES = record(
@@ -38,17 +39,11 @@ class Policies:
     def endpoints(self) -> list[Endpoint]:
         kind = "operator-policies" if self.operator else "policies"
         words = kind.replace("-", " ")
-        get = partial(Endpoint, method="GET")
         one_of = partial(Endpoint, right=Right.ADMINISTRATOR if self.operator else Right.POLICYMAKER)
         all_path, one = f"/api/{kind}", f"/api/{kind}/{VHOST}/{NAME}"
         return [
-            get(path=all_path, handler=self.all, summary=f"All {words} that the user sees.", gives=rows(ROW)),
-            get(
-                path=f"{all_path}/{VHOST}",
-                handler=self.of_vhost,
-                summary=f"The {words} of a vhost.",
-                gives=rows(ROW),
-            ),
+            list_endpoint(all_path, self.all, f"All {words} that the user sees."),
+            list_endpoint(f"{all_path}/{VHOST}", self.of_vhost, f"The {words} of a vhost."),
             one_of(method="GET", path=one, handler=self.get, summary=f"One of the {words}.", gives=ROW),
             one_of(
                 method="PUT",
@@ -74,12 +69,8 @@ class Policies:
         return await self._send(request, [visible_vhost(self.node, request)])
 
     async def _send(self, request: web.Request, vhosts: list[Vhost]) -> web.StreamResponse:
-        found = (
-            describe(vhost, policy)
-            for vhost in vhosts
-            for policy in policies_of(vhost, operator=self.operator)
-        )
-        return await send_rows(request, found)
+        found = [(vhost, policy) for vhost in vhosts for policy in policies_of(vhost, operator=self.operator)]
+        return await send_list(request, found, lambda each: describe(*each), lambda each: each[1].name)
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         return json_response(describe(*self._find(request)))
@@ -98,9 +89,11 @@ class Policies:
 
     def _find(self, request: web.Request) -> tuple[Vhost, Policy]:
         vhost = visible_vhost(self.node, request)
-        policy = vhost.policies.find(request.match_info["name"], operator=self.operator)
+        name = request.match_info["name"]
+        policy = vhost.policies.find(name, operator=self.operator)
         if policy is None:
-            raise ObjectNotFound("Not Found")
+            kind = "operator policy" if self.operator else "policy"
+            raise ObjectNotFound(f"no {kind} '{name}' in vhost '{vhost.name}'")
         return vhost, policy
 
 

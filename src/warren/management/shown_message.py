@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import base64
 import codecs
-from dataclasses import fields
 
-from warren.amqp.properties import BasicProperties
 from warren.broker.entry import Entry
-from warren.management.schema import ANY, COUNT, FLAG, TABLE, TEXT, one_of, record
+from warren.management.message_properties import PROPERTIES, properties_shown
+from warren.management.schema import COUNT, FLAG, TEXT, one_of, record
 
 AUTO, BASE64, STRING = "auto", "base64", "string"
 UTF_8 = codecs.getincrementaldecoder("utf-8")
@@ -19,12 +18,11 @@ MESSAGE = record(
         "payload_encoding": one_of(STRING, BASE64),
         "exchange": TEXT,
         "routing_key": TEXT,
-        "properties": {"anyOf": [TABLE, {"type": "array", "items": ANY}]},
+        "properties": PROPERTIES,
         "redelivered": FLAG,
         "message_count": COUNT,
     }
 )
-"""Without any properties, RabbitMQ gives an empty list of them."""
 
 
 def shown(entry: Entry, message_count: int, *, encoding: str, truncate: int | None) -> dict[str, object]:
@@ -40,7 +38,7 @@ def shown(entry: Entry, message_count: int, *, encoding: str, truncate: int | No
         "exchange": message.exchange_name,
         "routing_key": message.key,
         "message_count": message_count,
-        "properties": _properties(message.decode_properties()) or [],
+        "properties": properties_shown(message.decode_properties()),
         "payload": payload,
         "payload_encoding": payload_encoding,
     }
@@ -59,8 +57,3 @@ def _text(body: bytes, *, is_cut: bool) -> str | None:
         return UTF_8().decode(body, final=not is_cut)
     except UnicodeDecodeError:
         return None
-
-
-def _properties(properties: BasicProperties) -> dict[str, object]:
-    values = {field.name: getattr(properties, field.name) for field in fields(properties)}
-    return {name: value for name, value in values.items() if value is not None}

@@ -19,12 +19,12 @@ from warren.broker.passwords import (
     rabbit_hash,
 )
 from warren.management.context import Context
-from warren.management.endpoint import Endpoint
+from warren.management.endpoint import Endpoint, restricted
 from warren.management.errors import BadRequest, ObjectNotFound
 from warren.management.fields import Fields, fields_in, name_in
 from warren.management.json_text import json_response
 from warren.management.limit_names import OF_RABBITMQ, USER_LIMITS, limits_told
-from warren.management.listing import LIST, QUERY, send_list
+from warren.management.listing import list_endpoint, send_list
 from warren.management.paths import USER
 from warren.management.rights import Right
 from warren.management.schema import TABLE, TEXT, WORDS, record, rows
@@ -47,21 +47,14 @@ class Users:
     def endpoints(self) -> list[Endpoint]:
         one = f"/api/users/{USER}"
         return [
-            _get(
-                path="/api/users",
-                handler=self.list_all,
-                summary="All users.",
-                query=QUERY,
-                gives=LIST,
-                is_list=True,
-            ),
-            _get(
-                path="/api/users/without-permissions",
-                handler=self.list_without_permissions,
-                summary="The users who have no permissions in any vhost.",
-                query=QUERY,
-                gives=LIST,
-                is_list=True,
+            *restricted(
+                Right.ADMINISTRATOR,
+                list_endpoint("/api/users", self.list_all, "All users."),
+                list_endpoint(
+                    "/api/users/without-permissions",
+                    self.list_without_permissions,
+                    "The users who have no permissions in any vhost.",
+                ),
             ),
             _post(
                 path="/api/users/bulk-delete",
@@ -124,7 +117,7 @@ class Users:
         return web.Response(status=204)
 
     async def delete_many(self, request: web.Request) -> web.StreamResponse:
-        names = (await fields_in(request, BULK_EXPECTED)).words("users")
+        names = set((await fields_in(request, BULK_EXPECTED)).names("users"))
         unknown = names - self.node.users.keys()
         if unknown:
             raise BadRequest(f"no_such_user: {', '.join(sorted(unknown))}")
@@ -145,9 +138,10 @@ class Users:
 
 def find_user(node: Node, request: web.Request) -> User:
     """The user that the path names."""
-    user = node.users.get(request.match_info["user"])
+    name = request.match_info["user"]
+    user = node.users.get(name)
     if user is None:
-        raise ObjectNotFound("Not Found")
+        raise ObjectNotFound(f"no user '{name}'")
     return user
 
 

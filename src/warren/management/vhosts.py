@@ -24,8 +24,9 @@ from warren.management.endpoint import Endpoint
 from warren.management.errors import ObjectNotFound
 from warren.management.fields import Fields, fields_in, name_in
 from warren.management.json_text import json_response
-from warren.management.listing import LIST, QUERY, send_list
-from warren.management.paths import VHOST
+from warren.management.listing import list_endpoint, send_list
+from warren.management.message_stats import QUERY, stats_for
+from warren.management.paths import NAME, VHOST, check_node
 from warren.management.rights import Right, user_of
 from warren.management.schema import FLAG, TABLE, TEXT, WORDS, record
 
@@ -44,16 +45,15 @@ class Vhosts:
     def endpoints(self) -> list[Endpoint]:
         one = f"/api/vhosts/{VHOST}"
         return [
+            list_endpoint("/api/vhosts", self.list_all, "The vhosts that the user sees.", QUERY),
             Endpoint(
                 method="GET",
-                path="/api/vhosts",
-                handler=self.list_all,
-                summary="The vhosts that the user sees.",
+                path=one,
+                handler=self.get,
+                summary="One vhost.",
                 query=QUERY,
-                gives=LIST,
-                is_list=True,
+                gives=TABLE,
             ),
-            Endpoint(method="GET", path=one, handler=self.get, summary="One vhost.", gives=TABLE),
             Endpoint(
                 method="PUT",
                 path=one,
@@ -71,13 +71,33 @@ class Vhosts:
                 right=Right.ADMINISTRATOR,
                 done=(204,),
             ),
+            Endpoint(
+                method="POST",
+                path=f"{one}/start/{NAME}",
+                handler=self.start,
+                summary="Start a vhost on a node: it runs.",
+                right=Right.ADMINISTRATOR,
+                done=(204,),
+            ),
         ]
 
+    async def start(self, request: web.Request) -> web.StreamResponse:
+        """A vhost that is there runs."""
+        visible_vhost(self.node, request)
+        check_node(self.node, request)
+        return web.Response(status=204)
+
     async def list_all(self, request: web.Request) -> web.StreamResponse:
-        return await send_list(request, visible_vhosts(self.node, request), self._describe)
+        stats = stats_for(self.context, request)
+        return await send_list(
+            request,
+            visible_vhosts(self.node, request),
+            lambda each: self._describe(each) | stats.of_vhost(each),
+        )
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        return json_response(self._describe(visible_vhost(self.node, request)))
+        vhost, stats = visible_vhost(self.node, request), stats_for(self.context, request)
+        return json_response(self._describe(vhost) | stats.of_vhost(vhost))
 
     async def put(self, request: web.Request) -> web.StreamResponse:
         """Make or change a vhost. The user who makes a vhost gets all permissions there."""

@@ -36,6 +36,7 @@ from warren.server.log import get_logger, log_events, set_level
 from warren.server.log_tail import LogTail
 from warren.server.memory import MemoryAlarm, MemoryUse, ResidentMemory, share_in_bytes
 from warren.server.metrics import Metric, Metrics
+from warren.server.node_figures import NodeFigures
 from warren.server.protocol import AmqpProtocol
 from warren.server.proxy_header import ProxyHeader
 from warren.server.resources import Resources
@@ -198,7 +199,8 @@ class Broker:
         self.audit_log.start(self.config.audit_log, self.node.events)
         await self._recover()
         self.churn = Churn(self.node.events)
-        self.sampler = Sampler(self.node, self.churn)
+        self.figures = NodeFigures(self.node, self.memory_alarm.use, self.disk_space, self.storage)
+        self.sampler = Sampler(self.node, self.churn, self.figures)
         await self.authenticators.start(self)
         self._start_event_stream()
         await self._listen()

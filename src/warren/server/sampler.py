@@ -1,4 +1,5 @@
-"""Takes samples of what queues, exchanges, channels, connections and vhosts count, every `TICK_SECONDS`.
+"""Takes samples of what queues, exchanges, channels, connections, vhosts and the node count, every
+`TICK_SECONDS`.
 
 A tick goes through all objects, a few milliseconds in each turn of the loop. An object that has counted
 nothing has no history, and costs a glance.
@@ -13,14 +14,14 @@ from warren.broker.history import LARGE, SMALL, TICK_SECONDS, History, Timeline
 from warren.broker.node import Node
 from warren.broker.vhost import Vhost
 from warren.server.churn import Churn
+from warren.server.node_figures import NodeFigures
 from warren.server.pace import at_a_pace
 from warren.session.connection import Connection, connections_of
+from warren.session.state import State
 
 APART_SECONDS_MIN = TICK_SECONDS / 2  # between two ticks, though the loop was late for the first
 LENGTHS = ("messages_ready", "messages_unacknowledged")
-"""The gauges of queues and vhosts, behind the counters that `tally.FIGURES` names."""
-OCTETS = ("recv_oct", "send_oct")
-"""The counters of connections, behind `tally.FIGURES`."""
+"""The gauges of queues and vhosts, behind their counters."""
 
 
 class Sampled(Protocol):
@@ -30,9 +31,10 @@ class Sampled(Protocol):
 
 
 class Sampler:
-    def __init__(self, node: Node, churn: Churn) -> None:
+    def __init__(self, node: Node, churn: Churn, figures: NodeFigures) -> None:
         self.node = node
         self.churn = churn
+        self.figures = figures
         self.timeline = Timeline()
 
     async def run(self) -> None:
@@ -54,11 +56,12 @@ class Sampler:
         until then, those who read see the last one.
         """
         tick = self.timeline.tick + 1
-        for vhost in list(self.node.vhosts.values()):
-            await self._take_of(vhost, tick)
         async for connection in at_a_pace(connections_of(self.node)):
             self._take_of_connection(connection, tick)
+        for vhost in list(self.node.vhosts.values()):
+            await self._take_of(vhost, tick)
         note(self.churn, self.churn.figures(self.node), (), tick)
+        note(self.figures, self.figures.counters(), self.figures.gauges(), tick, stored_as=LARGE)
         self.timeline.tick = tick
         self.timeline.time_ms = self.node.world.time_ms()
         self.timeline.seconds = seconds
@@ -72,9 +75,14 @@ class Sampler:
             note(queue, queue.tally.figures(), lengths, tick)
         async for exchange in at_a_pace(list(vhost.exchanges.values())):
             note(exchange, exchange.tally.figures(), (), tick)
-        note(vhost, vhost.tally.total().figures(), (ready, unacked), tick)
+        counters = (*vhost.tally.total().figures(), *vhost.octets)
+        note(vhost, counters, (ready, unacked), tick, stored_as=LARGE)
 
     def _take_of_connection(self, connection: Connection, tick: int) -> None:
+        if connection.state is State.CLOSED:
+            return
+        if connection.vhost_name:
+            connection.add_octets_to_vhost()
         passed = connection.bytes()
         counters = (*connection.tally().figures(), passed.received, passed.sent)
         note(connection, counters, (), tick, stored_as=LARGE)

@@ -46,7 +46,7 @@ from warren.broker.login import Identity
 from warren.broker.node import Node
 from warren.broker.queue import Hold, Queue
 from warren.broker.safety import Safety
-from warren.broker.tally import Bytes, Tally
+from warren.broker.tally import FIGURES, Bytes, Tally
 from warren.broker.timers import Timer
 from warren.broker.turns import SHARE_MAX
 from warren.broker.vhost import Vhost
@@ -358,6 +358,15 @@ class Connection(FrameReader):
     def bytes(self) -> Bytes:
         return Bytes(self.received_bytes, self.output.sent_bytes, self.reads, self.output.writes)
 
+    def add_octets_to_vhost(self) -> None:
+        """Add what was received and sent since the last sample. To be called when the next one is about to
+        be taken, and at the end.
+        """
+        sampled = (0, 0) if self.history is None else self.history.values[len(FIGURES) :]
+        octets: list[int] = self.vhost.octets
+        octets[0] += self.received_bytes - sampled[0]
+        octets[1] += self.output.sent_bytes - sampled[1]
+
     def tally(self) -> Tally:
         """Counts of all channels, including those that are closed."""
         tally = Tally()
@@ -575,6 +584,7 @@ class Connection(FrameReader):
         self.node.client_ended(self)
         if was_open:
             self.node.gone.bytes.add(self.bytes())
+            self.add_octets_to_vhost()
             self.vhost.connections -= 1
             self.access.user.connections -= 1
             self.node.events.emit(events.ConnectionClosed(self.name, self.close_reason))

@@ -8,7 +8,9 @@ import subprocess
 import sys
 
 import pytest
+from rich.console import Console
 
+from warren.cli.drawing import table
 from warren.cli.main import ENTRIES, main, warren
 from warren.cli.output import Printer
 from warren.cli.text import cell, value_at
@@ -55,6 +57,18 @@ def test_terminal_gets_a_table_with_numbers_to_the_right() -> None:
     assert lines[at].split() == ["a", "12", "0.2"]
     assert lines[at + 1].split() == ["[b]", "3"]
     assert lines[at].index("2") == lines[at + 1].index("3")
+
+
+def test_narrow_terminal_breaks_titles_and_long_cells_but_no_names() -> None:
+    titles = ("name", "messages_unacknowledged", "arguments")
+    drawn = table([["queue-0001-✓", "5", "x" * 90]], titles)
+    out = io.StringIO()
+    Console(file=out, width=60).print(drawn)
+    text = out.getvalue()
+    assert "queue-0001-✓" in text
+    assert "messages_" in text
+    assert "unacknowledged" in text
+    assert "x" * 90 not in text
 
 
 @pytest.mark.parametrize(

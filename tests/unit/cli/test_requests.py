@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.support.recorded_api import RecordedApi
+from tests.support.recorded_api import Raw, RecordedApi
 from warren.cli.main import main
+
+MISSING = (404, {"error": "Object Not Found", "reason": "Not Found"})
 
 
 @pytest.fixture(autouse=True)
@@ -68,12 +71,6 @@ CHANGES: list[tuple[str, str, str, Any]] = [
     ),
     ("users delete u", "DELETE", "/api/users/u", None),
     (
-        "users add u --no-password monitoring policymaker",
-        "PUT",
-        "/api/users/u",
-        {"password_hash": "", "tags": "monitoring,policymaker"},
-    ),
-    (
         "vhosts add v --description d --tags a,b",
         "PUT",
         "/api/vhosts/v",
@@ -121,6 +118,8 @@ CHANGES: list[tuple[str, str, str, Any]] = [
     ("parameters delete c n", "DELETE", "/api/parameters/c/%2F/n", None),
     ("global-parameters set n 5", "PUT", "/api/global-parameters/n", {"name": "n", "value": 5}),
     ("global-parameters delete n", "DELETE", "/api/global-parameters/n", None),
+    ("trace on -p v", "PUT", "/api/vhosts/v", {"tracing": True}),
+    ("trace off", "PUT", "/api/vhosts/%2F", {"tracing": False}),
     ("pause q", "PUT", "/api/queues/%2F/q/pause", {}),
     ("resume q", "PUT", "/api/queues/%2F/q/resume", {}),
 ]
@@ -233,8 +232,26 @@ def test_new_password_is_read_from_the_standard_input(
     api: RecordedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
+    api.answers = [MISSING]
     assert main(["users", "add", "u", "administrator", "--url", api.url]) == 0
-    assert api.requests[0].content == {"password": "secret", "tags": "administrator"}
+    assert api.requests[1].content == {"password": "secret", "tags": "administrator"}
+
+
+def test_user_without_a_password_has_an_empty_hash(api: RecordedApi) -> None:
+    api.answers = [MISSING]
+    words = "users add u --no-password monitoring policymaker"
+    assert main([*words.split(), "--url", api.url]) == 0
+    sent = api.requests[1]
+    assert (sent.method, sent.target) == ("PUT", "/api/users/u")
+    assert sent.content == {"password_hash": "", "tags": "monitoring,policymaker"}
+
+
+def test_user_who_is_there_is_not_added_again(api: RecordedApi, capsys: pytest.CaptureFixture[str]) -> None:
+    """That would take the user's tags away."""
+    api.answers = [(200, {"name": "u", "tags": ["administrator"]})]
+    assert main(["users", "add", "u", "--no-password", "--url", api.url]) == 1
+    assert [sent.method for sent in api.requests] == ["GET"]
+    assert "user 'u' is there already" in capsys.readouterr().err
 
 
 def test_changed_password_leaves_the_tags(api: RecordedApi, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,6 +322,56 @@ def test_peek_asks_by_position_and_condition(api: RecordedApi) -> None:
     assert api.requests[0].target == "/api/queues/%2F/q/messages?count=3&offset=7&selector=x%3D1"
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["permissions ls --user u", "topic-permissions ls --user u", "parameters ls", "connections ls --user u"],
+)
+@pytest.mark.parametrize("more", [[], ["name"]])
+def test_vhost_counts_for_lists_that_have_no_path_for_it(
+    api: RecordedApi, words: str, more: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"vhost": vhost, "name": f"in {vhost}"} for vhost in ("v", "w")]
+    api.answers = [(200, rows)]
+    assert main([*words.split(), *more, "-p", "v", "--json", "--url", api.url]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)
+    assert shown == {"name": "in v"} | ({} if more else {"vhost": "v"})
+
+
+@pytest.mark.parametrize("words", [["queues", "show"], ["queues", "purge"], ["users", "delete"]])
+def test_empty_name_asks_for_nothing(
+    api: RecordedApi, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "", "--url", api.url]) == 1
+    assert api.requests == []
+    assert "a name is empty" in capsys.readouterr().err
+
+
+def test_name_that_is_not_utf_8_is_sent_as_it_is(api: RecordedApi) -> None:
+    assert main(["queues", "purge", os.fsdecode(b"caf\xe9"), "--url", api.url]) == 0
+    assert api.requests[0].target == "/api/queues/%2F/caf%E9/contents"
+
+
+@pytest.mark.parametrize(("reason", "sent"), [("Prüfung ✓", "Prüfung ✓"), ("a\nb", "a\\nb")])
+def test_reason_may_have_any_letters(api: RecordedApi, reason: str, sent: str) -> None:
+    assert main(["connections", "close", "c", "--reason", reason, "--url", api.url]) == 0
+    assert api.requests[0].headers["X-Reason"].encode("latin-1").decode() == sent
+
+
+def test_unknown_health_check_is_named(api: RecordedApi, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answers = [MISSING]
+    assert main(["health", "odd", "--url", api.url]) == 1
+    assert capsys.readouterr().err == "warren health: there is no health check 'odd'\n"
+
+
+@pytest.mark.parametrize(("status", "given"), [(301, None), (200, "<html>")])
+def test_what_is_no_api_of_a_broker_is_told(
+    api: RecordedApi, status: int, given: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.answers = [(status, None if given is None else Raw(given.encode()))]
+    assert main(["queues", "ls", "--url", api.url]) == 3
+    assert f"is no HTTP API of a broker: it answers {status}" in capsys.readouterr().err
+
+
 JOB = {"id": 7, "kind": "move", "to": None, "reason": "", "done": 3}
 
 
@@ -347,9 +414,26 @@ def test_definitions_go_out_and_in_again(api: RecordedApi, tmp_path_factory: pyt
     file = tmp_path_factory.mktemp("definitions") / "all.json"
     api.answers = [(200, {"queues": [{"name": "q"}]}), (204, None)]
     assert main(["definitions", "export", str(file), "--url", api.url]) == 0
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert list(file.parent.iterdir()) == [file]
     assert main(["definitions", "import", str(file), "-p", "v", "--url", api.url]) == 0
     assert (api.requests[1].method, api.requests[1].target) == ("POST", "/api/definitions/v")
     assert api.requests[1].content == {"queues": [{"name": "q"}]}
+
+
+def test_export_that_cannot_be_written_is_told(
+    api: RecordedApi, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path_factory.mktemp("definitions") / "absent" / "all.json"
+    api.answers = [(200, {})]
+    assert main(["definitions", "export", str(file), "--url", api.url]) == 1
+    assert capsys.readouterr().err == f"warren definitions export: {file}: No such file or directory\n"
+
+
+def test_export_goes_to_the_standard_output(api: RecordedApi, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answers = [(200, {"queues": []})]
+    assert main(["definitions", "export", "--url", api.url]) == 0
+    assert json.loads(capsys.readouterr().out) == {"queues": []}
 
 
 def test_health_names_the_checks_that_fail(api: RecordedApi, capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,6 +55,12 @@ def password(target: Target) -> str | None:
     return target.url.password
 
 
+def test_certificates_that_are_not_there_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ca = tmp_path / "absent.pem"
+    assert main(["queues", "ls", "--url", "https://guest:guest@127.0.0.1:1", "--cacert", str(ca)]) == 2
+    assert capsys.readouterr().err == f"warren queues ls: certificates {ca}: No such file or directory\n"
+
+
 def test_local_broker_needs_nothing(tmp_path: Path) -> None:
     url = found(tmp_path, Given()).url
     assert (url.address, url.user, url.password) == ("http://127.0.0.1:15672", "guest", "guest")
@@ -118,6 +124,8 @@ def test_missing_password_without_a_terminal_names_the_variable(tmp_path: Path) 
 def test_wrong_url_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(TargetError, match="--url"):
         found(tmp_path, Given(url=text))
+    with pytest.raises(TargetError, match="WARREN_URL"):
+        found(tmp_path, Given(), WARREN_URL=text)
 
 
 @pytest.mark.parametrize(
@@ -217,6 +225,13 @@ def test_refusal_is_exit_1_and_the_reason(api: RecordedApi, capsys: pytest.Captu
     api.answers = [(404, {"error": "Object Not Found", "reason": "Not Found"})]
     assert main(["queues", "show", "q", "--url", api.url]) == 1
     assert capsys.readouterr() == ("", "warren queues show: Not Found\n")
+
+
+def test_failed_login_tells_whose_and_where(api: RecordedApi, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answers = [(401, {"error": "not_authorized", "reason": "Login failed"})]
+    assert main(["queues", "ls", "--url", api.url]) == 1
+    address = api.url.replace("guest:guest@", "")
+    assert capsys.readouterr().err == f"warren queues ls: Login failed: user 'guest' at {address}\n"
 
 
 def test_list_that_is_refused_prints_no_header(api: RecordedApi, capsys: pytest.CaptureFixture[str]) -> None:

@@ -88,6 +88,37 @@ def test_q_and_escape_end(key: str) -> None:
     assert not Choice().press(key)
 
 
+@pytest.mark.parametrize("key", ["\x1b[A", "\x1bOB", "\x1b[5~", "\x1b[1;5C"])
+def test_arrows_and_the_like_do_nothing(key: str) -> None:
+    choice = Choice(text="ord")
+    assert choice.press(key)
+    assert choice == Choice(text="ord")
+
+
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        ("--connections -p a/b", "/api/vhosts/a%2Fb/connections"),
+        ("--connections", "/api/connections"),
+        ("", "/api/queues"),
+    ],
+)
+def test_rows_are_those_of_the_vhost_that_was_named(api: RecordedApi, words: str, path: str) -> None:
+    api.answers = [(200, PAGE), (200, OVERVIEW), (200, [NODE])]
+    assert main(["top", "--once", *words.split(), "--url", api.url]) == 0
+    assert api.requests[0].target.partition("?")[0] == path
+
+
+def test_connections_cannot_be_sorted_by_what_they_do_not_have(
+    api: RecordedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["top", "--once", "--connections", "--sort", "memory", "--url", api.url])
+    assert ended.value.code == 2
+    assert "connections cannot be sorted by memory" in capsys.readouterr().err
+    assert api.requests == []
+
+
 def test_broker_sorts_and_filters_so_that_one_page_is_enough(
     api: RecordedApi, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,6 +22,16 @@ async def test_change_tells_who_from_where_and_what(
     assert seen == [events.AdministrativeAction("guest", "127.0.0.1", "PUT /api/vhosts/new/one", 201)]
 
 
+@pytest.mark.parametrize("path", ["/api/auth/hash_password/canary", "/api/auth/x/hash_password/canary/y"])
+async def test_passwords_in_paths_are_not_told(
+    api: Api, seen: list[events.AdministrativeAction], caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    caplog.set_level("DEBUG", "warren")
+    assert (await api.request("POST", path)).status in {404, 405}
+    assert [event.action.partition("hash_password")[2] for event in seen] == ["/…"]
+    assert "canary" not in caplog.text
+
+
 async def test_refused_change_is_told(api: Api, seen: list[events.AdministrativeAction]) -> None:
     await api.request("DELETE", "/api/vhosts/%2F", user="manager")
     assert seen == [events.AdministrativeAction("manager", "127.0.0.1", "DELETE /api/vhosts//", 401)]

@@ -35,7 +35,7 @@ async def test_who_is_not_known_gets_401_and_is_told_how_to_log_in(
     answer = await api.get("/api/whoami", user=user, password=password)
     assert answer.status == 401
     assert answer.headers["WWW-Authenticate"].startswith("Basic ")
-    assert answer.json == {"error": "not_authorised", "reason": "Login failed"}
+    assert answer.json == {"error": "not_authorized", "reason": "Login failed"}
 
 
 @pytest.mark.parametrize("header", ["Basic", "Basic !!!", "Bearer abc", "Basic Z3Vlc3Q="])
@@ -152,6 +152,13 @@ async def test_queues_that_may_be_read_are_listed_whatever_the_tags(api: Api) ->
     assert names["reader"] == {("open", "classic")}
     assert names["manager"] == set()
     assert names["guest"] == {("open", "classic"), ("closed", "quorum")}
+
+
+@pytest.mark.parametrize("what", ["exchanges/%2F/amq.default/publish", "queues/%2F/q/get"])
+async def test_monitor_needs_permissions_to_do_anything_in_a_vhost(api: Api, what: str) -> None:
+    answer = await api.post(f"/api/{what}", {}, user="monitor")
+    assert answer.status == 401
+    assert answer.json["reason"] == "User not authorised to access virtual host"
 
 
 async def test_manager_sees_its_vhosts_and_monitor_all(api: Api) -> None:

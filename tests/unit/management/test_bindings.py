@@ -160,3 +160,10 @@ async def test_very_many_bindings_are_listed(api: Api) -> None:
     assert {row["destination"] for row in rows} == {f"q{n}" for n in range(count)}
     page = (await api.get("/api/bindings/%2F?page=2&page_size=10&columns=destination")).json
     assert (page["filtered_count"], page["items"][0]) == (count, {"destination": "q10"})
+
+
+async def test_bindings_go_by_the_names_of_their_destinations(api: Api) -> None:
+    for name in ("one", "two"):
+        api.declare(name)
+    rows = (await api.get("/api/bindings?name=tw&columns=destination")).json
+    assert rows == [{"destination": "two"}]

@@ -61,7 +61,8 @@ def one(row: dict[str, Any], kind: str = "connections") -> str:
 async def test_connection_is_described(api: Api) -> None:
     async with client(api):
         found = await only(api, "/api/connections")
-        assert (await api.get(one(found))).json["name"] == found["name"]
+        alone = (await api.get(one(found))).json
+    assert (alone["name"], alone["ssl_cipher"]) == (found["name"], "")
     properties = found.pop("client_properties")
     assert properties["connection_name"] == "of owner"
     assert properties["capabilities"]["basic.nack"] is True
@@ -113,6 +114,7 @@ async def test_channel_is_described(api: Api) -> None:
         assert found[0] == found[1] == found[2]
         alone = (await api.get(one(found[0], "channels"))).json
         assert alone["consumer_details"][0]["consumer_tag"] == "tag"
+        assert (alone["publishes"], alone["deliveries"]) == ([], [])
     name = f"{of_connection['name']} (1)"
     assert found[0] == {
         "name": name,

@@ -152,8 +152,10 @@ async def test_exclusive_queues_are_left_out(api: Api) -> None:
     assert (told["queues"], told["bindings"]) == ([], [])
 
 
-async def test_vhost_that_is_not_there_is_404(api: Api) -> None:
-    assert (await api.get("/api/definitions/absent")).status == 404
+async def test_vhost_that_is_not_there_is_400_for_an_export_and_404_for_an_import(api: Api) -> None:
+    answer = await api.get("/api/definitions/absent")
+    assert (answer.status, answer.json["reason"]) == (400, "vhost_not_found")
+    assert (await api.post("/api/definitions/absent", {})).status == 404
 
 
 async def test_browsers_save_the_export_as_a_file(api: Api) -> None:

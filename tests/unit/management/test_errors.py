@@ -19,6 +19,27 @@ async def test_method_that_is_not_there_is_405_and_tells_which_are(api: Api) -> 
     assert "GET" in answer.headers["Allow"]
 
 
+async def test_options_tell_which_methods_there_are(api: Api) -> None:
+    answer = await api.request("OPTIONS", "/api/overview")
+    assert (answer.status, answer.body) == (200, b"")
+    assert "GET" in answer.headers["Allow"]
+
+
+async def test_what_is_missing_for_a_change_has_its_own_word(api: Api) -> None:
+    for method, path, error in (
+        ("GET", "/api/queues/none/q", "Object Not Found"),
+        ("DELETE", "/api/queues/none/q", "Object Not Found"),
+        ("PUT", "/api/queues/none/q", "not_found"),
+        ("POST", "/api/bindings/%2F/e/amq.direct/q/none", "not_found"),
+    ):
+        answer = await api.request(method, path)
+        assert (answer.status, answer.json["error"]) == (404, error)
+
+
+async def test_body_null_is_as_good_as_none(api: Api) -> None:
+    assert (await api.put("/api/queues/%2F/q", None)).status == 201
+
+
 async def test_mistake_of_ours_is_500_and_goes_to_the_log(
     api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -41,6 +41,8 @@ async def test_exchanges_are_listed_and_described(api: Api) -> None:
         "internal": False,
         "arguments": {"alternate-exchange": "amq.fanout"},
         "user_who_performed_action": "",
+        "incoming": [],
+        "outgoing": [],
     }
     definition: Table = {"alternate-exchange": "amq.fanout"}
     api.broker.execute(commands.PutPolicy(vhost="/", name="p", pattern="^e", definition=definition))

@@ -45,6 +45,13 @@ async def test_message_is_described(api: Api) -> None:
     ]
 
 
+async def test_message_without_properties_has_an_empty_list_of_them(api: Api) -> None:
+    api.declare("q")
+    body = {"routing_key": "q", "payload": "egg", "payload_encoding": "string", "properties": {}}
+    assert (await api.post("/api/exchanges/%2F/amq.default/publish", body)).json == {"routed": True}
+    assert (await get(api))[0]["properties"] == []
+
+
 @pytest.mark.parametrize("ackmode", ["ack_requeue_true", "reject_requeue_true"])
 async def test_messages_return_in_order_and_are_redelivered(api: Api, ackmode: str) -> None:
     bodies = [str(n).encode() for n in range(2 * GOT_A_TURN + 1)]

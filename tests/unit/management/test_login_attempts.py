@@ -34,3 +34,10 @@ async def test_node_that_is_not_there_is_404(api: Api) -> None:
     for method in ("GET", "DELETE"):
         assert (await api.request(method, "/api/auth/attempts/absent")).status == 404
         assert (await api.request(method, "/api/auth/attempts/absent/source")).status == 404
+
+
+async def test_attempts_are_those_of_the_node_when_the_cluster_is_renamed(api: Api) -> None:
+    assert (await api.put("/api/cluster-name", {"name": "other"})).status == 204
+    assert (await api.get("/api/auth/attempts/warren")).status == 200
+    answer = await api.get("/api/auth/attempts/other")
+    assert (answer.status, answer.json["reason"]) == (404, "no node 'other': this one is 'warren'")

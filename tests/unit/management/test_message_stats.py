@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, TypeAlias
 
 import pika
@@ -12,7 +13,7 @@ import pytest
 from tests.support.http_api import Api
 from warren.broker.history import TICK_SECONDS
 from warren.broker.tally import FIGURES
-from warren.management.message_stats import OF_CHANNELS, OF_EXCHANGES, OF_QUEUES, Spans, Stats
+from warren.management.message_stats import OF_CHANNELS, OF_EXCHANGES, OF_QUEUES, Stats
 from warren.session.connection import Connection, connections_of
 
 PikaChannel: TypeAlias = Any  # pika has no types
@@ -127,10 +128,17 @@ async def test_samples_are_as_fine_as_the_history_has_them(
     assert found[0]["timestamp"] - found[1]["timestamp"] == 1_000 * seconds
 
 
-@pytest.mark.parametrize("query", ["lengths_age=x&lengths_incr=5", "msg_rates_age=0&msg_rates_incr=5"])
-async def test_ages_that_make_no_sense_are_refused(api: Api, query: str) -> None:
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        ("lengths_age=x&lengths_incr=5", "bad_request"),
+        ("msg_rates_age=0&msg_rates_incr=5", "invalid_range_parameters"),
+        ("node_stats_age=60&node_stats_incr=-5", "invalid_range_parameters"),
+    ],
+)
+async def test_ages_that_make_no_sense_are_refused(api: Api, query: str, error: str) -> None:
     answer = await api.get(f"/api/overview?{query}")
-    assert (answer.status, answer.json["error"]) == (400, "bad_request")
+    assert (answer.status, answer.json["error"]) == (400, error)
 
 
 async def test_one_parameter_alone_asks_for_nothing(api: Api) -> None:
@@ -244,7 +252,52 @@ async def test_a_row_has_no_column_that_nobody_counts(api: Api) -> None:
     assert queue.history is not None
     kept = [name for name, column in zip(FIGURES, queue.history.columns, strict=False) if column is not None]
     assert kept == ["publish"]
-    assert (
-        Stats(api.broker.sampler.timeline, Spans(None, None, None)).of_queue(queue)["message_stats"]["ack"]
-        == 0
-    )
+    assert Stats(api.broker.sampler.timeline).of_queue(queue)["message_stats"]["ack"] == 0
+
+
+async def test_queue_that_nobody_uses_any_more_tells_since_when(used: Api) -> None:
+    timeline = used.broker.sampler.timeline
+    assert "idle_since" not in (await used.get("/api/queues/%2F/q")).json
+    used_at_ms = timeline.time_ms
+    await used.broker.sampler.take()
+    idle = (await used.get("/api/queues/%2F/q")).json["idle_since"]
+    told_ms = 1000 * datetime.fromisoformat(idle).timestamp()
+    assert told_ms == pytest.approx(timeline.time_ms - 1000 * TICK_SECONDS)
+    assert told_ms == pytest.approx(used_at_ms, abs=1000 * TICK_SECONDS)
+    await used.publish(used.vhost.queues["q"], [b"egg"])
+    await used.broker.sampler.take()
+    assert "idle_since" not in (await used.get("/api/queues/%2F/q")).json
+
+
+async def test_vhost_tells_lengths_messages_and_bytes(used: Api) -> None:
+    await used.publish(used.vhost.queues["q"], [b"egg"] * 10)
+    await used.broker.sampler.take()
+    row = (await used.get("/api/vhosts/%2F?msg_rates_age=5&msg_rates_incr=5")).json
+    assert (row["messages"], row["messages_ready"], row["messages_unacknowledged"]) == (10, 10, 0)
+    assert row["messages_ready_details"]["rate"] == 10 / TICK_SECONDS
+    assert [sample["sample"] for sample in row["messages_details"]["samples"]] == [10, 0]
+    assert row["message_stats"]["publish"] == 10
+    assert [vhost["messages"] for vhost in (await used.get("/api/vhosts")).json] == [10]
+
+
+async def test_vhost_counts_the_bytes_of_each_connection_once(api: Api) -> None:
+    """Be the connection sampled or not, open or closed."""
+
+    def look_twice(channel: PikaChannel) -> None:
+        for _ in range(2):
+            channel.basic_publish("", "nowhere", bytes(1000))
+            channel.queue_declare("q")  # the publish is handled when this is answered
+            asyncio.run_coroutine_threadsafe(api.broker.sampler.take(), loop).result()
+        channel.basic_publish("", "nowhere", bytes(1000))
+
+    loop = asyncio.get_running_loop()
+    await with_pika(api, look_twice)
+    await with_pika(api, lambda channel: channel.queue_declare("q"))
+    await api.broker.sampler.take()
+    row = (await api.get("/api/vhosts/%2F?data_rates_age=10&data_rates_incr=5")).json
+    gone = api.broker.node.gone.bytes
+    assert (row["recv_oct"], row["send_oct"]) == (gone.received, gone.sent)
+    received = [sample["sample"] for sample in row["recv_oct_details"]["samples"]]
+    assert received[0] == gone.received
+    assert received == sorted(received, reverse=True)
+    assert received[2] > 1000

@@ -102,3 +102,11 @@ async def test_the_cluster_is_renamed_by_its_own_path_as_well(api: Api) -> None:
     assert (await api.get("/api/cluster-name")).json == {"name": "north"}
     assert (await api.get("/api/global-parameters/cluster_name")).json["value"] == "north"
     assert (await api.put("/api/cluster-name", {"name": 5})).status == 400
+
+
+async def test_parameters_are_filtered_by_name(api: Api) -> None:
+    for name in ("a", "b"):
+        assert (await api.put(f"/api/parameters/c/%2F/{name}", {"value": 1})).status == 201
+        assert (await api.put(f"/api/global-parameters/{name}", {"value": 1})).status == 201
+    for path in ("parameters", "parameters/c", "parameters/c/%2F", "global-parameters"):
+        assert (await api.get(f"/api/{path}?name=b&columns=name")).json == [{"name": "b"}]

@@ -41,7 +41,8 @@ async def test_permissions_are_listed(api: Api) -> None:
 @pytest.mark.parametrize("of", ["%2F/absent", "absent/guest"])
 async def test_user_and_vhost_must_be_there(api: Api, kind: str, of: str) -> None:
     answer = await api.put(f"/api/{kind}/{of}", SOME | TOPICS)
-    assert (answer.status, answer.json["reason"]) == (400, "vhost_or_user_not_found")
+    assert answer.status == 400
+    assert answer.json["reason"].startswith("vhost_or_user_not_found: no ")
     assert (await api.get(f"/api/{kind}/{of}")).status == 404
     assert (await api.delete(f"/api/{kind}/{of}")).status == 404
 
@@ -77,9 +78,17 @@ async def test_topic_permissions_are_set_listed_and_removed(api: Api) -> None:
     for listed in (path, "/api/topic-permissions", "/api/users/reader/topic-permissions"):
         assert (await api.get(listed)).json == [row, row | {"exchange": "e"}]
     assert len((await api.get("/api/vhosts/%2F/topic-permissions")).json) == 2
+    assert (await api.get(f"{path}/amq.topic")).json == [row]
     assert (await api.delete(f"{path}/absent")).status == 204
     assert (await api.delete(f"{path}/e")).status == 204
     assert (await api.get(path)).json == [row]
     assert (await api.delete(path)).status == 204
     assert (await api.delete(path)).status == 404
     assert user.topic_permissions == {}
+
+
+async def test_permissions_go_by_the_names_of_users(api: Api) -> None:
+    rows = (await api.get("/api/permissions?name=read&columns=user,vhost")).json
+    assert rows == [{"user": "reader", "vhost": "/"}]
+    answer = await api.get("/api/permissions/%2F/monitor")
+    assert (answer.status, answer.json["reason"]) == (404, "no permissions of user 'monitor' in vhost '/'")

@@ -44,6 +44,19 @@ async def test_policy_is_there_after_a_restart(api: Api) -> None:
         assert again.node.vhosts["/"].policies.policies["p"].definition == {"max-length": 3}
 
 
+async def test_policies_are_filtered_and_sorted(api: Api) -> None:
+    for name, priority in (("a1", 1), ("a2", 3), ("b", 2)):
+        body = {"pattern": "^q", "definition": {"max-length": 1}, "priority": priority}
+        assert (await api.put(f"/api/policies/%2F/{name}", body)).status == 201
+    rows = (await api.get("/api/policies?name=a&sort=priority&sort_reverse=true&columns=name")).json
+    assert rows == [{"name": "a2"}, {"name": "a1"}]
+
+
+async def test_policy_that_is_not_there_is_named(api: Api) -> None:
+    answer = await api.get("/api/policies/%2F/odd")
+    assert (answer.status, answer.json["reason"]) == (404, "no policy 'odd' in vhost '/'")
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -112,6 +112,13 @@ async def test_users_are_deleted(api: Api) -> None:
     assert not {"a", "b", "c"} & set(api.broker.node.users)
 
 
+@pytest.mark.parametrize("users", ["a", [" a "], [5], {}])
+async def test_only_users_whose_very_names_are_listed_are_deleted(api: Api, users: object) -> None:
+    await api.put("/api/users/a", {"password": "a", "tags": ""})
+    assert (await api.post("/api/users/bulk-delete", {"users": users})).status == 400
+    assert "a" in api.broker.node.users
+
+
 async def test_users_without_permissions_are_found(api: Api) -> None:
     assert [user["name"] for user in (await api.get("/api/users/without-permissions")).json] == ["monitor"]
 

@@ -37,14 +37,22 @@ async def test_vhosts_are_described(api: Api) -> None:
         "tracing": False,
         "cluster_state": {"warren": "running"},
     }
-    assert (await api.get("/api/vhosts")).json == [described]
-    assert (await api.get("/api/vhosts/%2F")).json == described
+    row = (await api.get("/api/vhosts/%2F")).json
+    assert row | described == row
+    assert (await api.get("/api/vhosts")).json == [row]
 
 
 async def test_vhost_that_is_not_there_is_404(api: Api) -> None:
     for method in ("GET", "DELETE"):
         answer = await api.request(method, "/api/vhosts/absent")
         assert (answer.status, answer.json["reason"]) == (404, "no vhost 'absent'")
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("%2F/start/warren", 204), ("%2F/start/other", 404), ("absent/start/warren", 404)]
+)
+async def test_vhost_that_is_there_is_started(api: Api, path: str, status: int) -> None:
+    assert (await api.request("POST", f"/api/vhosts/{path}")).status == status
 
 
 async def test_firehose_is_switched_for_one_vhost(api: Api) -> None:
@@ -118,13 +126,13 @@ async def test_command_switches_the_firehose(api: Api, capsys: pytest.CaptureFix
     for switch in ("on", "off"):
         code = await asyncio.to_thread(main, ["trace", switch, "--url", url])
         assert (code, api.vhost.firehose is not None) == (0, switch == "on")
-    assert await asyncio.to_thread(main, ["trace", "on", "--vhost", "absent", "--url", url]) == 2
+    assert await asyncio.to_thread(main, ["trace", "on", "--vhost", "absent", "--url", url]) == 1
     assert "absent" not in api.broker.node.vhosts
     refused = url.replace("guest:guest", "guest:wrong")
-    assert await asyncio.to_thread(main, ["trace", "on", "--url", refused]) == 2
+    assert await asyncio.to_thread(main, ["trace", "on", "--url", refused]) == 1
     assert await asyncio.to_thread(main, ["trace", "on", "--url", "nonsense"]) == 2
     assert capsys.readouterr().err.splitlines() == [
         "warren trace: no vhost 'absent'",
-        "warren trace: Login failed",
-        "warren trace: --url must be http://user:password@host:port",
+        f"warren trace: Login failed: user 'guest' at {url.replace('guest:guest@', '').rstrip('/')}",
+        "warren trace: --url: not a URL such as http://user:password@host:15672",
     ]
