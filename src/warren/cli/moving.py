@@ -15,10 +15,11 @@ from warren.cli.numbers import UINT16_MAX, Whole
 from warren.cli.output import Printer
 from warren.cli.target import Given, Target, TargetError, find_target, read_amqp_uri
 from warren.cli.text import printable
-from warren.client.api import Api, Row
+from warren.client.api import Api, Row, Unreachable
 from warren.client.uri import Uri
 from warren.moving.drain import BATCH
-from warren.moving.takeover import Plan, QueueReport, Takeover
+from warren.moving.report import QueueReport
+from warren.moving.takeover import Plan, Takeover
 from warren.perf.screen import ERASE_LINE
 
 COLUMNS = ("vhost", "queue", "moved", "left", "differences")
@@ -34,6 +35,7 @@ def import_() -> None:
     "--url", metavar="URL", help="the RabbitMQ's management API; needed unless --definitions is given"
 )
 @click.option("--amqp", metavar="URI", help="where the RabbitMQ speaks AMQP (as its management API says)")
+@click.option("--cacert", metavar="FILE", help="certificates that an https RabbitMQ is checked by")
 @click.option(
     "--definitions",
     "file",
@@ -42,6 +44,7 @@ def import_() -> None:
 )
 @click.option("--to", metavar="URL", help="our HTTP API (http://127.0.0.1:15672)")
 @click.option("--to-amqp", metavar="URI", help="where our broker speaks AMQP (as its HTTP API says)")
+@click.option("--to-cacert", metavar="FILE", help="certificates that our broker is checked by")
 @click.option("--profile", metavar="NAME", help="our broker, by a name of profiles.toml")
 @click.option("-p", "--vhost", metavar="NAME", help="only this vhost")
 @click.option("--no-users", is_flag=True, help="leave out users and permissions")
@@ -55,9 +58,11 @@ def rabbitmq(
     *,
     url: str | None,
     amqp: str | None,
+    cacert: str | None,
     file: TextIO | None,
     to: str | None,
     to_amqp: str | None,
+    to_cacert: str | None,
     profile: str | None,
     vhost: str | None,
     no_users: bool,
@@ -67,7 +72,7 @@ def rabbitmq(
     as_json: bool,
 ) -> int:
     """Take over definitions through RabbitMQ's management API, or from a file, and then move the messages
-    of its queues, in order. A message is acked there when it is confirmed here.
+    of its queues, in order, and copy its streams. A message is acked there when it is confirmed here.
 
     If it is stopped, run it again: it goes on with what is left. At most the messages that were in flight
     arrive twice. RabbitMQ's password comes from its URL, from WARREN_SOURCE_PASSWORD, or from a prompt;
@@ -85,10 +90,10 @@ def rabbitmq(
             with_messages=not no_messages,
             batch=batch,
         )
-        target = find_target(Given(to, profile))
+        target = find_target(Given(to, profile, ca=to_cacert))
         progress = Progress(sys.stderr)
         with ExitStack() as stack:
-            source, source_amqp = _source(url, amqp, stack)
+            source, source_amqp = _source(url, amqp, cacert, stack)
             api = stack.enter_context(target.api())
             takeover = Takeover(
                 plan,
@@ -100,25 +105,29 @@ def rabbitmq(
             )
             rows = takeover.run()
         progress.clear()
-        report(rows, Printer(as_json=as_json), takeover.trouble)
+        for remark in takeover.remarks:
+            sys.stderr.write(f"{remark}\n")
+        report(rows, Printer(as_json=as_json), takeover)
 
     return guarded(work)
 
 
-def _source(url: str | None, amqp: str | None, stack: ExitStack) -> tuple[Api | None, Uri]:
+def _source(
+    url: str | None, amqp: str | None, cacert: str | None, stack: ExitStack
+) -> tuple[Api | None, Uri]:
     if url is None:
         assert amqp is not None, "checked before"
         return None, read_amqp_uri(amqp)
-    target = find_source(url)
+    target = find_source(url, cacert)
     api = stack.enter_context(target.api())
     return api, target.amqp_uri(api, amqp)
 
 
-def find_source(url: str) -> Target:
+def find_source(url: str, cacert: str | None = None) -> Target:
     """The RabbitMQ. It has nothing to do with our profiles, nor with our password."""
     password = os.environ.get("WARREN_SOURCE_PASSWORD")
     environment = {} if password is None else {"WARREN_PASSWORD": password}
-    return find_target(Given(url), environment=environment, with_profiles=False)
+    return find_target(Given(url, ca=cacert), environment=environment, with_profiles=False)
 
 
 def read_definitions(file: TextIO) -> Row:
@@ -131,13 +140,15 @@ def read_definitions(file: TextIO) -> Row:
     return content
 
 
-def report(rows: list[QueueReport], printer: Printer, trouble: str) -> None:
+def report(rows: list[QueueReport], printer: Printer, takeover: Takeover) -> None:
     printer.table([[row.as_json() for row in rows]], COLUMNS)
+    if takeover.is_cut_off:
+        raise Unreachable(takeover.trouble)
     unwell = [row for row in rows if not row.is_well]
     if unwell:
         raise Failed(f"{len(unwell)} of {len(rows)} queues are not done: see their differences")
-    if trouble:
-        raise Failed(trouble)
+    if takeover.trouble:
+        raise Failed(takeover.trouble)
 
 
 class Progress:

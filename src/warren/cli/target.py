@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from warren.cli.profiles import Profile, ProfileError, load_profile, profiles_path
 from warren.client.api import Api
 from warren.client.http_url import HttpUrl, parse_http_url
-from warren.client.uri import PORT_DEFAULT, Uri, parse_uri
+from warren.client.uri import PORT_DEFAULT, Uri, UriTls, parse_uri
 
 URL_DEFAULT = "http://127.0.0.1:15672"
 GUEST = "guest"
@@ -56,12 +56,22 @@ class Target:
         """
         text = given or self.amqp
         if text is None:
-            uri = Uri(self.url.host, _amqp_port(api), "", "", "/")
+            uri = self._listener(api)
         else:
             uri = read_amqp_uri(text)
             if urlsplit(text).username is not None:
                 return uri
         return replace(uri, user=self.url.user or GUEST, password=self.url.password or "")
+
+    def _listener(self, api: Api) -> Uri:
+        """A password that came over TLS does not go on without."""
+        wants_tls = self.url.scheme == "https"
+        protocol, default = ("amqp/ssl", None) if wants_tls else ("amqp", PORT_DEFAULT)
+        listeners = api.get("overview").get("listeners", [])
+        port = next((int(each["port"]) for each in listeners if each.get("protocol") == protocol), default)
+        if port is None:
+            raise TargetError(f"{self.url.address} has no AMQP with TLS: say where it is with --amqp")
+        return Uri(self.url.host, port, "", "", "/", UriTls(ca_file=self.ca or "") if wants_tls else None)
 
 
 def find_target(
@@ -110,8 +120,3 @@ def _password(environment: Mapping[str, str], profile: Profile) -> str | None:
         return Path(profile.password_file).expanduser().read_text(encoding="utf-8").split("\n", 1)[0]
     except (OSError, ValueError) as error:
         raise TargetError(f"password_file {profile.password_file}: {error}") from error
-
-
-def _amqp_port(api: Api) -> int:
-    listeners = api.get("overview").get("listeners", [])
-    return next((int(each["port"]) for each in listeners if each.get("protocol") == "amqp"), PORT_DEFAULT)

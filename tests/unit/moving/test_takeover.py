@@ -81,8 +81,20 @@ def test_refused_definitions_are_exit_1(
 ) -> None:
     source.answers = [LISTENERS, (200, DEFINITIONS)]
     to.answers = [LISTENERS, (400, {"error": "bad_request", "reason": "unknown exchange type"})]
-    assert main(["import", "rabbitmq", "--url", source.url, "--to", to.url]) == 1
+    assert main(["import", "rabbitmq", "--url", source.url, "--to", to.url, "--no-messages"]) == 1
     assert "unknown exchange type" in capsys.readouterr().err
+
+
+def test_broker_that_speaks_no_amqp_is_exit_3_before_anything_is_changed(
+    source: RecordedApi, to: RecordedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source.answers, to.answers = [LISTENERS], [LISTENERS]
+    assert main(["import", "rabbitmq", "--url", source.url, "--to", to.url]) == 3
+    assert capsys.readouterr().err == (
+        "warren import rabbitmq: cannot connect to 127.0.0.1:1: Connection refused; "
+        "if AMQP is spoken elsewhere, say so with --amqp\n"
+    )
+    assert targets(to) == ["GET /api/overview"]
 
 
 def test_password_of_the_source_has_a_variable_of_its_own(
