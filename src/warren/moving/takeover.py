@@ -154,11 +154,13 @@ class Takeover:
 
     def _why_not(self, there: QueueInfo, here: QueueInfo | None) -> str | None:
         """Why the messages of a queue are not moved; None if they are."""
-        if not self._plan.with_messages or here is None:
+        if not self._plan.with_messages:
             return ""
-        if there.is_stream and not here.is_stream:
-            return "a stream is copied to a stream only"
-        return "belongs to one connection there" if there.exclusive else None
+        if there.exclusive:
+            return "belongs to one connection there"
+        if here is None:
+            return ""
+        return "a stream is copied to a stream only" if there.is_stream and not here.is_stream else None
 
     def _take_all(self, taken: list[Taken]) -> None:
         for vhost in dict.fromkeys(each.there.vhost for each in taken):

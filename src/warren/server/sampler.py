@@ -22,6 +22,14 @@ OCTETS = ("recv_oct", "send_oct")
 """The counters of connections, behind `tally.FIGURES`."""
 
 
+def next_due(due: float, now: float) -> float:
+    """When the tick after the one at `due` is due. If that time has passed, as on a machine that was asleep,
+    a whole tick lies between them again: in no time at all there are no rates.
+    """
+    due += TICK_SECONDS
+    return due if due > now else now + TICK_SECONDS
+
+
 class Sampled(Protocol):
     """Anything that has a history."""
 
@@ -39,7 +47,7 @@ class Sampler:
         now = self.node.world.now
         due = before = now()
         while True:
-            due = max(due + TICK_SECONDS, now())
+            due = next_due(due, now())
             await asyncio.sleep(due - now())
             began = now()
             try:

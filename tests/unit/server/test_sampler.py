@@ -11,6 +11,7 @@ import warren
 from warren import commands
 from warren.broker.history import TICK_SECONDS
 from warren.server.pace import TURN_SECONDS, at_a_pace
+from warren.server.sampler import next_due
 
 QUEUES = 300
 
@@ -55,6 +56,11 @@ async def test_a_tick_over_many_queues_takes_several_turns(
         monkeypatch.setattr("warren.server.pace.time.perf_counter", lambda: next(times))
         assert await turns_of(asyncio.create_task(broker.sampler.take())) >= QUEUES // 20
         assert broker.sampler.timeline.tick >= 1
+
+
+@pytest.mark.parametrize(("now", "due"), [(10.0, 15.0), (14.9, 15.0), (15.0, 20.0), (200.0, 205.0)], ids=str)
+def test_a_late_tick_is_not_followed_by_another_at_once(now: float, due: float) -> None:
+    assert next_due(10.0, now) == due
 
 
 async def test_a_tick_counts_when_all_samples_are_taken(tmp_path: object) -> None:
