@@ -194,7 +194,7 @@ def completing(kind: str) -> Callable[[click.Context, click.Parameter, str], lis
             target = find_target(given, can_prompt=False)
             of_vhost = (target.vhost or VHOST_DEFAULT,) if kind in {"queues", "exchanges"} else ()
             query = {"name": begun, "columns": "name", "page": "1", "page_size": str(COMPLETIONS_MAX)}
-            with Api(target.url, ca_file=target.ca, answer_seconds_max=COMPLETION_SECONDS_MAX) as api:
+            with target.api(COMPLETION_SECONDS_MAX) as api:
                 answer = api.get(kind, *of_vhost, query=query)
         except (TargetError, ApiError, Unreachable):
             return []

@@ -15,7 +15,7 @@ from warren.cli.numbers import UINT16_MAX, Whole
 from warren.cli.output import Printer
 from warren.cli.target import Given, Target, TargetError, find_target, read_amqp_uri
 from warren.cli.text import printable
-from warren.client.api import Api, Row, Unreachable
+from warren.client.api import Api, ApiError, Row, Unreachable
 from warren.client.uri import Uri
 from warren.moving.drain import BATCH
 from warren.moving.report import QueueReport
@@ -109,7 +109,14 @@ def rabbitmq(
             sys.stderr.write(f"{remark}\n")
         report(rows, Printer(as_json=as_json), takeover)
 
-    return guarded(work)
+    def work_with_two() -> None:
+        """Say which of the two brokers has refused."""
+        try:
+            work()
+        except ApiError as error:
+            raise Failed(f"{error.address} refused: {error}") from error
+
+    return guarded(work_with_two)
 
 
 def _source(

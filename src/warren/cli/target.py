@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from warren.cli.profiles import Profile, ProfileError, load_profile, profiles_path
-from warren.client.api import Api
+from warren.client.api import ANSWER_SECONDS_MAX, Api
 from warren.client.http_url import HttpUrl, parse_http_url
 from warren.client.uri import PORT_DEFAULT, Uri, UriTls, parse_uri
 
@@ -47,8 +47,13 @@ class Target:
     amqp: str | None
     ca: str | None
 
-    def api(self) -> Api:
-        return Api(self.url, ca_file=self.ca)
+    def api(self, answer_seconds_max: float = ANSWER_SECONDS_MAX) -> Api:
+        try:
+            return Api(self.url, ca_file=self.ca, answer_seconds_max=answer_seconds_max)
+        except OSError as error:
+            raise TargetError(
+                f"the certificates in {self.ca} cannot be read: {error.strerror or error}"
+            ) from error
 
     def amqp_uri(self, api: Api, given: str | None = None) -> Uri:
         """Where the same broker speaks AMQP: as was given, or as the profile says, or else as its HTTP API

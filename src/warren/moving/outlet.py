@@ -34,7 +34,13 @@ from warren.client.dialogue import ask
 from warren.client.errors import ClientError
 from warren.client.uri import Uri
 from warren.moving.tap import PRODUCT
-from warren.pipeline.publisher import ConfirmingPublisher, OutgoingMessage, PublishError, Unpublished
+from warren.pipeline.publisher import (
+    REFUSED,
+    ConfirmingPublisher,
+    OutgoingMessage,
+    PublishError,
+    Unpublished,
+)
 
 EXCHANGES = "warren.import."
 """How the names of our exchanges begin."""
@@ -90,7 +96,7 @@ class Outlet:
         refused = {id(failure.message) for failure in self._refused}
         safe = next((i for i, message in enumerate(outgoing) if id(message) in refused), len(outgoing))
         rerouted = sum(message.exchange == exchange for message in outgoing[:safe])
-        return Published(safe, rerouted, self._refused[0].reason if self._refused else "")
+        return Published(safe, rerouted, refusal_of(self._refused[0]) if self._refused else "")
 
     def publisher(self) -> ConfirmingPublisher:
         """The connection that publishes."""
@@ -138,6 +144,11 @@ def exchange_for(queue: str) -> str:
     if len(name.encode("utf-8", "surrogateescape")) <= NAME_BYTES_MAX:
         return name
     return EXCHANGES + hashlib.sha256(queue.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def refusal_of(failure: Unpublished) -> str:
+    is_nacked = failure.reason == REFUSED
+    return "the queue takes no more, as one with a max-length does" if is_nacked else failure.reason
 
 
 def outgoing_message(message: Message, queue: str) -> OutgoingMessage:

@@ -91,11 +91,13 @@ class Takeover:
         self._place = ""  # the queue that is being moved
 
     def run(self) -> list[QueueReport]:
+        definitions = self._definitions() if self._plan.with_definitions else None
         if self._plan.with_messages:
             self._check_links()
-        if self._plan.with_definitions:
+        if definitions is not None:
             self._progress("definitions")
-            self._to.post("definitions", *self._vhosts(), content=self._definitions())
+            self._make_vhosts(definitions)
+            self._to.post("definitions", *self._vhosts(), content=definitions)
         here = by_name(queues_of(self._to, self._plan.vhost))
         taken = [self._plan_for(queue, here.get((queue.vhost, queue.name))) for queue in self._queues()]
         try:
@@ -120,6 +122,8 @@ class Takeover:
                     raise ClientError(f"cannot log in to {uri.address} as '{uri.user}': {error}") from error
             except OutageError as error:
                 raise Unreachable(f"{error}; if AMQP is spoken elsewhere, say so with {option}") from error
+            except ClientError as error:
+                raise ClientError(f"{uri.address}: {error}") from error
 
     # --- definitions ---
 
@@ -134,6 +138,14 @@ class Takeover:
         left_out = () if self._plan.with_users else USERS
         chosen = {name: value for name, value in definitions.items() if name not in left_out}
         return without_lockout(chosen, self._to.url, self.remarks.append)
+
+    def _make_vhosts(self, definitions: Row) -> None:
+        """Make the vhosts that are not here yet. Who makes a vhost may use it: we need to."""
+        wanted = self._vhosts() or [row["name"] for row in definitions.get("vhosts") or []]
+        known = {row["name"] for page in self._to.pages("vhosts") for row in page}
+        for name in wanted:
+            if name not in known:
+                self._to.put("vhosts", name, content={})
 
     def _queues(self) -> list[QueueInfo]:
         """The queues of the source; those that are not in its definitions, such as exclusive ones,
