@@ -2,9 +2,9 @@
 
 RabbitMQ's count of ready messages does not say that: its answer may overtake deliveries, so that a queue is
 said to be empty while its messages are on their way to us, and for a quorum queue that is slow to answer it
-is 0. Only a basic.get that gets nothing proves it, at a time when nobody of us consumes. So a tap gets a
-message, consumes the rest, and when nothing comes any more it cancels, takes what was still on its way, and
-gets again.
+is 0. Only a basic.get that gets nothing proves it, at a time when we do not consume. So a tap gets a message,
+and when that is settled it consumes the rest; when nothing comes any more it cancels, takes what was still on
+its way, and gets again.
 
 A queue that is deleted with its last consumer is never consumed: messages would go with it. A queue with a
 single active consumer is not asked by basic.get, which would take messages from under that consumer.
@@ -40,6 +40,7 @@ class Tap:
     def __init__(self, source: Uri, queue: QueueInfo, *, batch: int) -> None:
         self._queue = queue
         self._consuming = False
+        self._has_more = False  # whether the last basic.get got a message: then the rest is consumed
         self._client = ConsumingClient(
             source,
             [queue.name],
@@ -62,7 +63,6 @@ class Tap:
         """The next messages, unacked, in order; none if the queue is empty."""
         until = time.monotonic() + STALLED_SECONDS
         while not self._client.held and not self._is_empty():
-            self._client.gather(SILENT_SECONDS)
             if not self._client.held and time.monotonic() > until:
                 raise Stalled("delivers nothing to us: another consumer may have it for itself")
         return self._client.first(len(self._client.held))
@@ -72,10 +72,13 @@ class Tap:
         self._client.settle(count)
 
     def left(self) -> int:
-        """Give back what was taken and not settled; return how many messages are ready then."""
+        """Give back what was taken and not settled; return how many messages are ready then. RabbitMQ may
+        answer before it has put back what we give: so it is asked before.
+        """
         self._stop()
+        count = self._client.ready() + len(self._client.held)
         self._client.give_back()
-        return self._client.ready()
+        return count
 
     def others(self) -> int:
         """How many consumers the queue has besides us."""
@@ -87,17 +90,16 @@ class Tap:
             return self._is_empty_by_count()
         if self._queue.auto_delete:
             return not self._get_many()
+        if self._has_more:
+            self._start()
+            self._has_more = False
         if self._consuming:
             self._client.gather(SILENT_SECONDS)
-            if self._client.held:
-                return False
-            self._stop()
-            if self._client.held:
-                return False
-        if not self._client.get():
-            return True
-        self._start()
-        return False
+            if not self._client.held:
+                self._stop()
+            return False
+        self._has_more = self._client.get()
+        return not self._has_more
 
     def _is_empty_by_count(self) -> bool:
         if not self._consuming:
