@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import socket
+import ssl
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.support.certificates import Certificates
 from tests.support.recorded_api import RecordedApi
 from warren.cli.main import main
 from warren.cli.profiles import Profile, ProfileError, load_profile, profiles_path
 from warren.cli.target import Given, Target, TargetError, find_target
+from warren.client.api import Api
 from warren.client.http_url import parse_http_url
+from warren.client.uri import UriTls
 
 PROFILES = """
 default = "local"
@@ -177,11 +183,83 @@ def test_no_broker_is_exit_3(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_connection_that_was_dropped_is_made_again(api: RecordedApi) -> None:
-    from warren.client.api import Api
-
     client = Api(parse_http_url(api.url))
     api.answers = [(200, 1), (200, 2)]
     assert client.get("x") == 1
     client._connection.sock.shutdown(socket.SHUT_RDWR)
     assert client.get("x") == 2
     client.close()
+
+
+# --- TLS ---
+
+
+def target_of(api: RecordedApi, *, scheme: str = "http") -> Target:
+    """The target of a recorded API, as if it was reached by this scheme."""
+    url = replace(parse_http_url(api.url), scheme=scheme)
+    return Target(url, vhost=None, amqp=None, ca="ca.pem")
+
+
+LISTENERS = {"listeners": [{"protocol": "amqp", "port": 1}, {"protocol": "amqp/ssl", "port": 2}]}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "port", "tls"), [("http", 1, None), ("https", 2, UriTls(ca_file="ca.pem"))], ids=str
+)
+def test_amqp_has_tls_if_the_http_api_has(
+    api: RecordedApi, scheme: str, port: int, tls: UriTls | None
+) -> None:
+    api.answers = [(200, LISTENERS)]
+    with Api(parse_http_url(api.url)) as client:
+        uri = target_of(api, scheme=scheme).amqp_uri(client)
+    assert (uri.port, uri.tls, uri.user, uri.password) == (port, tls, "guest", "guest")
+
+
+def test_password_does_not_go_from_https_to_amqp_without_tls(api: RecordedApi) -> None:
+    api.answers = [(200, {"listeners": LISTENERS["listeners"][:1]})]
+    with Api(parse_http_url(api.url)) as client, pytest.raises(TargetError, match="--amqp"):
+        target_of(api, scheme="https").amqp_uri(client)
+
+
+def test_certificates_that_cannot_be_read_are_exit_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "absent.pem"
+    words = ["queues", "ls", "--url", "https://guest:guest@127.0.0.1:1", "--cacert", str(path)]
+    assert main(words) == 2
+    expected = f"warren queues ls: the certificates in {path} cannot be read: No such file or directory\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_certificate_that_nobody_vouches_for_is_exit_3(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(Certificates(tmp_path).server)
+    api = RecordedApi()
+    api.server.socket = context.wrap_socket(api.server.socket, server_side=True)
+    with api:
+        url = api.url.replace("http", "https")
+        assert main(["queues", "ls", "--url", url]) == 3
+    address = url.replace("guest:guest@", "")
+    assert capsys.readouterr().err.startswith(f"warren queues ls: cannot trust {address}: ")
+
+
+def test_what_does_not_speak_http_is_exit_3(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=answer_with_nonsense, args=(server,))
+        thread.start()
+        url = f"http://guest:guest@127.0.0.1:{server.getsockname()[1]}"
+        assert main(["queues", "ls", "--url", url]) == 3
+        thread.join()
+    assert capsys.readouterr().err.endswith(": what answers there does not speak HTTP\n")
+
+
+def answer_with_nonsense(server: socket.socket) -> None:
+    client, _address = server.accept()
+    with client:
+        client.recv(1)
+        client.sendall(b"\x15\x03\x03\r\n")
+        client.shutdown(socket.SHUT_WR)
+        while client.recv(4096):
+            continue
