@@ -14,7 +14,7 @@ definitions = nouns("definitions", "Definitions of the broker or a vhost: export
 
 @definitions.verb("export")
 @over_http
-@click.argument("file", type=click.File("w", atomic=True), default="-")
+@click.argument("file", type=click.File("w", encoding="utf-8", atomic=True), default="-")
 def export(remote: Remote, file: TextIO) -> None:
     """Write the definitions of the broker, or of one vhost with --vhost, to a file."""
     content = remote.api.get("definitions", *remote.vhosts)

@@ -54,6 +54,16 @@ def queues_of(api: Api, vhost: str | None) -> Iterator[QueueInfo]:
         yield from map(queue_of, page)
 
 
+def of_vhost(definitions: Row, vhost: str) -> Row:
+    """The definitions of one vhost among those of a file. Rows that name no vhost are of a file that has one
+    vhost only.
+    """
+    return {
+        kind: [row for row in rows if row.get("vhost", vhost) == vhost] if isinstance(rows, list) else rows
+        for kind, rows in definitions.items()
+    }
+
+
 def queues_in(definitions: Row, vhost: str | None) -> Iterator[QueueInfo]:
     """The queues of a file of definitions. The export of a single vhost does not name the vhost."""
     for row in definitions.get("queues", []):

@@ -14,7 +14,7 @@ from warren.client.uri import Uri
 from warren.moving.drain import BATCH, Drain, Moved
 from warren.moving.outage import GivenUp, Patience
 from warren.moving.outlet import EXCHANGES, Outlet, exchange_for
-from warren.moving.queues import QueueInfo, by_name, queues_in, queues_of
+from warren.moving.queues import QueueInfo, by_name, of_vhost, queues_in, queues_of
 from warren.moving.report import QueueReport, Taken
 from warren.moving.stream_copy import StreamCopy
 from warren.moving.tap import PRODUCT
@@ -135,6 +135,8 @@ class Takeover:
         if definitions is None:
             assert self._source is not None, "without a source there is a file"
             definitions = dict(self._source.get("definitions", *self._vhosts()))
+        elif self._plan.vhost is not None:
+            definitions = of_vhost(definitions, self._plan.vhost)
         left_out = () if self._plan.with_users else USERS
         chosen = {name: value for name, value in definitions.items() if name not in left_out}
         return without_lockout(chosen, self._to.url, self.remarks.append)

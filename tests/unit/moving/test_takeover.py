@@ -164,3 +164,15 @@ def test_user_that_we_log_in_with_is_taken_over_if_nothing_changes_for_us(
     found = without_lockout({"users": [user]}, url, remarks.append)
     assert found == {"users": [user] if is_kept else []}
     assert len(remarks) == (0 if is_kept else 1)
+
+
+def test_of_a_file_only_the_vhost_that_is_asked_for_is_taken(tmp_path: Path, to: RecordedApi) -> None:
+    """Posted to one vhost, the rows of all others would be made there as well."""
+    file = tmp_path / "definitions.json"
+    there = [{"vhost": vhost, "name": "q", "durable": True} for vhost in ("/", "shop")]
+    file.write_text(json.dumps({"rabbit_version": "3.10.8", "queues": there}))
+    to.answers = [LISTENERS, VHOSTS, (201, None), (204, None), (200, [])]
+    words = ["--definitions", str(file), "--amqp", "amqp://127.0.0.1:1", "--to", to.url, "-p", "shop"]
+    assert main(["import", "rabbitmq", *words, "--no-messages"]) == 0
+    assert targets(to)[2:4] == ["PUT /api/vhosts/shop", "POST /api/definitions/shop"]
+    assert to.requests[3].content == {"rabbit_version": "3.10.8", "queues": there[1:]}
