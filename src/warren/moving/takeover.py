@@ -17,7 +17,7 @@ from warren.moving.outlet import EXCHANGES, Outlet, exchange_for
 from warren.moving.queues import QueueInfo, by_name, of_vhost, queues_in, queues_of
 from warren.moving.report import QueueReport, Taken
 from warren.moving.stream_copy import StreamCopy
-from warren.moving.tap import PRODUCT
+from warren.moving.tap import PRODUCT, filled_among
 from warren.moving.users import without_lockout
 
 LOOK_SECONDS, LOOKS_MAX = 2.5, 24
@@ -105,7 +105,7 @@ class Takeover:
                 self._old_ways = self._find_old_ways()
                 self._take_all(taken)
                 self._look_again(taken)
-        except (ApiError, Unreachable) as error:
+        except (ApiError, Unreachable, ClientError) as error:
             self.trouble = f"whether anything is left there is not known: {error}"
         except GivenUp as error:
             self.trouble, self.is_cut_off = str(error), True
@@ -212,17 +212,28 @@ class Takeover:
 
     def _look_again(self, taken: Iterable[Taken]) -> None:
         """Look until the source itself says that nothing is left, or what is out with its consumers. Messages
-        come back to their queues when a consumer lets go of them.
+        come back to their queues when a consumer lets go of them, and dead letters come to queues that were
+        empty already.
         """
         moved = {each.key: each for each in taken if each.reason is None and not each.result.problem}
-        doubtful = {key: each for key, each in moved.items() if not each.there.is_stream}
-        looks = LOOKS_MAX if self._source is not None else 0
-        for _ in range(looks):
-            doubtful = self._take_again(doubtful)
+        queues = {key: each for key, each in moved.items() if not each.there.is_stream}
+        doubtful = queues
+        for _ in range(LOOKS_MAX):
+            self._take_filled(queues)
+            doubtful = self._take_again(doubtful) if self._source is not None else {}
             if not doubtful:
                 return
             self._progress(f"{len(doubtful)} queues are not empty by the figures there: looking again")
             time.sleep(LOOK_SECONDS)
+
+    def _take_filled(self, queues: Mapping[tuple[str, str], Taken]) -> None:
+        """Take again what has messages by the queues' own word."""
+        for vhost in dict.fromkeys(vhost for vhost, _name in queues):
+            names = [name for its_vhost, name in queues if its_vhost == vhost]
+            filled = filled_among(replace(self._source_amqp, vhost=vhost), names)
+            with Outlet(replace(self._to_amqp, vhost=vhost)) as outlet:
+                for name in filled:
+                    self._take(self._mover(vhost, outlet), queues[vhost, name])
 
     def _take_again(self, doubtful: Mapping[tuple[str, str], Taken]) -> dict[tuple[str, str], Taken]:
         """Take again what has messages by the figures of the source; return those that remain doubtful."""

@@ -13,10 +13,15 @@ single active consumer is not asked by basic.get, which would take messages from
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from warren.client.errors import ClientError
+from warren.amqp.errors import NotFound
+from warren.amqp.methods import QueueDeclare, QueueDeclareOk
+from warren.client.connection import ClientConnection
+from warren.client.dialogue import ask, log_out
+from warren.client.errors import ClientError, ClosedByBrokerError
 from warren.client.uri import Uri
 from warren.moving.queues import QueueInfo
 from warren.pipeline.consumer import ConsumingClient, Delivery
@@ -28,6 +33,29 @@ STALLED_SECONDS = 10.0
 
 SILENT_SECONDS = 0.05
 """When nothing has come for this long, the tap asks whether the queue is empty."""
+
+
+def filled_among(source: Uri, names: Iterable[str]) -> list[str]:
+    """Those of these queues of one vhost that have ready messages, or count some. Queues that are gone have
+    none.
+    """
+    found = []
+    connection = ClientConnection(source, product=PRODUCT)
+    try:
+        for name in names:
+            declare = QueueDeclare(queue=name, passive=True, arguments={})
+            try:
+                if connection.talk(ask(declare, QueueDeclareOk)).message_count:
+                    found.append(name)
+            except ClosedByBrokerError as error:
+                if error.code != NotFound.code:
+                    raise
+                connection.close()
+                connection = ClientConnection(source, product=PRODUCT)
+        connection.talk(log_out())
+    finally:
+        connection.close()
+    return found
 
 
 class Stalled(ClientError):

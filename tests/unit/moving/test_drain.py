@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from pathlib import Path
 
 import pika
 import pytest
@@ -28,6 +29,8 @@ from warren.moving import tap as module
 from warren.moving.drain import Drain, Moved
 from warren.moving.outlet import Outlet, exchange_for
 from warren.moving.queues import QueueInfo, differences, queues_in
+from warren.moving.report import Taken
+from warren.moving.tap import filled_among
 
 
 def plain(name: str, **arguments: object) -> QueueInfo:
@@ -199,6 +202,38 @@ def test_messages_that_a_consumer_lets_go_of_meanwhile_are_moved(
     assert code == 0
     assert next(row for row in rows if row["queue"] == queue)["moved"] == 3
     assert sorted(got.body for got in messages_in(pair.here, queue)) == bodies(3)
+
+
+def test_messages_that_come_to_a_queue_after_it_was_emptied_are_moved(
+    pair: Pair,
+    queue: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Dead letters do. The queue itself is asked: figures of a management API are old, or there are none."""
+    take_all = takeover.Takeover._take_all
+
+    def take_all_and_publish(self: takeover.Takeover, taken: list[Taken]) -> None:
+        take_all(self, taken)
+        publish(pair.there, queue, bodies(2))
+
+    monkeypatch.setattr(takeover.Takeover, "_take_all", take_all_and_publish)
+    file = tmp_path / "definitions.json"
+    gone = {"vhost": "/", "name": f"{queue}-gone", "durable": True}
+    file.write_text(json.dumps({"queues": [gone, {"vhost": "/", "name": queue, "durable": True}]}))
+    to = pair.here.http_url.replace("://", "://guest:guest@")
+    words = ["--definitions", str(file), "--amqp", pair.there.address.url(), "--to", to, "--json"]
+    assert main(["import", "rabbitmq", *words]) == 1
+    rows = {row["queue"]: row for row in json.loads(capsys.readouterr().out)}
+    assert (rows[queue]["moved"], rows[queue]["left"]) == (2, 0)
+    assert "404" in rows[f"{queue}-gone"]["differences"]
+
+
+def test_queues_that_are_gone_are_not_filled(pair: Pair, queue: str) -> None:
+    publish(pair.there, queue, bodies(1))
+    names = ["absent", queue, "absent too"]
+    assert filled_among(uri_of(pair.there), names) == [queue]
 
 
 def test_table_is_printed_even_if_the_last_question_fails(
