@@ -35,6 +35,42 @@ ALL_RULES = {
     "x-overflow": "reject-publish", "x-dead-letter-exchange": "dead", "x-dead-letter-routing-key": "k",
     "x-max-priority": 5, "x-single-active-consumer": True, "x-queue-mode": "lazy",
 }  # fmt: skip
+PLUGINS = ("rabbitmq_shovel", "rabbitmq_federation", "rabbitmq_consistent_hash_exchange")
+POLICIES = {
+    "mirrored": {
+        "ha-mode": "exactly", "ha-params": 2, "ha-sync-mode": "automatic", "ha-promote-on-failure": "always",
+        "ha-promote-on-shutdown": "when-synced", "queue-master-locator": "min-masters",
+    },
+    "queues": {
+        "message-ttl": 1000, "max-length": 5, "max-length-bytes": 1000, "overflow": "reject-publish-dlx",
+        "dead-letter-exchange": "", "dead-letter-routing-key": "x", "dead-letter-strategy": "at-least-once",
+        "queue-mode": "lazy", "queue-version": 2, "delivery-limit": 3, "max-in-memory-length": 5,
+        "max-in-memory-bytes": 500, "expires": 10_000_000,
+    },
+    "streams": {
+        "max-age": "1D", "max-length-bytes": 100_000, "initial-cluster-size": 1,
+        "queue-leader-locator": "least-leaders", "stream-max-segment-size-bytes": 500_000,
+    },
+    "exchanges": {"alternate-exchange": "amq.fanout"},
+    "federated": {"federation-upstream-set": "all"},
+    "federated from": {"federation-upstream": "up"},
+    "federated like": {"federation-upstream-pattern": "^u"},
+}  # fmt: skip
+PARAMETERS: dict[str, object] = {
+    "shovel/shop/move": {
+        "src-protocol": "amqp091", "src-uri": "amqp://guest:secret@127.0.0.1:1/%2F", "src-queue": "ünï",
+        "dest-protocol": "amqp091", "dest-uri": ["amqp://127.0.0.1:1"], "dest-queue": "brief",
+        "reconnect-delay": 1_000_000, "dest-publish-properties": {"delivery_mode": 2},
+    },
+    "federation-upstream/shop/up": {"uri": "amqp://127.0.0.1:1", "max-hops": 2, "reconnect-delay": 1_000_000},
+    "federation-upstream-set/shop/set": [{"upstream": "up"}],
+}  # fmt: skip
+QUORUM_RULES = {
+    "x-queue-type": "quorum", "x-quorum-initial-group-size": 1, "x-max-in-memory-length": 10,
+    "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+    "x-dead-letter-exchange": "dead", "x-queue-leader-locator": "client-local",
+}  # fmt: skip
+VERSION_RULES = {"x-queue-type": "classic", "x-queue-version": 2, "x-queue-master-locator": "min-masters"}
 POLICY = {"pattern": "^a", "definition": {"max-length": 9, "ha-mode": "all"}, "apply-to": "queues"}
 OPERATOR_POLICY = {"pattern": "^b", "definition": {"expires": 99_999}, "priority": 3, "apply-to": "queues"}
 
@@ -63,7 +99,7 @@ class ManagementClient:
 
 @pytest.fixture(scope="module")
 def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
-    with run_rabbitmq(tmp_path_factory.mktemp("rabbitmq") / "home") as found:
+    with run_rabbitmq(tmp_path_factory.mktemp("rabbitmq") / "home", *PLUGINS) as found:
         yield found
 
 
@@ -86,6 +122,7 @@ def exported(rabbitmq: RabbitMQ, warren: BrokerProcess) -> dict[str, Any]:
 def fill(there: ManagementClient) -> None:
     """Make something of everything, in the vhost `shop`."""
     there.call("PUT", "vhosts/shop", {"description": "all of it", "tags": "a,b"})
+    there.call("PUT", "vhosts/a%2Fb%20%C3%BC", {})
     for name, password in PASSWORDS.items():
         hashed = rabbit_hash(f"rabbit_password_hashing_{name}", password, SALT)
         user = {"password_hash": hashed.value, "hashing_algorithm": hashed.algorithm}
@@ -99,19 +136,30 @@ def fill(there: ManagementClient) -> None:
     there.call("PUT", "vhost-limits/shop/max-connections", {"value": 30})
     there.call("PUT", "policies/shop/p", POLICY)
     there.call("PUT", "operator-policies/shop/op", OPERATOR_POLICY)
-    there.call("PUT", "global-parameters/g", {"value": {"a": [1, "zwei", 2.5, True]}})
+    for name, definition in POLICIES.items():
+        policy = {"pattern": f"^{name}", "definition": definition, "priority": -5, "apply-to": "all"}
+        there.call("PUT", f"policies/shop/{quote(name)}", policy)
+    for path, value in PARAMETERS.items():
+        there.call("PUT", f"parameters/{path}", {"value": value})
+    there.call("PUT", "global-parameters/g", {"value": {"a": [1, "zwei", 2.5, True, None]}})
+    there.call("PUT", "global-parameters/n", {"value": 7})
+    there.call("PUT", "cluster-name", {"name": "the old one"})
     fill_topology(there)
 
 
 def fill_topology(there: ManagementClient) -> None:
     for name, kind in (("topics", "topic"), ("headed", "headers"), ("dead", "fanout"), ("plain", "direct")):
         there.call("PUT", f"exchanges/shop/{name}", {"type": kind, "durable": True})
+    hashing = {"type": "x-consistent-hash", "durable": True, "arguments": {"hash-header": "h"}}
+    there.call("PUT", "exchanges/shop/hashing", hashing)
     inner = {"type": "direct", "durable": False, "auto_delete": True, "internal": True}
     there.call("PUT", "exchanges/shop/inner", inner | {"arguments": {"alternate-exchange": "dead"}})
     for name, arguments in (
         ("all", ALL_RULES),
         ("quorum", {"x-queue-type": "quorum", "x-delivery-limit": 4}),
         ("stream", {"x-queue-type": "stream", "x-max-age": "7D"}),
+        ("version", VERSION_RULES),
+        ("safe", QUORUM_RULES),
         ("ünï", {}),
     ):
         path = quote(name)
@@ -122,6 +170,10 @@ def fill_topology(there: ManagementClient) -> None:
     headers = {"x-match": "all", "number": 5, "text": "t", "flag": True}
     there.call("POST", "bindings/shop/e/headed/q/quorum", {"arguments": headers})
     there.call("POST", "bindings/shop/e/amq.direct/q/brief", {"routing_key": "k"})
+    there.call("POST", "bindings/shop/e/hashing/q/safe", {"routing_key": "10"})
+    nested = {"number": -1, "real": 1.5, "list": [1, "2"], "table": {"a": [True]}}
+    for arguments in ({}, nested):
+        there.call("POST", "bindings/shop/e/plain/e/topics", {"routing_key": "k", "arguments": arguments})
 
 
 def rows(definitions: dict[str, Any], kind: str, like: dict[str, Any]) -> list[str]:
@@ -183,8 +235,10 @@ def test_what_warren_exports_loads_in_rabbitmq(
     here.call("PUT", "users/ours", {"password": "scrypt", "tags": "monitoring"})
     here.call("PUT", "user-limits/ours/max-publish-rate", {"value": 10})
     definitions = here.call("GET", "definitions")
-    there.call("DELETE", "vhosts/shop")
-    there.call("DELETE", "global-parameters/g")
+    for vhost in ("shop", "a%2Fb%20%C3%BC"):
+        there.call("DELETE", f"vhosts/{vhost}")
+    for name in ("g", "n"):
+        there.call("DELETE", f"global-parameters/{name}")
     for user in exported["users"]:
         if user["name"] != "guest":
             there.call("DELETE", f"users/{user['name']}")

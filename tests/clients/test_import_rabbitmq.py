@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pika
@@ -36,6 +36,7 @@ PLAIN = int(os.environ.get("IMPORT_QUEUES", "4")) - len(SPECIAL)
 QUEUES = SPECIAL | {f"import-plain-{number}": {} for number in range(PLAIN)}
 MESSAGES = int(os.environ.get("IMPORT_MESSAGES", "2000"))  # in each queue
 BATCH = int(os.environ.get("IMPORT_BATCH", "100"))
+STREAM = "import-stream"
 KILLS = 2
 RUN_SECONDS_MAX = 1800
 
@@ -108,11 +109,13 @@ def ready(channel: BlockingChannel, name: str) -> int:
     return count
 
 
-def kill_half_way(process: subprocess.Popen[str], here: BrokerProcess, at: int) -> None:
+def kill_half_way(
+    process: subprocess.Popen[str], here: BrokerProcess, at: int, names: Iterable[str] = QUEUES
+) -> None:
     """SIGKILL when so many messages are here."""
     channel = channel_of(here.address.url())
     deadline = time.monotonic() + RUN_SECONDS_MAX
-    while sum(ready(channel, name) for name in QUEUES) < at:
+    while sum(ready(channel, name) for name in names) < at:
         assert process.poll() is None, "it was done before it could be killed"
         assert time.monotonic() < deadline
     process.send_signal(signal.SIGKILL)
@@ -170,3 +173,64 @@ def assert_same(properties: pika.BasicProperties, number: int, name: str) -> Non
     assert headers == wanted.headers
     properties.headers = wanted.headers
     assert properties == wanted
+
+
+# --- streams ---
+
+
+@pytest.fixture
+def stream(rabbitmq: RabbitMQ, here: BrokerProcess) -> Iterator[RabbitMQ]:
+    """A RabbitMQ with a stream that both have, and messages."""
+    ours, theirs = channel_of(here.address.url()), channel_of(rabbitmq.amqp_url())
+    for channel in (ours, theirs):
+        channel.queue_declare(STREAM, durable=True, arguments={"x-queue-type": "stream"})
+    theirs.confirm_delivery()
+    for number in range(MESSAGES):
+        properties = properties_of(number)
+        properties.headers = {"number": number, "text": "t"}  # RabbitMQ's streams take no tables in tables
+        theirs.basic_publish("", STREAM, b"%d" % number, properties)
+    ours.connection.close()
+    theirs.connection.close()
+    yield rabbitmq
+    theirs = channel_of(rabbitmq.amqp_url())
+    theirs.queue_delete(STREAM)
+    theirs.connection.close()
+
+
+def test_stream_is_copied_each_message_once_though_killed(stream: RabbitMQ, here: BrokerProcess) -> None:
+    for kill in range(KILLS):
+        at = MESSAGES * (kill + 1) // (KILLS + 1)
+        kill_half_way(run(stream, here), here, at, [STREAM])
+    for _ in ("the rest", "nothing"):
+        process = run(stream, here)
+        out, err = process.communicate(timeout=RUN_SECONDS_MAX)
+        assert process.returncode == 0, err + out
+        row = next(row for row in json.loads(out) if row["queue"] == STREAM)
+        assert row["differences"] == "copied: the stream there keeps its messages"
+        assert row["left"] == 0
+    assert row["moved"] == 0
+    channel = channel_of(here.address.url())
+    assert ready(channel, STREAM) == MESSAGES
+    channel.connection.close()
+    copied = read_stream(here.address.url())
+    assert [int(body) for _properties, body in copied] == list(range(MESSAGES))
+    assert copied == read_stream(stream.amqp_url())
+
+
+def read_stream(url: str) -> list[tuple[pika.BasicProperties, bytes]]:
+    """All messages, without the header that tells their offsets."""
+    channel = channel_of(url)
+    channel.basic_qos(prefetch_count=BATCH)
+    found: list[tuple[pika.BasicProperties, bytes]] = []
+    arguments = {"x-stream-offset": "first"}
+    deliveries = channel.consume(STREAM, inactivity_timeout=WAIT_SECONDS_MAX, arguments=arguments)
+    for method, properties, body in deliveries:
+        assert method is not None, f"only {len(found)} messages"
+        assert properties.headers.pop("x-stream-offset") == len(found)
+        found.append((properties, body))
+        channel.basic_ack(method.delivery_tag)
+        if len(found) == MESSAGES:
+            break
+    channel.cancel()
+    channel.connection.close()
+    return found

@@ -26,6 +26,7 @@ from tests.clients.conftest import LARGE_BODY, WAIT_SECONDS_MAX, serve_until
 from tests.clients.test_perf import perf
 from tests.support.certificates import Certificates
 from tests.support.process import Address, BrokerProcess
+from warren.cli.main import main
 from warren.client.connection import ClientConnection
 from warren.client.errors import ClientError
 from warren.client.uri import parse_uri
@@ -273,3 +274,23 @@ async def test_many_handshakes_at_once(broker: TlsBroker) -> None:
             return
 
     await asyncio.gather(*(connect() for _ in range(60)))
+
+
+def test_import_over_tls(
+    broker: TlsBroker, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`https` stands for AMQP with TLS as well, and the certificates for both."""
+    with pika.BlockingConnection(broker.pika_parameters()) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare(name, durable=True)
+        channel.basic_publish("", name, LARGE_BODY)
+    source = f"https://guest:guest@localhost:{broker.at('https').port}"
+    with BrokerProcess(tmp_path / "data") as here:
+        to = here.http_url.replace("://", "://guest:guest@")
+        words = ["--url", source, "--cacert", str(broker.certificates.ca), "--to", to, "--json", "-p", "/"]
+        assert main(["import", "rabbitmq", *words]) == 0
+        rows = {row["queue"]: row["moved"] for row in json.loads(capsys.readouterr().out)}
+        assert rows[name] == 1
+        with pika.BlockingConnection(pika.URLParameters(here.address.url())) as connection:
+            assert connection.channel().basic_get(name, auto_ack=True)[2] == LARGE_BODY

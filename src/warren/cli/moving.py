@@ -15,10 +15,11 @@ from warren.cli.numbers import UINT16_MAX, Whole
 from warren.cli.output import Printer
 from warren.cli.target import Given, Target, TargetError, find_target, read_amqp_uri, with_files
 from warren.cli.text import printable
-from warren.client.api import Api, Row
+from warren.client.api import Api, ApiError, Row, Unreachable
 from warren.client.uri import Uri, UriTls
 from warren.moving.drain import BATCH
-from warren.moving.takeover import Plan, QueueReport, Takeover
+from warren.moving.report import QueueReport
+from warren.moving.takeover import Plan, Takeover
 from warren.perf.screen import ERASE_LINE
 
 COLUMNS = ("vhost", "queue", "moved", "left", "differences")
@@ -71,7 +72,7 @@ def rabbitmq(
     as_json: bool,
 ) -> int:
     """Take over definitions through RabbitMQ's management API, or from a file, and then move the messages
-    of its queues, in order. A message is acked there when it is confirmed here.
+    of its queues, in order, and copy its streams. A message is acked there when it is confirmed here.
 
     If it is stopped, run it again: it goes on with what is left. At most the messages that were in flight
     arrive twice. RabbitMQ's password comes from its URL, from WARREN_SOURCE_PASSWORD, or from a prompt;
@@ -104,9 +105,18 @@ def rabbitmq(
             )
             rows = takeover.run()
         progress.clear()
-        report(rows, Printer(as_json=as_json), takeover.trouble)
+        for remark in takeover.remarks:
+            sys.stderr.write(f"{remark}\n")
+        report(rows, Printer(as_json=as_json), takeover)
 
-    return guarded(work)
+    def work_with_two() -> None:
+        """Say which of the two brokers has refused."""
+        try:
+            work()
+        except ApiError as error:
+            raise Failed(f"{error.address} refused: {error}") from error
+
+    return guarded(work_with_two)
 
 
 def _source(url: str | None, amqp: str | None, tls: UriTls, stack: ExitStack) -> tuple[Api | None, Uri]:
@@ -135,13 +145,15 @@ def read_definitions(file: TextIO) -> Row:
     return content
 
 
-def report(rows: list[QueueReport], printer: Printer, trouble: str) -> None:
+def report(rows: list[QueueReport], printer: Printer, takeover: Takeover) -> None:
     printer.table([[row.as_json() for row in rows]], COLUMNS)
+    if takeover.is_cut_off:
+        raise Unreachable(takeover.trouble)
     unwell = [row for row in rows if not row.is_well]
     if unwell:
         raise Failed(f"{len(unwell)} of {len(rows)} queues are not done: see their differences")
-    if trouble:
-        raise Failed(trouble)
+    if takeover.trouble:
+        raise Failed(takeover.trouble)
 
 
 class Progress:

@@ -69,14 +69,16 @@ class Target:
         return replace(uri, user=self.url.user or GUEST, password=self.url.password or "")
 
     def _told_by(self, api: Api) -> Uri:
-        """A password that goes to the HTTP API with TLS goes without only if there is no other way. A broker
-        that does not say where it listens, since the user may not know, gets the usual port.
+        """A password that goes to the HTTP API with TLS does not go to AMQP without. A broker that does not
+        say where it listens, since the user may not know, gets the usual port.
         """
         kinds = [(AMQP, PORT_DEFAULT, None), (AMQPS, TLS_PORT_DEFAULT, self.tls)]
         if self.url.scheme == "https":
-            kinds.reverse()
+            kinds = kinds[1:]
         told = api.get("overview").get("listeners", [])
         ports = {each.get("protocol"): int(each["port"]) for each in reversed(told)}  # the first one counts
+        if AMQP in ports and not any(each[0] in ports for each in kinds):
+            raise TargetError(f"{self.url.address} has no AMQP with TLS: say where it is with --amqp")
         kind, port, tls = next((each for each in kinds if each[0] in ports), kinds[0])
         return Uri(self.url.host, ports.get(kind, port), "", "", "/", tls)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import ssl
 from collections.abc import Iterator, Mapping
 from typing import Any, Self, TypeAlias
 from urllib.parse import quote, urlencode
@@ -31,9 +32,12 @@ REPEATABLE = {"GET", "PUT"}
 class ApiError(Exception):
     """The broker refused a request; the text is its reason."""
 
-    def __init__(self, status: int, error: str, reason: str, content: object = None) -> None:
+    def __init__(
+        self, status: int, error: str, reason: str, content: object = None, *, address: str = ""
+    ) -> None:
         super().__init__(reason)
         self.status = status
+        self.address = address  # of the API that refused
         self.error = error  # a word for the kind of error, such as `bad_request`
         self.content = content  # the JSON that the broker answered, if it did
 
@@ -127,7 +131,7 @@ class Api:
         status, reason, text = self._exchange(method, target, body, sent)
         answer = _json_in(text)
         if status >= ERROR_STATUS_MIN:
-            raise self._with_login(_refusal(status, reason, answer, text))
+            raise self._with_login(_refusal(status, reason, answer, text, self.url.address))
         if status >= REDIRECT_STATUS_MIN or (text and answer is None):
             raise Unreachable(f"{self.url.address} is no HTTP API of a broker: it answers {status} {reason}")
         return answer
@@ -164,10 +168,14 @@ class Api:
         if error.error != LOGIN_FAILED:
             return error
         text = f"{error}: user '{self.user}' at {self.url.address}"
-        return ApiError(error.status, error.error, text, error.content)
+        return ApiError(error.status, error.error, text, error.content, address=error.address)
 
     def _unreachable(self, error: Exception) -> Unreachable:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return Unreachable(f"cannot trust {self.url.address}: {error.verify_message}")
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        if isinstance(error, http.client.BadStatusLine) and not isinstance(error, OSError):
+            why = "what answers there does not speak HTTP"
         return Unreachable(f"cannot reach the HTTP API at {self.url.address}: {why}")
 
 
@@ -190,11 +198,12 @@ def _json_in(text: bytes) -> Any:
         return None
 
 
-def _refusal(status: int, reason: str, answer: object, text: bytes) -> ApiError:
+def _refusal(status: int, reason: str, answer: object, text: bytes, address: str) -> ApiError:
     """RabbitMQ answers `{"error": …, "reason": …}`, and some of its checks only a reason."""
     if isinstance(answer, dict):
         error = str(answer.get("error", ""))
         told = answer.get("reason", error)
-        return ApiError(status, error, told if isinstance(told, str) else json.dumps(told), answer)
+        words = told if isinstance(told, str) else json.dumps(told)
+        return ApiError(status, error, words, answer, address=address)
     more = text.decode("utf-8", "replace").strip()[:ERROR_TEXT_MAX]
-    return ApiError(status, reason, more or f"{status} {reason}")
+    return ApiError(status, reason, more or f"{status} {reason}", address=address)

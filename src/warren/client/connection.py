@@ -19,7 +19,7 @@ from warren.amqp.methods import (
 )
 from warren.client.dial import closing, dial, read_method, unexpected
 from warren.client.dialogue import Dialogue, Request, log_in, log_out
-from warren.client.errors import ClientError
+from warren.client.errors import ClientError, OutageError
 from warren.client.inbox import Frame, FrameKind, Inbox
 from warren.client.uri import Uri
 
@@ -42,10 +42,12 @@ class ClientConnection:
         self._poll = select.poll()
         self._poll.register(self._socket)
         try:
-            self.frame_max = self.talk(log_in(uri, product=product))  # the largest frame that we may send
+            greeting = self.talk(log_in(uri, product=product))
         except BaseException:
             self.close()
             raise
+        self.frame_max = greeting.frame_max  # the largest frame that we may send
+        self.server_properties = greeting.server_properties
 
     def __enter__(self) -> Self:
         return self
@@ -86,7 +88,7 @@ class ClientConnection:
             while view:
                 readable, writable = self._wait(timeout_s, writing=True)
                 if not readable and not writable:
-                    raise ClientError(f"the broker at {self._address} took nothing for {timeout_s} seconds")
+                    raise OutageError(f"the broker at {self._address} took nothing for {timeout_s} seconds")
                 if readable:
                     self._take()
                 if writable:
@@ -95,7 +97,7 @@ class ClientConnection:
     def receive(self, timeout_s: float) -> None:
         """Wait until something arrives, and read it."""
         if not self._wait(timeout_s, writing=False)[0]:
-            raise ClientError(f"the broker at {self._address} did not answer within {timeout_s} seconds")
+            raise OutageError(f"the broker at {self._address} did not answer within {timeout_s} seconds")
         self._take()
 
     def poll(self, timeout_s: float = 0.0) -> None:
@@ -127,12 +129,12 @@ class ClientConnection:
         except OSError as error:
             raise self._broken(error) from error
         if not data:
-            raise ClientError(f"the broker at {self._address} dropped the connection")
+            raise OutageError(f"the broker at {self._address} dropped the connection")
         for frame in self._inbox.feed(data):
             self._dispatch(frame)
 
-    def _broken(self, error: OSError) -> ClientError:
-        return ClientError(f"the connection to {self._address} broke: {error.strerror}")
+    def _broken(self, error: OSError) -> OutageError:
+        return OutageError(f"the connection to {self._address} broke: {error.strerror}")
 
     def _dispatch(self, frame: Frame) -> None:
         if frame.kind == FrameKind.HEARTBEAT:

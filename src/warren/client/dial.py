@@ -13,7 +13,7 @@ from warren.amqp.methods import (
     Method,
     decode_method,
 )
-from warren.client.errors import ClientError, ClosedByBrokerError
+from warren.client.errors import ClientError, ClosedByBrokerError, OutageError
 from warren.client.frames import method_frame
 from warren.client.tls_socket import encrypt
 from warren.client.uri import Uri, UriTls
@@ -26,7 +26,7 @@ def dial(uri: Uri, *, send_buffer_bytes: int | None = None) -> socket.socket:
     try:
         made = socket.create_connection((uri.host, uri.port), timeout=CONNECT_SECONDS_MAX)
     except OSError as error:
-        raise ClientError(f"cannot connect to {uri.address}: {error.strerror or error}") from error
+        raise OutageError(f"cannot connect to {uri.address}: {error.strerror or error}") from error
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if send_buffer_bytes is not None:

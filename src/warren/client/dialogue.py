@@ -48,6 +48,14 @@ class Request:
     reply: type[Method]
 
 
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What the broker and we have told each other when we logged in."""
+
+    frame_max: int  # the largest frame that we may send
+    server_properties: Table
+
+
 T = TypeVar("T")
 Dialogue: TypeAlias = Generator[Request, Method, T]
 
@@ -60,8 +68,8 @@ def ask(method: Method, reply: type[M], *, channel: int = CHANNEL) -> Dialogue[M
     return (yield from send(method_frame(channel, method), reply))
 
 
-def log_in(uri: Uri, *, product: str = "warren perf") -> Dialogue[int]:
-    """Log in and open a channel; return the largest frame that we may send.
+def log_in(uri: Uri, *, product: str = "warren perf") -> Dialogue[Greeting]:
+    """Log in and open a channel.
 
     Without heartbeats, since a broker under full load may be late with them.
     """
@@ -77,7 +85,7 @@ def log_in(uri: Uri, *, product: str = "warren perf") -> Dialogue[int]:
     opening = method_frame(0, tune_ok) + method_frame(0, ConnectionOpen(virtual_host=uri.vhost))
     yield from send(opening, ConnectionOpenOk)
     yield from ask(ChannelOpen(), ChannelOpenOk)
-    return frame_max
+    return Greeting(frame_max, start.server_properties)
 
 
 def log_out() -> Dialogue[None]:

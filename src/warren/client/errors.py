@@ -7,6 +7,10 @@ class ClientError(Exception):
     """The client cannot go on; the text says why, in one line."""
 
 
+class OutageError(ClientError):
+    """The broker is not there, or went away: it may be back later."""
+
+
 class ClosedByBrokerError(ClientError):
     """The broker closed a channel or the connection and said why."""
 

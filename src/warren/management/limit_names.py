@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
 
-from warren.broker.limits import UserLimits, VhostLimits
+from warren.broker.limits import NO_LIMIT, UserLimits, VhostLimits
 from warren.management.errors import BadRequest
 from warren.management.fields import Fields
 
@@ -24,8 +24,10 @@ class LimitNames:
         return known[name]
 
     def values_in(self, given: Fields) -> dict[str, int]:
-        """The limits in an object, by the names of our fields."""
-        return {self.field_of(name): given.whole(name) for name in given.given}
+        """The limits in an object, by the names of our fields. RabbitMQ's files may have any negative number
+        for no limit.
+        """
+        return {self.field_of(name): max(given.whole(name), NO_LIMIT) for name in given.given}
 
 
 VHOST_LIMITS, USER_LIMITS = LimitNames(VhostLimits), LimitNames(UserLimits)

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 
 from warren.client.api import Api, Row
 
-COLUMNS = "vhost,name,type,durable,auto_delete,exclusive,arguments,messages,messages_unacknowledged"
+COLUMNS = (
+    "vhost,name,type,durable,auto_delete,exclusive,arguments,"
+    "messages,messages_ready,messages_unacknowledged,consumers"
+)
 COMPARED = ("type", "durable", "auto_delete", "arguments")
 STREAM = "stream"
 
@@ -29,14 +32,36 @@ class QueueInfo:
     arguments: Row = field(default_factory=dict)
     """As it was declared with."""
     messages: int = 0
-    """As its broker counted them last; 0 if only its definition is known."""
+    """As its broker counted them last; 0 if only its definition is known. So are the counts below."""
+    ready: int = 0
+    """Of those, messages that wait in the queue."""
     unacked: int = 0
     """Of those, messages that are out with clients."""
+    consumers: int = 0
+
+    @property
+    def is_stream(self) -> bool:
+        return self.type == STREAM
+
+    @property
+    def has_single_consumer(self) -> bool:
+        """Whether one consumer at a time gets the messages, and the others wait."""
+        return bool(self.arguments.get("x-single-active-consumer"))
 
 
 def queues_of(api: Api, vhost: str | None) -> Iterator[QueueInfo]:
     for page in api.pages("queues", *(() if vhost is None else (vhost,)), query={"columns": COLUMNS}):
         yield from map(queue_of, page)
+
+
+def of_vhost(definitions: Row, vhost: str) -> Row:
+    """The definitions of one vhost among those of a file. Rows that name no vhost are of a file that has one
+    vhost only.
+    """
+    return {
+        kind: [row for row in rows if row.get("vhost", vhost) == vhost] if isinstance(rows, list) else rows
+        for kind, rows in definitions.items()
+    }
 
 
 def queues_in(definitions: Row, vhost: str | None) -> Iterator[QueueInfo]:
@@ -58,7 +83,9 @@ def queue_of(row: Row) -> QueueInfo:
         exclusive=bool(row.get("exclusive")),
         arguments=arguments,
         messages=row.get("messages") or 0,
+        ready=row.get("messages_ready") or 0,
         unacked=row.get("messages_unacknowledged") or 0,
+        consumers=row.get("consumers") or 0,
     )
 
 

@@ -41,7 +41,7 @@ class LoadPublisher:
         self.link.start(self._prepare(uri, publish, body_bytes, persistent))
 
     def _prepare(self, uri: Uri, publish: BasicPublish, body_bytes: int, persistent: bool) -> Dialogue[None]:
-        frame_max = yield from log_in(uri)
+        frame_max = (yield from log_in(uri)).frame_max
         if self._pace.window:
             yield from ask(ConfirmSelect(), ConfirmSelectOk)
         message = publish_frames(publish, body_bytes=body_bytes, persistent=persistent, frame_max=frame_max)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 from warren.amqp.methods import (
     BasicAck,
@@ -24,7 +24,7 @@ from warren.amqp.properties import decode_properties
 from warren.amqp.writer import Output
 from warren.client.connection import ClientConnection
 from warren.client.dial import read_method
-from warren.client.dialogue import ask
+from warren.client.dialogue import Dialogue, ask
 from warren.client.errors import ClientError
 from warren.client.frames import CHANNEL
 from warren.client.inbox import Frame, FrameKind
@@ -48,6 +48,7 @@ PACE_SECONDS = 0.02
 
 CONTENT_HEAD_BYTES = 12
 REFUSED = "the broker refused it"
+T = TypeVar("T")
 
 
 class OutgoingMessage(NamedTuple):
@@ -128,6 +129,11 @@ class ConfirmingPublisher:
     def close(self) -> None:
         """Drop the connection, and with it what is in flight: call `finish` first to save that."""
         self._connection.close()
+
+    def talk(self, dialogue: Dialogue[T]) -> T:
+        """Have a dialogue on the connection that publishes."""
+        with self._told():
+            return self._connection.talk(dialogue)
 
     def publish(self, message: OutgoingMessage) -> None:
         """`benchmarks/spark_write.py` watches this."""

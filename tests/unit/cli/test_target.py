@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import socket
+import ssl
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.support.certificates import Certificates
 from tests.support.recorded_api import RecordedApi
 from warren.cli.main import main
 from warren.cli.profiles import Profile, ProfileError, load_profile, profiles_path
@@ -53,12 +57,6 @@ def found(home: Path, given: Given, **environment: str) -> Target:
 
 def password(target: Target) -> str | None:
     return target.url.password
-
-
-def test_certificates_that_are_not_there_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ca = tmp_path / "absent.pem"
-    assert main(["queues", "ls", "--url", "https://guest:guest@127.0.0.1:1", "--cacert", str(ca)]) == 2
-    assert capsys.readouterr().err == f"warren queues ls: certificates {ca}: No such file or directory\n"
 
 
 def test_local_broker_needs_nothing(tmp_path: Path) -> None:
@@ -171,7 +169,6 @@ OTHERS = [{"protocol": "http", "port": 3}, {"protocol": "clustering", "port": 4}
         ("http", [PLAIN, {**PLAIN, "port": 5}], 1, False),
         ("http", OTHERS, 5672, False),
         ("https", [PLAIN, ENCRYPTED], 2, True),
-        ("https", [PLAIN], 1, False),
         ("https", OTHERS, 5671, True),
     ],
 )
@@ -274,3 +271,62 @@ def test_connection_that_was_dropped_is_made_again(api: RecordedApi) -> None:
     client._connection.sock.shutdown(socket.SHUT_RDWR)
     assert client.get("x") == 2
     client.close()
+
+
+# --- TLS ---
+
+
+def target_of(api: RecordedApi, *, scheme: str = "http") -> Target:
+    """The target of a recorded API, as if it was reached by this scheme."""
+    url = replace(parse_http_url(api.url), scheme=scheme)
+    return Target(url, vhost=None, amqp=None, tls=UriTls(ca_file="ca.pem"))
+
+
+def test_password_does_not_go_from_https_to_amqp_without_tls(api: RecordedApi) -> None:
+    api.answers = [(200, {"listeners": [PLAIN]})]
+    with Api(parse_http_url(api.url)) as client, pytest.raises(TargetError, match="--amqp"):
+        target_of(api, scheme="https").amqp_uri(client)
+
+
+def test_certificates_that_cannot_be_read_are_exit_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "absent.pem"
+    words = ["queues", "ls", "--url", "https://guest:guest@127.0.0.1:1", "--cacert", str(path)]
+    assert main(words) == 2
+    expected = f"warren queues ls: cannot read certificates in {path}: No such file or directory\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_certificate_that_nobody_vouches_for_is_exit_3(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(Certificates(tmp_path).server)
+    api = RecordedApi()
+    api.server.socket = context.wrap_socket(api.server.socket, server_side=True)
+    with api:
+        url = api.url.replace("http", "https")
+        assert main(["queues", "ls", "--url", url]) == 3
+    address = url.replace("guest:guest@", "")
+    assert capsys.readouterr().err.startswith(f"warren queues ls: cannot trust {address}: ")
+
+
+def test_what_does_not_speak_http_is_exit_3(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=answer_with_nonsense, args=(server,))
+        thread.start()
+        url = f"http://guest:guest@127.0.0.1:{server.getsockname()[1]}"
+        assert main(["queues", "ls", "--url", url]) == 3
+        thread.join()
+    assert capsys.readouterr().err.endswith(": what answers there does not speak HTTP\n")
+
+
+def answer_with_nonsense(server: socket.socket) -> None:
+    client, _address = server.accept()
+    with client:
+        client.recv(1)
+        client.sendall(b"\x15\x03\x03\r\n")
+        client.shutdown(socket.SHUT_WR)
+        while client.recv(4096):
+            continue

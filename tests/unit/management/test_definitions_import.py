@@ -141,6 +141,14 @@ async def test_queue_that_is_there_stays_as_it_is(api: Api) -> None:
     assert api.vhost.queues["q"] is queue
 
 
+async def test_any_negative_limit_is_none_as_in_rabbitmq(api: Api) -> None:
+    user = {"name": "free", "password_hash": "", "tags": "", "limits": {"max-channels": -5}}
+    limits = {"vhost": "/", "component": "vhost-limits", "name": "limits", "value": {"max-queues": -7}}
+    assert (await api.post("/api/definitions", {"users": [user], "parameters": [limits]})).status == 204
+    assert api.broker.node.users["free"].limits.max_channels is None
+    assert api.vhost.limits.max_queues is None
+
+
 async def test_tags_and_limits_of_a_user_are_changed(api: Api) -> None:
     user = {"name": "reader", "tags": [], "limits": {"max-connections": 2}}
     assert (await api.post("/api/definitions", {"users": [user]})).status == 204

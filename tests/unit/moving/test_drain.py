@@ -4,117 +4,43 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
-from typing import NamedTuple
+from pathlib import Path
 
 import pika
 import pytest
-from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.support.process import BrokerProcess
 from tests.support.recorded_api import RecordedApi
+from tests.unit.moving.pair import (
+    PROPERTIES,
+    Got,
+    Pair,
+    bodies,
+    channel_of,
+    declare,
+    messages_in,
+    publish,
+    uri_of,
+)
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table
 from warren.cli.main import main
-from warren.client.uri import Uri, parse_uri
-from warren.moving import drain as module
 from warren.moving import takeover
-from warren.moving.drain import Drain, Moved, exchange_for, publish_method
+from warren.moving import tap as module
+from warren.moving.drain import Drain, Moved
+from warren.moving.outlet import Outlet, exchange_for
 from warren.moving.queues import QueueInfo, differences, queues_in
-from warren.pipeline.consumer import ConsumingClient
-from warren.pipeline.publisher import ConfirmingPublisher, OutgoingMessage, Unpublished
-
-HEADERS: Table = {"x-death": [{"queue": "old", "count": 3}], "n": 1}
-PROPERTIES = BasicProperties(
-    content_type="text/plain",
-    headers=HEADERS,
-    delivery_mode=2,
-    priority=3,
-    correlation_id="c",
-    reply_to="r",
-    expiration="3600000",
-    message_id="m",
-    timestamp=1_700_000_000,
-    type="t",
-    app_id="a",
-).encode()
+from warren.moving.report import Taken
+from warren.moving.tap import filled_among
 
 
-class Pair(NamedTuple):
-    """Two brokers: messages go from the first to the second."""
-
-    there: BrokerProcess
-    here: BrokerProcess
+def plain(name: str, **arguments: object) -> QueueInfo:
+    return QueueInfo("/", name, "classic", durable=True, auto_delete=False, arguments=arguments)
 
 
-class Got(NamedTuple):
-    exchange: str
-    key: str
-    properties: bytes
-    body: bytes
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    path = tmp_path_factory.mktemp("brokers")
-    with BrokerProcess(path / "there") as there, BrokerProcess(path / "here") as here:
-        yield Pair(there, here)
-
-
-@pytest.fixture
-def queue(pair: Pair) -> str:
-    """A queue that both have."""
-    name = f"moving-{uuid.uuid4().hex}"
-    for broker in pair:
-        declare(broker, name)
-    return name
-
-
-def uri_of(broker: BrokerProcess) -> Uri:
-    return parse_uri(broker.address.url())
-
-
-def declare(broker: BrokerProcess, name: str, **arguments: object) -> None:
-    with pika.BlockingConnection(pika.URLParameters(broker.address.url())) as connection:
-        table = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
-        connection.channel().queue_declare(name, durable=True, arguments=table)
-
-
-def publish(
-    broker: BrokerProcess,
-    key: str,
-    bodies: list[bytes],
-    *,
-    exchange: str = "",
-    properties: bytes = PROPERTIES,
-) -> None:
-    def refused(failure: Unpublished) -> None:
-        pytest.fail(str(failure))
-
-    with ConfirmingPublisher(uri_of(broker), on_failure=refused) as publisher:
-        for body in bodies:
-            method = publish_method(exchange, key)
-            publisher.publish(OutgoingMessage(method, properties, body, exchange, key, "m"))
-
-
-def messages_in(broker: BrokerProcess, queue: str) -> list[Got]:
-    """All messages of a queue, consumed."""
-    client = ConsumingClient(uri_of(broker), [queue], count_max=10_000, bytes_max=1 << 30)
-    while len(client.held) < client.waiting:
-        client.gather(10)
-    found = [each.message for each in client.first(client.waiting)]
-    client.settle(len(found))
-    client.close()
-    return [Got(each.exchange_name, each.key, each.properties, each.body) for each in found]
-
-
-def move(pair: Pair, queue: str, *, batch: int = 1000) -> Moved:
-    with Drain(uri_of(pair.there), uri_of(pair.here), lambda _count: None, batch=batch) as drain:
-        return drain.move(queue)
-
-
-def bodies(count: int) -> list[bytes]:
-    return [b"%d" % number for number in range(count)]
+def move(pair: Pair, queue: str | QueueInfo, *, batch: int = 1000) -> Moved:
+    with Outlet(uri_of(pair.here)) as outlet:
+        drain = Drain(uri_of(pair.there), outlet, lambda _count: None, batch=batch)
+        return drain.move(plain(queue) if isinstance(queue, str) else queue)
 
 
 def test_messages_arrive_in_order_and_byte_for_byte(pair: Pair, queue: str) -> None:
@@ -129,10 +55,6 @@ def test_body_of_many_frames_arrives_whole(pair: Pair, queue: str) -> None:
     publish(pair.there, queue, [body, b""])
     assert move(pair, queue).moved == 2
     assert [got.body for got in messages_in(pair.here, queue)] == [body, b""]
-
-
-def channel_of(broker: BrokerProcess) -> BlockingChannel:
-    return pika.BlockingConnection(pika.URLParameters(broker.address.url())).channel()
 
 
 def test_routing_key_is_kept_and_no_other_queue_gets_the_message(pair: Pair, queue: str) -> None:
@@ -199,8 +121,8 @@ def test_queue_that_another_consumer_has_for_itself_is_left(
     channel.basic_qos(prefetch_count=1)
     channel.basic_consume(name, lambda *_delivery: None)
     publish(pair.there, name, bodies(3))
-    result = move(pair, name)
-    assert (result.moved, result.left) == (0, 2)
+    result = move(pair, plain(name, **{"x-single-active-consumer": True}))
+    assert (result.moved, result.left, result.others) == (0, 2, 1)
     assert "another consumer" in result.problem
     channel.connection.close()
 
@@ -280,6 +202,38 @@ def test_messages_that_a_consumer_lets_go_of_meanwhile_are_moved(
     assert code == 0
     assert next(row for row in rows if row["queue"] == queue)["moved"] == 3
     assert sorted(got.body for got in messages_in(pair.here, queue)) == bodies(3)
+
+
+def test_messages_that_come_to_a_queue_after_it_was_emptied_are_moved(
+    pair: Pair,
+    queue: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Dead letters do. The queue itself is asked: figures of a management API are old, or there are none."""
+    take_all = takeover.Takeover._take_all
+
+    def take_all_and_publish(self: takeover.Takeover, taken: list[Taken]) -> None:
+        take_all(self, taken)
+        publish(pair.there, queue, bodies(2))
+
+    monkeypatch.setattr(takeover.Takeover, "_take_all", take_all_and_publish)
+    file = tmp_path / "definitions.json"
+    gone = {"vhost": "/", "name": f"{queue}-gone", "durable": True}
+    file.write_text(json.dumps({"queues": [gone, {"vhost": "/", "name": queue, "durable": True}]}))
+    to = pair.here.http_url.replace("://", "://guest:guest@")
+    words = ["--definitions", str(file), "--amqp", pair.there.address.url(), "--to", to, "--json"]
+    assert main(["import", "rabbitmq", *words]) == 1
+    rows = {row["queue"]: row for row in json.loads(capsys.readouterr().out)}
+    assert (rows[queue]["moved"], rows[queue]["left"]) == (2, 0)
+    assert "404" in rows[f"{queue}-gone"]["differences"]
+
+
+def test_queues_that_are_gone_are_not_filled(pair: Pair, queue: str) -> None:
+    publish(pair.there, queue, bodies(1))
+    names = ["absent", queue, "absent too"]
+    assert filled_among(uri_of(pair.there), names) == [queue]
 
 
 def test_table_is_printed_even_if_the_last_question_fails(

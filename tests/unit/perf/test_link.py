@@ -25,7 +25,7 @@ from warren.perf.loop import Loop
 
 
 def logging_in(link: LoadLink, peer: Peer, agreed: list[int] | None = None) -> Dialogue[None]:
-    frame_max = yield from log_in(peer.uri)
+    frame_max = (yield from log_in(peer.uri)).frame_max
     if agreed is not None:
         agreed.append(frame_max)
 
