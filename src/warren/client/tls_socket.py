@@ -49,14 +49,14 @@ class TlsSocket(ssl.SSLSocket):
 def encrypt(plain: socket.socket, uri: Uri, tls: UriTls) -> socket.socket:
     """Make the handshake on a socket that is connected, and blocks."""
     try:
-        return _context(tls).wrap_socket(plain, server_hostname=uri.host)
+        return context_of(tls).wrap_socket(plain, server_hostname=uri.host)
     except ssl.SSLCertVerificationError as error:
         raise ClientError(f"cannot trust {uri.address}: {error.verify_message}") from error
     except OSError as error:
         raise ClientError(f"no TLS with {uri.address}: {error.strerror or error}") from error
 
 
-def _context(tls: UriTls) -> ssl.SSLContext:
+def context_of(tls: UriTls) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=tls.ca_file or None)
     context.sslsocket_class = TlsSocket
     if not tls.verify:
