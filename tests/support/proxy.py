@@ -14,11 +14,14 @@ FROM_PROXY = b"PROXY TCP4 192.0.2.7 192.0.2.1 40000 5672\r\n"
 
 
 class Proxy:
-    """Passes bytes both ways, behind `header`. `cut` drops all connections; new ones are always taken."""
+    """Passes bytes both ways, behind `header`, each `delay_seconds` late. `cut` drops all connections; new
+    ones are always taken.
+    """
 
-    def __init__(self, target: Address, header: bytes) -> None:
+    def __init__(self, target: Address, header: bytes, delay_seconds: float) -> None:
         self.target = target
         self.header = header
+        self.delay_seconds = delay_seconds
         self.address = Address("", 0)
         self.connection_count = 0
         self.writers: set[asyncio.StreamWriter] = set()
@@ -43,14 +46,20 @@ class Proxy:
     async def copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError):
             while data := await reader.read(READ_BYTES_MAX):
-                writer.write(data)
+                if self.delay_seconds:
+                    asyncio.get_running_loop().call_later(self.delay_seconds, writer.write, data)
+                else:
+                    writer.write(data)
                 await writer.drain()
+        await asyncio.sleep(self.delay_seconds)  # until the last bytes are written
         writer.close()
 
 
 @asynccontextmanager
-async def proxy_to(target: Address, header: bytes = b"") -> AsyncIterator[Proxy]:
-    proxy = Proxy(target, header)
+async def proxy_to(
+    target: Address, header: bytes = b"", *, delay_seconds: float = 0.0
+) -> AsyncIterator[Proxy]:
+    proxy = Proxy(target, header, delay_seconds)
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
     proxy.address = Address(*server.sockets[0].getsockname()[:2])
     async with server:

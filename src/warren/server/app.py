@@ -124,8 +124,8 @@ class Broker:
             for port in self.listeners.of(protocol):
                 before = found.get(port.scheme)
                 found[port.scheme] = port.address if before is None else f"{before},{port.address}"
-        others = {n: service.address for n, service in self.services.items() if n not in SERVICES_THAT_LISTEN}
-        return found | others
+        others = {n: each.address for n, each in self.services.items() if n not in SERVICES_THAT_LISTEN}
+        return found | {name: address for name, address in others.items() if address}
 
     def uptime_ms(self) -> int:
         return int(1000 * (self.world.now() - self.started))
@@ -237,6 +237,8 @@ class Broker:
         if self.config.otel_endpoint:
             self.services["otel"] = load_service("otel")(self)
             await self.services["otel"].start()
+        self.services["relays"] = load_service("relays")(self)
+        await self.services["relays"].start()
         if self.config.prometheus_addresses():
             self.services["prometheus"] = load_service("prometheus")(self)
             await self.services["prometheus"].start()

@@ -107,6 +107,9 @@ def start_ok(connection: Host, method: ConnectionStartOk) -> None:
     else:
         connection.user_name, password = sasl.MECHANISMS[method.mechanism](method.response)
     connection.become(State.AUTHENTICATING)
+    if connection.peer.user is not None:
+        logged_in(connection, method.mechanism, Identity(connection.peer.user))
+        return
     connection.node.logins.attempt(
         credentials_of(connection, method.mechanism, password),
         lambda outcome: logged_in(connection, method.mechanism, outcome),

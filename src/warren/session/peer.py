@@ -5,6 +5,8 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 
+from warren.broker.access import User
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
@@ -36,6 +38,7 @@ class Peer:
     here_host: str  # the address that the client has connected to
     here_port: int
     encryption: Encryption | None = None  # None without TLS
+    user: User | None = None  # who it is, if that needs no login: a relay in this process
 
     @property
     def name(self) -> str:

@@ -1,0 +1,187 @@
+"""How fast a shovel carries messages between two brokers: two of ours, and two RabbitMQs with their shovel.
+
+A queue is filled with persistent messages. Then a shovel with ack-mode on-confirm, which runs in the source's
+broker, carries them to a durable queue of the other broker. The figure is messages a second, from the request
+for the shovel until all have arrived. RabbitMQ takes part if Debian's package rabbitmq-server is installed.
+The two kinds take turns, and a figure is the median of the rounds.
+
+    python -m benchmarks.relays                  three rounds of 500,000 messages, fewer for RabbitMQ
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+import urllib.request
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.compare import RABBITMQ, WARREN, free_port, rabbitmq_environment, running, stop_port_mapper
+
+from warren.amqp.methods import BasicPublish, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk
+from warren.amqp.properties import BasicProperties
+from warren.client.connection import ClientConnection
+from warren.client.dialogue import ask
+from warren.client.uri import parse_uri
+from warren.pipeline.publisher import ConfirmingPublisher, OutgoingMessage
+
+PRODUCT = "relays benchmark"
+LOGIN = {"Authorization": "Basic " + b64encode(b"guest:guest").decode(), "Content-Type": "application/json"}
+RABBITMQ_SHARE = 0.1  # RabbitMQ is slower: it gets this share of the messages
+START_SECONDS_MAX = 120
+LOOK_SECONDS = 0.02
+QUEUE = "relayed"
+
+
+@dataclass(frozen=True)
+class Node:
+    """Where a broker listens."""
+
+    amqp: str
+    http: str
+
+
+@contextlib.contextmanager
+def our_node(directory: Path) -> Iterator[Node]:
+    command = [
+        *WARREN,
+        "serve",
+        "--port=0",
+        "--http-port=0",
+        f"--data-dir={directory}/data",
+        "--log-level=error",
+    ]
+    with running(command, dict(os.environ), directory / "log", subprocess.PIPE) as process:
+        assert process.stdout is not None
+        told = dict(word.partition("=")[::2] for word in process.stdout.readline().split()[1:])
+        yield Node(f"amqp://guest:guest@{told['amqp']}", f"http://{told['http']}")
+
+
+@contextlib.contextmanager
+def rabbitmq_node(directory: Path) -> Iterator[Node]:
+    port, http_port, env = free_port(), free_port(), rabbitmq_environment(directory)
+    (directory / "plugins").write_text("[rabbitmq_management,rabbitmq_shovel,rabbitmq_shovel_management].")
+    config = directory / "rabbitmq.conf"
+    config.write_text(f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {http_port}\n")
+    env |= {
+        "RABBITMQ_NODE_PORT": str(port),
+        "RABBITMQ_NODENAME": f"relays{port}@localhost",
+        "RABBITMQ_CONFIG_FILE": str(config),
+    }
+    with contextlib.ExitStack() as stack:
+        stack.callback(stop_port_mapper, env)
+        stack.enter_context(running([str(RABBITMQ)], env, directory / "errors"))
+        node = Node(f"amqp://guest:guest@127.0.0.1:{port}", f"http://127.0.0.1:{http_port}")
+        wait_until(lambda: answers(node), START_SECONDS_MAX)
+        yield node
+
+
+def answers(node: Node) -> bool:
+    try:
+        request(node, "GET", "/api/shovels")
+    except OSError:
+        return False
+    return True
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, f"nothing came of it in {seconds} s"
+        time.sleep(LOOK_SECONDS)
+
+
+def request(node: Node, method: str, path: str, value: object = None) -> None:
+    body = None if value is None else json.dumps(value).encode()
+    asked = urllib.request.Request(node.http + path, data=body, headers=LOGIN, method=method)  # noqa: S310
+    with urllib.request.urlopen(asked) as answer:  # noqa: S310 - our own brokers
+        answer.read()
+
+
+def declare_anew(node: Node) -> None:
+    with ClientConnection(parse_uri(node.amqp), product=PRODUCT) as connection:
+        connection.talk(ask(QueueDelete(queue=QUEUE), QueueDeleteOk))
+        connection.talk(ask(QueueDeclare(queue=QUEUE, durable=True, arguments={}), QueueDeclareOk))
+
+
+def fill(node: Node, messages: int, size: int) -> None:
+    declare_anew(node)
+    method = BasicPublish(routing_key=QUEUE).encode()
+    message = OutgoingMessage(method, BasicProperties(delivery_mode=2).encode(), b"x" * size, "", QUEUE, "")
+    with ConfirmingPublisher(parse_uri(node.amqp), on_failure=lambda _: None, product=PRODUCT) as publisher:
+        for _ in range(messages):
+            publisher.publish(message)
+
+
+def carry(source: Node, destination: Node, messages: int, size: int) -> float:
+    """Messages a second."""
+    declare_anew(destination)
+    fill(source, messages, size)
+    shovel = {
+        "src-uri": source.amqp,
+        "src-queue": QUEUE,
+        "dest-uri": destination.amqp,
+        "dest-queue": QUEUE,
+        "ack-mode": "on-confirm",
+        "src-prefetch-count": 1000,
+    }
+    started = time.perf_counter()
+    request(source, "PUT", "/api/parameters/shovel/%2F/carried", {"value": shovel})
+    with ClientConnection(parse_uri(destination.amqp), product=PRODUCT) as connection:
+        declare = QueueDeclare(queue=QUEUE, passive=True, arguments={})
+        wait_until(
+            lambda: connection.talk(ask(declare, QueueDeclareOk)).message_count >= messages,
+            messages / 100 + 60,
+        )
+    rate = messages / (time.perf_counter() - started)
+    request(source, "DELETE", "/api/parameters/shovel/%2F/carried")
+    return rate
+
+
+KINDS: dict[str, Callable[[Path], AbstractContextManager[Node]]] = {
+    "WarrenMQ": our_node,
+    "RabbitMQ": rabbitmq_node,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--messages", type=int, default=500_000)
+    parser.add_argument("--size", type=int, default=100, help="of each body, in bytes")
+    parser.add_argument("--rounds", type=int, default=3)
+    asked = parser.parse_args()
+    rates: dict[str, list[float]] = {}
+    with contextlib.ExitStack() as stack:
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relays-")))
+        pairs: dict[str, list[Node]] = {}
+        for kind, start in KINDS.items():
+            if kind == "RabbitMQ" and not RABBITMQ.exists():
+                continue
+            for number in range(2):
+                directory = work / f"{kind}-{number}"
+                directory.mkdir()
+                pairs.setdefault(kind, []).append(stack.enter_context(start(directory)))
+        for _ in range(asked.rounds):
+            for kind, (source, destination) in pairs.items():
+                share = RABBITMQ_SHARE if kind == "RabbitMQ" else 1
+                rates.setdefault(kind, []).append(
+                    carry(source, destination, int(asked.messages * share), asked.size)
+                )
+        medians = {kind: statistics.median(values) for kind, values in rates.items()}
+    for kind, rate in medians.items():
+        print(f"{kind:<10} {rate:>12,.0f} messages/s")
+    if len(medians) > 1:
+        print(f"{medians['WarrenMQ'] / medians['RabbitMQ']:.1f} times RabbitMQ")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Relays: shovels and federation, which carry messages between brokers."""

@@ -1,0 +1,47 @@
+"""The two ends of a relay: which broker a URI names, and how to get there.
+
+A URI without a host, such as `amqp://` or `amqp:///vhost`, is the broker that the relay runs in. Without a
+user it is as the relay itself, which may do everything in its own vhost, and nothing elsewhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from warren.client.uri import Uri, parse_uri
+from warren.relay.link import RelayLink, open_link
+from warren.relay.pipe import RelayUser, open_pipe
+from warren.server.app import Broker
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A broker, as one URI names it."""
+
+    uri: Uri
+    is_here: bool  # whether it is the broker that the relay runs in
+    as_user: bool  # whether the URI names a user
+
+    @property
+    def shown(self) -> str:
+        """The URI without its password and parameters, for people."""
+        scheme = "amqp" if self.uri.tls is None else "amqps"
+        vhost = "" if self.uri.vhost == "/" else "/" + self.uri.vhost.replace("/", "%2F")
+        return f"{scheme}://{'' if self.is_here else self.uri.address}{vhost}"
+
+
+def read_end(text: str, vhost: str) -> End:
+    """ValueError if it is no AMQP URI. A URI of this broker that names no vhost means the relay's own."""
+    uri, parts = parse_uri(text), urlsplit(text)
+    is_here = not parts.hostname and uri.tls is None
+    if is_here and not parts.path.strip("/"):
+        uri = dataclasses.replace(uri, vhost=vhost)
+    return End(uri, is_here, parts.username is not None)
+
+
+async def open_end(broker: Broker, end: End, vhost: str, product: str) -> RelayLink:
+    if not end.is_here:
+        return await open_link(end.uri, product)
+    return await open_pipe(broker, end.uri, product, None if end.as_user else RelayUser(vhost))

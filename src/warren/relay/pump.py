@@ -1,0 +1,219 @@
+"""Carries messages from a source to a destination, both of them links.
+
+A message is published there as soon as the destination takes it, in the order in which it came. What happens
+at the source depends on the ack mode:
+
+    on-confirm    acked when the destination has confirmed it: nothing is lost, whatever breaks
+    on-publish    acked when it was handed to the destination's socket
+    no-ack        never outstanding: what is on its way is lost when something breaks
+
+With on-confirm, acks are cumulative: up to the first message that the destination has not confirmed yet. A
+message that the destination refuses goes back to the source's queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
+
+from warren.amqp.methods import BasicNack
+from warren.broker.message import Message
+from warren.client.frames import CHANNEL
+from warren.relay.link import RelayLink
+
+Rewrite: TypeAlias = Callable[[Message], tuple[bytes, bytes]]
+"""From a message: the basic.publish that goes out, and the properties, as they are on the wire."""
+
+WAITING_BYTES_MAX = 16 * 1024 * 1024
+"""If so much waits for the destination, the source is not read."""
+
+ON_CONFIRM, ON_PUBLISH, NO_ACK = "on-confirm", "on-publish", "no-ack"
+
+
+class Pump:
+    def __init__(
+        self,
+        source: RelayLink,
+        destination: RelayLink,
+        rewrite: Rewrite,
+        *,
+        ack_mode: str,
+        limit: int | None = None,
+    ) -> None:
+        self.source = source
+        self.destination = destination
+        self.rewrite = rewrite
+        self.ack_mode = ack_mode
+        self.limit = limit  # how many messages to carry; None for all that come
+        self.waiting: deque[tuple[int, Message]] = deque()  # with their delivery tags, until there is room
+        self.waiting_bytes = 0
+        self.published = 0  # messages that were handed to the destination: the number of the last one
+        self.settled = 0  # of these, those that are done with
+        self.refused = 0  # of these, those that the destination did not take
+        self.unconfirmed: deque[tuple[int, int]] = deque()  # numbers of messages, and their delivery tags
+        self.confirmed_early: set[int] = set()  # numbers of those that were confirmed before an earlier one
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # the limit is reached
+        self.is_paused = False  # whether the source is not read
+
+    def __repr__(self) -> str:
+        return f"<Pump: {self.published} published, {self.settled} settled>"
+
+    def start(self) -> None:
+        self._see_whether_done()
+        self.destination.attach(DestinationOwner(self))
+        self.source.attach(SourceOwner(self))
+
+    # --- from the source ---
+
+    def take(self, deliveries: list[tuple[int, bool, Message]]) -> None:
+        """`benchmarks/relays.py` watches this."""
+        for tag, _redelivered, message in deliveries:
+            self.waiting.append((tag, message))
+            self.waiting_bytes += len(message.body)
+        self.publish()
+
+    def publish(self) -> None:
+        """Publish what waits, as far as the destination takes it."""
+        output, begun = self.destination.output, self.published
+        while self.waiting and self.destination.may_publish and self._is_wanted():
+            tag, message = self.waiting.popleft()
+            self.waiting_bytes -= len(message.body)
+            method, properties = self.rewrite(message)
+            output.method(CHANNEL, method)
+            output.content(CHANNEL, properties, message.body)
+            self.published += 1
+            if self.ack_mode != NO_ACK:
+                self.unconfirmed.append((self.published, tag))
+            if not output.has_room():
+                self.destination.flush()
+        self.destination.flush()
+        if self.published > begun and self.ack_mode != ON_CONFIRM:
+            self._settle_published()
+        self._see_pressure()
+
+    def _is_wanted(self) -> bool:
+        return self.limit is None or self.published < self.limit
+
+    def _settle_published(self) -> None:
+        """Without confirms a message is done with when it was handed over."""
+        if self.unconfirmed:
+            self._ack(self.unconfirmed[-1][1])
+            self.unconfirmed.clear()
+        self.settled = self.published
+        self._see_whether_done()
+
+    def _see_pressure(self) -> None:
+        transport = self.source.transport
+        if transport is None:
+            return
+        if not self.is_paused and self.waiting_bytes > WAITING_BYTES_MAX:
+            self.is_paused = True
+            transport.pause_reading()
+        elif self.is_paused and self.waiting_bytes <= WAITING_BYTES_MAX // 2:
+            self.is_paused = False
+            transport.resume_reading()
+
+    # --- from the destination ---
+
+    def confirm(self, confirms: list[tuple[int, bool, bool]]) -> None:
+        for number, multiple, is_ack in confirms:
+            if is_ack:
+                self._confirmed(number, multiple=multiple)
+            else:
+                self._refused(number, multiple=multiple)
+        self._ack_confirmed()
+        self._see_whether_done()
+
+    def _confirmed(self, number: int, *, multiple: bool) -> None:
+        if not multiple:
+            self.confirmed_early.add(number)
+            return
+        self.confirmed_early.update(each for each, _ in self._up_to(number))
+
+    def _up_to(self, number: int) -> list[tuple[int, int]]:
+        found = []
+        for each in self.unconfirmed:
+            if each[0] > number:
+                break
+            found.append(each)
+        return found
+
+    def _refused(self, number: int, *, multiple: bool) -> None:
+        """The source's broker puts these messages back into their queue."""
+        wanted = {each for each, _ in self._up_to(number)} if multiple else {number}
+        wanted -= self.confirmed_early
+        kept: deque[tuple[int, int]] = deque()
+        for each, tag in self.unconfirmed:
+            if each in wanted:
+                nack = BasicNack(delivery_tag=tag, requeue=True)
+                self.source.output.method(CHANNEL, nack.encode())
+                self.refused += 1
+                self.published_again(each)
+            else:
+                kept.append((each, tag))
+        self.unconfirmed = kept
+
+    def published_again(self, _number: int) -> None:
+        """A refused message will come once more: it counts neither as carried nor towards the limit."""
+        if self.limit is not None:
+            self.limit += 1
+        self.settled += 1
+
+    def _ack_confirmed(self) -> None:
+        """Ack all up to the first message that is not confirmed."""
+        last_tag = None
+        while self.unconfirmed and self.unconfirmed[0][0] in self.confirmed_early:
+            number, last_tag = self.unconfirmed.popleft()
+            self.confirmed_early.discard(number)
+            self.settled += 1
+        if last_tag is not None:
+            self._ack(last_tag)
+        else:
+            self.source.flush()
+
+    def _ack(self, tag: int) -> None:
+        self.source.output.confirm(CHANNEL, tag, True)
+        self.source.flush()
+
+    def _see_whether_done(self) -> None:
+        if self.limit is not None and self.settled >= self.limit and not self.done.done():
+            self.done.set_result(None)
+
+    @property
+    def carried(self) -> int:
+        """How many messages the destination has."""
+        return self.settled - self.refused
+
+
+class SourceOwner:
+    """What the pump does with what its source's link tells."""
+
+    def __init__(self, pump: Pump) -> None:
+        self.pump = pump
+
+    def delivered(self, deliveries: list[tuple[int, bool, Message]]) -> None:
+        self.pump.take(deliveries)
+
+    def confirmed(self, confirms: list[tuple[int, bool, bool]]) -> None:
+        raise AssertionError("nothing is published to a source")
+
+    def room_changed(self) -> None:
+        """Acks are small: they do not wait for room."""
+
+
+class DestinationOwner:
+    """What the pump does with what its destination's link tells."""
+
+    def __init__(self, pump: Pump) -> None:
+        self.pump = pump
+
+    def delivered(self, deliveries: list[tuple[int, bool, Message]]) -> None:
+        raise AssertionError("nothing is consumed from a destination")
+
+    def confirmed(self, confirms: list[tuple[int, bool, bool]]) -> None:
+        self.pump.confirm(confirms)
+
+    def room_changed(self) -> None:
+        self.pump.publish()

@@ -1,0 +1,93 @@
+"""Keeps relays running: starts each, starts it again when it breaks, and knows how each does.
+
+A relay that breaks harms nobody: its error is its status, and it is tried again, later each time and never
+at the same moment as others.
+
+    starting ──► running ──► terminated ──► starting …
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from warren.client.errors import ClientError
+
+FIRST_WAIT_SECONDS = 0.5
+SPREAD = 0.25  # a wait is so much shorter or longer, by chance
+
+
+class State(Enum):
+    STARTING = "starting"
+    RUNNING = "running"
+    TERMINATED = "terminated"
+
+
+class Relay(Protocol):
+    """Anything that carries messages until something breaks."""
+
+    @property
+    def reconnect_seconds(self) -> float:
+        """The longest wait before it is tried again; 0: it is not."""
+
+    async def run(self, running: Callable[[], None]) -> bool:
+        """Raise `ClientError` when something breaks. Return True if it is done for good."""
+
+
+@dataclass
+class Status:
+    state: State
+    since_ms: int
+    reason: str = ""  # why it has terminated
+
+
+class Supervised:
+    """A relay, and the task that keeps it running."""
+
+    def __init__(self, relay: Relay, time_ms: Callable[[], int], report: Callable[[Exception], None]) -> None:
+        self.relay = relay
+        self.time_ms = time_ms
+        self.report = report  # is told of our own mistakes
+        self.status = Status(State.STARTING, time_ms())
+        self.is_finished = False  # the relay is done for good
+        self.attempts = 0  # since it last ran
+        self.task = asyncio.create_task(self._keep_running())
+        self.on_change: Callable[[Supervised], None] | None = None
+
+    async def _keep_running(self) -> None:
+        while not self.is_finished:
+            self._become(State.STARTING)
+            try:
+                self.is_finished = await self.relay.run(self._is_running)
+                self._become(State.TERMINATED, "" if self.is_finished else "ended")
+            except ClientError as error:
+                self._become(State.TERMINATED, str(error))
+            except Exception as error:  # noqa: BLE001 - one relay that fails must not end, nor end others
+                self.report(error)
+                self._become(State.TERMINATED, "failed; the log says why")
+            if self.is_finished or not self.relay.reconnect_seconds:
+                return
+            await asyncio.sleep(self._wait_seconds())
+
+    def _wait_seconds(self) -> float:
+        longest = self.relay.reconnect_seconds
+        wait = min(longest, FIRST_WAIT_SECONDS * 2**self.attempts) if self.attempts < 20 else longest  # noqa: PLR2004 - so that the power stays small
+        self.attempts += 1
+        return wait * random.uniform(1 - SPREAD, 1 + SPREAD)  # noqa: S311 - no secret
+
+    def _is_running(self) -> None:
+        self.attempts = 0
+        self._become(State.RUNNING)
+
+    def _become(self, state: State, reason: str = "") -> None:
+        self.status = Status(state, self.time_ms(), reason)
+        if self.on_change is not None:
+            self.on_change(self)
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
