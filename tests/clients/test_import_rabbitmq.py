@@ -221,7 +221,7 @@ def read_stream(url: str) -> list[tuple[pika.BasicProperties, bytes]]:
     """All messages, without the header that tells their offsets."""
     channel = channel_of(url)
     channel.basic_qos(prefetch_count=BATCH)
-    found = []
+    found: list[tuple[pika.BasicProperties, bytes]] = []
     arguments = {"x-stream-offset": "first"}
     deliveries = channel.consume(STREAM, inactivity_timeout=WAIT_SECONDS_MAX, arguments=arguments)
     for method, properties, body in deliveries:

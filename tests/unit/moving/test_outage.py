@@ -59,7 +59,7 @@ def test_broker_that_comes_back_is_waited_for(
     way, option = gate
     publish(pair.there, queue, bodies(50))
     shut_at_second_batch(way, monkeypatch)
-    monkeypatch.setattr(outage.time, "sleep", after(way.open))
+    monkeypatch.setattr("warren.moving.outage.time.sleep", after(way.open))
     code, moved, err = run(pair, option, capsys)
     assert (code, moved[queue], err) == (0, 50, "")
     found = [int(got.body) for got in messages_in(pair.here, queue)]
@@ -128,8 +128,8 @@ def test_outages_are_told_from_refusals(error: Exception, expected: bool) -> Non
 
 def test_patience_begins_anew_when_the_broker_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(outage.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(outage.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr("warren.moving.outage.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("warren.moving.outage.time.sleep", lambda _seconds: None)
     patience = Patience(lambda _line: None)
     patience.wait("gone")
     now[0] = outage.OUTAGE_SECONDS_MAX
