@@ -13,10 +13,11 @@ from warren.broker.topology_rights import check_may_declare_queue
 from warren.management.auth import entered_vhost
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
-from warren.management.getting import AUTO, GONE, Wish, get_messages
+from warren.management.getting import GONE, Wish, get_messages
 from warren.management.health_checks import FAILED_STATUS, STATUS, failed, well
 from warren.management.paths import VHOST
 from warren.management.publication import Draft, Publication, origin_of
+from warren.management.shown_message import AUTO
 
 QUEUE = "aliveness-test"
 BODY = b"test_message"
