@@ -35,13 +35,17 @@ class Whole(click.ParamType[int]):
 class Seconds(click.ParamType[float]):
     name = "SECONDS"
 
+    def __init__(self, low: float = 0.0) -> None:
+        self.low = low
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
             number = float(value)
         except ValueError:
             number = -1.0
-        if not 0 <= number <= SECONDS_MAX:
-            self.fail(f"not a number of seconds: {value!r}", param, ctx)
+        if not self.low <= number <= SECONDS_MAX:
+            least = f" of at least {self.low}" if self.low else ""
+            self.fail(f"not a number of seconds{least}: {value!r}", param, ctx)
         return number
 
 

@@ -27,7 +27,9 @@ SORTS = {"depth": "d", "in": "i", "out": "o", "memory": "m", "name": "n"}
 @click.option("--connections", is_flag=True, help="show connections first")
 @click.option("--sort", type=click.Choice(list(SORTS)), help="sort by this at first")
 @click.option("--filter", "text", default="", metavar="TEXT", help="only those whose name has this in it")
-@click.option("--interval", type=Seconds(), default=INTERVAL_SECONDS, help="how often to look (2)")
+@click.option(
+    "--interval", type=Seconds(INTERVAL_SECONDS_MIN), default=INTERVAL_SECONDS, help="how often to look (2)"
+)
 def top(
     remote: Remote, *, once: bool, connections: bool, sort: str | None, text: str, interval: float
 ) -> None:
@@ -65,5 +67,5 @@ def _watch(remote: Remote, choice: Choice, interval: float) -> None:
             rows = max(1, min(console.size.height - OTHER_LINES, ROWS_MAX))
             snapshot = look(remote.api, choice, rows)
             live.update(draw(snapshot, choice), refresh=True)
-            if not choice.press(keys.wait(max(interval, INTERVAL_SECONDS_MIN))):
+            if not choice.press(keys.wait(interval)):
                 return

@@ -119,6 +119,16 @@ def test_connections_cannot_be_sorted_by_what_they_do_not_have(
     assert api.requests == []
 
 
+@pytest.mark.parametrize("interval", ["0", "0.1", "x"])
+def test_broker_is_not_asked_without_a_pause(
+    api: RecordedApi, interval: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["top", "--interval", interval, "--url", api.url])
+    assert ended.value.code == 2
+    assert f"not a number of seconds of at least 0.2: '{interval}'" in capsys.readouterr().err
+
+
 def test_broker_sorts_and_filters_so_that_one_page_is_enough(
     api: RecordedApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
