@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache
 from typing import Protocol
 
 from warren.amqp.errors import AccessRefused
 from warren.broker.limits import NO_LIMITS, UserLimits
 from warren.broker.passwords import PasswordHash
+from warren.broker.pattern import pattern_of
 from warren.broker.rate import Allowance, allowance
 
 IMPERSONATOR = "impersonator"
-PATTERNS_CACHED_MAX = 1_000
 DECISIONS_CACHED_MAX = 10_000
 
 
@@ -143,17 +142,9 @@ class Access:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    return compile_pattern(pattern or "^$").search(name) is not None
+    return pattern_of(pattern or "^$").is_in(name)
 
 
 def _check_patterns(*patterns: str) -> None:
     for pattern in patterns:
-        try:
-            compile_pattern(pattern)
-        except re.error as error:
-            raise ValueError(f"'{pattern}' is not a regular expression: {error}") from error
-
-
-@lru_cache(PATTERNS_CACHED_MAX)
-def compile_pattern(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
+        pattern_of(pattern)

@@ -9,15 +9,14 @@ queue's rules from its arguments and both.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from warren.amqp.errors import PreconditionFailed
 from warren.amqp.table import Table, Value
-from warren.broker.access import compile_pattern
 from warren.broker.exchange.exchange import Exchange
+from warren.broker.pattern import pattern_of
 from warren.broker.policy_settings import check_definition
 from warren.broker.queue import Queue
 from warren.broker.rules import ALTERNATE_EXCHANGE, RULES, Rule, queue_type, rules_of, whole_number
@@ -43,9 +42,9 @@ class Policy:
             if not isinstance(value, str):
                 raise PreconditionFailed(f"{what}: expected a string, not {value!r}")
         try:
-            compile_pattern(self.pattern)
-        except re.error as error:
-            raise PreconditionFailed(f"pattern: '{self.pattern}' is no regular expression: {error}") from None
+            pattern_of(self.pattern)
+        except ValueError as error:
+            raise PreconditionFailed(f"pattern: {error}") from None
         try:
             whole_number(-PRIORITY_MAX, PRIORITY_MAX)(self.priority)
         except ValueError as error:
@@ -69,7 +68,7 @@ class Policy:
         return self._matches(exchange.name)
 
     def _matches(self, name: str) -> bool:
-        return compile_pattern(self.pattern).search(name) is not None
+        return pattern_of(self.pattern).is_in(name)
 
 
 class InForce(NamedTuple):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -22,6 +21,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from aiohttp import web
 
+from warren.broker.pattern import Pattern
 from warren.management.endpoint import Endpoint, Parameter
 from warren.management.errors import ApiError, BadRequest, Handler
 from warren.management.json_text import batches, send_rows, to_json
@@ -188,10 +188,17 @@ def name_filter(text: str, *, use_regex: bool) -> Callable[[str], bool] | None:
     if len(text) > PATTERN_LENGTH_MAX:
         raise BadRequest(f"name: the expression has more than {PATTERN_LENGTH_MAX} characters")
     try:
-        expression = re.compile(text)
-    except re.error as error:
-        raise BadRequest(f"name: {text!r} is no regular expression: {error}") from None
-    return lambda name: expression.search(name) is not None
+        pattern = Pattern(text)
+    except ValueError as error:
+        raise BadRequest(f"name: {error}") from None
+
+    def is_wanted(name: str) -> bool:
+        found = pattern.is_in(name)
+        if pattern.is_too_slow:
+            raise BadRequest(f"name: '{text}' takes too long")
+        return found
+
+    return is_wanted
 
 
 def value_at(row: Row, path: Sequence[str]) -> Any:

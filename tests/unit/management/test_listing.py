@@ -123,3 +123,11 @@ async def test_slashes_may_follow_the_path_of_a_list(api: Api, slashes: str) -> 
     api.declare("q")
     assert await names_of(api, slashes) == ["q"]
     assert (await api.get(f"/api/queues/%2F/q{slashes}")).status == 404
+
+
+async def test_expression_that_takes_too_long_is_400(api: Api) -> None:
+    """It would take longer than anybody waits, and the whole broker with it."""
+    api.declare("a" * 40 + "!")
+    answer = await api.get("/api/queues?name=%5E(a%7Caa)%2B%24&use_regex=true")
+    assert answer.status == 400
+    assert answer.json["reason"] == "name: '^(a|aa)+$' takes too long"

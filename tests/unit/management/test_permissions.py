@@ -52,7 +52,7 @@ async def test_user_and_vhost_must_be_there(api: Api, kind: str, of: str) -> Non
     ("change", "reason"),
     [
         ({"read": None}, "key_missing: read"),
-        ({"write": "("}, "'(' is not a regular expression"),
+        ({"write": "("}, "'(' is no regular expression"),
         ({"read": 5}, "read: expected a string"),
     ],
 )

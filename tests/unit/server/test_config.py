@@ -219,7 +219,7 @@ WRONG_FILES = [
     ("[[users]]\npassword = 'x'", "users: each user needs a name"),
     ("[[users]]\nname = 'me'\npassword_hash = '!'", "user 'me'"),
     ("[[users]]\nname = 'me'\npassword_hash = 'AAAA'\nhashing_algorithm = 'rot13'", "unknown password hash"),
-    ("[[users]]\nname = 'me'\npermissions.'/' = {write = '['}", "not a regular expression"),
+    ("[[users]]\nname = 'me'\npermissions.'/' = {write = '['}", "no regular expression"),
     ("[[users]]\nname = 'me'\npermissions.'/' = {read = '.*', exec = '.*'}", "user 'me'"),
     ("[[users]]\nname = 'me'\npermissions = 1", "user 'me'"),
     ("[[users]]\nname = 'me'\nlimits = 1", "limits of user 'me': expected a table"),
