@@ -37,6 +37,7 @@ QUEUES = SPECIAL | {f"import-plain-{number}": {} for number in range(PLAIN)}
 MESSAGES = int(os.environ.get("IMPORT_MESSAGES", "2000"))  # in each queue
 BATCH = int(os.environ.get("IMPORT_BATCH", "100"))
 STREAM = "import-stream"
+STREAM_BATCH = max(1, MESSAGES // 30)  # so small that a kill finds the stream half copied
 KILLS = 2
 RUN_SECONDS_MAX = 1800
 
@@ -92,11 +93,11 @@ def properties_of(number: int) -> pika.BasicProperties:
     )
 
 
-def run(there: RabbitMQ, here: BrokerProcess) -> subprocess.Popen[str]:
+def run(there: RabbitMQ, here: BrokerProcess, *, batch: int = BATCH) -> subprocess.Popen[str]:
     command = [
         sys.executable, "-m", "warren", "import", "rabbitmq", "--url", with_login(there.http_url),
         "--to", with_login(here.http_url),
-        "--no-definitions", "--batch", str(BATCH), "--json", "-p", "/",
+        "--no-definitions", "--batch", str(batch), "--json", "-p", "/",
     ]  # fmt: skip
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WARREN_")}
     return subprocess.Popen(
@@ -112,10 +113,14 @@ def ready(channel: BlockingChannel, name: str) -> int:
 def kill_half_way(
     process: subprocess.Popen[str], here: BrokerProcess, at: int, names: Iterable[str] = QUEUES
 ) -> None:
-    """SIGKILL when so many messages are here."""
+    """SIGKILL when so many messages are here, and a queue is half moved."""
     channel = channel_of(here.address.url())
     deadline = time.monotonic() + RUN_SECONDS_MAX
     while sum(ready(channel, name) for name in names) < at:
+        assert process.poll() is None, "it was done before it could be killed"
+        assert time.monotonic() < deadline
+    unfinished = [name for name in names if ready(channel, name) < MESSAGES]
+    while not any(0 < ready(channel, name) < MESSAGES for name in unfinished):
         assert process.poll() is None, "it was done before it could be killed"
         assert time.monotonic() < deadline
     process.send_signal(signal.SIGKILL)
@@ -200,7 +205,7 @@ def stream(rabbitmq: RabbitMQ, here: BrokerProcess) -> Iterator[RabbitMQ]:
 def test_stream_is_copied_each_message_once_though_killed(stream: RabbitMQ, here: BrokerProcess) -> None:
     for kill in range(KILLS):
         at = MESSAGES * (kill + 1) // (KILLS + 1)
-        kill_half_way(run(stream, here), here, at, [STREAM])
+        kill_half_way(run(stream, here, batch=STREAM_BATCH), here, at, [STREAM])
     for _ in ("the rest", "nothing"):
         process = run(stream, here)
         out, err = process.communicate(timeout=RUN_SECONDS_MAX)

@@ -67,6 +67,9 @@ class Outlet:
         self._control: ClientConnection | None = None  # declares what is needed
         self._publisher: ConfirmingPublisher | None = None
         self._ways: set[str] = set()  # queues whose exchange we have made
+        self._open_ways: set[str] = (
+            set()
+        )  # of those, the ones since the last `drop`: a broker may forget them
         self._refused: list[Unpublished] = []  # messages of the current batch
 
     def __enter__(self) -> Self:
@@ -110,6 +113,7 @@ class Outlet:
             delete = ExchangeDelete(exchange=exchange_for(queue))
             self._controlling().talk(ask(delete, ExchangeDeleteOk))
             self._ways.discard(queue)
+            self._open_ways.discard(queue)
 
     def drop(self) -> None:
         """Give up both connections, after an error of either."""
@@ -118,12 +122,13 @@ class Outlet:
         if self._control is not None:
             self._control.close()
         self._publisher = self._control = None
+        self._open_ways.clear()
 
     def _open_way(self, queue: str) -> None:
         """Make the exchange, and bind the queue to it, and nothing else: an exchange of that name that an
         earlier run left behind is deleted.
         """
-        if queue in self._ways:
+        if queue in self._open_ways:
             return
         exchange, control = exchange_for(queue), self._controlling()
         control.talk(ask(ExchangeDelete(exchange=exchange), ExchangeDeleteOk))
@@ -131,6 +136,7 @@ class Outlet:
         control.talk(ask(declare, ExchangeDeclareOk))
         control.talk(ask(QueueBind(queue=queue, exchange=exchange, arguments={}), QueueBindOk))
         self._ways.add(queue)
+        self._open_ways.add(queue)
 
     def _controlling(self) -> ClientConnection:
         if self._control is None:
