@@ -125,3 +125,9 @@ async def take(url: str, queue: str, count: int) -> list[AbstractIncomingMessage
 
 def bodies_of(messages: list[AbstractIncomingMessage]) -> list[bytes]:
     return [message.body for message in messages]
+
+
+def stations(message: AbstractIncomingMessage) -> int:
+    """How many brokers a message was received from."""
+    found = message.headers.get("x-received-from")
+    return len(found) if isinstance(found, list) else 0

@@ -34,9 +34,11 @@ from warren.broker.parameters import CLUSTER_NAME
 from warren.broker.policy import Policy
 from warren.broker.policy_settings import OF_FEDERATION
 from warren.broker.queue import Queue
+from warren.broker.rules import STREAM, queue_type
 from warren.broker.vhost import Vhost
-from warren.relay.federation_exchange import ExchangeSide
+from warren.relay.federation_exchange import FEDERATION, INTERNAL_PURPOSE, ExchangeSide
 from warren.relay.federation_link import EXCHANGE, QUEUE, FederationLink, LinkKey, Place, Side
+from warren.relay.federation_queue import QueueSide
 from warren.relay.federation_upstream import (
     UPSTREAM,
     UPSTREAM_SET,
@@ -200,10 +202,13 @@ class Federation:
     def _federated(self, place: Place) -> Exchange | Queue | None:
         """The exchange or queue, if it can be federated at all."""
         vhost = self.node.vhosts.get(place.vhost)
-        if vhost is None or place.kind == QUEUE:
+        if vhost is None:
             return None
-        exchange = vhost.exchanges.get(place.name)
-        return None if exchange is None or exchange.internal or not exchange.name else exchange
+        if place.kind == EXCHANGE:
+            exchange = vhost.exchanges.get(place.name)
+            return None if exchange is None or exchange.internal or not exchange.name else exchange
+        queue = vhost.queues.get(place.name)
+        return None if queue is None or not can_be_federated(queue) else queue
 
     def _begin(self, key: LinkKey, upstream: Upstream) -> None:
         link = FederationLink(self.broker, key, upstream, self._side(key.place, upstream))
@@ -213,7 +218,9 @@ class Federation:
 
     def _side(self, place: Place, upstream: Upstream) -> Side:
         found = self._federated(place)
-        assert isinstance(found, Exchange), "links are made for what can be federated"
+        assert found is not None, "links are made for what can be federated"
+        if isinstance(found, Queue):
+            return QueueSide(found, upstream)
         return ExchangeSide(self.node.cluster_name, place.vhost, found, upstream)
 
     def _end(self, running: Running, *, tidy: bool) -> None:
@@ -255,6 +262,12 @@ class Federation:
 def federates(vhost: Vhost) -> bool:
     """Whether any policy of a vhost names upstreams."""
     return any(not OF_FEDERATION.keys().isdisjoint(p.definition) for p in vhost.policies.policies.values())
+
+
+def can_be_federated(queue: Queue) -> bool:
+    """Not a stream, nor a queue that goes with its connection, nor one that federation has made."""
+    is_own = queue.arguments.get(INTERNAL_PURPOSE) == FEDERATION
+    return queue.owner is None and not is_own and queue_type(queue.arguments) != STREAM
 
 
 def policy_of(vhost: Vhost, found: Exchange | Queue) -> Policy | None:

@@ -43,15 +43,16 @@ from warren.client.frames import CHANNEL
 from warren.relay.ends import End
 from warren.relay.federation_bindings import Wanted, Way, wanted_bindings
 from warren.relay.federation_headers import exchange_station, rewrite_for_exchange
-from warren.relay.federation_link import Upstairs
+from warren.relay.federation_link import Upstairs, ask_once, exists
 from warren.relay.federation_upstream import Upstream
 from warren.relay.link import RelayLink
 from warren.relay.pump import NO_ACK, Rewrite
 
-NOT_FOUND, COMMAND_INVALID = 404, 503
+COMMAND_INVALID = 503
 NAME_BYTES_MAX = 255
 LETTERS = ("A", "B")  # of the two internal exchanges, of which one is in use
-PURPOSE: Table = {"x-internal-purpose": "federation"}
+INTERNAL_PURPOSE, FEDERATION = "x-internal-purpose", "federation"
+PURPOSE: Table = {INTERNAL_PURPOSE: FEDERATION}
 
 
 class ExchangeSide:
@@ -81,9 +82,11 @@ class ExchangeSide:
         queue = self.queue_name(upstairs.end)
         if len(f"{queue} {self.letter}".encode()) > NAME_BYTES_MAX:
             raise ClientError(f"the name of the queue upstream would be too long: {queue}")
-        if not await exists(upstairs, self.there):
+        if not await exists(upstairs, passive(self.there)):
             await ask_once(upstairs, self._as_here(), ExchangeDeclareOk)
-        old, self.letter = LETTERS if await exists(upstairs, f"{queue} {LETTERS[0]}") else LETTERS[::-1]
+        old, self.letter = (
+            LETTERS if await exists(upstairs, passive(f"{queue} {LETTERS[0]}")) else LETTERS[::-1]
+        )
         await self._declare_internal(upstairs, f"{queue} {self.letter}")
         link = await upstairs.open()
         try:
@@ -204,30 +207,14 @@ class ExchangeSide:
             await link.close()
 
 
+def passive(exchange: str) -> ExchangeDeclare:
+    """Asks whether there is an exchange of this name."""
+    return ExchangeDeclare(exchange=exchange, passive=True, arguments={})
+
+
 def cluster_name_of(link: RelayLink) -> str | None:
     name = link.server_properties.get("cluster_name")
     return name if isinstance(name, str) else None
-
-
-async def ask_once(upstairs: Upstairs, method: Method, reply: type[Method]) -> None:
-    """Ask over a link of its own, since an error ends the link."""
-    link = await upstairs.open()
-    try:
-        await link.ask(method, reply)
-    finally:
-        await link.close()
-
-
-async def exists(upstairs: Upstairs, exchange: str) -> bool:
-    try:
-        await ask_once(
-            upstairs, ExchangeDeclare(exchange=exchange, passive=True, arguments={}), ExchangeDeclareOk
-        )
-    except ClosedByBrokerError as error:
-        if error.code != NOT_FOUND:
-            raise
-        return False
-    return True
 
 
 async def ask_all(

@@ -11,14 +11,24 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
-from warren.amqp.methods import BasicQos, BasicQosOk, ConfirmSelect, ConfirmSelectOk
-from warren.client.errors import ClientError
+from warren.amqp.methods import (
+    BasicQos,
+    BasicQosOk,
+    ConfirmSelect,
+    ConfirmSelectOk,
+    ExchangeDeclare,
+    ExchangeDeclareOk,
+    Method,
+    QueueDeclare,
+    QueueDeclareOk,
+)
+from warren.client.errors import ClientError, ClosedByBrokerError
 from warren.relay.ends import End, open_end, read_end
 from warren.relay.federation_upstream import Upstream
 from warren.relay.link import RelayLink
 from warren.relay.pipe import RelayEnd, RelayUser, open_pipe
 from warren.relay.pump import NO_ACK, ON_CONFIRM, Pump, Rewrite
-from warren.relay.shovel import close_both, pick
+from warren.relay.shovel import NOT_FOUND, close_both, pick
 from warren.server.app import Broker
 
 PRODUCT = "WarrenMQ federation link"
@@ -146,3 +156,24 @@ class FederationLink:
         except (ClientError, TimeoutError) as error:
             name = self.upstream.name
             self.broker.log.warning("federation left its queue upstream", upstream=name, reason=str(error))
+
+
+async def ask_once(upstairs: Upstairs, method: Method, reply: type[Method]) -> None:
+    """Ask over a link of its own, since an error ends the link."""
+    link = await upstairs.open()
+    try:
+        await link.ask(method, reply)
+    finally:
+        await link.close()
+
+
+async def exists(upstairs: Upstairs, passive: ExchangeDeclare | QueueDeclare) -> bool:
+    """Whether there is such an exchange or queue."""
+    try:
+        reply = ExchangeDeclareOk if isinstance(passive, ExchangeDeclare) else QueueDeclareOk
+        await ask_once(upstairs, passive, reply)
+    except ClosedByBrokerError as error:
+        if error.code != NOT_FOUND:
+            raise
+        return False
+    return True
