@@ -37,11 +37,12 @@ class RabbitMQ:
 
 
 @contextlib.contextmanager
-def run_rabbitmq(directory: Path) -> Iterator[RabbitMQ]:
+def run_rabbitmq(directory: Path, *plugins: str) -> Iterator[RabbitMQ]:
+    """Start it, with plugins such as `rabbitmq_federation` and `rabbitmq_shovel` beside the management."""
     directory.mkdir()
     port, http_port = free_port(), free_port()
     env = rabbitmq_environment(directory)
-    (directory / "plugins").write_text("[rabbitmq_management].")
+    (directory / "plugins").write_text(f"[{','.join(('rabbitmq_management', *plugins))}].")
     config = directory / "rabbitmq.conf"
     config.write_text(f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {http_port}\n")
     env |= {
