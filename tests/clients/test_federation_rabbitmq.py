@@ -27,6 +27,7 @@ from tests.support.federation import (
     has_key,
     named_broker,
     publish,
+    received_from,
     set_upstream,
     stations,
     take,
@@ -135,7 +136,7 @@ async def test_exchange_of_ours_gets_messages_of_rabbitmq(theirs: RabbitApi, our
     await publish(theirs.url, "down", "a.1", b"one", headers={"mine": 1})
     (message,) = await take(ours.url, "q", 1)
     assert (message.body, message.routing_key, message.headers["mine"]) == (b"one", "a.1", 1)
-    (station,) = message.headers["x-received-from"]  # type: ignore[misc,union-attr]  # a list of tables
+    (station,) = received_from(message)
     assert station["cluster-name"] == (await theirs.call("GET", "cluster-name"))["name"]
     bind(ours, "down", "q", "c")
     ours.execute(c.Unbind(vhost=V, source="down", destination="q", to_queue=True, routing_key="a.#"))
@@ -170,7 +171,7 @@ async def test_exchange_of_rabbitmq_gets_messages_of_ours(theirs: RabbitApi, our
     await publish(ours.url, "up", "a.1", b"one")
     (message,) = await take(theirs.url, "from-ours", 1)
     assert (message.body, message.routing_key) == (b"one", "a.1")
-    (station,) = message.headers["x-received-from"]  # type: ignore[misc,union-attr]  # a list of tables
+    (station,) = received_from(message)
     assert station["cluster-name"] == "ours"
     await theirs.call("DELETE", "bindings/%2F/e/up/q/from-ours/a.%23")
     await until(lambda: not has_key(ours, "up", "a.#"))

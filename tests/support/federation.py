@@ -127,7 +127,11 @@ def bodies_of(messages: list[AbstractIncomingMessage]) -> list[bytes]:
     return [message.body for message in messages]
 
 
+def received_from(message: AbstractIncomingMessage) -> list[dict[str, Any]]:
+    found: Any = message.headers.get("x-received-from")
+    return list(found or ())
+
+
 def stations(message: AbstractIncomingMessage) -> int:
     """How many brokers a message was received from."""
-    found = message.headers.get("x-received-from")
-    return len(found) if isinstance(found, list) else 0
+    return len(received_from(message))

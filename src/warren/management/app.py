@@ -19,6 +19,7 @@ from warren.management.definitions import DefinitionsResource
 from warren.management.endpoint import Endpoint, Resource
 from warren.management.errors import answer_errors
 from warren.management.exchanges import Exchanges
+from warren.management.federation_links import FederationLinks
 from warren.management.getting import Getting
 from warren.management.headers import Cors, add_security_headers
 from warren.management.health_checks import HealthChecks
@@ -68,6 +69,7 @@ RESOURCES = (
     Connections,
     Consumers,
     Exchanges,
+    FederationLinks,
     Getting,
     HealthChecks,
     LogLines,

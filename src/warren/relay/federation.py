@@ -37,7 +37,18 @@ from warren.broker.queue import Queue
 from warren.broker.rules import STREAM, queue_type
 from warren.broker.vhost import Vhost
 from warren.relay.federation_exchange import FEDERATION, INTERNAL_PURPOSE, ExchangeSide
-from warren.relay.federation_link import EXCHANGE, QUEUE, FederationLink, LinkKey, Place, Side
+from warren.relay.federation_link import (
+    ERROR,
+    EXCHANGE,
+    QUEUE,
+    RUNNING,
+    STARTING,
+    FederationLink,
+    LinkKey,
+    Place,
+    Side,
+    status_of,
+)
 from warren.relay.federation_queue import QueueSide
 from warren.relay.federation_upstream import (
     UPSTREAM,
@@ -49,6 +60,7 @@ from warren.relay.federation_upstream import (
 )
 from warren.relay.supervisor import State, Supervised
 from warren.server.app import Broker
+from warren.server.metrics import Metric
 
 LOOK_WORK = 20  # units of work: to see whether an exchange or a queue is federated
 
@@ -80,6 +92,14 @@ class Federation:
             subscribe(GlobalParameterCleared, self._global_parameter_changed),
         ]
         self.unwatch: list[Callable[[], None]] = []  # ends what is subscribed while some policy federates
+        broker.metrics.add(
+            Metric(
+                name="warren_federation_links",
+                text="Federation links by their state",
+                read=self._count_by_status,
+                label="status",
+            )
+        )
         self.node.parameters.register(UPSTREAM, check_upstream)
         self.node.parameters.register(UPSTREAM_SET, check_upstream_set)
 
@@ -98,6 +118,12 @@ class Federation:
 
     def all(self) -> list[Running]:
         return [running for links in self.links.values() for running in links.values()]
+
+    def _count_by_status(self) -> dict[str, int]:
+        counts = dict.fromkeys((STARTING, RUNNING, ERROR), 0)
+        for running in self.all():
+            counts[status_of(running.supervised.status.state)] += 1
+        return counts
 
     # --- what changes ---
 

@@ -29,10 +29,12 @@ from warren.relay.link import RelayLink
 from warren.relay.pipe import RelayEnd, RelayUser, open_pipe
 from warren.relay.pump import NO_ACK, ON_CONFIRM, Pump, Rewrite
 from warren.relay.shovel import NOT_FOUND, close_both, pick
+from warren.relay.supervisor import State
 from warren.server.app import Broker
 
 PRODUCT = "WarrenMQ federation link"
 EXCHANGE, QUEUE = "exchange", "queue"
+STARTING, RUNNING, ERROR = "starting", "running", "error"  # the states of a link, as RabbitMQ names them
 CLEAN_UP_SECONDS_MAX = 5.0
 ID_DIGITS = 8
 
@@ -54,6 +56,10 @@ class LinkKey(NamedTuple):
     def id(self) -> str:
         """For the HTTP API."""
         return f"{crc32(repr(self).encode()):0{ID_DIGITS}x}"
+
+
+def status_of(state: State) -> str:
+    return ERROR if state is State.TERMINATED else state.value
 
 
 class Upstairs:
