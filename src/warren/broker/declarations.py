@@ -11,6 +11,7 @@ from warren.amqp.errors import AccessRefused, CommandInvalid, PreconditionFailed
 from warren.amqp.table import Table, Value, type_name
 from warren.broker.commands import DeclareExchange, DeclareQueue, DeleteExchange, DeleteQueue
 from warren.broker.exchange.exchange import INNER_TYPE, Exchange, Router
+from warren.broker.exchange.federation_upstream import MAX_HOPS
 from warren.broker.queue import Queue
 from warren.broker.rules import (
     ALTERNATE_EXCHANGE,
@@ -26,7 +27,7 @@ from warren.broker.vhost import Vhost, locked
 
 RESERVED = "amq."
 DEAD_LETTER_EXCHANGE = "x-dead-letter-exchange"
-COMPARED_ARGUMENTS = (ALTERNATE_EXCHANGE, INNER_TYPE)
+COMPARED_ARGUMENTS = (ALTERNATE_EXCHANGE, INNER_TYPE, MAX_HOPS)
 
 
 # --- queues ---

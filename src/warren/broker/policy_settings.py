@@ -6,6 +6,7 @@ so that people can bring their policies along.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -23,6 +24,16 @@ def number_or_names(value: Value) -> Value:
     return whole_number(1, COUNT_MAX)(value)
 
 
+def pattern(value: Value) -> str:
+    """A regular expression."""
+    expression: str = name(value)
+    try:
+        re.compile(expression)
+    except re.error as error:
+        raise ValueError(f"'{expression}' is no regular expression: {error}") from None
+    return expression
+
+
 promotion = one_of("always", "when-synced")
 OF_RABBITMQ_ONLY: dict[str, Read] = {
     "ha-mode": one_of("all", "exactly", "nodes"),
@@ -31,14 +42,22 @@ OF_RABBITMQ_ONLY: dict[str, Read] = {
     "ha-sync-batch-size": whole_number(1, COUNT_MAX),
     "ha-promote-on-shutdown": promotion,
     "ha-promote-on-failure": promotion,
-    "federation-upstream": name,
-    "federation-upstream-set": name,
-    "federation-upstream-pattern": name,
 }
+FEDERATION_UPSTREAM = "federation-upstream"
+FEDERATION_UPSTREAM_SET = "federation-upstream-set"
+FEDERATION_UPSTREAM_PATTERN = "federation-upstream-pattern"
+OF_FEDERATION: dict[str, Read] = {
+    FEDERATION_UPSTREAM: name,
+    FEDERATION_UPSTREAM_SET: name,
+    FEDERATION_UPSTREAM_PATTERN: pattern,
+}
+"""Settings of exchanges and queues that are federated; `warren.relay` follows them."""
+
 SETTINGS: dict[str, Read] = {
     **{rule.name: rule.check for rule in ARGUMENTS if rule.in_policies},
     ALTERNATE_EXCHANGE: text,
     **OF_RABBITMQ_ONLY,
+    **OF_FEDERATION,
 }
 OPERATOR_SETTINGS: dict[str, Read] = {
     rule.name: rule.check for rule in ARGUMENTS if rule.in_operator_policies
@@ -61,6 +80,7 @@ def check_definition(definition: Table, *, operator: bool) -> None:
         except ValueError as error:
             raise PreconditionFailed(f"{setting}: {error}") from None
     _check_delays(definition)
+    _check_federation(definition)
 
 
 def _not_recognised(unknown: list[str]) -> str:
@@ -73,3 +93,9 @@ def _check_delays(definition: Table) -> None:
     least, most = definition.get("retry-delay-min"), definition.get("retry-delay-max")
     if isinstance(least, int) and isinstance(most, int) and most < least:
         raise PreconditionFailed(f"retry-delay-max: lower than retry-delay-min, {least}")
+
+
+def _check_federation(definition: Table) -> None:
+    given = [setting for setting in OF_FEDERATION if setting in definition]
+    if len(given) > 1:
+        raise PreconditionFailed(f"cannot specify {' and '.join(given)} together")

@@ -70,6 +70,7 @@ SECTIONS = {
         "limits": Entry("limits", "limits", "ls, set, clear; of vhosts and users"),
         "parameters": Entry("parameters", "parameters", "ls, set, delete"),
         "global-parameters": Entry("parameters", "global_parameters", "ls, set, delete"),
+        "federation": Entry("federation", "federation", "links, upstreams, upstream-sets"),
         "definitions": Entry("definitions", "definitions", "export, import"),
         "completion": Entry("completion", "completion", "the completion script of a shell"),
     },

@@ -21,6 +21,7 @@ from warren.management.endpoint import Endpoint, Resource
 from warren.management.errors import answer_errors
 from warren.management.exchanges import Exchanges
 from warren.management.features import Features
+from warren.management.federation_links import FederationLinks
 from warren.management.getting import Getting
 from warren.management.headers import Cors, add_security_headers
 from warren.management.health_checks import HealthChecks
@@ -71,6 +72,7 @@ RESOURCES = (
     Consumers,
     Exchanges,
     Features,
+    FederationLinks,
     Getting,
     HealthChecks,
     LogLines,

@@ -32,12 +32,16 @@ class End:
         return f"{scheme}://{'' if self.is_here else self.uri.address}{vhost}"
 
 
-def read_end(text: str, vhost: str) -> End:
-    """ValueError if it is no AMQP URI. A URI of this broker that names no vhost means the relay's own."""
+def read_end(text: str, vhost: str, vhost_elsewhere: str = "/") -> End:
+    """ValueError if it is no AMQP URI. A URI of this broker that names no vhost means the relay's own. One of
+    another broker that has no path at all means `vhost_elsewhere`.
+    """
     uri, parts = parse_uri(text), urlsplit(text)
     is_here = not parts.hostname and uri.tls is None
     if is_here and not parts.path.strip("/"):
         uri = dataclasses.replace(uri, vhost=vhost)
+    elif not parts.path:
+        uri = dataclasses.replace(uri, vhost=vhost_elsewhere)
     return End(uri, is_here, parts.username is not None)
 
 

@@ -79,6 +79,7 @@ class RelayLink(asyncio.Protocol):
         self.reply: type[Method] | None = None  # the method that is waited for
         self.answer: asyncio.Future[Method] | None = None
         self.ended: asyncio.Future[ClientError] = self.loop.create_future()  # why the link has ended
+        self.server_properties: Table = {}  # what the broker says of itself
         self.blocked = False  # whether the broker wants no publishes: an alarm
         self.congested = False  # whether the socket takes no more for now
         self.heartbeat_seconds = 0
@@ -208,6 +209,7 @@ class RelayLink(asyncio.Protocol):
         assert self.transport is not None, "it is connected"
         self.transport.write(PROTOCOL_HEADER)
         start = await self._answer(ConnectionStart)
+        self.server_properties = start.server_properties
         if b"PLAIN" not in start.mechanisms.split():
             raise ClientError(f"the broker at {self.uri.address} lets nobody log in with a password (PLAIN)")
         response = b"\0".join((b"", self.uri.user.encode(), self.uri.password.encode()))

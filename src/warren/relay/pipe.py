@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from warren.broker.access import Permission, User
+from warren.broker.access import IMPERSONATOR, Permission, User
 from warren.client.errors import ClientError
 from warren.client.uri import Uri
 from warren.relay.link import UNSENT_BYTES_HIGH, UNSENT_BYTES_LOW, RelayLink, logged_in
@@ -24,8 +24,9 @@ HERE = "127.0.0.1"
 class RelayUser(User):
     """Who a relay is in its own broker: somebody who may do everything in its vhost, nothing elsewhere."""
 
-    def __init__(self, vhost: str) -> None:
-        super().__init__("none", None)
+    def __init__(self, vhost: str, *, may_impersonate: bool = False) -> None:
+        """If it may impersonate, messages may name any user as their publisher."""
+        super().__init__("none", None, frozenset({IMPERSONATOR} if may_impersonate else ()))
         self.vhost = vhost
 
     def may_enter(self, vhost: str) -> bool:

@@ -23,13 +23,15 @@ from warren.broker.message import Message
 from warren.client.frames import CHANNEL
 from warren.relay.link import RelayLink
 
-Rewrite: TypeAlias = Callable[[Message], tuple[bytes, bytes]]
-"""From a message: the basic.publish that goes out, and the properties, as they are on the wire."""
+Rewrite: TypeAlias = Callable[[Message, bool], tuple[bytes, bytes] | None]
+"""From a message, and whether it was delivered before: the basic.publish that goes out, and the properties,
+as they are on the wire. None for a message that goes no further: it is acked at the source.
+"""
 
 WAITING_BYTES_MAX = 16 * 1024 * 1024
 """If so much waits for the destination, the source is not read."""
 
-ON_CONFIRM, ON_PUBLISH, NO_ACK = "on-confirm", "on-publish", "no-ack"
+ACK_MODES = ON_CONFIRM, ON_PUBLISH, NO_ACK = "on-confirm", "on-publish", "no-ack"
 
 
 class Pump:
@@ -47,7 +49,7 @@ class Pump:
         self.rewrite = rewrite
         self.ack_mode = ack_mode
         self.limit = limit  # how many messages to carry; None for all that come
-        self.waiting: deque[tuple[int, Message]] = deque()  # with their delivery tags, until there is room
+        self.waiting: deque[tuple[int, bool, Message]] = deque()  # deliveries, until there is room
         self.waiting_bytes = 0
         self.published = 0  # messages that were handed to the destination: the number of the last one
         self.settled = 0  # of these, those that are done with
@@ -69,20 +71,23 @@ class Pump:
 
     def take(self, deliveries: list[tuple[int, bool, Message]]) -> None:
         """`benchmarks/relays.py` watches this."""
-        for tag, _redelivered, message in deliveries:
-            self.waiting.append((tag, message))
-            self.waiting_bytes += len(message.body)
+        for delivery in deliveries:
+            self.waiting.append(delivery)
+            self.waiting_bytes += len(delivery[2].body)
         self.publish()
 
     def publish(self) -> None:
         """Publish what waits, as far as the destination takes it."""
         output, begun = self.destination.output, self.published
         while self.waiting and self.destination.may_publish and self._is_wanted():
-            tag, message = self.waiting.popleft()
+            tag, redelivered, message = self.waiting.popleft()
             self.waiting_bytes -= len(message.body)
-            method, properties = self.rewrite(message)
-            output.method(CHANNEL, method)
-            output.content(CHANNEL, properties, message.body)
+            rewritten = self.rewrite(message, redelivered)
+            if rewritten is None:
+                self._drop(tag)
+                continue
+            output.method(CHANNEL, rewritten[0])
+            output.content(CHANNEL, rewritten[1], message.body)
             self.published += 1
             if self.ack_mode != NO_ACK:
                 self.unconfirmed.append((self.published, tag))
@@ -92,6 +97,12 @@ class Pump:
         if self.published > begun and self.ack_mode != ON_CONFIRM:
             self._settle_published()
         self._see_pressure()
+
+    def _drop(self, tag: int) -> None:
+        """A message goes no further. Acks for others may come later; this one stands for itself."""
+        if self.ack_mode != NO_ACK:
+            self.source.output.confirm(CHANNEL, tag, False)
+            self.source.flush()
 
     def _is_wanted(self) -> bool:
         return self.limit is None or self.published < self.limit

@@ -1,4 +1,4 @@
-"""The service `relays`: runs the shovels that parameters and the configuration describe.
+"""The service `relays`: runs the shovels and the federation that parameters and the configuration describe.
 
 Where a relay runs is decided here and nowhere else: on this node, for a broker that is alone.
 """
@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from warren.broker.commands import ClearParameter
 from warren.broker.events import ParameterCleared, ParameterSet, VhostDeleted
+from warren.relay.federation import Federation
 from warren.relay.shovel import Shovel
 from warren.relay.shovel_definition import COMPONENT, read_shovel
 from warren.relay.supervisor import State, Supervised
@@ -36,6 +37,7 @@ class Relays:
             self.node.events.subscribe(VhostDeleted, self._vhost_deleted),
         ]
         self.node.parameters.register(COMPONENT, self._check)
+        self.federation = Federation(broker)
 
     address = ""
     """Relays listen nowhere."""
@@ -45,13 +47,14 @@ class Relays:
             for component, name in list(self.node.parameters.of_vhost(vhost)):
                 if component == COMPONENT:
                     self._begin(RelayName(vhost, name))
+        self.federation.start()
 
     async def stop(self) -> None:
         for unsubscribe in self.unsubscribe:
             unsubscribe()
         for name in list(self.shovels):
             self._end(name)
-        await asyncio.gather(*self.ending, return_exceptions=True)
+        await asyncio.gather(self.federation.stop(), *self.ending, return_exceptions=True)
 
     @staticmethod
     def _check(vhost: str, name: str, value: object) -> None:

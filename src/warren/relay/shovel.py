@@ -213,9 +213,9 @@ class Shovel:
             and not definition.add_forward_headers
             and not definition.add_timestamp_header
         ):
-            return lambda message: (method_for(message.exchange, message.routing_key), message.properties)
+            return lambda message, _: (method_for(message.exchange, message.routing_key), message.properties)
         forwarded = self._forward_headers()
-        return lambda message: (
+        return lambda message, _: (
             method_for(message.exchange, message.routing_key),
             self._properties_for(message, forwarded),
         )

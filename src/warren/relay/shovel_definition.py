@@ -8,20 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
 
-from warren.amqp.errors import PreconditionFailed
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table
 from warren.broker.parameters import Json
-from warren.relay.ends import End, read_end
+from warren.relay.definition_reader import PREFETCH_DEFAULT, RECONNECT_SECONDS_DEFAULT, DefinitionReader
+from warren.relay.ends import End
+from warren.relay.pump import ACK_MODES
 
 COMPONENT = "shovel"
-ACK_MODES = ("on-confirm", "on-publish", "no-ack")
 NEVER, QUEUE_LENGTH = "never", "queue-length"
-PREFETCH_DEFAULT, PREFETCH_MAX = 1_000, 65_535
-RECONNECT_SECONDS_DEFAULT, RECONNECT_SECONDS_MAX = 5.0, 86_400.0
-URIS_MAX = 100
 OLD_NAMES = {
     "prefetch-count": "src-prefetch-count",
     "delete-after": "src-delete-after",
@@ -72,68 +68,9 @@ class ShovelDefinition:
     reconnect_seconds: float = RECONNECT_SECONDS_DEFAULT
 
 
-class Reader:
-    """Takes fields out of a definition. Whatever makes no sense is 406, and so is what is left at the end."""
-
-    def __init__(self, name: str, value: Json) -> None:
-        if not isinstance(value, dict):
-            raise PreconditionFailed(f"shovel '{name}': expected an object")
-        self.name = name
-        self.fields: dict[str, Json] = {}
-        for key, given in value.items():
-            self.fields[OLD_NAMES.get(key, key)] = given
-
-    def wrong(self, key: str, what: str) -> PreconditionFailed:
-        return PreconditionFailed(f"shovel '{self.name}': {key} {what}")
-
-    def text(self, key: str) -> str | None:
-        value = self.fields.pop(key, None)
-        if value is not None and not isinstance(value, str):
-            raise self.wrong(key, "should be a text")
-        return value
-
-    def one_of(self, key: str, values: tuple[str, ...]) -> str:
-        value = self.text(key)
-        if value is not None and value not in values:
-            raise self.wrong(key, f"should be one of {', '.join(values)}")
-        return values[0] if value is None else value
-
-    def flag(self, key: str) -> bool:
-        value = self.fields.pop(key, False)
-        if not isinstance(value, bool):
-            raise self.wrong(key, "should be true or false")
-        return value
-
-    def number(self, key: str, default: float, most: float) -> float:
-        value = self.fields.pop(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-            raise self.wrong(key, f"should be a number from 0 to {most:g}")
-        return value
-
-    def table(self, key: str) -> Table:
-        value = self.fields.pop(key, None)
-        if value is not None and not isinstance(value, dict):
-            raise self.wrong(key, "should be an object")
-        return cast("Table", value or {})
-
-    def ends(self, key: str, vhost: str) -> tuple[End, ...]:
-        value = self.fields.pop(key, None)
-        texts = value if isinstance(value, list) else [value]
-        if not texts or len(texts) > URIS_MAX or not all(isinstance(text, str) for text in texts):
-            raise self.wrong(key, "should be an AMQP URI, or a list of some")
-        try:
-            return tuple(read_end(cast("str", text), vhost) for text in texts)
-        except ValueError as error:
-            raise self.wrong(key, f"is wrong: {error}") from None
-
-    def expect_nothing(self) -> None:
-        for key in self.fields:
-            raise self.wrong(key, "is not known")
-
-
 def read_shovel(vhost: str, name: str, value: Json) -> ShovelDefinition:
     """406 if the definition makes no sense."""
-    reader = Reader(name, value)
+    reader = DefinitionReader(f"shovel '{name}'", value, OLD_NAMES)
     for key in ("src-protocol", "dest-protocol"):
         reader.one_of(key, (PROTOCOL,))
     source_queue, source_exchange = reader.text("src-queue"), reader.text("src-exchange")
@@ -158,9 +95,9 @@ def read_shovel(vhost: str, name: str, value: Json) -> ShovelDefinition:
         add_forward_headers=reader.flag("dest-add-forward-headers"),
         add_timestamp_header=reader.flag("dest-add-timestamp-header"),
         ack_mode=reader.one_of("ack-mode", ACK_MODES),
-        prefetch_count=int(reader.number("src-prefetch-count", PREFETCH_DEFAULT, PREFETCH_MAX)),
+        prefetch_count=reader.prefetch_count("src-prefetch-count"),
         delete_after=_delete_after(reader),
-        reconnect_seconds=reader.number("reconnect-delay", RECONNECT_SECONDS_DEFAULT, RECONNECT_SECONDS_MAX),
+        reconnect_seconds=reader.reconnect_seconds(),
     )
     reader.expect_nothing()
     if definition.delete_after != NEVER and definition.ack_mode == "no-ack":
@@ -168,7 +105,7 @@ def read_shovel(vhost: str, name: str, value: Json) -> ShovelDefinition:
     return definition
 
 
-def _delete_after(reader: Reader) -> int | str:
+def _delete_after(reader: DefinitionReader) -> int | str:
     value = reader.fields.pop("src-delete-after", NEVER)
     if value in {NEVER, QUEUE_LENGTH} or (
         isinstance(value, int) and not isinstance(value, bool) and value >= 0
@@ -177,7 +114,7 @@ def _delete_after(reader: Reader) -> int | str:
     raise reader.wrong("src-delete-after", "should be never, queue-length, or a number of messages")
 
 
-def _properties(reader: Reader) -> Mapping[str, object]:
+def _properties(reader: DefinitionReader) -> Mapping[str, object]:
     given = dict(reader.table("dest-publish-properties"))
     for name, value in given.items():
         wanted = int if name in NUMBERS else str

@@ -225,14 +225,24 @@ CARRIED: Table = {
     "ha-sync-batch-size": 1,
     "ha-promote-on-shutdown": "when-synced",
     "ha-promote-on-failure": "always",
-    "federation-upstream": "up",
-    "federation-upstream-set": "all",
 }
 
 
 def test_settings_that_people_bring_from_rabbitmq_are_taken() -> None:
     policy(definition=CARRIED)
     policy(definition={"ha-mode": "exactly", "ha-params": 2})
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        {"federation-upstream": "up"},
+        {"federation-upstream-set": "all"},
+        {"federation-upstream-pattern": "^up-"},
+    ],
+)
+def test_policy_names_upstreams_in_one_of_three_ways(definition: Table) -> None:
+    policy(definition=definition)
 
 
 def test_routing_key_for_dead_letters_needs_no_exchange_beside_it() -> None:
@@ -264,6 +274,11 @@ def test_routing_key_for_dead_letters_needs_no_exchange_beside_it() -> None:
         ({"ha-params": [1]}, "ha-params: expected a string, not 1 (int)"),
         ({"ha-params": {}}, "ha-params: expected a whole number"),
         ({"federation-upstream": ""}, "federation-upstream: expected a name"),
+        ({"federation-upstream-pattern": "("}, "federation-upstream-pattern: '(' is no regular expression"),
+        (
+            {"federation-upstream": "up", "federation-upstream-set": "all"},
+            "cannot specify federation-upstream and federation-upstream-set together",
+        ),
     ],
 )
 def test_definition_that_makes_no_sense_is_406_and_says_why(definition: Table, reason: str) -> None:

@@ -120,6 +120,30 @@ CHANGES: list[tuple[str, str, str, Any]] = [
     ("global-parameters delete n", "DELETE", "/api/global-parameters/n", None),
     ("trace on -p v", "PUT", "/api/vhosts/v", {"tracing": True}),
     ("trace off", "PUT", "/api/vhosts/%2F", {"tracing": False}),
+    (
+        'federation upstreams set up amqp://there {"max-hops":2}',
+        "PUT",
+        "/api/parameters/federation-upstream/%2F/up",
+        {
+            "component": "federation-upstream",
+            "vhost": "/",
+            "name": "up",
+            "value": {"uri": "amqp://there", "max-hops": 2},
+        },
+    ),
+    (
+        'federation upstream-sets set s [{"upstream":"up"}]',
+        "PUT",
+        "/api/parameters/federation-upstream-set/%2F/s",
+        {"component": "federation-upstream-set", "vhost": "/", "name": "s", "value": [{"upstream": "up"}]},
+    ),
+    (
+        "federation upstreams delete up -p v",
+        "DELETE",
+        "/api/parameters/federation-upstream/v/up",
+        None,
+    ),
+    ("federation upstream-sets delete s", "DELETE", "/api/parameters/federation-upstream-set/%2F/s", None),
     ("pause q", "PUT", "/api/queues/%2F/q/pause", {}),
     ("resume q", "PUT", "/api/queues/%2F/q/resume", {}),
 ]
@@ -154,6 +178,10 @@ LISTS = [
     ("policies ls --operator -p v", "/api/operator-policies/v"),
     ("parameters ls --component c -p v", "/api/parameters/c/v"),
     ("global-parameters ls", "/api/global-parameters"),
+    ("federation links ls", "/api/federation-links"),
+    ("federation links ls --down -p v", "/api/federation-links/v/state/down"),
+    ("federation upstreams ls", "/api/parameters/federation-upstream"),
+    ("federation upstream-sets ls -p v", "/api/parameters/federation-upstream-set/v"),
     ("limits ls -p v", "/api/vhost-limits/v"),
     ("limits ls --user u", "/api/user-limits/u"),
     ("limits ls --users", "/api/user-limits"),
@@ -168,6 +196,23 @@ def test_command_that_lists(
     assert main([*words.split(), "--json", "--url", api.url]) == 0
     assert api.requests[0].target.partition("?")[0] == path
     assert json.loads(capsys.readouterr().out) == []
+
+
+def test_federation_link_is_started_again_on_its_node(api: RecordedApi) -> None:
+    api.answers = [(200, [{"id": "abc", "node": "n"}]), (204, None)]
+    assert main(["federation", "links", "restart", "abc", "--url", api.url]) == 0
+    assert [sent.target for sent in api.requests] == [
+        "/api/federation-links/%2F",
+        "/api/federation-links/vhost/%2F/abc/n/restart",
+    ]
+
+
+def test_federation_link_that_is_not_there_is_told(
+    api: RecordedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.answers = [(200, [])]
+    assert main(["federation", "links", "restart", "abc", "--url", api.url]) == 1
+    assert "no federation link 'abc' in vhost '/'" in capsys.readouterr().err
 
 
 def test_filters_and_sorting_are_left_to_the_broker(api: RecordedApi) -> None:

@@ -8,17 +8,17 @@ import pytest
 
 from tests.support.http_api import Api, make_broker
 
-UPSTREAM = {"uri": "amqp://elsewhere", "expires": 3_600_000, "nested": [1, 1.5, None, True]}
-PATH = "/api/parameters/federation-upstream/%2F/up"
+VALUE = {"uri": "amqp://elsewhere", "expires": 3_600_000, "nested": [1, 1.5, None, True]}
+PATH = "/api/parameters/component/%2F/name"
 
 
 async def test_parameter_is_set_told_and_cleared(api: Api) -> None:
     assert (await api.get(PATH)).status == 404
     assert (await api.put(PATH, {"value": 1})).status == 201
-    assert (await api.put(PATH, {"value": UPSTREAM})).status == 204
-    row = {"vhost": "/", "component": "federation-upstream", "name": "up", "value": UPSTREAM}
+    assert (await api.put(PATH, {"value": VALUE})).status == 204
+    row = {"vhost": "/", "component": "component", "name": "name", "value": VALUE}
     assert (await api.get(PATH)).json == row
-    for path in ("", "/federation-upstream", "/federation-upstream/%2F"):
+    for path in ("", "/component", "/component/%2F"):
         assert (await api.get(f"/api/parameters{path}")).json == [row]
     assert (await api.get("/api/parameters/shovel")).json == []
     assert (await api.delete(PATH)).status == 204
@@ -27,12 +27,12 @@ async def test_parameter_is_set_told_and_cleared(api: Api) -> None:
 
 
 async def test_parameters_are_there_after_a_restart(api: Api) -> None:
-    await api.put(PATH, {"value": UPSTREAM})
+    await api.put(PATH, {"value": VALUE})
     await api.put("/api/global-parameters/g", {"value": [1]})
     await api.put("/api/global-parameters/cluster_name", {"value": "renamed"})
     await api.broker.stop()
     async with make_broker(api.broker.config.data_dir) as again:
-        assert again.node.parameters.find("federation-upstream", "/", "up") == UPSTREAM
+        assert again.node.parameters.find("component", "/", "name") == VALUE
         assert again.node.parameters.of_node == {"g": [1], "cluster_name": "renamed"}
         assert again.node.cluster_name == "renamed"
 

@@ -1,0 +1,132 @@
+"""`/api/federation-links`, as RabbitMQ's plugin `rabbitmq_federation_management` has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from aiohttp import web
+
+from warren.broker.vhost import Vhost
+from warren.management.auth import visible_vhost, visible_vhosts
+from warren.management.context import Context
+from warren.management.endpoint import Endpoint
+from warren.management.errors import ObjectNotFound
+from warren.management.json_text import send_rows
+from warren.management.paths import VHOST
+from warren.management.rights import Right
+from warren.management.schema import TEXT, one_of, record, rows
+from warren.relay.federation import Federation, Running
+from warren.relay.federation_link import ERROR, QUEUE, RUNNING, STARTING, status_of
+from warren.relay.service import Relays
+
+ROW = record(
+    {
+        "node": TEXT,
+        "type": one_of("exchange", "queue"),
+        "vhost": TEXT,
+        "upstream": TEXT,
+        "id": TEXT,
+        "status": one_of(STARTING, RUNNING, ERROR),
+        "uri": TEXT,
+        "timestamp": TEXT,
+    },
+    exchange=TEXT,
+    upstream_exchange=TEXT,
+    queue=TEXT,
+    upstream_queue=TEXT,
+    consumer_tag=TEXT,
+    local_connection=TEXT,
+    error=TEXT,
+)
+
+
+class FederationLinks:
+    def __init__(self, context: Context) -> None:
+        self.node = context.node
+        self.broker = context.broker
+
+    def endpoints(self) -> list[Endpoint]:
+        links = "/api/federation-links"
+        get = partial(Endpoint, method="GET", right=Right.MONITORING, gives=rows(ROW))
+        return [
+            get(path=links, handler=self.all, summary="All federation links."),
+            get(path=f"{links}/state/down", handler=self.all_down, summary="Those that have failed."),
+            get(path=f"{links}/{VHOST}", handler=self.of_vhost, summary="The federation links of a vhost."),
+            get(
+                path=f"{links}/{VHOST}/state/down",
+                handler=self.down_of_vhost,
+                summary="Those of a vhost that have failed.",
+            ),
+            Endpoint(
+                method="DELETE",
+                path=f"{links}/vhost/{VHOST}/{{id:[^/]+}}/{{node:[^/]+}}/restart",
+                handler=self.restart,
+                summary="Start a federation link again.",
+                right=Right.POLICYMAKER,
+                done=(204,),
+            ),
+        ]
+
+    @property
+    def federation(self) -> Federation | None:
+        """None while the broker starts."""
+        relays = self.broker.services.get("relays")
+        return relays.federation if isinstance(relays, Relays) else None
+
+    async def all(self, request: web.Request) -> web.StreamResponse:
+        return await send_rows(request, self._rows(visible_vhosts(self.node, request)))
+
+    async def all_down(self, request: web.Request) -> web.StreamResponse:
+        return await send_rows(request, down(self._rows(visible_vhosts(self.node, request))))
+
+    async def of_vhost(self, request: web.Request) -> web.StreamResponse:
+        return await send_rows(request, self._rows([visible_vhost(self.node, request)]))
+
+    async def down_of_vhost(self, request: web.Request) -> web.StreamResponse:
+        return await send_rows(request, down(self._rows([visible_vhost(self.node, request)])))
+
+    async def restart(self, request: web.Request) -> web.StreamResponse:
+        vhost = visible_vhost(self.node, request)
+        is_here = request.match_info["node"] == self.node.name
+        if self.federation is None or not is_here:
+            raise ObjectNotFound("Not Found")
+        try:
+            self.federation.restart(request.match_info["id"], vhost.name)
+        except KeyError:
+            raise ObjectNotFound("Not Found") from None
+        return web.Response(status=204)
+
+    def _rows(self, vhosts: list[Vhost]) -> Iterator[dict[str, Any]]:
+        names = {vhost.name for vhost in vhosts}
+        for running in [] if self.federation is None else self.federation.all():
+            if running.link.key.place.vhost in names:
+                yield {"node": self.node.name, **told(running)}
+
+
+def down(links: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    return (link for link in links if link["status"] == ERROR)
+
+
+def told(running: Running) -> dict[str, Any]:
+    """What RabbitMQ tells of a link, but for its channel."""
+    link, key, status = running.link, running.link.key, running.supervised.status
+    kind = key.place.kind
+    row: dict[str, Any] = {kind: key.place.name, f"upstream_{kind}": key.there}
+    if kind == QUEUE:
+        row["consumer_tag"] = link.upstream.consumer_tag
+    row |= {
+        "type": kind,
+        "vhost": key.place.vhost,
+        "upstream": key.upstream,
+        "id": key.id,
+        "status": status_of(status.state),
+    }
+    if status_of(status.state) == RUNNING:
+        row["local_connection"] = link.local_connection
+    elif status.reason:
+        row["error"] = status.reason
+    since = datetime.fromtimestamp(status.since_ms / 1000, UTC)
+    return row | {"uri": link.end.shown, "timestamp": f"{since:%Y-%m-%d %H:%M:%S}"}
