@@ -26,6 +26,7 @@ from warren.cli.profiles import names, profiles_path
 from warren.cli.target import Given, Target, TargetError, find_target
 from warren.client.api import Api, ApiError, Unreachable
 from warren.client.errors import ClientError
+from warren.client.uri import without_passwords
 
 VHOST_DEFAULT = "/"
 COMPLETIONS_MAX = 100
@@ -168,11 +169,15 @@ def show_list(
     query: dict[str, str],
     columns: Sequence[str],
     default: Sequence[str],
+    has_secrets: bool = False,
 ) -> None:
-    """Print a list with the columns that were asked for, or the usual ones. JSON has all, if none were."""
+    """Print a list with the columns that were asked for, or the usual ones. JSON has all, if none were. Lists
+    with secrets are printed without the passwords of URIs.
+    """
     shown = tuple(columns) or tuple(default)
     wanted = query if remote.printer.as_json and not columns else query | {"columns": ",".join(shown)}
-    remote.printer.table(remote.api.pages(*parts, query=wanted), shown, cut=bool(columns))
+    pages = remote.api.pages(*parts, query=wanted)
+    remote.printer.table(map(without_passwords, pages) if has_secrets else pages, shown, cut=bool(columns))
 
 
 # --- completion ---
@@ -192,7 +197,7 @@ def completing(kind: str) -> Callable[[click.Context, click.Parameter, str], lis
         given = Given(options.get("url"), options.get("profile"), options.get("vhost"), options.get("cacert"))
         try:
             target = find_target(given, can_prompt=False)
-            of_vhost = (target.vhost or VHOST_DEFAULT,) if kind in {"queues", "exchanges"} else ()
+            of_vhost = (target.vhost or VHOST_DEFAULT,) if kind in {"queues", "exchanges", "shovels"} else ()
             query = {"name": begun, "columns": "name", "page": "1", "page_size": str(COMPLETIONS_MAX)}
             with Api(target.url, ca_file=target.ca, answer_seconds_max=COMPLETION_SECONDS_MAX) as api:
                 answer = api.get(kind, *of_vhost, query=query)

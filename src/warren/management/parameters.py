@@ -1,4 +1,7 @@
-"""`/api/parameters`, those of vhosts, and `/api/global-parameters`."""
+"""`/api/parameters`, those of vhosts, and `/api/global-parameters`.
+
+Passwords in URIs are shown to administrators, who can export them anyway; to policymakers they are `***`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from aiohttp import web
 
 from warren.broker.commands import ClearGlobalParameter, SetGlobalParameter
 from warren.broker.vhost import Vhost
+from warren.client.uri import without_passwords
 from warren.management.auth import visible_vhost, visible_vhosts
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
@@ -23,7 +27,7 @@ from warren.management.parameter_kinds import (
     setting_command,
 )
 from warren.management.paths import COMPONENT, NAME, VHOST
-from warren.management.rights import Right
+from warren.management.rights import Right, user_of
 from warren.management.schema import ANY, TEXT, record, rows
 
 ROW = record({"vhost": TEXT, "component": TEXT, "name": TEXT, "value": ANY})
@@ -71,13 +75,15 @@ class VhostParameters:
         ]
 
     async def all(self, request: web.Request) -> web.StreamResponse:
-        return await send_rows(request, self._rows(request, visible_vhosts(self.node, request)))
+        rows = self._rows(request, visible_vhosts(self.node, request))
+        return await send_rows(request, (_shown(request, row) for row in rows))
 
     async def of_vhost(self, request: web.Request) -> web.StreamResponse:
-        return await send_rows(request, self._rows(request, [visible_vhost(self.node, request)]))
+        rows = self._rows(request, [visible_vhost(self.node, request)])
+        return await send_rows(request, (_shown(request, row) for row in rows))
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        return json_response(self._find(request, visible_vhost(self.node, request)))
+        return json_response(_shown(request, self._find(request, visible_vhost(self.node, request))))
 
     async def put(self, request: web.Request) -> web.StreamResponse:
         vhost = visible_vhost(self.node, request)
@@ -139,10 +145,10 @@ class GlobalParameters:
         ]
 
     async def all(self, request: web.Request) -> web.StreamResponse:
-        return await send_rows(request, global_parameters_of(self.node))
+        return await send_rows(request, [_shown(request, row) for row in global_parameters_of(self.node)])
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        return json_response(self._find(request))
+        return json_response(_shown(request, self._find(request)))
 
     async def put(self, request: web.Request) -> web.StreamResponse:
         name = name_in(request, "name")
@@ -161,3 +167,8 @@ class GlobalParameters:
             if row["name"] == name:
                 return row
         raise ObjectNotFound("Not Found")
+
+
+def _shown(request: web.Request, row: dict[str, Any]) -> dict[str, Any]:
+    """A parameter as this user may see it."""
+    return row if Right.ADMINISTRATOR.is_had_by(user_of(request)) else without_passwords(row)
