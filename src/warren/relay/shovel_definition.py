@@ -14,6 +14,7 @@ from warren.amqp.errors import PreconditionFailed
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table
 from warren.broker.parameters import Json
+from warren.client.uri import without_password
 from warren.relay.ends import End, read_end
 
 COMPONENT = "shovel"
@@ -84,7 +85,7 @@ class Reader:
             self.fields[OLD_NAMES.get(key, key)] = given
 
     def wrong(self, key: str, what: str) -> PreconditionFailed:
-        return PreconditionFailed(f"shovel '{self.name}': {key} {what}")
+        return PreconditionFailed(f"shovel '{self.name}': {without_password(key)} {what}")
 
     def text(self, key: str) -> str | None:
         value = self.fields.pop(key, None)

@@ -17,6 +17,7 @@ from warren.server.config_error import ConfigError
 from warren.server.tls import Loaded, load_files
 
 LOG_LEVEL = "log_level"
+SHOVELS = "shovels"
 DEFINITIONS = {"vhosts", "users", "policies", "operator_policies", "vhost_limits"}
 TLS_FILES_AND_RULES = {
     "tls_cert",
@@ -57,12 +58,14 @@ class Reload:
     async def _reload(self) -> None:
         broker = self.broker
         config, loaded = await asyncio.to_thread(self._read)
+        for check in broker.settings_checks:
+            check(config)
         changed = {each.name for each in fields(Config) if _differs(each.name, broker.config, config)}
         taken = {LOG_LEVEL, "reload_definitions"} & changed
         if loaded is not None and broker.tls is not None:
             taken |= TLS_FILES_AND_RULES & changed
         if config.reload_definitions:
-            taken |= DEFINITIONS & changed
+            taken |= (DEFINITIONS | {SHOVELS}) & changed
         broker.config = replace(broker.config, **{name: getattr(config, name) for name in taken})
         await self._take_over(loaded, taken)
         broker.log.info("settings reloaded", changed=sorted(taken), certificates=loaded is not None)
@@ -80,10 +83,10 @@ class Reload:
             broker.tls.replace(loaded)
         if LOG_LEVEL in taken:
             broker.set_log_level(broker.config.log_level)
-        for reopen in broker.on_reload:
-            reopen()
         if DEFINITIONS & taken:
             await broker.make_definitions()
+        for take_over in broker.on_reload:
+            take_over()
 
 
 def _differs(name: str, old: Config, new: Config) -> bool:
