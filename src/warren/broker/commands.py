@@ -149,7 +149,7 @@ class SetParameter:
     component: str
     """What the parameter is for, such as `shovel`."""
     name: str
-    value: Json
+    value: Json = field(repr=False)  # it may have secrets in it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +164,7 @@ class SetGlobalParameter:
     """Make a parameter of the whole broker, or change it. `cluster_name` renames the cluster."""
 
     name: str
-    value: Json
+    value: Json = field(repr=False)  # it may have secrets in it
 
 
 @dataclass(frozen=True, kw_only=True)

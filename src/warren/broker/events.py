@@ -153,6 +153,32 @@ class ParameterCleared(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ShovelStarted(Event):
+    """A shovel is connected at both ends, and carries messages."""
+
+    vhost: str
+    shovel: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShovelFailed(Event):
+    """Something broke. The shovel is started again after a while, unless its definition says otherwise."""
+
+    vhost: str
+    shovel: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShovelStopped(Event):
+    """A shovel has carried all that it was to carry, or somebody has ended or changed it."""
+
+    vhost: str
+    shovel: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class GlobalParameterSet(Event):
     parameter: str
 

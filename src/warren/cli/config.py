@@ -8,6 +8,7 @@ from dataclasses import fields
 
 import click
 
+from warren.relay.static_shovels import static_shovels
 from warren.server.config import Config, Given, given_settings, load
 from warren.server.config_error import ConfigError
 from warren.server.config_reference import as_markdown, in_toml
@@ -15,7 +16,7 @@ from warren.server.tls import make_context
 
 WRONG = 2
 DEFAULT = "default"
-HAS_SECRETS = ("tls_key_password", "users")  # settings whose values are not shown
+HAS_SECRETS = ("tls_key_password", "users", "shovels")  # settings whose values are not shown
 
 
 @click.group("config", no_args_is_help=False)
@@ -28,7 +29,9 @@ def config() -> None:
 def check(file: str | None) -> int:
     """Check a file of settings (warren.toml, if there is one), and tell what is wrong."""
     try:
-        tls = load({"config": file}).tls()
+        settings = load({"config": file})
+        static_shovels(settings)
+        tls = settings.tls()
         if tls is not None:
             make_context(tls)  # reads the certificates
     except ConfigError as error:

@@ -26,7 +26,7 @@ from warren.cli.profiles import names, profiles_path
 from warren.cli.target import Given, Target, TargetError, find_target
 from warren.client.api import Api, ApiError, Unreachable
 from warren.client.errors import ClientError
-from warren.client.uri import UriTls
+from warren.client.uri import UriTls, without_passwords
 
 VHOST_DEFAULT = "/"
 COMPLETIONS_MAX = 100
@@ -174,9 +174,11 @@ def show_list(
     columns: Sequence[str],
     default: Sequence[str],
     vhost: str | None = None,
+    has_secrets: bool = False,
 ) -> None:
     """Print a list with the columns that were asked for, or the usual ones. JSON has all, if none were. With
-    `vhost`, only rows of this vhost are printed, for lists that have no path of their own for that.
+    `vhost`, only rows of this vhost are printed, for lists that have no path of their own for that. Lists
+    with secrets are printed without the passwords of URIs.
     """
     shown = tuple(columns) or tuple(default)
     asked = shown if vhost is None else dict.fromkeys([*shown, "vhost"])
@@ -184,7 +186,7 @@ def show_list(
     pages = remote.api.pages(*parts, query=wanted)
     if vhost is not None:
         pages = ([row for row in page if row.get("vhost") == vhost] for page in pages)
-    remote.printer.table(pages, shown, cut=bool(columns))
+    remote.printer.table(map(without_passwords, pages) if has_secrets else pages, shown, cut=bool(columns))
 
 
 # --- completion ---
@@ -207,7 +209,7 @@ def completing(kind: str) -> Callable[[click.Context, click.Parameter, str], lis
         )
         try:
             target = find_target(given, can_prompt=False)
-            of_vhost = (target.vhost or VHOST_DEFAULT,) if kind in {"queues", "exchanges"} else ()
+            of_vhost = (target.vhost or VHOST_DEFAULT,) if kind in {"queues", "exchanges", "shovels"} else ()
             query = {"name": begun, "columns": "name", "page": "1", "page_size": str(COMPLETIONS_MAX)}
             with target.api(answer_seconds_max=COMPLETION_SECONDS_MAX) as api:
                 answer = api.get(kind, *of_vhost, query=query)

@@ -68,6 +68,7 @@ SECTIONS = {
         "topic-permissions": Entry("permissions", "topic_permissions", "ls, set, clear"),
         "policies": Entry("policies", "policies", "ls, show, set, delete; --operator"),
         "limits": Entry("limits", "limits", "ls, set, clear; of vhosts and users"),
+        "shovels": Entry("shovels", "shovels", "ls, show, declare, delete, restart"),
         "parameters": Entry("parameters", "parameters", "ls, set, delete"),
         "global-parameters": Entry("parameters", "global_parameters", "ls, set, delete"),
         "federation": Entry("federation", "federation", "links, upstreams, upstream-sets"),

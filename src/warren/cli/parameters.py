@@ -16,11 +16,19 @@ global_parameters = nouns("global-parameters", "Parameters of the whole broker: 
 @listing
 @click.option("--component", metavar="NAME", help="only those of this component")
 def ls(remote: Remote, columns: tuple[str, ...], query: dict[str, str], component: str | None) -> None:
-    """List parameters, those of one vhost with --vhost."""
+    """List parameters, those of one vhost with --vhost, with *** for passwords in URIs."""
     vhosts = remote.vhosts if component else ()
     path = ("parameters", *((component,) if component else ()), *vhosts)
     default = ("vhost", "component", "name", "value")
-    show_list(remote, *path, query=query, columns=columns, default=default, vhost=remote.target.vhost)
+    show_list(
+        remote,
+        *path,
+        query=query,
+        columns=columns,
+        default=default,
+        vhost=remote.target.vhost,
+        has_secrets=True,
+    )
 
 
 @parameters.verb("set")
@@ -50,7 +58,8 @@ def delete(remote: Remote, component: str, name: str) -> None:
 @listing
 def list_global(remote: Remote, columns: tuple[str, ...], query: dict[str, str]) -> None:
     """List global parameters."""
-    show_list(remote, "global-parameters", query=query, columns=columns, default=("name", "value"))
+    default = ("name", "value")
+    show_list(remote, "global-parameters", query=query, columns=columns, default=default, has_secrets=True)
 
 
 @global_parameters.verb("set")

@@ -4,12 +4,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from typing import TypeVar, cast
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 PORT_DEFAULT = 5672
 TLS_PORT_DEFAULT = 5671
 VERIFY = {"verify_peer": True, "verify_none": False}
+HIDDEN = "***"  # what is shown in the place of a password
+PASSWORD = re.compile(r"(://[^:/?#@]*:)(?:[^/?#]*|.*)@", re.DOTALL)
+"""In a URI: up to the last @ before the path, or before the end, if a / in the password is not encoded."""
+KEY_PASSWORD = re.compile(r"(?<=[?&]password=)[^&#]*")  # of a key file, a parameter of RabbitMQ's URIs
+J = TypeVar("J")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,7 @@ def parse_uri(text: str) -> Uri:
     """Read a URI; raise `ValueError`, as argparse expects. An empty path stands for the vhost '/', as it does
     with other clients. Errors do not repeat the URI, which may have a password in it.
     """
-    parts = urlsplit(text)
+    parts = split_uri(text)
     if parts.scheme not in {"amqp", "amqps"}:
         raise ValueError("not an amqp:// URI, nor amqps://")
     tls = _tls(parts.query) if parts.scheme == "amqps" else None
@@ -60,6 +67,30 @@ def parse_uri(text: str) -> Uri:
         vhost=unquote(vhost) or "/",
         tls=tls,
     )
+
+
+def split_uri(text: str) -> SplitResult:
+    """`urlsplit` repeats in some errors what it was given; this does not."""
+    try:
+        return urlsplit(text)
+    except ValueError:
+        raise ValueError("no URI: its host, or a character in it, is wrong") from None
+
+
+def without_password(text: str) -> str:
+    """The same text, with `HIDDEN` for the password of a URI in it."""
+    return KEY_PASSWORD.sub(HIDDEN, PASSWORD.sub(rf"\1{HIDDEN}@", text)) if "://" in text else text
+
+
+def without_passwords(value: J) -> J:
+    """The same JSON, without the passwords of the URIs in it, wherever they are."""
+    if isinstance(value, str):
+        return cast("J", without_password(value))
+    if isinstance(value, list):
+        return cast("J", [without_passwords(each) for each in value])
+    if isinstance(value, dict):
+        return cast("J", {name: without_passwords(each) for name, each in value.items()})
+    return value
 
 
 def _tls(query: str) -> UriTls:

@@ -44,6 +44,7 @@ from warren.management.queue_changes import QueueChanges
 from warren.management.queues import Queues
 from warren.management.rights import Right
 from warren.management.segments import Segments
+from warren.management.shovels import Shovels
 from warren.management.stream_ends import StreamEnds
 from warren.management.streams import Streams
 from warren.management.users import Users
@@ -88,6 +89,7 @@ RESOURCES = (
     QueueChanges,
     Queues,
     Segments,
+    Shovels,
     StreamEnds,
     Streams,
     UserPermissions,

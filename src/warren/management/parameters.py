@@ -1,4 +1,7 @@
-"""`/api/parameters`, those of vhosts, and `/api/global-parameters`."""
+"""`/api/parameters`, those of vhosts, and `/api/global-parameters`.
+
+Passwords in URIs are shown to administrators, who can export them anyway; to policymakers they are `***`.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from aiohttp import web
 
 from warren.broker.commands import ClearGlobalParameter, SetGlobalParameter
 from warren.broker.vhost import Vhost
+from warren.client.uri import without_passwords
 from warren.management.auth import visible_vhost, visible_vhosts
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint, restricted
@@ -23,7 +27,7 @@ from warren.management.parameter_kinds import (
     setting_command,
 )
 from warren.management.paths import COMPONENT, NAME, VHOST
-from warren.management.rights import Right
+from warren.management.rights import Right, user_of
 from warren.management.schema import ANY, TEXT, record
 
 ROW = record({"vhost": TEXT, "component": TEXT, "name": TEXT, "value": ANY})
@@ -75,7 +79,7 @@ class VhostParameters:
         return await _send(request, self._rows(request, [visible_vhost(self.node, request)]))
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        return json_response(self._find(request, visible_vhost(self.node, request)))
+        return json_response(_shown(request, self._find(request, visible_vhost(self.node, request))))
 
     async def put(self, request: web.Request) -> web.StreamResponse:
         vhost = visible_vhost(self.node, request)
@@ -139,7 +143,7 @@ class GlobalParameters:
         return await _send(request, global_parameters_of(self.node))
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        return json_response(self._find(request))
+        return json_response(_shown(request, self._find(request)))
 
     async def put(self, request: web.Request) -> web.StreamResponse:
         name = name_in(request, "name")
@@ -161,4 +165,11 @@ class GlobalParameters:
 
 
 async def _send(request: web.Request, rows: Iterable[Row]) -> web.StreamResponse:
-    return await send_list(request, list(rows), lambda row: row, lambda row: str(row["name"]))
+    return await send_list(
+        request, list(rows), lambda row: _shown(request, row), lambda row: str(row["name"])
+    )
+
+
+def _shown(request: web.Request, row: Row) -> Row:
+    """A parameter as this user may see it."""
+    return row if Right.ADMINISTRATOR.is_had_by(user_of(request)) else without_passwords(row)

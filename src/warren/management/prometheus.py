@@ -21,6 +21,7 @@ from warren.management.context import Context
 from warren.management.endpoint import Endpoint, Parameter
 from warren.management.errors import Handler
 from warren.management.prometheus_groups import DETAILED, EVERY_OBJECT, GROUPS, PLAIN, Objects, stream_lags
+from warren.management.prometheus_shovels import by_shovel, together
 from warren.management.prometheus_text import Family, family_of, send_families, single
 from warren.management.rights import Right
 from warren.management.schema import TEXT, rows
@@ -73,6 +74,7 @@ class Prometheus:
         yield from self._of_node("aggregated")
         yield from totals.counters(self.node)
         yield from gauges.families()
+        yield together(self.broker)
 
     async def per_object(self, request: web.Request) -> web.StreamResponse:
         return await send_families(request, self._per_object())
@@ -83,6 +85,7 @@ class Prometheus:
         for group in EVERY_OBJECT:
             yield from GROUPS[group](objects, PLAIN)
         yield stream_lags(objects.queues)
+        yield by_shovel(self.broker, objects.vhosts.objects)
 
     def _of_node(self, endpoint: str) -> Iterator[Family]:
         """What is the same whether objects are told one by one or not."""
@@ -116,6 +119,8 @@ class Prometheus:
             yield from totals.churn(self.broker, DETAILED)
         elif name == "stream_consumer_metrics":
             yield stream_lags(objects.queues)
+        elif name == "shovel_metrics":
+            yield by_shovel(self.broker, objects.vhosts.objects)
         for each in OF_NODE.get(name, ()):
             known = family_of(self.broker.metrics.by_name[PLAIN + each])
             yield Family(DETAILED + each, known.text, known.kind, known.samples)

@@ -8,6 +8,7 @@ from typing import cast
 from warren.amqp.errors import PreconditionFailed
 from warren.amqp.table import Table
 from warren.broker.parameters import Json
+from warren.client.uri import without_password
 from warren.relay.ends import End, read_end
 
 URIS_MAX = 100
@@ -26,7 +27,7 @@ class DefinitionReader:
         self.fields: dict[str, Json] = {old_names.get(key, key): given for key, given in value.items()}
 
     def wrong(self, key: str, what: str) -> PreconditionFailed:
-        return PreconditionFailed(f"{self.what}: {key} {what}")
+        return PreconditionFailed(f"{self.what}: {without_password(key)} {what}")
 
     def text(self, key: str) -> str | None:
         value = self.fields.pop(key, None)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import quote
 
-from warren.client.uri import Uri, parse_uri
+from warren.client.uri import HIDDEN, Uri, parse_uri, split_uri
 from warren.relay.link import RelayLink, open_link
 from warren.relay.pipe import RelayUser, open_pipe
 from warren.server.app import Broker
@@ -28,15 +28,19 @@ class End:
     def shown(self) -> str:
         """The URI without its password and parameters, for people."""
         scheme = "amqp" if self.uri.tls is None else "amqps"
-        vhost = "" if self.uri.vhost == "/" else "/" + self.uri.vhost.replace("/", "%2F")
+        vhost = "" if self.uri.vhost == "/" else "/" + quote(self.uri.vhost, safe="")
         return f"{scheme}://{'' if self.is_here else self.uri.address}{vhost}"
 
 
 def read_end(text: str, vhost: str, vhost_elsewhere: str = "/") -> End:
     """ValueError if it is no AMQP URI. A URI of this broker that names no vhost means the relay's own. One of
     another broker that has no path at all means `vhost_elsewhere`.
+
+    A password that somebody was shown as `***` must not become the password.
     """
-    uri, parts = parse_uri(text), urlsplit(text)
+    uri, parts = parse_uri(text), split_uri(text)
+    if uri.password == HIDDEN:
+        raise ValueError(f"give the password itself, and not {HIDDEN}")
     is_here = not parts.hostname and uri.tls is None
     if is_here and not parts.path.strip("/"):
         uri = dataclasses.replace(uri, vhost=vhost)
@@ -45,7 +49,8 @@ def read_end(text: str, vhost: str, vhost_elsewhere: str = "/") -> End:
     return End(uri, is_here, parts.username is not None)
 
 
-async def open_end(broker: Broker, end: End, vhost: str, product: str) -> RelayLink:
+async def open_end(broker: Broker, end: End, vhost: str, product: str, name: str = "") -> RelayLink:
+    """`name` is what the connection is called in lists of connections."""
     if not end.is_here:
-        return await open_link(end.uri, product)
-    return await open_pipe(broker, end.uri, product, None if end.as_user else RelayUser(vhost))
+        return await open_link(end.uri, product, name)
+    return await open_pipe(broker, end.uri, product, None if end.as_user else RelayUser(vhost), name)

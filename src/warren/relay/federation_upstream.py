@@ -9,14 +9,13 @@ upstream of the vhost.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from warren.amqp.errors import PreconditionFailed
 from warren.amqp.table import Table
-from warren.broker.access import compile_pattern
 from warren.broker.parameters import Json, Parameters
+from warren.broker.pattern import pattern_of
 from warren.broker.policy_settings import (
     FEDERATION_UPSTREAM,
     FEDERATION_UPSTREAM_PATTERN,
@@ -133,6 +132,6 @@ def _named_by(
 
 def _matches(pattern: str, name: str) -> bool:
     try:
-        return compile_pattern(pattern).search(name) is not None
-    except re.error:
+        return pattern_of(pattern).is_in(name)
+    except ValueError:
         return False  # a policy of an older data directory

@@ -39,6 +39,7 @@ from warren.relay.inflow import Inflow
 
 ANSWER_SECONDS_MAX = 30.0
 CONNECT_SECONDS_MAX = 10.0
+GOODBYE_SECONDS_MAX = 2.0  # a broker that ends waits for its relays
 HEARTBEAT_SECONDS = 10
 """If the broker asks for less often, it is as often as we want; a dead peer is found after three of these."""
 
@@ -68,9 +69,10 @@ class Owner(Protocol):
 
 
 class RelayLink(asyncio.Protocol):
-    def __init__(self, uri: Uri, product: str) -> None:
+    def __init__(self, uri: Uri, product: str, name: str = "") -> None:
         self.uri = uri
         self.product = product  # as which we introduce ourselves
+        self.name = name  # of the connection, for lists of connections
         self.loop = asyncio.get_running_loop()
         self.transport: Transport | None = None
         self.inflow = Inflow()
@@ -214,6 +216,8 @@ class RelayLink(asyncio.Protocol):
             raise ClientError(f"the broker at {self.uri.address} lets nobody log in with a password (PLAIN)")
         response = b"\0".join((b"", self.uri.user.encode(), self.uri.password.encode()))
         properties: Table = {"product": self.product, "capabilities": CAPABILITIES}
+        if self.name:
+            properties["connection_name"] = self.name
         start_ok = ConnectionStartOk(client_properties=properties, response=response)
         tune = await self.ask(start_ok, ConnectionTune, channel=0)
         self.output.frame_max = min(tune.frame_max or FRAME_MAX, FRAME_MAX)
@@ -256,23 +260,26 @@ class RelayLink(asyncio.Protocol):
         try:
             if not self.ended.done():
                 goodbye = ConnectionClose(reply_code=200, reply_text="the relay ends")
-                await self.ask(goodbye, ConnectionCloseOk, channel=0)
+                async with asyncio.timeout(GOODBYE_SECONDS_MAX):
+                    await self.ask(goodbye, ConnectionCloseOk, channel=0)
         except ClientError as error:
             self.end(error)
+        except TimeoutError:
+            self.end(ClientError(f"the broker at {self.uri.address} does not say goodbye"))
         finally:
             self.end(ClientError("closed"))
             if self.transport is not None:
                 self.transport.abort()
 
 
-async def open_link(uri: Uri, product: str) -> RelayLink:
+async def open_link(uri: Uri, product: str, name: str = "") -> RelayLink:
     """Connect over a socket, and log in."""
     loop = asyncio.get_running_loop()
-    context = None if uri.tls is None else tls_context(uri.tls)
     try:
+        context = None if uri.tls is None else tls_context(uri.tls)  # which reads files
         async with asyncio.timeout(CONNECT_SECONDS_MAX):
             _, link = await loop.create_connection(
-                lambda: RelayLink(uri, product),
+                lambda: RelayLink(uri, product, name),
                 uri.host,
                 uri.port,
                 ssl=context,
@@ -282,8 +289,9 @@ async def open_link(uri: Uri, product: str) -> RelayLink:
         raise ClientError(f"cannot connect to {uri.address}: no answer") from None
     except ssl.SSLCertVerificationError as error:
         raise ClientError(f"cannot trust {uri.address}: {error.verify_message}") from error
-    except OSError as error:
-        raise ClientError(f"cannot connect to {uri.address}: {error.strerror or error}") from error
+    except (OSError, UnicodeError) as error:  # UnicodeError: the name of the host is none
+        reason = getattr(error, "strerror", None) or error
+        raise ClientError(f"cannot connect to {uri.address}: {reason}") from error
     return await logged_in(link)
 
 

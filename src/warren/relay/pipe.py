@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import count
 
 from warren.broker.access import IMPERSONATOR, Permission, User
 from warren.client.errors import ClientError
@@ -19,6 +20,7 @@ from warren.session.connection import Connection
 from warren.session.peer import Peer
 
 HERE = "127.0.0.1"
+NUMBERS = count(1)  # of pipes, in place of a port, so that each connection has its own name
 
 
 class RelayUser(User):
@@ -109,7 +111,7 @@ class Pipe:
         self.to_relay = Direction(self._feed_relay)
         self.is_congested = False  # whether the relay is told to write no more for now
         self.is_closed = False  # by either end
-        peer = Peer(host=HERE, port=0, here_host=HERE, here_port=0, user=user)
+        peer = Peer(host=HERE, port=next(NUMBERS), here_host=HERE, here_port=0, user=user)
         self.connection = Connection(broker.read_buffer, broker.node, self, peer)
 
     def _feed_relay(self) -> None:
@@ -188,9 +190,9 @@ class RelayEnd:
             self.pipe.connection.lost()
 
 
-async def open_pipe(broker: Broker, uri: Uri, product: str, user: User | None) -> RelayLink:
+async def open_pipe(broker: Broker, uri: Uri, product: str, user: User | None, name: str = "") -> RelayLink:
     """Connect to this broker, as this user, or as the one whom the URI names."""
-    link = RelayLink(uri, product)
+    link = RelayLink(uri, product, name)
     link.transport = RelayEnd(Pipe(broker, link, user))
     if link.ended.done():
         raise ClientError("the broker ends")

@@ -6,17 +6,34 @@ Where a relay runs is decided here and nowhere else: on this node, for a broker 
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple, cast
 
+from warren.amqp.errors import PreconditionFailed
 from warren.broker.commands import ClearParameter
-from warren.broker.events import ParameterCleared, ParameterSet, VhostDeleted
+from warren.broker.events import (
+    ParameterCleared,
+    ParameterSet,
+    ShovelFailed,
+    ShovelStarted,
+    ShovelStopped,
+    VhostDeleted,
+)
 from warren.relay.federation import Federation
 from warren.relay.shovel import Shovel
-from warren.relay.shovel_definition import COMPONENT, read_shovel
-from warren.relay.supervisor import State, Supervised
+from warren.relay.shovel_definition import COMPONENT, ShovelDefinition, read_shovel
+from warren.relay.static_shovels import static_shovels
+from warren.relay.supervisor import Relay, State, Supervised, Unfit
 from warren.server.app import Broker
+from warren.server.config import Config
+from warren.server.config_error import ConfigError
+from warren.server.metrics import Metric
 
 DYNAMIC, STATIC = "dynamic", "static"
+DELETED, CHANGED, RESTARTED = "it was deleted", "its definition has changed", "it is restarted"
+DONE, BROKER_STOPS = "it has carried all that it was to carry", "the broker stops"
 
 
 class RelayName(NamedTuple):
@@ -28,90 +45,179 @@ class Relays:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.node = broker.node
-        self.log = broker.log
         self.shovels: dict[RelayName, Supervised] = {}
-        self.ending: set[asyncio.Task[None]] = set()  # relays that are being stopped
+        self.static: dict[RelayName, ShovelDefinition] = {}  # as the configuration has them
+        self.leaving: set[Supervised] = set()  # those that are being stopped
+        self.ending: set[asyncio.Task[None]] = set()  # the tasks that stop them
+        self.carried_by_gone = 0  # messages, by shovels that are no more
         self.unsubscribe = [
             self.node.events.subscribe(ParameterSet, self._parameter_set),
             self.node.events.subscribe(ParameterCleared, self._parameter_cleared),
             self.node.events.subscribe(VhostDeleted, self._vhost_deleted),
         ]
         self.node.parameters.register(COMPONENT, self._check)
+        self._add_metrics()
         self.federation = Federation(broker)
 
     address = ""
     """Relays listen nowhere."""
 
     async def start(self) -> None:
+        self._check_settings(self.broker.config)
+        self.broker.settings_checks.append(self._check_settings)
+        self.broker.on_reload.append(self._take_static)
+        self.broker.descriptors.counters.append(lambda: sum(each.sockets for each in self._running()))
+        self._take_static()
         for vhost in self.node.vhosts:
             for component, name in list(self.node.parameters.of_vhost(vhost)):
                 if component == COMPONENT:
-                    self._begin(RelayName(vhost, name))
+                    self._begin_dynamic(RelayName(vhost, name))
         self.federation.start()
 
     async def stop(self) -> None:
         for unsubscribe in self.unsubscribe:
             unsubscribe()
+        if self._take_static in self.broker.on_reload:  # the start has not failed
+            self.broker.on_reload.remove(self._take_static)
+            self.broker.settings_checks.remove(self._check_settings)
         for name in list(self.shovels):
-            self._end(name)
+            self._end(name, BROKER_STOPS)
         await asyncio.gather(self.federation.stop(), *self.ending, return_exceptions=True)
 
-    @staticmethod
-    def _check(vhost: str, name: str, value: object) -> None:
-        read_shovel(vhost, name, value)  # type: ignore[arg-type]  # what a parameter can be
+    # --- figures ---
+
+    def _add_metrics(self) -> None:
+        for kind in (DYNAMIC, STATIC):
+            self.broker.metrics.add(
+                Metric(
+                    name=f"rabbitmq_shovel_{kind}",
+                    text=f"Number of {kind} shovels",
+                    read=partial(self._by_state, kind),
+                    label="status",
+                )
+            )
+
+    def _by_state(self, kind: str) -> dict[str, int]:
+        found = Counter(
+            each.status.state.value for name, each in self.shovels.items() if self.kind_of(name) == kind
+        )
+        return {state.value: found[state.value] for state in State}
+
+    def kind_of(self, name: RelayName) -> str:
+        return STATIC if name in self.static else DYNAMIC
+
+    def _running(self) -> Iterator[Shovel]:
+        for supervised in (*self.shovels.values(), *self.leaving):
+            if isinstance(supervised.relay, Shovel):
+                yield supervised.relay
+
+    @property
+    def carried(self) -> int:
+        """How many messages all shovels have carried, also those that are gone: it never goes down."""
+        return self.carried_by_gone + sum(shovel.carried for shovel in self._running())
 
     # --- parameters come and go ---
+
+    def _check(self, vhost: str, name: str, value: object) -> None:
+        if RelayName(vhost, name) in self.static:
+            raise PreconditionFailed(f"shovel '{name}': a static shovel has this name")
+        read_shovel(vhost, name, value)  # type: ignore[arg-type]  # what a parameter can be
 
     def _parameter_set(self, event: ParameterSet) -> None:
         if event.component == COMPONENT:
             name = RelayName(event.vhost, event.parameter)
-            self._end(name)
-            self._begin(name)
+            self._end(name, CHANGED)
+            self._begin_dynamic(name)
 
     def _parameter_cleared(self, event: ParameterCleared) -> None:
         if event.component == COMPONENT:
-            self._end(RelayName(event.vhost, event.parameter))
+            self._end(RelayName(event.vhost, event.parameter), DELETED)
 
     def _vhost_deleted(self, event: VhostDeleted) -> None:
         for name in [name for name in self.shovels if name.vhost == event.vhost]:
-            self._end(name)
+            self._end(name, "its vhost was deleted")
+
+    # --- the configuration ---
+
+    def _check_settings(self, config: Config) -> None:
+        """`ConfigError` if its shovels cannot run here."""
+        for vhost, name in static_shovels(config):
+            if vhost not in self.node.vhosts and vhost not in config.vhosts:
+                raise ConfigError(f"shovels: '{name}': there is no vhost '{vhost}'")
+            if (COMPONENT, name) in self.node.parameters.of_vhost(vhost):
+                raise ConfigError(f"shovels: '{name}': a parameter of vhost '{vhost}' has this name")
+
+    def _take_static(self) -> None:
+        """Run the shovels that the configuration has now. Those that it had before go on."""
+        wanted = {RelayName(*key): each for key, each in static_shovels(self.broker.config).items()}
+        before, self.static = self.static, wanted
+        for name in before:
+            if wanted.get(name) != before[name]:
+                self._end(name, CHANGED if name in wanted else DELETED)
+        for name in wanted:
+            if name not in self.shovels:
+                self._begin(name)
+
+    # --- beginning and end ---
 
     def _begin(self, name: RelayName) -> None:
+        if name in self.static:
+            self._run(name, Shovel(self.broker, *name, self.static[name], kind=STATIC))
+        else:
+            self._begin_dynamic(name)
+
+    def _begin_dynamic(self, name: RelayName) -> None:
         value = self.node.parameters.find(COMPONENT, *name)
-        definition = read_shovel(*name, value)
-        shovel = Shovel(self.broker, *name, definition, kind=DYNAMIC)
-        supervised = Supervised(shovel, self.node.world.time_ms, self.node.world.report)
+        try:
+            self._run(name, Shovel(self.broker, *name, read_shovel(*name, value), kind=DYNAMIC))
+        except PreconditionFailed as error:
+            self._run(name, Unfit(error.text))
+
+    def _run(self, name: RelayName, relay: Relay) -> None:
+        supervised = Supervised(relay, self.node.world.time_ms, self.node.world.report)
         supervised.on_change = lambda one: self._changed(name, one)
         self.shovels[name] = supervised
 
-    def _end(self, name: RelayName) -> None:
+    def _end(self, name: RelayName, reason: str) -> None:
         supervised = self.shovels.pop(name, None)
-        if supervised is not None:
-            supervised.on_change = None
-            ending = asyncio.create_task(supervised.stop())
-            self.ending.add(ending)
-            ending.add_done_callback(self.ending.discard)
+        if supervised is None:
+            return
+        supervised.on_change = None
+        self.leaving.add(supervised)
+        ending = asyncio.create_task(self._stop(supervised))
+        self.ending.add(ending)
+        ending.add_done_callback(self.ending.discard)
+        if not supervised.is_finished:
+            self.node.events.emit(ShovelStopped(*name, reason))
+
+    async def _stop(self, supervised: Supervised) -> None:
+        await supervised.stop()
+        self.leaving.discard(supervised)
+        if isinstance(supervised.relay, Shovel):
+            self.carried_by_gone += supervised.relay.carried
 
     def restart(self, name: RelayName) -> None:
         """KeyError if there is none."""
         if name not in self.shovels:
             raise KeyError(name)
-        self._end(name)
+        self._end(name, RESTARTED)
         self._begin(name)
 
     def _changed(self, name: RelayName, supervised: Supervised) -> None:
         status = supervised.status
-        if status.state is State.TERMINATED and not supervised.is_finished:
-            self.log.warning("shovel ended", vhost=name.vhost, shovel=name.name, reason=status.reason)
-        elif status.state is State.RUNNING:
-            self.log.info("shovel runs", vhost=name.vhost, shovel=name.name)
-        if supervised.is_finished and self.shovels.get(name) is supervised:
-            self.log.info("shovel is done", vhost=name.vhost, shovel=name.name)
+        if status.state is State.RUNNING:
+            self.node.events.emit(ShovelStarted(*name))
+        elif supervised.is_finished:
+            self.node.events.emit(ShovelStopped(*name, DONE))
             asyncio.get_running_loop().call_soon(self._forget_finished, name)
+        elif status.state is State.TERMINATED:
+            self.node.events.emit(ShovelFailed(*name, status.reason))
 
     def _forget_finished(self, name: RelayName) -> None:
         """A shovel that was to be deleted after some messages goes with its parameter."""
-        if name in self.shovels and self.shovels[name].is_finished:
-            self.node.change(
-                ClearParameter(vhost=name.vhost, component=COMPONENT, name=name.name), lambda _: None
-            )
+        if name in self.shovels and self.shovels[name].is_finished and name not in self.static:
+            self.broker.execute(ClearParameter(vhost=name.vhost, component=COMPONENT, name=name.name))
+
+
+def relays_of(broker: Broker) -> Relays:
+    return cast("Relays", broker.services["relays"])

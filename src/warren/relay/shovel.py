@@ -5,7 +5,6 @@ again.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -61,9 +60,22 @@ class Shovel:
         return self.carried_before + (self.pump.carried if self.pump is not None else 0)
 
     @property
-    def is_flowing(self) -> bool:
-        """Whether the destination takes messages now."""
-        return self.pump is None or self.pump.destination.may_publish
+    def pending(self) -> int:
+        """Messages that have come, and that the destination has not confirmed."""
+        return 0 if self.pump is None else len(self.pump.waiting) + len(self.pump.unconfirmed)
+
+    @property
+    def flow(self) -> str:
+        """Whether the destination takes messages now, in RabbitMQ's words."""
+        if self.pump is not None and self.pump.destination.blocked:
+            return "blocked"
+        return "flow" if self.pump is not None and self.pump.destination.congested else "running"
+
+    @property
+    def sockets(self) -> int:
+        """How many of its links are sockets."""
+        ends = () if self.pump is None else (self.source_end, self.destination_end)
+        return sum(end is not None and not end.is_here for end in ends)
 
     @property
     def reconnect_seconds(self) -> float:
@@ -113,6 +125,9 @@ class Shovel:
             return None
         return waiting if after == QUEUE_LENGTH else int(after) - self.carried_before
 
+    async def _open(self, end: End) -> RelayLink:
+        return await open_end(self.broker, end, self.vhost, PRODUCT, f"Shovel {self.name}")
+
     # --- the source ---
 
     async def _open_source(self, end: End) -> tuple[RelayLink, int]:
@@ -123,7 +138,7 @@ class Shovel:
                 end, definition.source_queue, definition.source_queue_arguments
             )
         else:
-            link, waiting = await open_end(self.broker, end, self.vhost, PRODUCT), 0
+            link, waiting = await self._open(end), 0
         self.queue = definition.source_queue
         try:
             if definition.source_exchange:
@@ -149,7 +164,7 @@ class Shovel:
 
     async def _with_queue(self, end: End, name: str, arguments: Table) -> tuple[RelayLink, int]:
         """A link to a broker that has this queue; if it has none, the queue is declared."""
-        link = await open_end(self.broker, end, self.vhost, PRODUCT)
+        link = await self._open(end)
         try:
             declare = QueueDeclare(queue=name, passive=True, arguments={})
             return link, (await link.ask(declare, QueueDeclareOk)).message_count
@@ -160,7 +175,7 @@ class Shovel:
         except BaseException:
             await link.close()
             raise
-        link = await open_end(self.broker, end, self.vhost, PRODUCT)
+        link = await self._open(end)
         try:
             declare = QueueDeclare(queue=name, durable=True, arguments=arguments)
             return link, (await link.ask(declare, QueueDeclareOk)).message_count
@@ -185,7 +200,7 @@ class Shovel:
                 end, definition.destination_queue, definition.destination_queue_arguments
             )
         else:
-            link = await open_end(self.broker, end, self.vhost, PRODUCT)
+            link = await self._open(end)
         try:
             if definition.ack_mode == ON_CONFIRM:
                 await link.ask(ConfirmSelect(), ConfirmSelectOk)
@@ -229,7 +244,7 @@ class Shovel:
             before = headers.get("x-shovelled")
             headers["x-shovelled"] = [forwarded, *(before if isinstance(before, list) else [])]
         if self.definition.add_timestamp_header:
-            headers["x-shovelled-timestamp"] = int(time.time())
+            headers["x-shovelled-timestamp"] = self.broker.world.time_ms() // 1000
         properties.headers = headers or None
         return properties.encode()
 

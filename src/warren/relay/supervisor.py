@@ -19,6 +19,8 @@ from warren.client.errors import ClientError
 
 FIRST_WAIT_SECONDS = 0.5
 SPREAD = 0.25  # a wait is so much shorter or longer, by chance
+STEADY_SECONDS = 10.0
+"""A relay that has run for so long is tried again at once; one that breaks sooner waits longer each time."""
 
 
 class State(Enum):
@@ -38,6 +40,18 @@ class Relay(Protocol):
         """Raise `ClientError` when something breaks. Return True if it is done for good."""
 
 
+class Unfit:
+    """A relay whose definition makes no sense. It was kept by a version that did not look at it."""
+
+    reconnect_seconds = 0.0
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    async def run(self, _running: Callable[[], None]) -> bool:
+        raise ClientError(self.reason)
+
+
 @dataclass
 class Status:
     state: State
@@ -54,7 +68,7 @@ class Supervised:
         self.report = report  # is told of our own mistakes
         self.status = Status(State.STARTING, time_ms())
         self.is_finished = False  # the relay is done for good
-        self.attempts = 0  # since it last ran
+        self.attempts = 0  # since it last ran for a while
         self.task = asyncio.create_task(self._keep_running())
         self.on_change: Callable[[Supervised], None] | None = None
 
@@ -80,11 +94,13 @@ class Supervised:
         return wait * random.uniform(1 - SPREAD, 1 + SPREAD)  # noqa: S311 - no secret
 
     def _is_running(self) -> None:
-        self.attempts = 0
         self._become(State.RUNNING)
 
     def _become(self, state: State, reason: str = "") -> None:
-        self.status = Status(state, self.time_ms(), reason)
+        now_ms = self.time_ms()
+        if self.status.state is State.RUNNING and now_ms - self.status.since_ms >= 1000 * STEADY_SECONDS:
+            self.attempts = 0
+        self.status = Status(state, now_ms, reason)
         if self.on_change is not None:
             self.on_change(self)
 

@@ -77,9 +77,10 @@ class Broker:
         self.metrics = Metrics()
         self.services: dict[str, Service] = {}  # what runs beside AMQP, by name
         self.end_log: Callable[[], None] = lambda: None  # ends the logging of events
-        self.on_reload: list[
-            Callable[[], None]
-        ] = []  # for who has more to read again on SIGHUP, from the start
+        self.settings_checks: list[Callable[[Config], None]] = []
+        """Called on SIGHUP with new settings, before these hold. `ConfigError` keeps the old ones."""
+        self.on_reload: list[Callable[[], None]] = []
+        """For who has more to read again on SIGHUP, from the start. Called when new settings hold."""
         self.event_stream: EventStream | None = None  # None unless the setting `events_stream` is on
         self.stopping = True  # or not started, or stopped: `stop` has nothing to do
 
@@ -232,13 +233,13 @@ class Broker:
 
     async def _listen(self) -> None:
         """Start services first: once a client can connect, all of the broker is there."""
+        self.services["relays"] = load_service("relays")(self)
+        await self.services["relays"].start()
         if self.config.http_addresses() or self.config.https_addresses():
             await self._start_http()
         if self.config.otel_endpoint:
             self.services["otel"] = load_service("otel")(self)
             await self.services["otel"].start()
-        self.services["relays"] = load_service("relays")(self)
-        await self.services["relays"].start()
         if self.config.prometheus_addresses():
             self.services["prometheus"] = load_service("prometheus")(self)
             await self.services["prometheus"].start()

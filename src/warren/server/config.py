@@ -16,11 +16,13 @@ from warren.broker.rules import TIME_MS_MAX
 from warren.server.address import PORT_MAX, Address, addresses
 from warren.server.certificate import LOGIN_SOURCES, SAN_TYPES, LoginRule
 from warren.server.config_definitions import (
+    StaticShovel,
     expect_known,
     expect_list,
     expect_table,
     names,
     policies,
+    shovels,
     user_limits,
     vhost_limits,
 )
@@ -130,7 +132,9 @@ class Config:
     tls_login_san_type: str = "dns"  # which alternative names of a certificate: dns, ip, email or uri
     tls_login_san_index: int = 0  # which of those, from 0
     reload_definitions: bool = False
-    """Whether SIGHUP also makes the vhosts, users, policies and limits that the file has then."""
+    """Whether SIGHUP also makes the vhosts, users, policies and limits that the file has then, and runs its
+    shovels.
+    """
     data_dir: Path = Path("warren-data")  # where the broker keeps its data
     cluster_name: str = "warren"  # the name of the cluster, and of its node, as clients and tools see it
     log_level: str = "info"  # debug, info, warning or error
@@ -180,6 +184,10 @@ class Config:
     policies: tuple[PutPolicy, ...] = ()  # policies that are made when the broker starts
     operator_policies: tuple[PutPolicy, ...] = ()  # the same, of operator policies
     vhost_limits: tuple[SetVhostLimits, ...] = ()  # limits that are set when the broker starts
+    shovels: tuple[StaticShovel, ...] = ()
+    """Static shovels, which run as long as they stand here: tables with `name`, perhaps `vhost`, and the keys
+    of RabbitMQ's parameters, such as `src-uri`.
+    """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data_dir", Path(self.data_dir))  # an embedding program may give a string
@@ -452,6 +460,7 @@ READERS: dict[str, Callable[[str, object], object]] = {  # of settings that are 
     "policies": policies,
     "operator_policies": policies,
     "vhost_limits": lambda _name, value: vhost_limits(value),
+    "shovels": shovels,
     "loopback_users": names,
     "auth_backends": names,
     "http_cors_origins": names,

@@ -1,9 +1,9 @@
-"""Policies and limits in `warren.toml`, read into the commands that make them."""
+"""Policies, limits and shovels in `warren.toml`: commands that make them, or what runs them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from warren.amqp.errors import PreconditionFailed
@@ -16,6 +16,17 @@ DEFAULT_VHOST = "/"
 POLICY_KEYS = {"vhost", "name", "pattern", "apply_to", "priority", "definition"}
 
 L = TypeVar("L", VhostLimits, UserLimits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StaticShovel:
+    """A shovel that runs as long as it stands in the settings. What its definition means is known to the
+    service `relays`, which is above this module.
+    """
+
+    name: str
+    vhost: str = DEFAULT_VHOST
+    definition: dict[str, Any] = field(repr=False)  # whose URIs may have passwords
 
 
 def policies(setting: str, value: object) -> tuple[PutPolicy, ...]:
@@ -33,6 +44,20 @@ def vhost_limits(value: object) -> tuple[SetVhostLimits, ...]:
 
 def user_limits(user: str, value: object) -> SetUserLimits:
     return SetUserLimits(user=user, **_limits(f"limits of user '{user}'", UserLimits, value))
+
+
+def shovels(setting: str, value: object) -> tuple[StaticShovel, ...]:
+    return tuple(_shovel(setting, entry) for entry in expect_list(setting, value))
+
+
+def _shovel(setting: str, entry: object) -> StaticShovel:
+    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+        raise ConfigError(f"{setting}: each shovel needs a name")
+    definition = dict(entry)
+    name, vhost = definition.pop("name"), definition.pop("vhost", DEFAULT_VHOST)
+    if not isinstance(vhost, str):
+        raise ConfigError(f"{setting}: '{name}': vhost: expected a string")
+    return StaticShovel(name=name, vhost=vhost, definition=definition)
 
 
 def names(setting: str, value: object) -> tuple[str, ...]:

@@ -36,6 +36,9 @@ WHAT_TO_LOG: dict[type[Event], tuple[int, str]] = {
     events.PolicyDeleted: (logging.INFO, "policy deleted"),
     events.ParameterSet: (logging.INFO, "parameter set"),
     events.ParameterCleared: (logging.INFO, "parameter cleared"),
+    events.ShovelStarted: (logging.INFO, "shovel started"),
+    events.ShovelFailed: (logging.WARNING, "shovel failed"),
+    events.ShovelStopped: (logging.INFO, "shovel stopped"),
     events.GlobalParameterSet: (logging.INFO, "global parameter set"),
     events.GlobalParameterCleared: (logging.INFO, "global parameter cleared"),
     events.ExchangeCreated: (logging.DEBUG, "exchange created"),
@@ -91,9 +94,13 @@ class _Writer:
 
 
 def configure(level: str, stream: TextIO = sys.stderr) -> None:
-    """Send all log lines to `stream`, for the command `warren`."""
+    """Send all log lines to `stream`, for the command `warren`. Tracebacks are without local variables, which
+    may have secrets in them.
+    """
     renderer: structlog.types.Processor = (
-        structlog.dev.ConsoleRenderer() if stream.isatty() else structlog.processors.JSONRenderer()
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        if stream.isatty()
+        else structlog.processors.JSONRenderer()
     )
     shared: list[structlog.types.Processor] = [
         structlog.stdlib.add_log_level,

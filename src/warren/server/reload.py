@@ -17,7 +17,8 @@ from warren.server.config_error import ConfigError
 from warren.server.tls import Loaded, load_files
 
 ALWAYS = {"log_level", "reload_definitions"}
-IF_WANTED = {"vhosts", "users", "policies", "operator_policies", "vhost_limits"}
+DEFINITIONS = {"vhosts", "users", "policies", "operator_policies", "vhost_limits"}
+IF_WANTED = {*DEFINITIONS, "shovels"}
 """If `reload_definitions` is on."""
 WITH_TLS = {
     "tls_cert",
@@ -63,11 +64,13 @@ class Reload:
         """Definitions come first: if one of them makes no sense, all other settings stay as they were."""
         broker = self.broker
         config, loaded = await asyncio.to_thread(self._read)
+        for check in broker.settings_checks:
+            check(config)
         tls = None if loaded is None else broker.tls
         changed = {each.name for each in fields(Config) if _differs(each.name, broker.config, config)}
         taken = changed & self._reloadable(config)
         following = replace(broker.config, **{name: getattr(config, name) for name in taken})
-        if IF_WANTED & taken:
+        if DEFINITIONS & taken:
             await broker.make_definitions(following)
         levels = broker.config.log_level, following.log_level
         broker.config = following

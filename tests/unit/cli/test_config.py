@@ -13,6 +13,7 @@ from warren.server.config_reference import as_markdown, settings
 
 PROJECT = Path(__file__).parents[3]
 SECRET = "hidden-s3cret"  # noqa: S105 - a password that must not be shown
+SHOVEL = '[[shovels]]\nname = "s"\nsrc-queue = "q"\ndest-uri = "amqp://"\n'
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +40,13 @@ def test_a_file_that_is_right_passes(tmp_path: Path, capsys: pytest.CaptureFixtu
         ("prot = 1", "unknown setting prot"),
         ("port =", "cannot read"),
         ("[[policies]]", "each policy needs a name"),
+        ("[[shovels]]", "shovels: each shovel needs a name"),
+        ("shovels = 5", "shovels: expected a list"),
+        ('[[shovels]]\nname = "s"\nvhost = 5', "shovels: 's': vhost: expected a string"),
+        ('[[shovels]]\nname = "s"', "shovels: shovel 's': src-queue or src-exchange has to be given"),
+        (f'{SHOVEL}src-uri = "amqp://me:{SECRET}@b:x"', "src-uri is wrong: the port of the URI is not one"),
+        (f'{SHOVEL}src-uri = "amqp://"\ndst = 1', "shovels: shovel 's': dst is not known"),
+        (2 * f'{SHOVEL}src-uri = "amqp://"\n', "shovels: 's' is there twice in vhost '/'"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told(
@@ -48,6 +56,8 @@ def test_what_is_wrong_with_a_file_is_told(
     told = capsys.readouterr().err
     assert told.startswith("warren config check: ")
     assert reason in told
+    assert told.count("\n") == 1
+    assert SECRET not in told
 
 
 def test_settings_are_shown_with_the_place_that_they_come_from(
@@ -62,8 +72,15 @@ def test_settings_are_shown_with_the_place_that_they_come_from(
     assert shown["bind"] == {"value": '"127.0.0.1"', "from": "default"}
 
 
+def test_a_shovel_that_is_right_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, f'{SHOVEL}vhost = "v"\nsrc-uri = ["amqp://a", "amqps://b"]\nack-mode = "no-ack"')
+    assert main(["config", "check", path]) == 0
+    assert capsys.readouterr().out == "all settings are right\n"
+
+
 def test_no_password_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write(tmp_path, f'[[users]]\nname = "u"\npassword = "{SECRET}"')
+    shovel = f'{SHOVEL}src-uri = "amqp://me:{SECRET}@b"'
+    path = write(tmp_path, f'[[users]]\nname = "u"\npassword = "{SECRET}"\n{shovel}')
     assert main(["config", "show", "--config", path]) == 0
     assert SECRET not in capsys.readouterr().out
 

@@ -144,6 +144,53 @@ CHANGES: list[tuple[str, str, str, Any]] = [
         None,
     ),
     ("federation upstream-sets delete s", "DELETE", "/api/parameters/federation-upstream-set/%2F/s", None),
+    (
+        "shovels declare s --src-queue a --dest-queue b",
+        "PUT",
+        "/api/parameters/shovel/%2F/s",
+        {
+            "component": "shovel",
+            "vhost": "/",
+            "name": "s",
+            "value": {"src-uri": "amqp://", "src-queue": "a", "dest-uri": "amqp://", "dest-queue": "b"},
+        },
+    ),
+    (
+        (
+            "shovels add s -p v --src-uri amqp://a --src-uri amqp://b --src-exchange e --src-exchange-key k"
+            ' --src-consumer-args {"x-priority":1} --src-queue-args {"x-expires":5} --src-prefetch-count 10'
+            " --src-delete-after 5 --dest-uri amqp://c --dest-exchange f --dest-exchange-key l"
+            ' --dest-queue-args {} --dest-publish-properties {"delivery_mode":2} --dest-add-forward-headers'
+            " --dest-add-timestamp-header --ack-mode on-publish --reconnect-delay 1.5"
+        ),
+        "PUT",
+        "/api/parameters/shovel/v/s",
+        {
+            "component": "shovel",
+            "vhost": "v",
+            "name": "s",
+            "value": {
+                "src-uri": ["amqp://a", "amqp://b"],
+                "src-exchange": "e",
+                "src-exchange-key": "k",
+                "src-consumer-args": {"x-priority": 1},
+                "src-queue-args": {"x-expires": 5},
+                "src-prefetch-count": 10,
+                "src-delete-after": 5,
+                "dest-uri": "amqp://c",
+                "dest-exchange": "f",
+                "dest-exchange-key": "l",
+                "dest-queue-args": {},
+                "dest-publish-properties": {"delivery_mode": 2},
+                "dest-add-forward-headers": True,
+                "dest-add-timestamp-header": True,
+                "ack-mode": "on-publish",
+                "reconnect-delay": 1.5,
+            },
+        },
+    ),
+    ("shovels delete s", "DELETE", "/api/shovels/vhost/%2F/s", None),
+    ("shovels restart s -p v", "DELETE", "/api/shovels/vhost/v/s/restart", None),
     ("pause q", "PUT", "/api/queues/%2F/q/pause", {}),
     ("resume q", "PUT", "/api/queues/%2F/q/resume", {}),
 ]
@@ -182,6 +229,8 @@ LISTS = [
     ("federation links ls --down -p v", "/api/federation-links/v/state/down"),
     ("federation upstreams ls", "/api/parameters/federation-upstream"),
     ("federation upstream-sets ls -p v", "/api/parameters/federation-upstream-set/v"),
+    ("shovels ls", "/api/shovels"),
+    ("shovels ls -p v", "/api/shovels/v"),
     ("limits ls -p v", "/api/vhost-limits/v"),
     ("limits ls --user u", "/api/user-limits/u"),
     ("limits ls --users", "/api/user-limits"),
@@ -508,3 +557,37 @@ def test_status_of_a_user_who_may_not_see_nodes(api: RecordedApi, capsys: pytest
     api.answers = [(200, overview), (401, {"error": "not_authorised", "reason": "Not monitor user"})]
     assert main(["status", "--url", api.url]) == 0
     assert "product\tRabbitMQ 3.13.0\ncluster_name\tc\nqueues\t2\n" in capsys.readouterr().out
+
+
+def test_passwords_of_a_shovel_may_come_from_the_environment(
+    api: RecordedApi, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SECRET", "a/b$c")
+    words = ["shovels", "declare", "s", "--src-queue", "q", "--dest-uri", "amqp://me:${SECRET}@b/$v"]
+    assert main([*words, "--url", api.url]) == 0
+    assert api.requests[0].content["value"]["dest-uri"] == "amqp://me:a%2Fb%24c@b/$v"
+    monkeypatch.delenv("SECRET")
+    assert main([*words, "--url", api.url]) == 1
+    assert "SECRET is no variable of the environment" in capsys.readouterr().err
+
+
+def test_a_shovel_is_found_in_the_list(api: RecordedApi, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"name": "other", "state": "starting"}, {"name": "s", "state": "running"}]
+    api.answers = [(200, rows), (200, rows)]
+    assert main(["shovels", "show", "s", "--url", api.url]) == 0
+    assert capsys.readouterr().out == "name\ts\nstate\trunning\n"
+    assert api.requests[0].target.partition("?")[0] == "/api/shovels/%2F"
+    assert main(["shovels", "show", "absent", "--url", api.url]) == 1
+    assert "no shovel 'absent' in vhost '/'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["parameters ls", "parameters ls --json", "global-parameters ls"])
+def test_parameters_are_printed_without_passwords(
+    api: RecordedApi, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"vhost": "/", "component": "shovel", "name": "s", "value": {"src-uri": ["amqp://me:canary@b"]}}
+    api.answers = [(200, [row])]
+    assert main([*words.split(), "--url", api.url]) == 0
+    printed = capsys.readouterr().out
+    assert "amqp://me:***@b" in printed
+    assert "canary" not in printed

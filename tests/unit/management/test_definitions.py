@@ -27,7 +27,7 @@ MADE: tuple[Command, ...] = (
     ),
     commands.SetVhostLimits(vhost="/", max_queues=50),
     commands.SetVhostMetadata(vhost="/", metadata=METADATA),
-    commands.SetParameter(vhost="/", component="shovel", name="s", value={"uri": "amqp://x"}),
+    commands.SetParameter(vhost="/", component="other", name="s", value={"uri": "amqp://x"}),
     commands.SetGlobalParameter(name="g", value=[1]),
     commands.SetUserLimits(user="reader", max_channels=4, max_publish_rate=9),
 )
@@ -39,7 +39,7 @@ VERSIONS = {
 }
 OF_VHOST: dict[str, list[dict[str, Any]]] = {
     "parameters": [
-        {"component": "shovel", "name": "s", "value": {"uri": "amqp://x"}},
+        {"component": "other", "name": "s", "value": {"uri": "amqp://x"}},
         {
             "component": "operator_policy",
             "name": "op",

@@ -78,7 +78,7 @@ async def test_every_kind_of_object_is_made(api: Api) -> None:
         "topic_permissions": [{"user": "u", "vhost": "v", "exchange": "x", "write": "^b", "read": "^c"}],
         "parameters": [
             {"vhost": "v", "component": "vhost-limits", "name": "limits", "value": {"max-queues": 9}},
-            {"vhost": "v", "component": "shovel", "name": "s", "value": {"a": 1}},
+            {"vhost": "v", "component": "other", "name": "s", "value": {"a": 1}},
             {
                 "vhost": "v",
                 "component": "operator_policy",
@@ -119,7 +119,7 @@ async def test_every_kind_of_object_is_made(api: Api) -> None:
     assert user.topic_permissions == {("v", "x"): TopicPermissions("^b", "^c")}
     assert vhost.metadata == VhostMetadata("d", frozenset({"t"}), "quorum")
     assert vhost.limits.max_queues == 9
-    assert node.parameters.of_vhost("v") == {("shovel", "s"): {"a": 1}}
+    assert node.parameters.of_vhost("v") == {("other", "s"): {"a": 1}}
     assert (node.cluster_name, node.parameters.of_node["g"]) == ("rabbit@host", 1)
     assert set(vhost.policies.policies) == {"p"}
     assert set(vhost.policies.operator_policies) == {"op"}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
+from tests.support.fakes import quick_hash
 from tests.support.http_api import Api, make_broker
+from warren import commands
 
 VALUE = {"uri": "amqp://elsewhere", "expires": 3_600_000, "nested": [1, 1.5, None, True]}
 PATH = "/api/parameters/component/%2F/name"
@@ -110,3 +114,52 @@ async def test_parameters_are_filtered_by_name(api: Api) -> None:
         assert (await api.put(f"/api/global-parameters/{name}", {"value": 1})).status == 201
     for path in ("parameters", "parameters/c", "parameters/c/%2F", "global-parameters"):
         assert (await api.get(f"/api/{path}?name=b&columns=name")).json == [{"name": "b"}]
+
+
+SHOVEL = {
+    "src-uri": ["amqp://me:canary@127.0.0.1:1"],
+    "src-queue": "q",
+    "dest-uri": "amqp://me:canary@127.0.0.1:1?password=canary",
+    "reconnect-delay": 0,
+}
+SHOWN = SHOVEL | {
+    "src-uri": ["amqp://me:***@127.0.0.1:1"],
+    "dest-uri": "amqp://me:***@127.0.0.1:1?password=***",
+}
+AS_POLICYMAKER = {"user": "reader"}
+
+
+async def test_passwords_in_uris_are_shown_to_administrators_only(api: Api) -> None:
+    api.broker.execute(
+        commands.PutUser(name="reader", password=quick_hash("reader"), tags=frozenset({"policymaker"}))
+    )
+    path = "/api/parameters/shovel/%2F/s"
+    assert (await api.put(path, {"value": SHOVEL})).status == 201
+    await api.put("/api/global-parameters/g", {"value": SHOVEL})
+    for each in (path, "/api/global-parameters/g"):
+        assert (await api.get(each)).json["value"] == SHOVEL
+        assert (await api.get(each, **AS_POLICYMAKER)).json["value"] == SHOWN
+    for each in ("", "/shovel", "/shovel/%2F"):
+        answer = await api.get(f"/api/parameters{each}", **AS_POLICYMAKER)
+        assert [row["value"] for row in answer.json] == [SHOWN]
+    answer = await api.get("/api/global-parameters", **AS_POLICYMAKER)
+    assert [row["value"] for row in answer.json] == [SHOWN]
+
+
+async def test_a_hidden_password_does_not_become_the_password(api: Api) -> None:
+    path = "/api/parameters/shovel/%2F/s"
+    await api.put(path, {"value": SHOVEL})
+    answer = await api.put(path, {"value": SHOWN})
+    assert answer.status == 400
+    assert answer.json["reason"] == ("shovel 's': src-uri is wrong: give the password itself, and not ***")
+    assert (await api.get(path)).json["value"] == SHOVEL
+
+
+async def test_exported_definitions_restore_shovels(api: Api, tmp_path: Path) -> None:
+    await api.put("/api/parameters/shovel/%2F/s", {"value": SHOVEL})
+    exported = (await api.get("/api/definitions")).body
+    async with make_broker(tmp_path / "other") as broker, aiohttp.ClientSession() as session:
+        other = Api(broker, session)
+        assert (await other.request("POST", "/api/definitions", data=exported)).status == 204
+        assert broker.node.parameters.find("shovel", "/", "s") == SHOVEL
+        assert [row["name"] for row in (await other.get("/api/shovels")).json] == ["s"]

@@ -21,6 +21,7 @@ from warren.management.prometheus import OF_NODE
 from warren.management.prometheus_groups import EVERY_OBJECT, GROUPS
 from warren.management.prometheus_service import prometheus_service
 from warren.management.prometheus_text import escape, labels_text
+from warren.relay.service import Relays
 from warren.server.metrics import Histogram, Metric
 
 TYPES = ("classic", "quorum", "stream")
@@ -352,7 +353,8 @@ async def test_a_port_of_their_own_needs_no_login(api: Api) -> None:
 async def test_broker_starts_the_service_if_its_port_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("warren.server.app.load_service", lambda _name: prometheus_service)
+    factories = {"prometheus": prometheus_service, "relays": Relays}
+    monkeypatch.setattr("warren.server.app.load_service", factories.__getitem__)
     async with (
         make_broker(tmp_path / "data", http_port=-1, prometheus_port=0) as broker,
         aiohttp.ClientSession() as session,

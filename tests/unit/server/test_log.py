@@ -11,10 +11,24 @@ from tests.support.fake_client import FakeClient
 from tests.support.fakes import FakeWorld, make_node
 from warren.amqp import methods as m
 from warren.broker import commands
-from warren.broker.events import AdministrativeAction, Failure
+from warren.broker.events import (
+    AdministrativeAction,
+    Event,
+    Failure,
+    ShovelFailed,
+    ShovelStarted,
+    ShovelStopped,
+)
 from warren.broker.node import Node
 from warren.broker.vhost_metadata import VhostMetadata
 from warren.server import log
+
+MADE_ELSEWHERE: list[Event] = [
+    AdministrativeAction("guest", "127.0.0.1", "PUT /api/vhosts/v", 201),
+    ShovelStarted("/", "s"),
+    ShovelFailed("/", "s", "no answer"),
+    ShovelStopped("/", "s", "deleted"),
+]
 
 
 class Terminal(io.StringIO):
@@ -150,7 +164,8 @@ def test_every_logged_event_can_be_written() -> None:
     other.authenticate("guest")
     world.run_threads()
     client.connection.lost()
-    node.events.emit(AdministrativeAction("guest", "127.0.0.1", "PUT /api/vhosts/v", 201))
+    for event in MADE_ELSEWHERE:
+        node.events.emit(event)
     assert not world.errors
     texts = {text for _, text in log.WHAT_TO_LOG.values()}
     assert texts == {line["event"] for line in lines(stream)}
@@ -166,3 +181,19 @@ def test_passwords_and_messages_are_not_logged() -> None:
     FakeClient(node).open().publish("amq.fanout", "k", b"my-message")
     assert "authentication failed" in stream.getvalue()
     assert "my-" not in stream.getvalue()
+
+
+def test_tracebacks_on_a_terminal_are_without_local_variables() -> None:
+    stream = Terminal()
+    log.configure("info", stream)
+
+    def fail(password: str) -> None:
+        raise ValueError(f"{len(password)} characters")
+
+    try:
+        fail("my-password")
+    except ValueError as error:
+        log.get_logger().error("internal error", exc_info=error)
+    assert "11 characters" in stream.getvalue()
+    assert "fail(" in stream.getvalue(), "the traceback is there"
+    assert "my-password" not in stream.getvalue().replace('fail("my-password")', "")

@@ -8,24 +8,34 @@ import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
 
 from tests.support.amqp import AmqpClient
+from tests.support.happenings import Happenings
 from tests.support.http_api import Api, make_broker
 from tests.support.process import Address
 from warren import Config, commands
-from warren.broker.events import Event
+from warren.broker.events import Event, ShovelFailed
 from warren.broker.passwords import hash_password
 from warren.cli.main import main
 from warren.client.uri import parse_uri
+from warren.relay.shovel_definition import read_shovel
 from warren.server.app import Broker
 from warren.server.config import UserConfig, load
+from warren.server.config_definitions import StaticShovel
 from warren.server.config_error import ConfigError
 from warren.server.log import configure
 
 CANARY = "canary-9f3b"
+
+
+def shovel(address: str) -> dict[str, Any]:
+    """A shovel that has no right to be at this address."""
+    uri = f"amqp://guest:{CANARY}@{address}"
+    return {"src-uri": "amqp://", "src-queue": "q", "dest-uri": [uri], "reconnect-delay": 0}
 
 
 @pytest.fixture
@@ -50,6 +60,10 @@ def test_objects_with_secrets_do_not_show_them() -> None:
             Config(users=(user,)),
             commands.PutUser(name="me", password=hashed),
             parse_uri(f"amqp://me:{CANARY}@host"),
+            Config(shovels=(StaticShovel(name="s", definition=shovel("host")),)),
+            read_shovel("/", "s", shovel("host")),
+            commands.SetParameter(vhost="/", component="shovel", name="s", value=shovel("host")),
+            commands.SetGlobalParameter(name="s", value=shovel("host")),
         )
     )
     assert CANARY not in shown
@@ -142,3 +156,38 @@ async def log_in_wrongly(broker: Broker) -> None:
         client.abort()
 
     await asyncio.to_thread(over_amqp)
+
+
+async def test_shovels_tell_no_secrets(
+    tmp_path: Path, log: io.StringIO, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[str] = []
+    audit = tmp_path / "audit.log"
+    fixed = StaticShovel(name="fixed", definition=shovel("127.0.0.1:1"))
+    settings = {"events_stream": True, "audit_log": str(audit), "shovels": (fixed,)}
+    async with make_broker(tmp_path / "data", **settings) as broker, aiohttp.ClientSession() as session:
+        broker.subscribe(Event, lambda event: seen.append(repr(event)))
+        api = Api(broker, session)
+        with Happenings(broker, ShovelFailed) as happenings:
+            for name, address in (("closed", "127.0.0.1:1"), ("refused", broker.address), ("here", "")):
+                await api.put(f"/api/parameters/shovel/%2F/{name}", {"value": shovel(address)})
+            failures = await happenings.until(ShovelFailed, 3)
+        wrong = [
+            shovel("127.0.0.1:x"),
+            shovel("["),
+            shovel("") | {f"amqp://me:{CANARY}@b": 1},
+            f"a:{CANARY}@b",
+        ]
+        answers = [await api.put("/api/parameters/shovel/%2F/wrong", {"value": each}) for each in wrong]
+        paths = ("/api/shovels", "/api/shovels/vhost/%2F/refused", "/api/connections", "/metrics/per-object")
+        bodies = [answer.body for answer in answers] + [(await api.get(path)).body for path in paths]
+        url = f"http://guest:guest@{broker.services['http'].address}"
+        for words in ("shovels ls", "shovels show refused", "shovels ls --json", "parameters ls --json"):
+            assert await asyncio.to_thread(main, [*words.split(), "--url", url]) == 0
+    assert sorted(each.shovel for each in failures) == ["closed", "here", "refused"]
+    assert [answer.status for answer in answers] == [400] * 4
+    printed = capsys.readouterr()
+    told = log.getvalue() + audit.read_text() + "".join(seen) + printed.out + printed.err
+    assert "shovel failed" in told
+    assert "PUT /api/parameters/shovel///refused" in audit.read_text()
+    assert CANARY not in told + b"".join(bodies).decode()
