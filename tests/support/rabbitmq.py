@@ -5,6 +5,7 @@ its own.
 from __future__ import annotations
 
 import contextlib
+import socket
 import time
 import urllib.error
 import urllib.request
@@ -20,6 +21,8 @@ from benchmarks.compare import (
     running,
     stop_port_mapper,
 )
+
+from warren.client.dialogue import PROTOCOL_HEADER
 
 START_SECONDS_MAX = 180
 IS_INSTALLED = RABBITMQ.exists()
@@ -57,11 +60,12 @@ def run_rabbitmq(directory: Path, *plugins: str) -> Iterator[RabbitMQ]:
         stack.enter_context(running([str(RABBITMQ)], env, log))
         found = RabbitMQ(port, f"http://127.0.0.1:{http_port}")
         _wait_for_http(found.http_url, log)
+        _wait_for_amqp(found.port, log)
         yield found
 
 
 def _wait_for_http(url: str, log: Path) -> None:
-    """Wait until the API answers, be it that a login is needed: then the broker is ready, too."""
+    """Wait until the API answers, be it that a login is needed."""
     deadline = time.monotonic() + START_SECONDS_MAX
     while time.monotonic() < deadline:
         try:
@@ -73,3 +77,15 @@ def _wait_for_http(url: str, log: Path) -> None:
         except OSError:
             time.sleep(TRY_AGAIN_SECONDS)
     raise AssertionError(f"RabbitMQ did not start: {log.read_text()}")
+
+
+def _wait_for_amqp(port: int, log: Path) -> None:
+    """Wait until the broker speaks AMQP: while it starts, it hangs up on clients."""
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(PROTOCOL_HEADER)
+            if client.recv(1):
+                return
+        time.sleep(TRY_AGAIN_SECONDS)
+    raise AssertionError(f"RabbitMQ did not speak AMQP: {log.read_text()}")
