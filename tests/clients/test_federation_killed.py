@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from benchmarks.compare import free_port
 
 from tests.support.federation import (
@@ -21,6 +22,8 @@ from tests.support.federation import (
     until,
 )
 from tests.support.process import BrokerProcess
+
+pytestmark = pytest.mark.slow
 
 ROUNDS, MESSAGES = 3, 200
 
