@@ -111,6 +111,12 @@ async def publish(url: str, exchange: str, key: str, *bodies: bytes, **propertie
 
 async def take(url: str, queue: str, count: int) -> list[AbstractIncomingMessage]:
     """Consume so many messages, as they come."""
+    return await take_until(url, queue, lambda taken: len(taken) == count)
+
+
+async def take_until(
+    url: str, queue: str, is_enough: Callable[[list[AbstractIncomingMessage]], bool]
+) -> list[AbstractIncomingMessage]:
     taken: list[AbstractIncomingMessage] = []
     async with asyncio.timeout(WAIT_SECONDS_MAX), await aio_pika.connect(url) as connection:
         channel = await connection.channel()
@@ -118,7 +124,7 @@ async def take(url: str, queue: str, count: int) -> list[AbstractIncomingMessage
             async for message in messages:
                 await message.ack()
                 taken.append(message)
-                if len(taken) == count:
+                if is_enough(taken):
                     break
     return taken
 

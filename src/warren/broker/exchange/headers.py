@@ -13,8 +13,10 @@ from warren.amqp.errors import PreconditionFailed
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table
 from warren.broker.binding import Binding, Destination
+from warren.broker.received_from import BOUND_FROM
 
 MATCHES = {"all": (all, False), "any": (any, False), "all-with-x": (all, True), "any-with-x": (any, True)}
+NO_HEADERS = ("x-match", BOUND_FROM)  # arguments that are about the binding itself
 
 
 class Headers:
@@ -41,7 +43,7 @@ class Headers:
 
 def matches(wanted: Table, headers: Table) -> bool:
     decide, with_x = MATCHES[str(wanted.get("x-match", "all"))]
-    names = [name for name in wanted if name != "x-match" and (with_x or not name.startswith("x-"))]
+    names = [name for name in wanted if name not in NO_HEADERS and (with_x or not name.startswith("x-"))]
     return decide(
         name in headers and (wanted[name] is None or _equal(wanted[name], headers[name])) for name in names
     )
