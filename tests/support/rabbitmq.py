@@ -41,7 +41,7 @@ def run_rabbitmq(directory: Path) -> Iterator[RabbitMQ]:
     directory.mkdir()
     port, http_port = free_port(), free_port()
     env = rabbitmq_environment(directory)
-    (directory / "plugins").write_text("[rabbitmq_management].")
+    (directory / "plugins").write_text("[rabbitmq_management,rabbitmq_shovel_management].")
     config = directory / "rabbitmq.conf"
     config.write_text(f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {http_port}\n")
     env |= {

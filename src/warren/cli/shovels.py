@@ -48,9 +48,7 @@ def _definition(command: Callable[..., None]) -> Callable[..., None]:
     """The options that describe a shovel."""
     args: dict[str, Any] = {"type": JsonObject(), "metavar": "JSON"}
     for option in (
-        click.option(
-            "--src-uri", multiple=True, metavar="URI", help="where from; several: tried in turn"
-        ),
+        click.option("--src-uri", multiple=True, metavar="URI", help="where from; several: tried in turn"),
         click.option("--src-queue", metavar="NAME", help="consume this queue"),
         click.option("--src-exchange", metavar="NAME", help="or what a queue bound to this exchange gets"),
         click.option("--src-exchange-key", metavar="KEY", help="the key of that binding"),
@@ -67,9 +65,7 @@ def _definition(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--dest-add-forward-headers", is_flag=True, default=None, help="add x-shovelled"),
         click.option("--dest-add-timestamp-header", is_flag=True, default=None, help="add the time"),
         click.option("--ack-mode", type=click.Choice(ACK_MODES), help="when the source may forget a message"),
-        click.option(
-            "--reconnect-delay", type=float, help="seconds at most between attempts; 0: one only"
-        ),
+        click.option("--reconnect-delay", type=float, help="seconds at most between attempts; 0: one only"),
     ):
         command = option(command)
     return command
