@@ -42,7 +42,7 @@ def name() -> str:
 @pytest.fixture(scope="session")
 def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
     """One RabbitMQ for all tests that need one; those are marked `needs_rabbitmq`."""
-    with run_rabbitmq(tmp_path_factory.mktemp("rabbitmq") / "node") as running:
+    with run_rabbitmq(tmp_path_factory.mktemp("rabbitmq") / "node", "rabbitmq_shovel_management") as running:
         yield running
 
 

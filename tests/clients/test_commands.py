@@ -164,6 +164,42 @@ def test_policies_limits_and_parameters(run: Run) -> None:
     run("global-parameters delete commands-test", vhost=None)
 
 
+def test_shovels(run: Run, serving: Serving) -> None:
+    """What both brokers tell of a shovel is the same."""
+    run("queues declare a")
+    run("publish a hello")
+    uri = serving.address.url("commands")
+    here = "--src-uri amqp:///commands --src-queue a"
+    run(f"shovels declare s {here} --dest-queue b --dest-uri {uri} --reconnect-delay 1")
+    rows: list[dict[str, Any]] = []
+
+    def look() -> None:
+        rows[:] = run("shovels ls")
+
+    serve_until(look, lambda: [row["state"] for row in rows] == ["running"])
+    told = {
+        "name": "s",
+        "vhost": "commands",
+        "type": "dynamic",
+        "state": "running",
+        "src_uri": "amqp:///commands",
+        "src_protocol": "amqp091",
+        "src_queue": "a",
+        "dest_uri": f"amqp://{serving.address.host}:{serving.address.port}/commands",
+        "dest_protocol": "amqp091",
+        "dest_queue": "b",
+    }
+    assert {name: rows[0][name] for name in told} == told
+    assert run("shovels show s")["timestamp"] == rows[0]["timestamp"]
+    serve_until(look, lambda: bool(run("get b")))
+    run("shovels restart s")
+    serve_until(look, lambda: [row["state"] for row in rows] == ["running"])
+    run("shovels delete s")
+    run("shovels delete s", code=1)
+    assert run("shovels ls") == []
+    assert run("parameters ls --component shovel") == []
+
+
 def test_definitions(run: Run, tmp_path: Path) -> None:
     run("queues declare kept")
     file = tmp_path / "definitions.json"

@@ -23,12 +23,13 @@ class End:
     uri: Uri
     is_here: bool  # whether it is the broker that the relay runs in
     as_user: bool  # whether the URI names a user
+    is_elsewhere: bool = True  # whether the vhost is not just that of the relay, which needs not be told
 
     @property
     def shown(self) -> str:
         """The URI without its password and parameters, for people."""
         scheme = "amqp" if self.uri.tls is None else "amqps"
-        vhost = "" if self.uri.vhost == "/" else "/" + quote(self.uri.vhost, safe="")
+        vhost = "" if self.uri.vhost == "/" or not self.is_elsewhere else "/" + quote(self.uri.vhost, safe="")
         return f"{scheme}://{'' if self.is_here else self.uri.address}{vhost}"
 
 
@@ -42,11 +43,12 @@ def read_end(text: str, vhost: str, vhost_elsewhere: str = "/") -> End:
     if uri.password == HIDDEN:
         raise ValueError(f"give the password itself, and not {HIDDEN}")
     is_here = not parts.hostname and uri.tls is None
-    if is_here and not parts.path.strip("/"):
+    is_elsewhere = not is_here or bool(parts.path.strip("/"))
+    if not is_elsewhere:
         uri = dataclasses.replace(uri, vhost=vhost)
     elif not parts.path:
         uri = dataclasses.replace(uri, vhost=vhost_elsewhere)
-    return End(uri, is_here, parts.username is not None)
+    return End(uri, is_here, parts.username is not None, is_elsewhere)
 
 
 async def open_end(broker: Broker, end: End, vhost: str, product: str, name: str = "") -> RelayLink:

@@ -12,10 +12,12 @@ import aio_pika
 import pytest
 
 import warren
+from tests.support.happenings import Happenings
 from tests.support.http_api import USERS
 from warren import commands, events
 from warren.amqp.table import Table
 from warren.broker.message import Message
+from warren.broker.parameters import Json
 from warren.server import event_stream
 from warren.server.config_error import ConfigError
 from warren.server.event_stream import NAME, OF_MESSAGES, OF_OTHERS, name_of
@@ -191,3 +193,18 @@ async def test_stream_stays_as_its_user_has_declared_it(start: Start) -> None:
         broker.execute(commands.DeclareQueue(vhost="/", name=NAME, durable=True, arguments=arguments))
     async with start() as broker:
         assert broker.node.vhosts["/"].queues[NAME].arguments == arguments
+
+
+async def test_shovels_are_told_of(start: Start, tmp_path: Path) -> None:
+    definition: dict[str, Json] = {"src-uri": "amqp://", "src-queue": "q", "dest-uri": "amqp://"}
+    async with start() as broker:
+        with Happenings(broker, events.ShovelStopped) as happenings:
+            broker.execute(
+                commands.SetParameter(
+                    vhost="/", component="shovel", name="s", value=definition | {"src-delete-after": 0}
+                )
+            )
+            await happenings.until(events.ShovelStopped)
+    assert named(tmp_path / "data", "shovel.stopped") == [
+        {"vhost": "/", "shovel": "s", "reason": "it has carried all that it was to carry"}
+    ]
