@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +28,6 @@ from tests.support.federation import (
 from warren.broker import commands as c
 
 QUEUE = "federation: x -> down"
-
-
-@pytest.fixture
-async def up(tmp_path: Path) -> AsyncIterator[warren.Broker]:
-    async with named_broker("up", tmp_path) as broker:
-        yield broker
-
-
-@pytest.fixture
-async def down(tmp_path: Path) -> AsyncIterator[warren.Broker]:
-    async with named_broker("down", tmp_path) as broker:
-        yield broker
 
 
 async def begin(down: warren.Broker, up: warren.Broker, **upstream: Any) -> None:

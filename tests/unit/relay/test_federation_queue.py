@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aio_pika
@@ -21,7 +20,6 @@ from tests.support.federation import (
     declare_queue,
     federate,
     federation_of,
-    named_broker,
     publish,
     set_upstream,
     stations,
@@ -29,18 +27,6 @@ from tests.support.federation import (
     until,
 )
 from warren.broker import commands as c
-
-
-@pytest.fixture
-async def up(tmp_path: Path) -> AsyncIterator[warren.Broker]:
-    async with named_broker("up", tmp_path) as broker:
-        yield broker
-
-
-@pytest.fixture
-async def down(tmp_path: Path) -> AsyncIterator[warren.Broker]:
-    async with named_broker("down", tmp_path) as broker:
-        yield broker
 
 
 async def begin(down: warren.Broker, up: warren.Broker, **upstream: Any) -> None:
