@@ -21,11 +21,14 @@ from tests.support.federation import (
     has_key,
     named_broker,
     publish,
+    received_from,
     set_upstream,
     take,
     until,
 )
 from warren.broker import commands as c
+from warren.broker.access import Permissions
+from warren.broker.events import BindingCreated
 
 QUEUE = "federation: x -> down"
 
@@ -244,3 +247,37 @@ async def test_internal_exchanges_and_the_default_one_are_not_federated(
     federated = {running.link.key.place.name for running in federation_of(up).all()}
     assert "x" in federated
     assert not {name for name in federated if name.startswith("federation") or not name}
+
+
+async def test_upstream_may_be_another_vhost_of_another_broker(
+    up: warren.Broker, down: warren.Broker
+) -> None:
+    up.execute(c.AddVhost(name="v"))
+    everything = Permissions(configure=".*", write=".*", read=".*")
+    up.execute(c.SetPermissions(user="guest", vhost="v", permissions=everything))
+    declare_exchange(down, "x")
+    bind(down, "x", "q")
+    set_upstream(down, "up", f"{up.url}v")
+    federate(down, "^x$")
+    await until(lambda: are_running(down, 1))
+    assert list(up.node.vhosts["v"].queues) == ["federation: x -> down:/:x"]
+    await publish(f"{up.url}v", "x", "k", b"one")
+    (message,) = await take(down.url, "q", 1)
+    assert received_from(message)[0]["vhost"] == "v"
+
+
+async def test_links_follow_when_the_cluster_is_renamed(up: warren.Broker, down: warren.Broker) -> None:
+    await begin(down, up)
+    down.execute(c.SetGlobalParameter(name="cluster_name", value="renamed"))
+    await until(lambda: "federation: x -> renamed" in up.node.vhosts[V].queues)
+    await until(lambda: are_running(down, 1))
+    assert QUEUE not in up.node.vhosts[V].queues
+
+
+async def test_nothing_is_watched_unless_a_policy_federates(up: warren.Broker, down: warren.Broker) -> None:
+    assert not down.node.events.wants(BindingCreated)
+    await begin(down, up)
+    assert down.node.events.wants(BindingCreated)
+    down.execute(c.DeletePolicy(vhost=V, name="federated"))
+    assert not down.node.events.wants(BindingCreated)
+    await until(lambda: not federation_of(down).ending)
