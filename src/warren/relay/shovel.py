@@ -68,9 +68,11 @@ class Shovel:
     @property
     def flow(self) -> str:
         """Whether the destination takes messages now, in RabbitMQ's words."""
-        if self.pump is not None and self.pump.destination.blocked:
+        if self.pump is None:
+            return "running"
+        if self.pump.destination.blocked:
             return "blocked"
-        return "flow" if self.pump is not None and self.pump.destination.congested else "running"
+        return "flow" if self.pump.destination.congested or self.pump.rest is not None else "running"
 
     @property
     def sockets(self) -> int:
