@@ -8,7 +8,8 @@ at the source depends on the ack mode:
     no-ack        never outstanding: what is on its way is lost when something breaks
 
 With on-confirm, acks are cumulative: up to the first message that the destination has not confirmed yet. A
-message that the destination refuses goes back to the source's queue.
+message that the destination refuses goes back to the source's queue, and comes again at once. So the pump
+rests for a moment before it publishes again: a full queue at the destination must not keep two brokers busy.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ as they are on the wire. None for a message that goes no further: it is acked at
 WAITING_BYTES_MAX = 16 * 1024 * 1024
 """If so much waits for the destination, the source is not read."""
 
+REST_SECONDS = 0.1
 ACK_MODES = ON_CONFIRM, ON_PUBLISH, NO_ACK = "on-confirm", "on-publish", "no-ack"
 
 
@@ -58,6 +60,7 @@ class Pump:
         self.confirmed_early: set[int] = set()  # numbers of those that were confirmed before an earlier one
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # the limit is reached
         self.is_paused = False  # whether the source is not read
+        self.rest: asyncio.TimerHandle | None = None  # while nothing is published since a message was refused
 
     def __repr__(self) -> str:
         return f"<Pump: {self.published} published, {self.settled} settled>"
@@ -79,7 +82,7 @@ class Pump:
     def publish(self) -> None:
         """Publish what waits, as far as the destination takes it."""
         output, begun = self.destination.output, self.published
-        while self.waiting and self.destination.may_publish and self._is_wanted():
+        while self.waiting and self.rest is None and self.destination.may_publish and self._is_wanted():
             tag, redelivered, message = self.waiting.popleft()
             self.waiting_bytes -= len(message.body)
             rewritten = self.rewrite(message, redelivered)
@@ -165,6 +168,13 @@ class Pump:
             else:
                 kept.append((each, tag))
         self.unconfirmed = kept
+        if self.rest is None:
+            self.rest = asyncio.get_running_loop().call_later(REST_SECONDS, self.end_rest)
+
+    def end_rest(self) -> None:
+        """If the pump has ended meanwhile, its destination takes nothing."""
+        self.rest = None
+        self.publish()
 
     def published_again(self, _number: int) -> None:
         """A refused message will come once more: it counts neither as carried nor towards the limit."""

@@ -51,6 +51,7 @@ class Shovel:
         self.source_end: End | None = None  # to which it is connected
         self.destination_end: End | None = None
         self.pump: Pump | None = None  # while it runs
+        self.queue = ""  # that it consumes, while it runs
 
     def __repr__(self) -> str:
         return f"<Shovel {self.name!r} in {self.vhost!r}>"
@@ -67,9 +68,11 @@ class Shovel:
     @property
     def flow(self) -> str:
         """Whether the destination takes messages now, in RabbitMQ's words."""
-        if self.pump is not None and self.pump.destination.blocked:
+        if self.pump is None:
+            return "running"
+        if self.pump.destination.blocked:
             return "blocked"
-        return "flow" if self.pump is not None and self.pump.destination.congested else "running"
+        return "flow" if self.pump.destination.congested or self.pump.rest is not None else "running"
 
     @property
     def sockets(self) -> int:
@@ -83,7 +86,7 @@ class Shovel:
 
     async def run(self, running: Callable[[], None]) -> bool:
         """Carry messages until something breaks, which raises `ClientError`. Return True if the shovel is
-        done for good. `running` is called when both ends are connected.
+        done for good. `running` is called when both ends are connected, and the source delivers.
         """
         if isinstance(self.definition.delete_after, int) and self.carried >= self.definition.delete_after:
             return True
@@ -108,10 +111,10 @@ class Shovel:
         pump = self.pump = Pump(
             source, destination, self._rewrite(), ack_mode=definition.ack_mode, limit=self._limit(waiting)
         )
-        running()
         pump.start()
         if not pump.done.done():
             await self._consume(source)
+        running()
         ends: set[asyncio.Future[Any]] = {source.ended, destination.ended, pump.done}
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for link in (source, destination):

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from click.shell_completion import ShellComplete
 
 from tests.support.recorded_api import Raw, RecordedApi
-from warren.cli.main import main
+from warren.cli.main import main, warren
 
 MISSING = (404, {"error": "Object Not Found", "reason": "Not Found"})
 
@@ -591,3 +592,11 @@ def test_parameters_are_printed_without_passwords(
     printed = capsys.readouterr().out
     assert "amqp://me:***@b" in printed
     assert "canary" not in printed
+
+
+def test_names_of_shovels_are_completed(api: RecordedApi) -> None:
+    api.answers = [(200, [{"name": "orders"}, {"name": "reorders"}])]
+    complete = ShellComplete(warren, {}, "warren", "_WARREN_COMPLETE")
+    words = ["shovels", "restart", "-p", "v", "--url", api.url]
+    assert [item.value for item in complete.get_completions(words, "o")] == ["orders"]
+    assert api.requests[0].target.startswith("/api/shovels/v?name=o")

@@ -7,7 +7,9 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
+import aio_pika
 import aiohttp
 import pytest
 
@@ -150,6 +152,19 @@ async def test_a_shovel_that_fails_tells_why_without_its_password(api: Api) -> N
     assert event.reason.startswith("cannot connect to 127.0.0.1:1: ")
     assert answer.json["dest_uri"] == "amqp://127.0.0.1:1/v"
     assert b"canary" not in answer.body
+
+
+async def test_a_shovel_that_may_not_consume_never_runs(api: Api) -> None:
+    """An exclusive consumer has the queue."""
+    api.declare("a")
+    async with await aio_pika.connect(api.broker.url) as connection:
+        queue = await (await connection.channel()).get_queue("a")
+        await queue.consume(AsyncMock(), exclusive=True)
+        with Happenings(api.broker, *EVENTS) as happenings:
+            await put(api, "s", WITHIN | {"reconnect-delay": 0})
+            [event] = await happenings.until(ShovelFailed)
+            assert happenings.seen == []
+    assert "403 ACCESS_REFUSED" in event.reason
 
 
 async def test_delete_ends_a_shovel_and_clears_its_parameter(api: Api) -> None:
