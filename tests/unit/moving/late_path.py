@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from dataclasses import replace
@@ -59,15 +60,15 @@ class LatePath:
         self._run(self._back, broker, client)
 
     def _forth(self, client: socket.socket, broker: socket.socket) -> None:
-        with broker:
+        with contextlib.suppress(OSError), broker:  # the other thread closes its end when the broker does
             while data := client.recv(RECEIVE_BYTES):
                 broker.sendall(data)
             broker.shutdown(socket.SHUT_WR)
 
     def _back(self, broker: socket.socket, client: socket.socket) -> None:
         inbox = Inbox()
-        with client:
-            while data := _received(broker):
+        with contextlib.suppress(OSError), client:  # as above
+            while data := broker.recv(RECEIVE_BYTES):
                 client.sendall(b"".join(map(self._passed, inbox.feed(data))))
 
     def _passed(self, frame: Frame) -> bytes:
@@ -84,13 +85,6 @@ class LatePath:
             self._late += framed(frame)
             return b""
         return framed(frame)
-
-
-def _received(broker: socket.socket) -> bytes:
-    try:
-        return broker.recv(RECEIVE_BYTES)
-    except OSError:  # the other thread has closed it
-        return b""
 
 
 def framed(frame: Frame) -> bytes:
