@@ -37,7 +37,7 @@ async def test_the_pump_rests_after_a_refusal() -> None:
     pump = Pump(
         cast("RelayLink", source),
         cast("RelayLink", destination),
-        lambda each: (b"publish", each.properties),
+        lambda each, _redelivered: (b"publish", each.properties),
         ack_mode=ON_CONFIRM,
     )
     pump.start()
@@ -60,7 +60,7 @@ async def test_a_pump_that_has_ended_publishes_nothing_after_its_rest() -> None:
     pump = Pump(
         cast("RelayLink", source),
         cast("RelayLink", destination),
-        lambda each: (b"publish", each.properties),
+        lambda each, _redelivered: (b"publish", each.properties),
         ack_mode=ON_CONFIRM,
     )
     pump.start()

@@ -231,7 +231,7 @@ async def test_what_the_destination_refuses_goes_back(yard: Yard) -> None:
     )
     supervised = yard.relays.shovels[RelayName("/", "s")]
     await yard.until(lambda: full.length() == 3 and supervised.status.state is State.RUNNING)
-    assert source.length() + source.unacked == 7
+    await yard.until(lambda: source.length() + source.unacked == 7)
     for _ in range(7):
         full.get(no_ack=True)
         await yard.until(lambda: full.length() == 3 or source.length() + source.unacked == 0)
