@@ -85,13 +85,18 @@ def declare(remote: Remote, shovel: str, **options: Any) -> None:
     }
     for name in ("src-uri", "dest-uri"):
         uris = [_filled_in(uri) for uri in options[name.replace("-", "_")]]
-        value[name] = uris[0] if len(uris) == 1 else uris or "amqp://"
+        value[name] = uris[0] if len(uris) == 1 else uris or _here(remote.vhost)
     after = options["src_delete_after"]
     if after is not None and after.isdecimal():
         value["src-delete-after"] = int(after)
     content = {"component": COMPONENT, "vhost": remote.vhost, "name": shovel, "value": value}
     remote.api.put("parameters", COMPONENT, remote.vhost, shovel, content=content)
     remote.printer.said(f"shovel '{shovel}' declared")
+
+
+def _here(vhost: str) -> str:
+    """The URI of the broker that the shovel runs in, and of its own vhost there."""
+    return "amqp://" if vhost == "/" else f"amqp:///{quote(vhost, safe='')}"
 
 
 def _filled_in(uri: str) -> str:

@@ -74,14 +74,14 @@ class DefinitionReader:
             raise self.wrong(key, "should be an object")
         return cast("Table", value or {})
 
-    def ends(self, key: str, vhost: str, vhost_elsewhere: str = "/") -> tuple[End, ...]:
+    def ends(self, key: str, vhost: str = "/") -> tuple[End, ...]:
         """Brokers, as URIs name them. `read_end` says what the vhosts are."""
         value = self.fields.pop(key, None)
         texts = value if isinstance(value, list) else [value]
         if not texts or len(texts) > URIS_MAX or not all(isinstance(text, str) for text in texts):
             raise self.wrong(key, "should be an AMQP URI, or a list of some")
         try:
-            return tuple(read_end(cast("str", text), vhost, vhost_elsewhere) for text in texts)
+            return tuple(read_end(cast("str", text), vhost) for text in texts)
         except ValueError as error:
             raise self.wrong(key, f"is wrong: {error}") from None
 

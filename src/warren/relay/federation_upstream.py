@@ -57,7 +57,7 @@ class Upstream:
 def read_upstream(vhost: str, name: str, value: Json) -> Upstream:
     """406 if the definition makes no sense."""
     reader = DefinitionReader(f"upstream '{name}'", value)
-    ends = reader.ends("uri", vhost, vhost_elsewhere=vhost)
+    ends = reader.ends("uri", vhost)
     for key, kind in WITHOUT_EFFECT.items():
         given = reader.fields.pop(key, None)
         if given is not None and not isinstance(given, kind):

@@ -121,7 +121,7 @@ class Relays:
     def _check(self, vhost: str, name: str, value: object) -> None:
         if RelayName(vhost, name) in self.static:
             raise PreconditionFailed(f"shovel '{name}': a static shovel has this name")
-        read_shovel(vhost, name, value)  # type: ignore[arg-type]  # what a parameter can be
+        read_shovel(name, value)  # type: ignore[arg-type]  # what a parameter can be
 
     def _parameter_set(self, event: ParameterSet) -> None:
         if event.component == COMPONENT:
@@ -169,7 +169,7 @@ class Relays:
     def _begin_dynamic(self, name: RelayName) -> None:
         value = self.node.parameters.find(COMPONENT, *name)
         try:
-            self._run(name, Shovel(self.broker, *name, read_shovel(*name, value), kind=DYNAMIC))
+            self._run(name, Shovel(self.broker, *name, read_shovel(name.name, value), kind=DYNAMIC))
         except PreconditionFailed as error:
             self._run(name, Unfit(error.text))
 

@@ -68,7 +68,7 @@ class ShovelDefinition:
     reconnect_seconds: float = RECONNECT_SECONDS_DEFAULT
 
 
-def read_shovel(vhost: str, name: str, value: Json) -> ShovelDefinition:
+def read_shovel(name: str, value: Json) -> ShovelDefinition:
     """406 if the definition makes no sense."""
     reader = DefinitionReader(f"shovel '{name}'", value, OLD_NAMES)
     for key in ("src-protocol", "dest-protocol"):
@@ -80,8 +80,8 @@ def read_shovel(vhost: str, name: str, value: Json) -> ShovelDefinition:
     if queue and exchange is not None:
         raise reader.wrong("dest-queue", "and dest-exchange cannot be given both")
     definition = ShovelDefinition(
-        source=reader.ends("src-uri", vhost),
-        destination=reader.ends("dest-uri", vhost),
+        source=reader.ends("src-uri"),
+        destination=reader.ends("dest-uri"),
         source_queue=source_queue or "",
         source_exchange=source_exchange or "",
         source_key=reader.text("src-exchange-key") or "",

@@ -23,7 +23,7 @@ def static_shovels(config: Config) -> dict[tuple[str, str], ShovelDefinition]:
         if (shovel.vhost, shovel.name) in found:
             raise ConfigError(f"shovels: '{shovel.name}' is there twice in vhost '{shovel.vhost}'")
         try:
-            found[shovel.vhost, shovel.name] = read_shovel(shovel.vhost, shovel.name, shovel.definition)
+            found[shovel.vhost, shovel.name] = read_shovel(shovel.name, shovel.definition)
         except PreconditionFailed as error:
             raise ConfigError(f"shovels: {error.text}") from None
     return found

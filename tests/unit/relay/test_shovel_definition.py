@@ -12,7 +12,7 @@ LEAST: dict[str, Json] = {"src-uri": "amqp://", "src-queue": "q", "dest-uri": "a
 
 
 def test_what_is_not_given_is_as_in_rabbitmq() -> None:
-    shovel = read_shovel("/", "s", LEAST)
+    shovel = read_shovel("s", LEAST)
     assert (shovel.ack_mode, shovel.prefetch_count, shovel.delete_after) == ("on-confirm", 1000, NEVER)
     assert shovel.reconnect_seconds == 5
     assert (shovel.destination_queue, shovel.destination_exchange, shovel.destination_key) == ("", None, None)
@@ -22,7 +22,7 @@ def test_what_is_not_given_is_as_in_rabbitmq() -> None:
 
 def test_old_names_of_keys_are_still_taken() -> None:
     shovel = read_shovel(
-        "/", "s", LEAST | {"prefetch-count": 7, "delete-after": "queue-length", "add-forward-headers": True}
+        "s", LEAST | {"prefetch-count": 7, "delete-after": "queue-length", "add-forward-headers": True}
     )
     assert (shovel.prefetch_count, shovel.delete_after, shovel.add_forward_headers) == (
         7,
@@ -33,16 +33,14 @@ def test_old_names_of_keys_are_still_taken() -> None:
 
 @pytest.mark.parametrize(
     ("uri", "vhost"),
-    [("amqp://", "mine"), ("amqp:///", "mine"), ("amqp:///other", "other"), ("amqp://h", "/")],
+    [("amqp://", "/"), ("amqp:///", "/"), ("amqp:///other", "other"), ("amqp://h", "/")],
 )
-def test_uri_of_this_broker_without_a_vhost_means_the_shovels_own(uri: str, vhost: str) -> None:
-    assert read_shovel("mine", "s", LEAST | {"src-uri": uri}).source[0].uri.vhost == vhost
+def test_uri_without_a_vhost_means_the_usual_one_as_in_rabbitmq(uri: str, vhost: str) -> None:
+    assert read_shovel("s", LEAST | {"src-uri": uri}).source[0].uri.vhost == vhost
 
 
 def test_an_end_is_shown_without_its_password() -> None:
-    shovel = read_shovel(
-        "/", "s", LEAST | {"dest-uri": "amqps://me:secret@there:1234/v%2Fh?verify=verify_none"}
-    )
+    shovel = read_shovel("s", LEAST | {"dest-uri": "amqps://me:secret@there:1234/v%2Fh?verify=verify_none"})
     assert shovel.destination[0].shown == "amqps://there:1234/v%2Fh"
 
 
@@ -76,6 +74,6 @@ WRONG: list[tuple[Json, str]] = [
 @pytest.mark.parametrize(("value", "reason"), WRONG)
 def test_what_makes_no_sense_is_refused_with_a_reason(value: Json, reason: str) -> None:
     with pytest.raises(PreconditionFailed) as refused:
-        read_shovel("/", "s", value)
+        read_shovel("s", value)
     assert f"shovel 's': {reason}" in refused.value.text or reason in refused.value.text
     assert "sec/ret" not in refused.value.text

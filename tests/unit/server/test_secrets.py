@@ -61,7 +61,7 @@ def test_objects_with_secrets_do_not_show_them() -> None:
             commands.PutUser(name="me", password=hashed),
             parse_uri(f"amqp://me:{CANARY}@host"),
             Config(shovels=(StaticShovel(name="s", definition=shovel("host")),)),
-            read_shovel("/", "s", shovel("host")),
+            read_shovel("s", shovel("host")),
             commands.SetParameter(vhost="/", component="shovel", name="s", value=shovel("host")),
             commands.SetGlobalParameter(name="s", value=shovel("host")),
         )

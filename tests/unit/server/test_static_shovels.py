@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -26,7 +27,9 @@ WITHIN: dict[str, Any] = {"src-uri": "amqp://", "src-queue": "a", "dest-uri": "a
 
 
 def named(name: str, vhost: str = "/", **changed: object) -> StaticShovel:
-    return StaticShovel(name=name, vhost=vhost, definition=WITHIN | changed)
+    here = f"amqp:///{quote(vhost, safe='')}"
+    definition = WITHIN | {"src-uri": here, "dest-uri": here} | changed
+    return StaticShovel(name=name, vhost=vhost, definition=definition)
 
 
 @pytest.fixture
