@@ -5,27 +5,37 @@ broker, carries them to a durable queue of the other broker. The figure is messa
 for the shovel until all have arrived. RabbitMQ takes part if Debian's package rabbitmq-server is installed.
 The two kinds take turns, and a figure is the median of the rounds.
 
+With --delay-ms, two brokers of ours are far apart: whatever goes from one to the other arrives so much later,
+both ways. With a prefetch of 1,000 no more than 1,000 messages can be on their way and back; printed is which
+share of that the shovel reaches.
+
     python -m benchmarks.relays                  three rounds of 500,000 messages, fewer for RabbitMQ
+    python -m benchmarks.relays --delay-ms 50
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import json
 import os
 import statistics
 import subprocess
 import tempfile
+import threading
 import time
 import urllib.request
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.compare import RABBITMQ, WARREN, free_port, rabbitmq_environment, running, stop_port_mapper
+from tests.support.process import Address
+from tests.support.proxy import proxy_to
 
 from warren.amqp.methods import BasicPublish, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk
 from warren.amqp.properties import BasicProperties
@@ -40,6 +50,8 @@ RABBITMQ_SHARE = 0.1  # RabbitMQ is slower: it gets this share of the messages
 START_SECONDS_MAX = 120
 LOOK_SECONDS = 0.02
 QUEUE = "relayed"
+PREFETCH = 1000
+FAR_SECONDS = 10  # about how long a shovel between brokers that are far apart is watched
 
 
 @dataclass(frozen=True)
@@ -122,17 +134,17 @@ def fill(node: Node, messages: int, size: int) -> None:
             publisher.publish(message)
 
 
-def carry(source: Node, destination: Node, messages: int, size: int) -> float:
-    """Messages a second."""
+def carry(source: Node, destination: Node, messages: int, size: int, way: str = "") -> float:
+    """Messages a second, to the destination by a URI of its own, or by this one."""
     declare_anew(destination)
     fill(source, messages, size)
     shovel = {
         "src-uri": source.amqp,
         "src-queue": QUEUE,
-        "dest-uri": destination.amqp,
+        "dest-uri": way or destination.amqp,
         "dest-queue": QUEUE,
         "ack-mode": "on-confirm",
-        "src-prefetch-count": 1000,
+        "src-prefetch-count": PREFETCH,
     }
     started = time.perf_counter()
     request(source, "PUT", "/api/parameters/shovel/%2F/carried", {"value": shovel})
@@ -147,6 +159,46 @@ def carry(source: Node, destination: Node, messages: int, size: int) -> float:
     return rate
 
 
+# --- far apart ---
+
+
+@contextlib.contextmanager
+def far_away(node: Node, delay_seconds: float) -> Iterator[str]:
+    """A URI of the node, by which it is far away."""
+    uri, found = parse_uri(node.amqp), Future[str]()
+    loop, stopped = asyncio.new_event_loop(), asyncio.Event()
+
+    async def serve() -> None:
+        async with proxy_to(Address(uri.host, uri.port), delay_seconds=delay_seconds) as proxy:
+            found.set_result(proxy.address.url())
+            await stopped.wait()
+            proxy.cut()
+            await asyncio.sleep(3 * delay_seconds)  # until its connections have ended
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        thread = threading.Thread(target=runner.run, args=(serve(),))
+        thread.start()
+        yield found.result()
+        loop.call_soon_threadsafe(stopped.set)
+        thread.join()
+
+
+def measure_far(asked: argparse.Namespace) -> None:
+    delay_seconds = asked.delay_ms / 1000
+    allowed = PREFETCH / (2 * delay_seconds)
+    with contextlib.ExitStack() as stack:
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relays-")))
+        nodes = []
+        for name in ("source", "destination"):
+            (work / name).mkdir()
+            nodes.append(stack.enter_context(our_node(work / name)))
+        way = stack.enter_context(far_away(nodes[1], delay_seconds))
+        messages = int(allowed * FAR_SECONDS)
+        rates = [carry(nodes[0], nodes[1], messages, asked.size, way) for _ in range(asked.rounds)]
+    rate = statistics.median(rates)
+    print(f"{rate:,.0f} messages/s, {rate / allowed:.0%} of the {allowed:,.0f} that the window allows")
+
+
 KINDS: dict[str, Callable[[Path], AbstractContextManager[Node]]] = {
     "WarrenMQ": our_node,
     "RabbitMQ": rabbitmq_node,
@@ -158,7 +210,11 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=500_000)
     parser.add_argument("--size", type=int, default=100, help="of each body, in bytes")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--delay-ms", type=float, help="how far apart two brokers of ours are")
     asked = parser.parse_args()
+    if asked.delay_ms:
+        measure_far(asked)
+        return
     rates: dict[str, list[float]] = {}
     with contextlib.ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relays-")))
