@@ -45,7 +45,7 @@ from warren.relay.federation_bindings import Wanted, Way, wanted_bindings
 from warren.relay.federation_headers import exchange_station, rewrite_for_exchange
 from warren.relay.federation_link import Upstairs, ask_once, exists
 from warren.relay.federation_upstream import Upstream
-from warren.relay.link import RelayLink
+from warren.relay.link import RelayLink, closed_on_failure
 from warren.relay.pump import NO_ACK, Rewrite
 
 COMMAND_INVALID = 503
@@ -89,12 +89,9 @@ class ExchangeSide:
         )
         await self._declare_internal(upstairs, f"{queue} {self.letter}")
         link = await upstairs.open()
-        try:
+        async with closed_on_failure(link):
             await self._bind_all(link, upstairs.end, queue)
             await link.ask(ExchangeDelete(exchange=f"{queue} {old}"), ExchangeDeleteOk)
-        except BaseException:
-            await link.close()
-            raise
         return link
 
     def _as_here(self) -> ExchangeDeclare:

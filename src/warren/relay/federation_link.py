@@ -25,7 +25,7 @@ from warren.amqp.methods import (
 from warren.client.errors import ClientError, ClosedByBrokerError
 from warren.relay.ends import End, open_end, read_end
 from warren.relay.federation_upstream import Upstream
-from warren.relay.link import RelayLink
+from warren.relay.link import RelayLink, closed_on_failure
 from warren.relay.pipe import RelayEnd, RelayUser, open_pipe
 from warren.relay.pump import NO_ACK, ON_CONFIRM, Pump, Rewrite
 from warren.relay.shovel import NOT_FOUND, close_both, pick
@@ -134,8 +134,9 @@ class FederationLink:
         link = await open_pipe(self.broker, read_end("amqp://", vhost).uri, PRODUCT, user)
         if isinstance(link.transport, RelayEnd):
             self.local_connection = link.transport.pipe.connection.name
-        if self.upstream.ack_mode == ON_CONFIRM:
-            await link.ask(ConfirmSelect(), ConfirmSelectOk)
+        async with closed_on_failure(link):
+            if self.upstream.ack_mode == ON_CONFIRM:
+                await link.ask(ConfirmSelect(), ConfirmSelectOk)
         return link
 
     def _upstairs(self) -> Upstairs:

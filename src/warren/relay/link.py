@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar, cast
 
 from warren.amqp.methods import (
@@ -293,6 +295,16 @@ async def open_link(uri: Uri, product: str, name: str = "") -> RelayLink:
         reason = getattr(error, "strerror", None) or error
         raise ClientError(f"cannot connect to {uri.address}: {reason}") from error
     return await logged_in(link)
+
+
+@asynccontextmanager
+async def closed_on_failure(link: RelayLink) -> AsyncIterator[RelayLink]:
+    """Close the link if the block does not end well, also if its task is cancelled."""
+    try:
+        yield link
+    except BaseException:
+        await link.close()
+        raise
 
 
 async def logged_in(link: RelayLink) -> RelayLink:

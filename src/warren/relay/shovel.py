@@ -27,7 +27,7 @@ from warren.amqp.table import Table
 from warren.broker.message import Message
 from warren.client.errors import ClosedByBrokerError
 from warren.relay.ends import End, open_end
-from warren.relay.link import RelayLink
+from warren.relay.link import RelayLink, closed_on_failure
 from warren.relay.pump import NO_ACK, ON_CONFIRM, Pump, Rewrite
 from warren.relay.shovel_definition import NEVER, QUEUE_LENGTH, ShovelDefinition
 from warren.server.app import Broker
@@ -143,14 +143,11 @@ class Shovel:
         else:
             link, waiting = await self._open(end), 0
         self.queue = definition.source_queue
-        try:
+        async with closed_on_failure(link):
             if definition.source_exchange:
                 self.queue = await self._bound_queue(link)
             if definition.prefetch_count and definition.ack_mode != NO_ACK:
                 await link.ask(BasicQos(prefetch_count=definition.prefetch_count), BasicQosOk)
-        except BaseException:
-            await link.close()
-            raise
         return link, waiting
 
     async def _bound_queue(self, link: RelayLink) -> str:
@@ -179,12 +176,9 @@ class Shovel:
             await link.close()
             raise
         link = await self._open(end)
-        try:
+        async with closed_on_failure(link):
             declare = QueueDeclare(queue=name, durable=True, arguments=arguments)
             return link, (await link.ask(declare, QueueDeclareOk)).message_count
-        except BaseException:
-            await link.close()
-            raise
 
     async def _consume(self, source: RelayLink) -> None:
         consume = BasicConsume(
@@ -204,12 +198,9 @@ class Shovel:
             )
         else:
             link = await self._open(end)
-        try:
+        async with closed_on_failure(link):
             if definition.ack_mode == ON_CONFIRM:
                 await link.ask(ConfirmSelect(), ConfirmSelectOk)
-        except BaseException:
-            await link.close()
-            raise
         return link
 
     def _rewrite(self) -> Rewrite:
