@@ -87,7 +87,9 @@ class InForce(NamedTuple):
     @property
     def settings(self) -> Table:
         """The settings of both. Of a limit that both set, the lower value."""
-        policy, operator_policy = (definition or {} for definition in self.definitions)
+        policy, operator_policy = self.definitions
+        if not policy or not operator_policy:
+            return dict(policy or operator_policy or {})
         merged = policy | operator_policy
         for rule in RULES:
             if rule.limit and rule.name in policy and rule.name in operator_policy:

@@ -24,7 +24,7 @@ from aiohttp import web
 from warren.broker.pattern import Pattern
 from warren.management.endpoint import Endpoint, Parameter
 from warren.management.errors import ApiError, BadRequest, Handler
-from warren.management.json_text import batches, send_rows, to_json
+from warren.management.json_text import send_rows, to_json
 from warren.management.schema import COUNT, FLAG, TABLE, TEXT, Schema, record
 from warren.management.schema import rows as rows_of
 from warren.server.pace import at_a_pace
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 PAGE_SIZE, PAGE_SIZE_MAX = 100, 500
 PATTERN_LENGTH_MAX = 500
-SORTED_AT_ONCE_MAX = 1_000
+SORTED_AT_ONCE_MAX = 250
 QUERY = (
     Parameter("page", COUNT, "Which page to give, from 1 on. Without it, all items come as a list."),
     Parameter("page_size", COUNT, f"Items on a page: {PAGE_SIZE} if not given, at most {PAGE_SIZE_MAX}."),
@@ -168,12 +168,17 @@ async def in_order(items: Sequence[T], wanted: Wanted, part_with: Callable[[T, s
     all rows at once would take much memory. Very many are sorted in runs, which are merged: to sort all at
     once would hold the loop.
     """
-    path, order = wanted.sort, itemgetter(0)
+    column, deeper = wanted.sort[0], wanted.sort[1:]
+    order = itemgetter(0)
+
+    def key(item: T) -> tuple[int, Any]:
+        value = part_with(item, column).get(column)
+        return sort_key(value_at(value, deeper) if deeper else value)
+
     runs: list[list[tuple[tuple[int, Any], T]]] = []
-    keyed = ((sort_key(value_at(part_with(item, path[0]), path)), item) for item in items)
-    for run in batches(keyed, SORTED_AT_ONCE_MAX):
-        run.sort(key=order, reverse=wanted.reverse)
-        runs.append(run)
+    for first in range(0, len(items), SORTED_AT_ONCE_MAX):
+        keyed = [(key(item), item) for item in items[first : first + SORTED_AT_ONCE_MAX]]
+        runs.append(sorted(keyed, key=order, reverse=wanted.reverse))
         await asyncio.sleep(0)
     merged = heapq.merge(*runs, key=order, reverse=wanted.reverse)
     most = None if wanted.page is None else wanted.page * wanted.page_size
@@ -201,7 +206,7 @@ def name_filter(text: str, *, use_regex: bool) -> Callable[[str], bool] | None:
     return is_wanted
 
 
-def value_at(row: Row, path: Sequence[str]) -> Any:
+def value_at(row: object, path: Sequence[str]) -> Any:
     """The value of a nested column; None if there is none."""
     value: Any = row
     for name in path:
@@ -213,6 +218,8 @@ def value_at(row: Row, path: Sequence[str]) -> Any:
 
 def sort_key(value: object) -> tuple[int, Any]:
     """Puts values of any types in an order: none, numbers, texts, others."""
+    if type(value) is int:
+        return 1, value
     if value is None:
         return 0, 0
     if isinstance(value, int | float):

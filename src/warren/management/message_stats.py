@@ -86,6 +86,10 @@ class WrongRange(ApiError):
     status, error = 400, "invalid_range_parameters"
 
 
+STEADY_LENGTHS = {
+    f"{name}_details": {"rate": 0.0} for name in ("messages", "messages_ready", "messages_unacknowledged")
+}
+"""Of what never had a message: most queues of a broker with very many."""
 NO_SPANS = Spans(None, None, None, None)
 
 
@@ -187,6 +191,8 @@ class Stats:
         return row
 
     def _lengths(self, histories: Sequence[History | None], first: int, span: Span | None) -> Row:
+        if span is None and not any(histories):
+            return STEADY_LENGTHS
         ready, unacked = first, first + 1
         return {
             "messages_details": self.details((ready, unacked), histories, span),
