@@ -370,9 +370,12 @@ class Broker:
         return min(map(share_in_bytes, (config.memory_budget, config.memory_watermark))) // READY_SHARE
 
     def _set_watermarks(self) -> None:
-        """SIGHUP may have changed them; alarms follow at once."""
+        """SIGHUP may have changed them; alarms follow at once, and queues give up what is too much now."""
         self.memory_alarm.limit_bytes = share_in_bytes(self.config.memory_watermark)
-        self.node.memory.ready_limit_bytes = self._ready_budget_bytes()
+        memory = self.node.memory
+        memory.ready_limit_bytes = self._ready_budget_bytes()
+        if memory.lent_bytes > memory.ready_limit_bytes:
+            memory.call_in()
         self.disk_space.set_limit(self.config.disk_free_limit)
         self.resources.check()
 

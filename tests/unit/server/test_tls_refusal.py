@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
 from collections.abc import Callable
@@ -36,8 +37,9 @@ def stranger(certificates: Certificates) -> ssl.SSLContext:
 async def talk(port: int, context: ssl.SSLContext) -> None:
     """With TLS 1.3 a client takes itself for let in, and learns of its refusal when it reads."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
-    writer.write(PROTOCOL_HEADER)
-    await reader.read()
+    with contextlib.closing(writer):
+        writer.write(PROTOCOL_HEADER)
+        await reader.read()
 
 
 @pytest.mark.parametrize(
