@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,7 @@ from urllib.parse import quote
 import pika
 import pytest
 
+from tests.support.management_client import ManagementClient
 from tests.support.process import BrokerProcess
 from tests.support.rabbitmq import IS_INSTALLED, RabbitMQ, run_rabbitmq
 from warren.broker.passwords import rabbit_hash
@@ -22,8 +20,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not IS_INSTALLED, reason="Debian's rabbitmq-server is not installed"),
 ]
-REQUEST_SECONDS_MAX = 120
-GUEST = ("guest", "guest")
 SALT = b"salt"
 PASSWORDS = {"sha256": "first pässword", "sha512": "second", "md5": "third"}
 KINDS = (
@@ -73,28 +69,6 @@ QUORUM_RULES = {
 VERSION_RULES = {"x-queue-type": "classic", "x-queue-version": 2, "x-queue-master-locator": "min-masters"}
 POLICY = {"pattern": "^a", "definition": {"max-length": 9, "ha-mode": "all"}, "apply-to": "queues"}
 OPERATOR_POLICY = {"pattern": "^b", "definition": {"expires": 99_999}, "priority": 3, "apply-to": "queues"}
-
-
-class ManagementClient:
-    """Speaks RabbitMQ's management API, to RabbitMQ or to WarrenMQ."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    def call(self, method: str, path: str, value: object = None, *, login: tuple[str, str] = GUEST) -> Any:
-        credentials = base64.b64encode(":".join(login).encode()).decode()
-        request = urllib.request.Request(  # noqa: S310 - a broker of this test
-            f"{self.url}/api/{path}",
-            None if value is None else json.dumps(value).encode(),
-            {"Authorization": f"Basic {credentials}", "Content-Type": "application/json"},
-            method=method,
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=REQUEST_SECONDS_MAX) as answer:  # noqa: S310 - as above
-                content = answer.read()
-        except urllib.error.HTTPError as error:
-            raise AssertionError(f"{method} {path}: {error.code} {error.read()!r}") from None
-        return json.loads(content) if content else None
 
 
 @pytest.fixture(scope="module")

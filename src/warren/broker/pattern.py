@@ -18,9 +18,9 @@ PATTERNS_CACHED_MAX = 1_000
 class Pattern:
     """ValueError if the text is no regular expression."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, ignore_case: bool = False) -> None:
         try:
-            self.expression = regex.compile(text)
+            self.expression = regex.compile(text, regex.IGNORECASE if ignore_case else 0)
         except (regex.error, OverflowError, RecursionError) as error:
             raise ValueError(f"'{text}' is no regular expression: {error}") from error
         self.is_too_slow = False  # it has exceeded the limit of time

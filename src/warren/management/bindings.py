@@ -18,11 +18,11 @@ from warren.broker.queue import Queue
 from warren.broker.topology_rights import check_may_bind
 from warren.broker.vhost import Vhost
 from warren.management.auth import entered_vhost, visible_vhost, visible_vhosts
+from warren.management.columns import object_endpoint, send_object
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
 from warren.management.errors import ObjectNotFound
 from warren.management.fields import fields_in
-from warren.management.json_text import json_response
 from warren.management.listing import Row, list_endpoint, send_list
 from warren.management.paths import DESTINATION, EXCHANGE, QUEUE, SOURCE, VHOST, exchange_name
 from warren.management.properties_key import is_named, key_of, properties_key
@@ -59,9 +59,7 @@ class Bindings:
                 takes=record(routing_key=TEXT, arguments=TABLE),
                 done=(201,),
             ),
-            Endpoint(
-                method="GET", path=f"{BETWEEN}/{KEY}", handler=self.get, summary="One binding.", gives=TABLE
-            ),
+            object_endpoint(f"{BETWEEN}/{KEY}", self.get, "One binding."),
             Endpoint(
                 method="DELETE",
                 path=f"{BETWEEN}/{KEY}",
@@ -102,7 +100,7 @@ class Bindings:
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         vhost = visible_vhost(self.node, request)
-        return json_response(describe(vhost.name, _named(vhost, request)))
+        return send_object(request, describe(vhost.name, _named(vhost, request)))
 
     async def post(self, request: web.Request) -> web.StreamResponse:
         vhost, access = entered_vhost(self.node, request)

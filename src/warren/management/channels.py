@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from aiohttp import web
 
 from warren.broker.node import Node
+from warren.management.columns import object_endpoint, send_object
 from warren.management.connections import (
     named_connection,
     visible_connections,
@@ -16,12 +17,10 @@ from warren.management.consumers import describe as describe_consumer
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
 from warren.management.errors import ObjectNotFound
-from warren.management.json_text import json_response
 from warren.management.listing import Row, list_endpoint, send_list
 from warren.management.message_stats import QUERY, stats_for
 from warren.management.paths import NAME, VHOST
 from warren.management.peers import channel_name, connection_details
-from warren.management.schema import TABLE
 from warren.server.pace import at_a_pace
 from warren.session.channel import Channel
 from warren.session.connection import Connection
@@ -42,13 +41,8 @@ class Channels:
                 "The channels of one connection.",
                 QUERY,
             ),
-            Endpoint(
-                method="GET",
-                path=f"/api/channels/{NAME}",
-                handler=self.get,
-                summary="One channel, by the name `connection (number)`.",
-                query=QUERY,
-                gives=TABLE,
+            object_endpoint(
+                f"/api/channels/{NAME}", self.get, "One channel, by the name `connection (number)`.", QUERY
             ),
         ]
 
@@ -84,7 +78,7 @@ class Channels:
                 ]
                 told = describe(self.node, connection, channel)
                 told |= {"consumer_details": consumers, "publishes": [], "deliveries": []}
-                return json_response(told | stats_for(self.context, request).of_channel(channel))
+                return send_object(request, told | stats_for(self.context, request).of_channel(channel))
         raise ObjectNotFound(f"no channel '{name}'")
 
 

@@ -6,6 +6,7 @@ from aiohttp import web
 
 from warren.broker.commands import SetGlobalParameter
 from warren.broker.parameters import CLUSTER_NAME
+from warren.management.columns import object_endpoint, send_object
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
 from warren.management.fields import fields_in
@@ -21,12 +22,8 @@ class Cluster:
 
     def endpoints(self) -> list[Endpoint]:
         return [
-            Endpoint(
-                method="GET",
-                path="/api/cluster-name",
-                handler=self.get_name,
-                summary="The name of the cluster.",
-                gives=record({"name": TEXT}),
+            object_endpoint(
+                "/api/cluster-name", self.get_name, "The name of the cluster.", gives=record({"name": TEXT})
             ),
             Endpoint(
                 method="PUT",
@@ -55,7 +52,7 @@ class Cluster:
         ]
 
     async def get_name(self, request: web.Request) -> web.StreamResponse:
-        return json_response({"name": self.node.cluster_name})
+        return send_object(request, {"name": self.node.cluster_name})
 
     async def put_name(self, request: web.Request) -> web.StreamResponse:
         given = await fields_in(request, '{"name": name}')

@@ -13,15 +13,14 @@ from aiohttp import web
 from warren.broker.access import User
 from warren.broker.node import Node
 from warren.management.auth import visible_vhost
+from warren.management.columns import object_endpoint, send_object
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
 from warren.management.errors import NotAuthorised, ObjectNotFound
-from warren.management.json_text import json_response
 from warren.management.listing import Row, list_endpoint, send_list
 from warren.management.message_stats import QUERY, stats_for
 from warren.management.paths import NAME, USER, VHOST
 from warren.management.rights import Right, user_of
-from warren.management.schema import TABLE
 from warren.server.pace import at_a_pace
 from warren.session.connection import Connection, connections_of
 from warren.session.peer import Peer
@@ -53,9 +52,7 @@ class Connections:
                 summary="Close all connections of a user; the header `X-Reason` says why.",
                 done=(204,),
             ),
-            Endpoint(
-                method="GET", path=one, handler=self.get, summary="One connection.", query=QUERY, gives=TABLE
-            ),
+            object_endpoint(one, self.get, "One connection.", QUERY),
             Endpoint(
                 method="DELETE",
                 path=one,
@@ -90,7 +87,7 @@ class Connections:
         connection = named_connection(self.node, request)
         stats = stats_for(self.context, request)
         told = describe(self.node, connection) | stats.of_connection(connection)
-        return json_response({name: "" if value is None else value for name, value in told.items()})
+        return send_object(request, {name: "" if value is None else value for name, value in told.items()})
 
     async def close(self, request: web.Request) -> web.StreamResponse:
         connection = named_connection(self.node, request)

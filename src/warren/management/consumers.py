@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import cast
 
 from aiohttp import web
 
 from warren.broker.node import Node
+from warren.broker.queue import Queue
 from warren.management.connections import visible_connections, visible_connections_of_vhost
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
@@ -47,6 +49,17 @@ def _consumers_of(connections: Iterable[Connection]) -> Iterator[tuple[Connectio
         for channel in connection.open_channels():
             for consumer in list(channel.consumers.values()):
                 yield connection, channel, consumer
+
+
+def consumers_on(queue: Queue) -> list[ChannelConsumer]:
+    return cast("list[ChannelConsumer]", queue.consumers) if queue.is_consumed else []
+
+
+def single_active_tag(queue: Queue) -> str | None:
+    """The tag of the single active consumer, if the queue has one."""
+    if not queue.rules.single_active_consumer:
+        return None
+    return next((each.tag for each in consumers_on(queue) if queue.is_active(each)), None)
 
 
 def describe(node: Node, connection: Connection, channel: Channel, consumer: ChannelConsumer) -> Row:

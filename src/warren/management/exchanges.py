@@ -10,10 +10,10 @@ from warren.broker.exchange.exchange import Exchange
 from warren.broker.topology_rights import check_may_declare_exchange
 from warren.broker.vhost import Vhost
 from warren.management.auth import entered_vhost, visible_vhost, visible_vhosts
+from warren.management.columns import object_endpoint, send_object
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint, Parameter
 from warren.management.fields import fields_in, name_in
-from warren.management.json_text import json_response
 from warren.management.listing import Row, list_endpoint, send_list
 from warren.management.message_stats import QUERY, stats_for
 from warren.management.paths import EXCHANGE, VHOST, exchange_name
@@ -37,9 +37,7 @@ class Exchanges:
                 "/api/exchanges", self.all, "The exchanges of all vhosts that the user sees.", QUERY
             ),
             list_endpoint(f"/api/exchanges/{VHOST}", self.of_vhost, "The exchanges of a vhost.", QUERY),
-            Endpoint(
-                method="GET", path=one, handler=self.get, summary="One exchange.", query=QUERY, gives=TABLE
-            ),
+            object_endpoint(one, self.get, "One exchange.", QUERY),
             Endpoint(
                 method="PUT",
                 path=one,
@@ -81,7 +79,7 @@ class Exchanges:
         exchange = vhost.find_exchange(exchange_name(request))
         stats = stats_for(self.context, request)
         told = describe(vhost, exchange) | stats.of_exchange(exchange)
-        return json_response(told | {"incoming": [], "outgoing": []})
+        return send_object(request, told | {"incoming": [], "outgoing": []})
 
     async def put(self, request: web.Request) -> web.StreamResponse:
         vhost, access = entered_vhost(self.node, request)

@@ -9,10 +9,10 @@ from functools import partial
 
 from aiohttp import web
 
+from warren.management.columns import COLUMNS, send_object
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
 from warren.management.errors import BadRequest
-from warren.management.json_text import json_response
 from warren.management.paths import NAME
 from warren.management.rights import Right
 from warren.management.schema import TABLE, rows
@@ -34,7 +34,7 @@ class Features:
         pass
 
     def endpoints(self) -> list[Endpoint]:
-        get = partial(Endpoint, method="GET", gives=rows(TABLE))
+        get = partial(Endpoint, method="GET", query=(COLUMNS,), gives=rows(TABLE))
         return [
             get(
                 path="/api/feature-flags",
@@ -55,7 +55,8 @@ class Features:
         ]
 
     async def flags(self, request: web.Request) -> web.StreamResponse:
-        return json_response(
+        return send_object(
+            request,
             [
                 {
                     "name": name,
@@ -66,7 +67,7 @@ class Features:
                     "provided_by": "rabbit",
                 }
                 for name, text in FLAGS.items()
-            ]
+            ],
         )
 
     async def enable(self, request: web.Request) -> web.StreamResponse:
@@ -76,4 +77,4 @@ class Features:
         return web.Response(status=204)
 
     async def deprecated(self, request: web.Request) -> web.StreamResponse:
-        return json_response([])
+        return send_object(request, [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from warren.management.listing import Row
 from warren.server.app import Broker
+from warren.server.listener import BACKLOG
 from warren.server.listeners import HTTP, HTTPS, PROMETHEUS, OpenPort
 
 CONTEXTS = {HTTP: "RabbitMQ Management", HTTPS: "RabbitMQ Management", PROMETHEUS: "RabbitMQ Prometheus"}
@@ -20,7 +21,7 @@ def describe(port: OpenPort, node: str) -> Row:
         "protocol": port.protocol,
         "ip_address": port.host,
         "port": port.port,
-        "socket_opts": {},
+        "socket_opts": {"backlog": BACKLOG, "nodelay": True},
     }
 
 

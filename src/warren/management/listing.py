@@ -1,12 +1,14 @@
 """Lists with RabbitMQ's query parameters: filters, sorting, columns and pages.
 
-    ?name=orders&use_regex=false         only items whose name has this text, or matches this expression
+    ?name=orders&use_regex=false         only items whose name has this text, or matches this expression;
+                                         capitals do not matter
     ?sort=messages&sort_reverse=true     by a column, which may be nested: `message_stats.publish`
     ?columns=name,messages_ready         only these columns
     ?page=1&page_size=100                one page, in an object that tells how many pages there are
 
 Rows are made some in each turn of the loop. If they are neither sorted nor filtered by what is in them, only
-the rows of the page are made.
+the rows of the page are made. As in RabbitMQ, lists of what operators define (policies, permissions,
+parameters) have no pages, and come whole whatever `page` says; flags are on if they are `true`.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import Any, TypeAlias, TypeVar
 from aiohttp import web
 
 from warren.broker.pattern import Pattern
+from warren.management.columns import COLUMNS, Columns, chosen, columns_in
 from warren.management.endpoint import Endpoint, Parameter
 from warren.management.errors import ApiError, BadRequest, Handler
 from warren.management.json_text import send_rows, to_json
@@ -33,17 +36,22 @@ Row: TypeAlias = dict[str, Any]
 T = TypeVar("T")
 
 PAGE_SIZE, PAGE_SIZE_MAX = 100, 500
+ON = "true"  # the one value with which a flag is on
 PATTERN_LENGTH_MAX = 500
 SORTED_AT_ONCE_MAX = 250
-QUERY = (
+PAGES = (
     Parameter("page", COUNT, "Which page to give, from 1 on. Without it, all items come as a list."),
     Parameter("page_size", COUNT, f"Items on a page: {PAGE_SIZE} if not given, at most {PAGE_SIZE_MAX}."),
+)
+QUERY_OF_WHOLE_LISTS = (
     Parameter("name", TEXT, "Only items whose name has this in it."),
     Parameter("use_regex", FLAG, "Whether `name` is a regular expression."),
     Parameter("sort", TEXT, "The column to sort by; dots lead into nested ones."),
     Parameter("sort_reverse", FLAG, "Whether to sort from the highest to the lowest."),
-    Parameter("columns", TEXT, "Names of columns, separated by commas: give only these."),
+    COLUMNS,
 )
+PAGE_NAMES = [each.name for each in PAGES]
+QUERY = (*PAGES, *QUERY_OF_WHOLE_LISTS)
 LIST: Schema = {"anyOf": [rows_of(TABLE), record({"items": rows_of(TABLE)}, page=COUNT, page_count=COUNT)]}
 """Of the answer: a list, or one page."""
 
@@ -56,8 +64,25 @@ def list_endpoint(path: str, handler: Handler, summary: str, query: tuple[Parame
     )
 
 
+def whole_list_endpoint(path: str, handler: Handler, summary: str) -> Endpoint:
+    """The same for a list that has no pages: its handler uses `send_whole_list`."""
+    return Endpoint(
+        method="GET",
+        path=path,
+        handler=handler,
+        summary=summary,
+        query=QUERY_OF_WHOLE_LISTS,
+        gives=rows_of(TABLE),
+        is_list=True,
+    )
+
+
 class PageOutOfRange(ApiError):
     status, error = 400, "page_out_of_range"
+
+
+class WrongPage(ApiError):
+    status, error = 400, "invalid_pagination_parameters"
 
 
 @dataclass(frozen=True)
@@ -69,34 +94,30 @@ class Wanted:
     is_wanted: Callable[[str], bool] | None  # whether an item with this name is; None: all are
     sort: tuple[str, ...]  # the path of the column; empty if the items are not sorted
     reverse: bool
-    columns: tuple[tuple[str, ...], ...]  # the paths of those to give; empty for all
+    columns: Columns  # those to give; empty for all
 
     @classmethod
-    def of(cls, request: web.Request) -> Wanted:
+    def of(cls, request: web.Request, *, paged: bool = True) -> Wanted:
         query = request.query
-        page = whole(query.get("page"), "page") if "page" in query else None
-        size = whole(query.get("page_size", str(PAGE_SIZE)), "page_size")
-        if page is not None and page < 1:
-            raise BadRequest(f"page: {page} is not positive")
-        if not 1 <= size <= PAGE_SIZE_MAX:
-            raise BadRequest(f"page_size: {size} is not within 1 and {PAGE_SIZE_MAX}")
+        page, size = page_in(request) if paged else (None, PAGE_SIZE)
         return cls(
             page,
             size,
-            name_filter(query.get("name", ""), use_regex=flag(query.get("use_regex", "false"), "use_regex")),
+            name_filter(query.get("name", ""), use_regex=query.get("use_regex") == ON),
             tuple(query["sort"].split(".")) if query.get("sort") else (),
-            flag(query.get("sort_reverse", "false"), "sort_reverse"),
-            tuple(tuple(name.split(".")) for name in query.get("columns", "").split(",") if name),
+            query.get("sort_reverse") == ON,
+            columns_in(request),
         )
 
     def pages(self, count: int) -> int:
         """How many pages so many items fill."""
-        return max(1, -(-count // self.page_size))
+        return -(-count // self.page_size)
 
     def check_page(self, count: int) -> None:
-        if self.page is not None and self.page > self.pages(count):
+        """As in RabbitMQ, the page that begins where the list ends is empty, and those behind are wrong."""
+        if self.page is not None and (self.page - 1) * self.page_size > count:
             raise PageOutOfRange(
-                f"page out of range, page: {self.page} page size: {self.page_size}, len: {count}"
+                f"Page out of range, page: {self.page} page size: {self.page_size}, len: {count}"
             )
 
     def part_of(self, items: Sequence[T]) -> Sequence[T]:
@@ -109,17 +130,36 @@ class Wanted:
     def row_of(self, item: T, part_with: Callable[[T, str], Row]) -> Row:
         """The columns that are asked for. The other parts of the item's row are not made."""
         made: Row = {}
-        chosen: Row = {}
-        for path in self.columns:
-            if path[0] not in made:
-                made |= part_with(item, path[0])
-            value = value_at(made, path)
-            if value is not None or path[-1] in made:
-                place = chosen
-                for name in path[:-1]:
-                    place = place.setdefault(name, {})
-                place[path[-1]] = value
-        return chosen
+        for name in self.columns:
+            if name not in made:
+                made |= part_with(item, name)
+        row: Row = chosen(made, self.columns)
+        return row
+
+
+def page_in(request: web.Request) -> tuple[int | None, int]:
+    """The page that is asked for, or None, and its size. The words of the errors are RabbitMQ's."""
+    try:
+        page, size = (int(text) if text is not None else None for text in map(request.query.get, PAGE_NAMES))
+    except ValueError:
+        raise BadRequest("Pagination parameters are invalid") from None
+    if page is None:
+        return None, PAGE_SIZE
+    if page < 1 or (size is not None and not 1 <= size <= PAGE_SIZE_MAX):
+        told = "undefined" if size is None else size
+        raise WrongPage(f"Invalid pagination parameters: page number {page}, page size {told}")
+    return page, PAGE_SIZE if size is None else size
+
+
+async def send_whole_list(
+    request: web.Request,
+    items: Sequence[T],
+    describe: Callable[[T], Row],
+    name_of: Callable[[T], str],
+) -> web.StreamResponse:
+    """The same as `send_list`, for a list that has no pages."""
+    wanted = Wanted.of(request, paged=False)
+    return await _send(request, items, wanted, describe, name_of, lambda item, _column: describe(item))
 
 
 async def send_list(
@@ -132,8 +172,18 @@ async def send_list(
     """Send the rows of these items that the query asks for. `part_with` makes the part of an item's row that
     has a column, where that is less work than the whole row.
     """
-    wanted = Wanted.of(request)
     part = part_with or (lambda item, _column: describe(item))
+    return await _send(request, items, Wanted.of(request), describe, name_of, part)
+
+
+async def _send(
+    request: web.Request,
+    items: Sequence[T],
+    wanted: Wanted,
+    describe: Callable[[T], Row],
+    name_of: Callable[[T], str],
+    part: Callable[[T, str], Row],
+) -> web.StreamResponse:
     found = await matching(items, wanted.is_wanted, name_of)
     wanted.check_page(len(found))
     shown = wanted.part_of(found)
@@ -189,11 +239,12 @@ def name_filter(text: str, *, use_regex: bool) -> Callable[[str], bool] | None:
     if not text:
         return None
     if not use_regex:
-        return lambda name: text in name
+        part = text.lower()
+        return lambda name: part in name.lower()
     if len(text) > PATTERN_LENGTH_MAX:
         raise BadRequest(f"name: the expression has more than {PATTERN_LENGTH_MAX} characters")
     try:
-        pattern = Pattern(text)
+        pattern = Pattern(text, ignore_case=True)
     except ValueError as error:
         raise BadRequest(f"name: {error}") from None
 
@@ -232,9 +283,3 @@ def whole(text: str | None, name: str) -> int:
         return int(text or "")
     except ValueError:
         raise BadRequest(f"{name}: {text!r} is no whole number") from None
-
-
-def flag(text: str, name: str) -> bool:
-    if text not in {"true", "false"}:
-        raise BadRequest(f"{name}: {text!r} is neither true nor false")
-    return text == "true"

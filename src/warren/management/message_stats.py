@@ -27,7 +27,6 @@ from warren.broker.vhost import Vhost
 from warren.management.context import Context
 from warren.management.endpoint import Parameter
 from warren.management.errors import ApiError
-from warren.management.listing import whole
 from warren.management.schema import COUNT
 from warren.server.churn import Churn
 from warren.session.channel import Channel
@@ -51,6 +50,7 @@ OF_CHANNELS = ("publish", "confirm", "return_unroutable", "drop_unroutable", *OF
 OF_OCTETS = len(FIGURES)  # where `OCTETS` begin in the histories of connections and vhosts
 LENGTHS_OF_QUEUES = len(FIGURES)  # where the lengths begin in the histories of queues: ready, then unacked
 LENGTHS_OF_VHOSTS = OF_OCTETS + len(OCTETS)
+SAMPLES_MAX = 500  # of one number in one answer
 KINDS = ("lengths", "msg_rates", "data_rates", "node_stats")
 QUERY = tuple(
     Parameter(f"{kind}_{what}", COUNT, text)
@@ -94,13 +94,18 @@ NO_SPANS = Spans(None, None, None, None)
 
 
 def _span(request: web.Request, kind: str) -> Span | None:
-    """What is asked for in the parameters of a kind; None unless both are given, as in RabbitMQ."""
+    """What is asked for in the parameters of a kind. As in RabbitMQ, None unless both are given as numbers,
+    and an error if these make no sense, or ask for too many samples.
+    """
     age, step = f"{kind}_age", f"{kind}_incr"
     if age not in request.query or step not in request.query:
         return None
-    span = Span(whole(request.query[age], age), whole(request.query[step], step))
-    if span.age < 1 or span.step < 1:
-        raise WrongRange(f"{age} and {step} have to be positive: {span.age} and {span.step} are not")
+    try:
+        span = Span(int(request.query[age]), int(request.query[step]))
+    except ValueError:
+        return None
+    if span.age < 1 or span.step < 1 or span.age // span.step > SAMPLES_MAX:
+        raise WrongRange(f"Invalid range parameters: age {span.age}, incr {span.step}")
     return Span(min(span.age, DAY.seconds), span.step)
 
 

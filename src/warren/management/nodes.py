@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import os
 import resource
+from functools import partial
 from pathlib import Path
 
 from aiohttp import web
 
+from warren.management.columns import object_endpoint, send_object
 from warren.management.context import Context
+from warren.management.descriptions import auth_mechanisms, exchange_types
 from warren.management.endpoint import Endpoint, Parameter
-from warren.management.errors import Handler
-from warren.management.json_text import json_response
 from warren.management.listeners import contexts_of
 from warren.management.message_stats import QUERY, Row, stats_for
 from warren.management.node_stats import node_stats
-from warren.management.overview import exchange_types
 from warren.management.paths import NAME, check_node
 from warren.management.rights import Right
-from warren.management.schema import FLAG, TABLE, Schema, rows
+from warren.management.schema import FLAG, TABLE, rows
 from warren.server.memory import resident_bytes
 from warren.server.memory_kinds import kinds_of
 from warren.session.handshake import COMPATIBLE_VERSION
-from warren.session.sasl import MECHANISMS
 from warren.version import __version__
 
 MEMORY = Parameter("memory", FLAG, "Whether to tell what the memory is used for, too.")
@@ -38,31 +37,31 @@ class Nodes:
         self.node = context.node
 
     def endpoints(self) -> list[Endpoint]:
+        get = partial(object_endpoint, right=Right.MONITORING)
         return [
-            _get("/api/nodes", self.all, "The nodes of the cluster.", rows(TABLE), QUERY),
-            _get(f"/api/nodes/{NAME}", self.get, "One node.", TABLE, (*QUERY, MEMORY)),
-            _get(f"/api/nodes/{NAME}/memory", self.memory, "What a node's memory is used for.", TABLE),
-            _get(
+            get("/api/nodes", self.all, "The nodes of the cluster.", QUERY, gives=rows(TABLE)),
+            get(f"/api/nodes/{NAME}", self.get, "One node.", (*QUERY, MEMORY)),
+            get(f"/api/nodes/{NAME}/memory", self.memory, "What a node's memory is used for."),
+            get(
                 f"/api/nodes/{NAME}/memory/relative",
                 self.relative_memory,
                 "What a node's memory is used for, in percent.",
-                TABLE,
             ),
         ]
 
     async def all(self, request: web.Request) -> web.StreamResponse:
-        return json_response([self._describe(request)])
+        return send_object(request, [self._describe(request)])
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         check_node(self.node, request)
         told = self._describe(request)
         if request.query.get(MEMORY.name) == "true":
             told |= {"memory": self._memory()}
-        return json_response(told)
+        return send_object(request, told)
 
     async def memory(self, request: web.Request) -> web.StreamResponse:
         check_node(self.node, request)
-        return json_response({"memory": self._memory()})
+        return send_object(request, {"memory": self._memory()})
 
     def _memory(self) -> Row:
         """The kinds add up to `used`. Freed memory that is kept is not among them, nor is shared memory."""
@@ -83,7 +82,7 @@ class Nodes:
         kinds = kinds_of(self.node, self.broker.memory_alarm.use)
         total = max(1, sum(kinds.values()))
         percent = {kind: -(-100 * size // total) for kind, size in kinds.items()}
-        return json_response({"memory": {"total": 100, **percent}})
+        return send_object(request, {"memory": {"total": 100, **percent}})
 
     def _describe(self, request: web.Request) -> Row:
         stats = stats_for(self.context, request)
@@ -107,7 +106,7 @@ class Nodes:
                 {"name": "rabbit", "description": "compatible with", "version": COMPATIBLE_VERSION},
             ],
             "enabled_plugins": ["rabbitmq_management"],
-            "auth_mechanisms": [{"name": name, "description": "", "enabled": True} for name in MECHANISMS],
+            "auth_mechanisms": auth_mechanisms(),
             "exchange_types": exchange_types(self.node),
             "contexts": contexts_of(self.broker),
             "os_pid": str(os.getpid()),
@@ -136,17 +135,3 @@ def threads_max() -> int:
     of_machine = int(THREADS_MAX.read_text())
     of_user, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     return of_machine if of_user == resource.RLIM_INFINITY else min(of_user, of_machine)
-
-
-def _get(
-    path: str, handler: Handler, summary: str, gives: Schema, query: tuple[Parameter, ...] = ()
-) -> Endpoint:
-    return Endpoint(
-        method="GET",
-        path=path,
-        handler=handler,
-        summary=summary,
-        right=Right.MONITORING,
-        query=query,
-        gives=gives,
-    )

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from warren.broker.node import Node
 from warren.broker.rules import CLASSIC
 from warren.management.auth import visible_vhosts
+from warren.management.columns import object_endpoint, send_object
 from warren.management.context import Context
+from warren.management.descriptions import exchange_types
 from warren.management.endpoint import Endpoint
-from warren.management.json_text import json_response
 from warren.management.listeners import contexts_of, describe, listeners_of
 from warren.management.listing import Row
 from warren.management.message_stats import QUERY, stats_for
 from warren.management.rights import Right, user_of
-from warren.management.schema import TABLE, TEXT, record, rows
+from warren.management.schema import TEXT, record, rows
 from warren.management.totals import object_totals, queue_totals
 from warren.session.handshake import COMPATIBLE_VERSION
 from warren.version import __version__
@@ -29,26 +29,18 @@ class Overview:
 
     def endpoints(self) -> list[Endpoint]:
         return [
-            Endpoint(
-                method="GET",
-                path="/api/overview",
-                handler=self.get,
-                summary="The broker at a glance.",
-                query=QUERY,
-                gives=TABLE,
-            ),
-            Endpoint(
-                method="GET",
-                path="/api/whoami",
-                handler=self.whoami,
-                summary="The user of the request.",
+            object_endpoint("/api/overview", self.get, "The broker at a glance.", QUERY),
+            object_endpoint(
+                "/api/whoami",
+                self.whoami,
+                "The user of the request.",
                 gives=record({"name": TEXT, "tags": rows(TEXT)}),
             ),
         ]
 
     async def whoami(self, request: web.Request) -> web.StreamResponse:
         user = user_of(request)
-        return json_response({"name": user.name, "tags": sorted(user.tags)})
+        return send_object(request, {"name": user.name, "tags": sorted(user.tags)})
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         vhosts = visible_vhosts(self.node, request)
@@ -68,7 +60,7 @@ class Overview:
         }
         if Right.MONITORING.is_had_by(user_of(request)):
             told |= self._for_monitors()
-        return json_response(told)
+        return send_object(request, told)
 
     def _general(self) -> Row:
         return {
@@ -78,6 +70,7 @@ class Overview:
             "product_name": "WarrenMQ",
             "product_version": __version__,
             "rabbitmq_version": COMPATIBLE_VERSION,
+            "release_series_support_status": "supported",
             "cluster_name": self.node.cluster_name,
             "cluster_tags": {},
             "node_tags": {},
@@ -96,7 +89,3 @@ class Overview:
             "listeners": [describe(each, self.node.name) for each in listeners_of(broker)],
             "contexts": [{"node": self.node.name, **each} for each in contexts_of(broker)],
         }
-
-
-def exchange_types(node: Node) -> list[Row]:
-    return [{"name": name, "description": "", "enabled": True} for name in node.exchange_types]

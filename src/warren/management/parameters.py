@@ -14,12 +14,12 @@ from warren.broker.commands import ClearGlobalParameter, SetGlobalParameter
 from warren.broker.vhost import Vhost
 from warren.client.uri import without_passwords
 from warren.management.auth import visible_vhost, visible_vhosts
+from warren.management.columns import object_endpoint, send_object
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint, restricted
 from warren.management.errors import ObjectNotFound
 from warren.management.fields import fields_in, name_in
-from warren.management.json_text import json_response
-from warren.management.listing import Row, list_endpoint, send_list
+from warren.management.listing import Row, send_whole_list, whole_list_endpoint
 from warren.management.parameter_kinds import (
     clearing_command,
     global_parameters_of,
@@ -42,17 +42,18 @@ class VhostParameters:
         self.node = context.node
 
     def endpoints(self) -> list[Endpoint]:
-        get = partial(Endpoint, method="GET", right=Right.POLICYMAKER)
         of_component = f"/api/parameters/{COMPONENT}"
         one = f"{of_component}/{VHOST}/{NAME}"
         return [
             *restricted(
                 Right.POLICYMAKER,
-                list_endpoint("/api/parameters", self.all, "All parameters."),
-                list_endpoint(of_component, self.all, "Those of a component."),
-                list_endpoint(f"{of_component}/{VHOST}", self.of_vhost, "Those of a component in a vhost."),
+                whole_list_endpoint("/api/parameters", self.all, "All parameters."),
+                whole_list_endpoint(of_component, self.all, "Those of a component."),
+                whole_list_endpoint(
+                    f"{of_component}/{VHOST}", self.of_vhost, "Those of a component in a vhost."
+                ),
             ),
-            get(path=one, handler=self.get, summary="One parameter.", gives=ROW),
+            object_endpoint(one, self.get, "One parameter.", right=Right.POLICYMAKER, gives=ROW),
             Endpoint(
                 method="PUT",
                 path=one,
@@ -79,7 +80,7 @@ class VhostParameters:
         return await _send(request, self._rows(request, [visible_vhost(self.node, request)]))
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        return json_response(_shown(request, self._find(request, visible_vhost(self.node, request))))
+        return send_object(request, _shown(request, self._find(request, visible_vhost(self.node, request))))
 
     async def put(self, request: web.Request) -> web.StreamResponse:
         vhost = visible_vhost(self.node, request)
@@ -121,14 +122,15 @@ class GlobalParameters:
 
     def endpoints(self) -> list[Endpoint]:
         one = f"/api/global-parameters/{NAME}"
-        get = partial(Endpoint, method="GET", right=Right.POLICYMAKER)
         change = partial(Endpoint, path=one, right=Right.POLICYMAKER)
         return [
             *restricted(
                 Right.POLICYMAKER,
-                list_endpoint("/api/global-parameters", self.all, "All global parameters."),
+                whole_list_endpoint("/api/global-parameters", self.all, "All global parameters."),
             ),
-            get(path=one, handler=self.get, summary="One global parameter.", gives=GLOBAL_ROW),
+            object_endpoint(
+                one, self.get, "One global parameter.", right=Right.POLICYMAKER, gives=GLOBAL_ROW
+            ),
             change(
                 method="PUT",
                 handler=self.put,
@@ -143,7 +145,7 @@ class GlobalParameters:
         return await _send(request, global_parameters_of(self.node))
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        return json_response(_shown(request, self._find(request)))
+        return send_object(request, _shown(request, self._find(request)))
 
     async def put(self, request: web.Request) -> web.StreamResponse:
         name = name_in(request, "name")
@@ -165,7 +167,7 @@ class GlobalParameters:
 
 
 async def _send(request: web.Request, rows: Iterable[Row]) -> web.StreamResponse:
-    return await send_list(
+    return await send_whole_list(
         request, list(rows), lambda row: _shown(request, row), lambda row: str(row["name"])
     )
 

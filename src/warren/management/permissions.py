@@ -17,12 +17,12 @@ from warren.broker.commands import (
 )
 from warren.broker.node import Node
 from warren.management.auth import visible_vhost
+from warren.management.columns import object_endpoint, send_object
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint, restricted
 from warren.management.errors import BadRequest, ObjectNotFound
 from warren.management.fields import Fields, fields_in
-from warren.management.json_text import json_response
-from warren.management.listing import list_endpoint, send_list
+from warren.management.listing import send_whole_list, whole_list_endpoint
 from warren.management.paths import EXCHANGE, USER, VHOST
 from warren.management.rights import Right
 from warren.management.schema import TEXT, record, rows
@@ -37,7 +37,7 @@ TOPIC_PERMISSIONS = record({"user": TEXT, "vhost": TEXT, "exchange": TEXT, "writ
 EXPECTED = '{"configure": pattern, "write": pattern, "read": pattern}'
 TOPIC_EXPECTED = '{"exchange": name, "write": pattern, "read": pattern}'
 
-_get = partial(Endpoint, method="GET", right=Right.ADMINISTRATOR)
+_get = partial(object_endpoint, right=Right.ADMINISTRATOR)
 _put = partial(Endpoint, method="PUT", right=Right.ADMINISTRATOR, done=(201, 204))
 _delete = partial(Endpoint, method="DELETE", right=Right.ADMINISTRATOR, done=(204,))
 
@@ -64,7 +64,7 @@ class UserPermissions:
         ]
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        return json_response(_found(self.node, request, permissions_of)[0])
+        return send_object(request, _found(self.node, request, permissions_of)[0])
 
     async def put(self, request: web.Request) -> web.StreamResponse:
         user, vhost = _user_and_vhost(self.node, request)
@@ -121,7 +121,7 @@ class UserTopicPermissions:
         ]
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        return json_response(self._found(request))
+        return send_object(request, self._found(request))
 
     async def put(self, request: web.Request) -> web.StreamResponse:
         user, vhost = _user_and_vhost(self.node, request)
@@ -184,14 +184,14 @@ def _lists(node: Node, kind: str, rows_of: RowsOf) -> list[Endpoint]:
 
     async def _send(request: web.Request, found: Iterator[Row]) -> web.StreamResponse:
         rows = [row async for row in at_a_pace(found)]
-        return await send_list(request, rows, lambda row: row, lambda row: str(row["user"]))
+        return await send_whole_list(request, rows, lambda row: row, lambda row: str(row["user"]))
 
     words = kind.replace("-", " ")
     return restricted(
         Right.ADMINISTRATOR,
-        list_endpoint(f"/api/{kind}", all_of, f"All {words} of all users."),
-        list_endpoint(f"/api/users/{USER}/{kind}", of_user, f"The {words} of a user."),
-        list_endpoint(f"/api/vhosts/{VHOST}/{kind}", of_vhost, f"The {words} of all users in a vhost."),
+        whole_list_endpoint(f"/api/{kind}", all_of, f"All {words} of all users."),
+        whole_list_endpoint(f"/api/users/{USER}/{kind}", of_user, f"The {words} of a user."),
+        whole_list_endpoint(f"/api/vhosts/{VHOST}/{kind}", of_vhost, f"The {words} of all users in a vhost."),
     )
 
 

@@ -11,12 +11,12 @@ from warren.broker.commands import DeletePolicy, PutPolicy
 from warren.broker.policy import ALL, Policy
 from warren.broker.vhost import Vhost
 from warren.management.auth import visible_vhost, visible_vhosts
+from warren.management.columns import object_endpoint, send_object
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
 from warren.management.errors import ObjectNotFound
 from warren.management.fields import Fields, fields_in, name_in
-from warren.management.json_text import json_response
-from warren.management.listing import list_endpoint, send_list
+from warren.management.listing import send_whole_list, whole_list_endpoint
 from warren.management.paths import NAME, VHOST
 from warren.management.rights import Right
 from warren.management.schema import TABLE, TEXT, WHOLE, record
@@ -39,12 +39,13 @@ class Policies:
     def endpoints(self) -> list[Endpoint]:
         kind = "operator-policies" if self.operator else "policies"
         words = kind.replace("-", " ")
-        one_of = partial(Endpoint, right=Right.ADMINISTRATOR if self.operator else Right.POLICYMAKER)
+        right = Right.ADMINISTRATOR if self.operator else Right.POLICYMAKER
+        one_of = partial(Endpoint, right=right)
         all_path, one = f"/api/{kind}", f"/api/{kind}/{VHOST}/{NAME}"
         return [
-            list_endpoint(all_path, self.all, f"All {words} that the user sees."),
-            list_endpoint(f"{all_path}/{VHOST}", self.of_vhost, f"The {words} of a vhost."),
-            one_of(method="GET", path=one, handler=self.get, summary=f"One of the {words}.", gives=ROW),
+            whole_list_endpoint(all_path, self.all, f"All {words} that the user sees."),
+            whole_list_endpoint(f"{all_path}/{VHOST}", self.of_vhost, f"The {words} of a vhost."),
+            object_endpoint(one, self.get, f"One of the {words}.", right=right, gives=ROW),
             one_of(
                 method="PUT",
                 path=one,
@@ -70,10 +71,10 @@ class Policies:
 
     async def _send(self, request: web.Request, vhosts: list[Vhost]) -> web.StreamResponse:
         found = [(vhost, policy) for vhost in vhosts for policy in policies_of(vhost, operator=self.operator)]
-        return await send_list(request, found, lambda each: describe(*each), lambda each: each[1].name)
+        return await send_whole_list(request, found, lambda each: describe(*each), lambda each: each[1].name)
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        return json_response(describe(*self._find(request)))
+        return send_object(request, describe(*self._find(request)))
 
     async def put(self, request: web.Request) -> web.StreamResponse:
         vhost, name = visible_vhost(self.node, request), name_in(request, "name")

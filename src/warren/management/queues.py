@@ -14,16 +14,18 @@ from warren.broker.queue import Queue
 from warren.broker.rules import CLASSIC, queue_type
 from warren.broker.vhost import Vhost
 from warren.management.auth import visible_vhost, visible_vhosts
+from warren.management.columns import object_endpoint, send_object
+from warren.management.consumers import consumers_on, single_active_tag
 from warren.management.consumers import describe as describe_consumer
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint, Parameter
-from warren.management.json_text import json_response
-from warren.management.listing import LIST, QUERY, Row, flag, send_list
+from warren.management.listing import ON, Row, list_endpoint, send_list
 from warren.management.message_stats import QUERY as STATS_QUERY
 from warren.management.message_stats import stats_for
 from warren.management.paths import QUEUE, VHOST
 from warren.management.peers import connection_details
-from warren.management.schema import FLAG, TABLE
+from warren.management.queue_details import details_of
+from warren.management.schema import FLAG
 from warren.session.channel import Channel
 from warren.session.connection import Connection
 from warren.session.consumer import ChannelConsumer
@@ -40,33 +42,11 @@ class Queues:
         self.node = context.node
 
     def endpoints(self) -> list[Endpoint]:
+        query = (*STATS_QUERY, DISABLE_STATS, QUEUE_TOTALS)
         return [
-            Endpoint(
-                method="GET",
-                path="/api/queues",
-                handler=self.all,
-                summary="The queues of all vhosts that the user sees.",
-                query=(*QUERY, *STATS_QUERY, DISABLE_STATS, QUEUE_TOTALS),
-                gives=LIST,
-                is_list=True,
-            ),
-            Endpoint(
-                method="GET",
-                path=f"/api/queues/{VHOST}",
-                handler=self.of_vhost,
-                summary="The queues of a vhost.",
-                query=(*QUERY, *STATS_QUERY, DISABLE_STATS, QUEUE_TOTALS),
-                gives=LIST,
-                is_list=True,
-            ),
-            Endpoint(
-                method="GET",
-                path=f"/api/queues/{VHOST}/{QUEUE}",
-                handler=self.get,
-                summary="One queue.",
-                query=STATS_QUERY,
-                gives=TABLE,
-            ),
+            list_endpoint("/api/queues", self.all, "The queues of all vhosts that the user sees.", query),
+            list_endpoint(f"/api/queues/{VHOST}", self.of_vhost, "The queues of a vhost.", query),
+            object_endpoint(f"/api/queues/{VHOST}/{QUEUE}", self.get, "One queue.", STATS_QUERY),
         ]
 
     async def all(self, request: web.Request) -> web.StreamResponse:
@@ -76,11 +56,12 @@ class Queues:
         return await self._send(request, [visible_vhost(self.node, request)])
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        """The consumers are told as well."""
+        """The consumers are told as well, and what takes longer to find out."""
         vhost = visible_vhost(self.node, request)
         queue = vhost.find_queue(request.match_info["queue"])
         told = describe(self.node, vhost, queue) | stats_for(self.context, request).of_queue(queue)
-        return json_response(told | {"consumer_details": consumers_of(self.node, queue)})
+        told |= {"consumer_details": consumers_of(self.node, queue)}
+        return send_object(request, told | await details_of(self.node, self.context.store.files, queue))
 
     async def _send(self, request: web.Request, vhosts: list[Vhost]) -> web.StreamResponse:
         queues = list(chain.from_iterable(vhost.all_queues() for vhost in vhosts))
@@ -89,8 +70,8 @@ class Queues:
         def defined(queue: Queue) -> Row:
             return definition(self.node, vhost_of[queue.vhost], queue)
 
-        if flag(request.query.get(DISABLE_STATS.name, "false"), DISABLE_STATS.name):
-            with_totals = flag(request.query.get(QUEUE_TOTALS.name, "false"), QUEUE_TOTALS.name)
+        if request.query.get(DISABLE_STATS.name) == ON:
+            with_totals = request.query.get(QUEUE_TOTALS.name) == ON
             return await send_list(
                 request, queues, lambda queue: defined(queue) | (totals(queue) if with_totals else {})
             )
@@ -184,19 +165,13 @@ def consuming(queue: Queue) -> Row:
     consumers = consumers_on(queue)
     exclusive = queue.exclusive_consumer
     ability = float(any(map(_has_room, consumers)))
-    single = queue.rules.single_active_consumer
-    active = next((each.tag for each in consumers if queue.is_active(each)), None) if single else None
     return {
         "consumers": len(consumers),
         "consumer_capacity": ability,  # in RabbitMQ over a while; here whether one can take a message now
         "consumer_utilisation": ability,
         "exclusive_consumer_tag": None if exclusive is None else exclusive.tag,
-        "single_active_consumer_tag": active,
+        "single_active_consumer_tag": single_active_tag(queue),
     }
-
-
-def consumers_on(queue: Queue) -> list[ChannelConsumer]:
-    return cast("list[ChannelConsumer]", queue.consumers) if queue.is_consumed else []
 
 
 def _has_room(consumer: ChannelConsumer) -> bool:

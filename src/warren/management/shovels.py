@@ -14,10 +14,10 @@ from aiohttp import web
 
 from warren.broker.commands import ClearParameter
 from warren.management.auth import sees, visible_vhost
+from warren.management.columns import object_endpoint, send_object
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
 from warren.management.errors import BadRequest, NotAuthorised, ObjectNotFound
-from warren.management.json_text import json_response
 from warren.management.listing import list_endpoint, send_list
 from warren.management.paths import NAME, VHOST
 from warren.management.rights import Right, user_of
@@ -65,14 +65,7 @@ class Shovels:
         ]
         return [
             *(replace(each, right=Right.MONITORING) for each in lists),
-            Endpoint(
-                method="GET",
-                path=one,
-                handler=self.get,
-                summary="How a shovel does.",
-                right=Right.MONITORING,
-                gives=ROW,
-            ),
+            object_endpoint(one, self.get, "How a shovel does.", right=Right.MONITORING, gives=ROW),
             delete(path=one, handler=self.delete, summary="Delete a shovel, with its parameter."),
             delete(path=f"{one}/restart", handler=self.restart, summary="Start a shovel anew."),
         ]
@@ -93,7 +86,7 @@ class Shovels:
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         name = self._named(request)
-        return json_response(self._describe(name, self.relays.shovels[name]))
+        return send_object(request, self._describe(name, self.relays.shovels[name]))
 
     async def delete(self, request: web.Request) -> web.StreamResponse:
         name = self._changeable(request)

@@ -18,6 +18,7 @@ from warren.broker.passwords import (
     hash_password,
     rabbit_hash,
 )
+from warren.management.columns import object_endpoint, send_object
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint, restricted
 from warren.management.errors import BadRequest, ObjectNotFound
@@ -27,7 +28,7 @@ from warren.management.limit_names import OF_RABBITMQ, USER_LIMITS, limits_told
 from warren.management.listing import list_endpoint, send_list
 from warren.management.paths import USER
 from warren.management.rights import Right
-from warren.management.schema import TABLE, TEXT, WORDS, record, rows
+from warren.management.schema import TEXT, WORDS, record, rows
 
 EXPECTED = '{"password": text, "tags": text}, or with "password_hash" in the place of "password"'
 OWN_LIMITS = "warren_limits"  # the field of exports with limits that RabbitMQ has not
@@ -63,12 +64,7 @@ class Users:
                 takes=record({"users": rows(TEXT)}),
                 done=(204,),
             ),
-            _get(
-                path=one,
-                handler=self.get,
-                summary="One user.",
-                gives=TABLE,
-            ),
+            object_endpoint(one, self.get, "One user.", right=Right.ADMINISTRATOR),
             _put(
                 path=one,
                 handler=self.put,
@@ -103,7 +99,7 @@ class Users:
         return await send_list(request, users, describe)
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        return json_response(describe(find_user(self.node, request)))
+        return send_object(request, describe(find_user(self.node, request)))
 
     async def put(self, request: web.Request) -> web.StreamResponse:
         name = name_in(request, "user")

@@ -19,16 +19,16 @@ from warren.broker.node import Node
 from warren.broker.vhost import Vhost
 from warren.broker.vhost_metadata import NO_METADATA, VhostMetadata
 from warren.management.auth import visible_vhost, visible_vhosts
+from warren.management.columns import object_endpoint, send_object
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
 from warren.management.errors import ObjectNotFound
 from warren.management.fields import Fields, fields_in, name_in
-from warren.management.json_text import json_response
 from warren.management.listing import list_endpoint, send_list
 from warren.management.message_stats import QUERY, stats_for
 from warren.management.paths import NAME, VHOST, check_node
 from warren.management.rights import Right, user_of
-from warren.management.schema import FLAG, TABLE, TEXT, WORDS, record
+from warren.management.schema import FLAG, TEXT, WORDS, record
 
 EVERYTHING = Permissions(".*", ".*", ".*")
 UNDEFINED = "undefined"  # as RabbitMQ writes that there is no default type
@@ -46,14 +46,7 @@ class Vhosts:
         one = f"/api/vhosts/{VHOST}"
         return [
             list_endpoint("/api/vhosts", self.list_all, "The vhosts that the user sees.", QUERY),
-            Endpoint(
-                method="GET",
-                path=one,
-                handler=self.get,
-                summary="One vhost.",
-                query=QUERY,
-                gives=TABLE,
-            ),
+            object_endpoint(one, self.get, "One vhost.", QUERY),
             Endpoint(
                 method="PUT",
                 path=one,
@@ -97,7 +90,7 @@ class Vhosts:
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         vhost, stats = visible_vhost(self.node, request), stats_for(self.context, request)
-        return json_response(self._describe(vhost) | stats.of_vhost(vhost))
+        return send_object(request, self._describe(vhost) | stats.of_vhost(vhost))
 
     async def put(self, request: web.Request) -> web.StreamResponse:
         """Make or change a vhost. The user who makes a vhost gets all permissions there."""

@@ -196,6 +196,7 @@ class Broker:
         self.descriptors.add_metrics(self.metrics)
         self._add_metrics()
         self.node.turns.look_around = self.resources.check_memory
+        self.on_reload.append(self._set_watermarks)
         self.end_log = log_events(self.log, self.node.events)
         self.audit_log.start(self.config.audit_log, self.node.events)
         await self._recover()
@@ -356,14 +357,27 @@ class Broker:
             transaction_messages_max=config.max_transaction_messages,
             transaction_bytes_max=config.max_transaction_bytes,
             memory_budget_bytes=share_in_bytes(config.memory_budget),
-            ready_budget_bytes=min(map(share_in_bytes, (config.memory_budget, config.memory_watermark)))
-            // READY_SHARE,
+            ready_budget_bytes=self._ready_budget_bytes(),
             consumer_timeout_ms=config.consumer_timeout,
             connections_max=self.descriptors.connections_max,
             loopback_users=frozenset(config.loopback_users),
             login_failures_free=config.login_failures_free,
             login_delay_seconds_max=config.login_delay_max,
         )
+
+    def _ready_budget_bytes(self) -> int:
+        config = self.config
+        return min(map(share_in_bytes, (config.memory_budget, config.memory_watermark))) // READY_SHARE
+
+    def _set_watermarks(self) -> None:
+        """SIGHUP may have changed them; alarms follow at once, and queues give up what is too much now."""
+        self.memory_alarm.limit_bytes = share_in_bytes(self.config.memory_watermark)
+        memory = self.node.memory
+        memory.ready_limit_bytes = self._ready_budget_bytes()
+        if memory.lent_bytes > memory.ready_limit_bytes:
+            memory.call_in()
+        self.disk_space.set_limit(self.config.disk_free_limit)
+        self.resources.check()
 
     async def make_definitions(self, config: Config) -> None:
         """Make what the configuration names. The user guest is only made in a new data directory."""

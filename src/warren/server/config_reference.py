@@ -12,6 +12,7 @@ from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 
 from warren.server.address import Address
 from warren.server.config import ENVIRONMENT_PREFIX, Config
+from warren.server.reloadable import ALWAYS, IF_WANTED, WITH_TLS
 
 HEAD = """\
 # Settings
@@ -20,9 +21,19 @@ A flag of `warren serve` wins over the environment, the environment over `warren
 default. `warren config show` prints the settings in force and where each comes from, and
 `warren config check FILE` checks a file. This page is made from the code by `warren config reference`.
 
-| setting | environment | default | meaning |
-|---|---|---|---|
+The column SIGHUP tells when that signal makes a running broker take over a setting that has changed:
+`always`; `with TLS`, if the broker has had it since its start; `if wanted`, by `reload_definitions`. All
+others need a restart.
+
+| setting | environment | default | SIGHUP | meaning |
+|---|---|---|---|---|
 """
+RELOADED = {
+    **dict.fromkeys(ALWAYS, "always"),
+    **dict.fromkeys(WITH_TLS, "with TLS"),
+    **dict.fromkeys(IF_WANTED, "if wanted"),
+}
+"""When SIGHUP changes a setting. What is not here needs a restart."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,10 @@ def settings() -> list[Setting]:
 
 
 def as_markdown() -> str:
-    lines = [f"| `{s.name}` | `{s.variable}` | {_code(s.default)} | {_cell(s.text)} |" for s in settings()]
+    lines = [
+        f"| `{s.name}` | `{s.variable}` | {_code(s.default)} | {RELOADED.get(s.name, '')} | {_cell(s.text)} |"
+        for s in settings()
+    ]
     return HEAD + "\n".join(lines) + "\n"
 
 

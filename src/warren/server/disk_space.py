@@ -19,6 +19,11 @@ class DiskSpace:
         self.limit_bytes = limit_bytes
         self.look_again_at = 0  # a total of written bytes
 
+    def set_limit(self, limit_bytes: int) -> None:
+        """Look again soon, however far the limit was when the last look was taken."""
+        self.limit_bytes = limit_bytes
+        self.look_again_at = 0
+
     def is_low(self) -> bool:
         return self._spare_bytes() < 0
 

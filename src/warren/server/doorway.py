@@ -23,6 +23,7 @@ from warren.server.listener import ACCEPTED_A_TURN, BACKLOG
 from warren.server.proxy_header import ProxyHeader, ProxyHeaderError
 from warren.server.reception import WELCOME_SECONDS_MAX, Reception
 from warren.server.tls import Tls
+from warren.server.tls_refusal import HANDSHAKE, Handshake
 
 SHORT_SECONDS = 0.5  # for how long nobody is accepted if no descriptor is left
 
@@ -102,14 +103,19 @@ class Doorway:
 
     async def _welcome(self, client: socket.socket, address: str) -> None:
         header = ProxyHeader() if self.manners.proxy_protocol else None
+        handshake = Handshake()
+        HANDSHAKE.set(handshake)
         try:
             await self._begin(client, header)
             await self.reception.take_turn()
             await self._hand_over(client, header)
-        except ConnectionError as error:
-            self.log.debug("client has gone", peer=_source(address, header), reason=_reason(error))
         except (OSError, ProxyHeaderError) as error:
-            self.log.info("client not let in", peer=_source(address, header), reason=_reason(error))
+            found = handshake.refusal or error
+            peer, reason = _source(address, header), _reason(found)
+            if isinstance(found, ConnectionError):
+                self.log.debug("client has gone", peer=peer, reason=reason)
+            else:
+                self.log.info("client not let in", peer=peer, reason=reason)
 
     async def _begin(self, client: socket.socket, header: ProxyHeader | None) -> None:
         """Read the proxy's header if there is to be one, and wait for what is behind it."""

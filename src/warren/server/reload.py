@@ -14,26 +14,8 @@ from warren.amqp.errors import AmqpError
 from warren.server.app import Broker
 from warren.server.config import LOG_LEVELS, Config
 from warren.server.config_error import ConfigError
+from warren.server.reloadable import ALWAYS, DEFINITIONS, IF_WANTED, WITH_TLS
 from warren.server.tls import Loaded, load_files
-
-ALWAYS = {"log_level", "reload_definitions"}
-DEFINITIONS = {"vhosts", "users", "policies", "operator_policies", "vhost_limits"}
-IF_WANTED = {*DEFINITIONS, "shovels"}
-"""If `reload_definitions` is on."""
-WITH_TLS = {
-    "tls_cert",
-    "tls_key",
-    "tls_key_password",
-    "tls_ca",
-    "tls_crl",
-    "tls_verify",
-    "tls_versions",
-    "tls_ciphers",
-    "tls_login_from",
-    "tls_login_san_type",
-    "tls_login_san_index",
-}
-"""If the broker has had TLS since its start, and still is to have it."""
 
 
 class Reload:

@@ -14,6 +14,7 @@ from typing import Any
 
 from warren.server.certificate import LoginRule, certificate_of
 from warren.server.config_error import ConfigError
+from warren.server.tls_refusal import AlertingContext
 from warren.session.peer import Certificate, Encryption
 
 VERIFY = {"none": ssl.CERT_NONE, "peer": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
@@ -81,7 +82,7 @@ def load_files(settings: TlsSettings) -> Loaded:
 
 def make_context(settings: TlsSettings) -> ssl.SSLContext:
     """Read the files. The error names the setting, the file and the reason."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = AlertingContext(ssl.PROTOCOL_TLS_SERVER)
     versions = [VERSIONS[name] for name in settings.versions]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION

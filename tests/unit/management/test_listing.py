@@ -47,17 +47,20 @@ async def test_a_page_tells_how_many_there_are(api: Api, queues: list[str]) -> N
     }
 
 
-async def test_a_list_without_items_has_one_empty_page(api: Api) -> None:
+async def test_a_list_without_items_has_no_pages_and_the_first_is_empty(api: Api) -> None:
     page = await get(api, "?page=1")
-    assert (page["items"], page["page_count"], page["page_size"]) == ([], 1, 100)
+    assert (page["items"], page["page_count"], page["page_size"]) == ([], 0, 100)
 
 
-async def test_a_page_behind_the_last_is_400(api: Api) -> None:
-    answer = await api.get("/api/queues?page=2&page_size=10")
+async def test_a_page_that_begins_behind_the_end_is_400(api: Api) -> None:
+    for name in ("a", "b"):
+        api.declare(name)
+    assert (await get(api, "?page=2&page_size=2"))["items"] == []
+    answer = await api.get("/api/queues?page=3&page_size=2")
     assert answer.status == 400
     assert answer.json == {
         "error": "page_out_of_range",
-        "reason": "page out of range, page: 2 page size: 10, len: 0",
+        "reason": "Page out of range, page: 3 page size: 2, len: 2",
     }
 
 
@@ -85,6 +88,8 @@ async def test_names_are_filtered_by_a_part_or_an_expression(api: Api, queues: l
         q for q in queues[:100] if q[-1] == "5"
     ]
     assert await names_of(api, "?name=%5Eq") == []
+    assert await names_of(api, "?name=Q000") == queues[:10]
+    assert await names_of(api, "?name=%5EQ000&use_regex=true") == queues[:10]
     page = await get(api, "?name=q000&page=1&page_size=5")
     assert (page["filtered_count"], page["total_count"], page["page_count"]) == (10, COUNT, 2)
 
@@ -96,26 +101,62 @@ async def test_only_the_columns_asked_for_come(api: Api) -> None:
     ]
 
 
+NO_NUMBER = ("bad_request", "Pagination parameters are invalid")
+
+
+def wrong(page: int, size: object) -> tuple[str, str]:
+    reason = f"Invalid pagination parameters: page number {page}, page size {size}"
+    return "invalid_pagination_parameters", reason
+
+
 @pytest.mark.parametrize(
-    "query",
+    ("query", "expected"),
     [
-        "page=0",
-        "page=-1",
-        "page=x",
-        "page=",
-        "page=1&page_size=0",
-        "page=1&page_size=501",
-        "page=1&page_size=x",
-        "name=(&use_regex=true",
-        f"name={'a' * 501}&use_regex=true",
-        "use_regex=yes",
-        "sort_reverse=1",
+        ("page=0", wrong(0, "undefined")),
+        ("page=-1", wrong(-1, "undefined")),
+        ("page=1&page_size=0", wrong(1, 0)),
+        ("page=1&page_size=501", wrong(1, 501)),
+        ("page=x", NO_NUMBER),
+        ("page=", NO_NUMBER),
+        ("page=1.5", NO_NUMBER),
+        ("page=1&page_size=x", NO_NUMBER),
+        ("page_size=x", NO_NUMBER),
     ],
 )
-async def test_a_query_that_makes_no_sense_is_400(api: Api, query: str) -> None:
+async def test_a_page_that_makes_no_sense_is_400_in_the_words_of_rabbitmq(
+    api: Api, query: str, expected: tuple[str, str]
+) -> None:
     answer = await api.get(f"/api/queues?{query}")
     assert answer.status == 400
-    assert answer.json["error"] == "bad_request"
+    assert (answer.json["error"], answer.json["reason"]) == expected
+
+
+@pytest.mark.parametrize("query", ["name=(&use_regex=true", f"name={'a' * 501}&use_regex=true"])
+async def test_an_expression_that_makes_no_sense_is_400(api: Api, query: str) -> None:
+    answer = await api.get(f"/api/queues?{query}")
+    assert (answer.status, answer.json["error"]) == (400, "bad_request")
+
+
+@pytest.mark.parametrize("query", ["page_size=0", "page_size=501", "use_regex=yes", "sort_reverse=1"])
+async def test_sizes_without_a_page_and_flags_that_are_not_true_change_nothing(api: Api, query: str) -> None:
+    for name in ("a", "b"):
+        api.declare(name)
+    assert await names_of(api, f"?{query}") == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "policies", "policies/%2F", "operator-policies", "operator-policies/%2F", "permissions",
+        "users/guest/permissions", "vhosts/%2F/permissions", "topic-permissions", "parameters",
+        "parameters/shovel", "parameters/shovel/%2F", "global-parameters",
+    ],
+)  # fmt: skip
+async def test_lists_of_what_operators_define_have_no_pages(api: Api, path: str) -> None:
+    whole = (await api.get(f"/api/{path}")).json
+    assert isinstance(whole, list)
+    for query in ("page=1&page_size=1", "page=7", "page=x"):
+        assert (await api.get(f"/api/{path}?{query}")).json == whole
 
 
 @pytest.mark.parametrize("slashes", ["/", "//"])

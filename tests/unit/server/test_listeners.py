@@ -7,60 +7,21 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import aio_pika
 import pytest
-import uvloop
 
 import warren
 from tests.support.certificates import Certificates
 from tests.support.frames import PROTOCOL_HEADER
 from tests.support.process import Address
 from tests.support.proxy import FROM_PROXY, proxy_to
+from tests.unit.server.conftest import WAIT_SECONDS_MAX, Run, tls_port, until, with_tls
 from warren.server import doorway
-from warren.server.config import HTTP_OFF, Config
 from warren.server.listeners import AMQP, AMQPS, HTTPS
 from warren.session.connection import Connection, connections_of
-
-WAIT_SECONDS_MAX = 20
-Scenario: TypeAlias = Callable[[warren.Broker], Awaitable[None]]
-Run: TypeAlias = Callable[..., None]
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
-    """Runs a scenario with a broker that has these settings."""
-
-    given: dict[str, Any] = {"port": 0, "http_port": HTTP_OFF, "data_dir": tmp_path / "data"}
-
-    def run_scenario(scenario: Scenario, **settings: Any) -> None:
-        async def with_broker() -> None:
-            async with (
-                asyncio.timeout(WAIT_SECONDS_MAX),
-                warren.Broker(Config(**given | settings)) as broker,
-            ):
-                await scenario(broker)
-
-        with asyncio.Runner(loop_factory=request.param) as runner:
-            runner.run(with_broker())
-
-    return run_scenario
-
-
-def with_tls(certificates: Certificates, **more: Any) -> dict[str, Any]:
-    return {"tls_cert": str(certificates.server), "tls_port": 0, **more}
-
-
-def tls_port(broker: warren.Broker) -> int:
-    return broker.listeners.of(AMQPS)[0].port
 
 
 async def send_and_receive(url: str, **how: Any) -> None:
@@ -72,11 +33,6 @@ async def send_and_receive(url: str, **how: Any) -> None:
         message = await queue.get()
         assert message.body == body
         await message.ack()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - nothing tells when a socket was accepted
-        await asyncio.sleep(0.005)
 
 
 def only_connection(broker: warren.Broker) -> Connection:
