@@ -69,7 +69,7 @@ class Wanted:
     is_wanted: Callable[[str], bool] | None  # whether an item with this name is; None: all are
     sort: tuple[str, ...]  # the path of the column; empty if the items are not sorted
     reverse: bool
-    columns: tuple[tuple[str, ...], ...]  # the paths of those to give; empty for all
+    columns: tuple[tuple[str, ...], ...]  # the paths of those to give, none within another; empty for all
 
     @classmethod
     def of(cls, request: web.Request) -> Wanted:
@@ -86,7 +86,7 @@ class Wanted:
             name_filter(query.get("name", ""), use_regex=flag(query.get("use_regex", "false"), "use_regex")),
             tuple(query["sort"].split(".")) if query.get("sort") else (),
             flag(query.get("sort_reverse", "false"), "sort_reverse"),
-            tuple(tuple(name.split(".")) for name in query.get("columns", "").split(",") if name),
+            columns_in(query.get("columns", "")),
         )
 
     def pages(self, count: int) -> int:
@@ -113,12 +113,12 @@ class Wanted:
         for path in self.columns:
             if path[0] not in made:
                 made |= part_with(item, path[0])
-            value = value_at(made, path)
-            if value is not None or path[-1] in made:
+            parent = value_at(made, path[:-1])
+            if isinstance(parent, dict) and path[-1] in parent:
                 place = chosen
                 for name in path[:-1]:
                     place = place.setdefault(name, {})
-                place[path[-1]] = value
+                place[path[-1]] = parent[path[-1]]
         return chosen
 
 
@@ -199,6 +199,14 @@ def name_filter(text: str, *, use_regex: bool) -> Callable[[str], bool] | None:
         return found
 
     return is_wanted
+
+
+def columns_in(text: str) -> tuple[tuple[str, ...], ...]:
+    """The paths of columns. One that lies within another is left out: the whole of it is given anyway, and it
+    may be the object of the broker itself, into which nothing must be written.
+    """
+    paths = dict.fromkeys(tuple(name.split(".")) for name in text.split(",") if name)
+    return tuple(path for path in paths if not any(path[:end] in paths for end in range(1, len(path))))
 
 
 def value_at(row: Row, path: Sequence[str]) -> Any:

@@ -97,6 +97,23 @@ async def test_only_the_columns_asked_for_come(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
+    ("columns", "row"),
+    [
+        ("name,name.vhost", {"name": "q"}),
+        ("arguments.x-max-length,arguments", {"arguments": {"x-max-length": 3}}),
+        ("arguments,arguments.name", {"arguments": {"x-max-length": 3}}),
+        ("policy,policy.name.vhost", {"policy": None}),
+        ("arguments.name", {}),
+        ("name,name", {"name": "q"}),
+    ],
+)
+async def test_columns_within_others_change_nothing(api: Api, columns: str, row: dict[str, object]) -> None:
+    queue = api.declare("q", max_length=3)
+    assert await get(api, f"?columns={columns}") == [row]
+    assert queue.arguments == {"x-max-length": 3}
+
+
+@pytest.mark.parametrize(
     "query",
     [
         "page=0",
