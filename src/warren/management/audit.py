@@ -10,6 +10,7 @@ from warren.management.errors import Handler
 from warren.management.rights import USER
 
 READING = (hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS)
+CLIENT_GONE = 499  # told as the status if the client hung up before the answer: the change may be made
 SECRETS_BELOW = "hash_password/"  # in a path: what follows is a password
 IS_ACCESS_TO_MESSAGES = web.RequestKey("IS_ACCESS_TO_MESSAGES", bool)
 """Set for endpoints that any user may use, with permissions as over AMQP: that is no administration."""
@@ -20,19 +21,25 @@ def tell_of_actions(events: Events) -> Middleware:
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-        response = await handler(request)
-        if request.method not in READING and USER in request and IS_ACCESS_TO_MESSAGES not in request:
-            events.emit(
-                AdministrativeAction(
-                    request[USER].name,
-                    request.remote or "",
-                    f"{request.method} {_shown(request.path)}",
-                    response.status,
-                )
-            )
+        status = CLIENT_GONE
+        try:
+            response = await handler(request)
+            status = response.status
+        finally:
+            if _is_told(request):
+                events.emit(_action(request, status))
         return response
 
     return middleware
+
+
+def _is_told(request: web.Request) -> bool:
+    return request.method not in READING and USER in request and IS_ACCESS_TO_MESSAGES not in request
+
+
+def _action(request: web.Request, status: int) -> AdministrativeAction:
+    action = f"{request.method} {_shown(request.path)}"
+    return AdministrativeAction(request[USER].name, request.remote or "", action, status)
 
 
 def _shown(path: str) -> str:

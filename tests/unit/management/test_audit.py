@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.support.http_api import Api
@@ -50,3 +52,22 @@ async def test_reading_and_access_to_messages_are_not_told(
     assert (await api.get("/api/vhosts")).status == 200
     assert (await api.request("POST", "/api/segments/%2F", data=b"{}")).status < 500
     assert seen == []
+
+
+async def test_change_whose_client_hangs_up_is_told(
+    api: Api, seen: list[events.AdministrativeAction]
+) -> None:
+    """The job is begun, and waits for the alarm to end; so does the answer."""
+    api.declare("q")
+    api.broker.node.alarms.add("disk")
+    told = asyncio.Event()
+    api.broker.subscribe(events.AdministrativeAction, lambda _event: told.set())
+    path = "/api/queues/%2F/q/delete-messages?wait=60"
+    asking = asyncio.create_task(api.request("POST", path))
+    while not (await api.get("/api/message-jobs")).json:
+        pass
+    asking.cancel()
+    await told.wait()
+    action = "POST /api/queues///q/delete-messages"
+    assert seen == [events.AdministrativeAction("guest", "127.0.0.1", action, 499)]
+    api.broker.node.alarms.discard("disk")
