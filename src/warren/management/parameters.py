@@ -21,13 +21,14 @@ from warren.management.fields import fields_in, name_in
 from warren.management.json_text import json_response
 from warren.management.listing import Row, list_endpoint, send_list
 from warren.management.parameter_kinds import (
+    OF_ADMINISTRATORS,
     clearing_command,
     global_parameters_of,
     parameters_of,
     setting_command,
 )
 from warren.management.paths import COMPONENT, NAME, VHOST
-from warren.management.rights import Right, user_of
+from warren.management.rights import Right, check_right, user_of
 from warren.management.schema import ANY, TEXT, record
 
 ROW = record({"vhost": TEXT, "component": TEXT, "name": TEXT, "value": ANY})
@@ -84,12 +85,14 @@ class VhostParameters:
     async def put(self, request: web.Request) -> web.StreamResponse:
         vhost = visible_vhost(self.node, request)
         component, name = name_in(request, "component"), name_in(request, "name")
+        _check_may_change(request)
         fields = await fields_in(request, EXPECTED)
         is_new = next(self._named(request, vhost), None) is None
         await self.context.execute(setting_command(vhost.name, component, name, fields))
         return web.Response(status=201 if is_new else 204)
 
     async def delete(self, request: web.Request) -> web.StreamResponse:
+        _check_may_change(request)
         found = self._find(request, visible_vhost(self.node, request))
         await self.context.execute(clearing_command(found["vhost"], found["component"], found["name"]))
         return web.Response(status=204)
@@ -162,6 +165,12 @@ class GlobalParameters:
             if row["name"] == name:
                 return row
         raise ObjectNotFound(f"no global parameter '{name}'")
+
+
+def _check_may_change(request: web.Request) -> None:
+    """Operator policies hold for those who make policies as well, so they must not change them."""
+    if request.match_info["component"] in OF_ADMINISTRATORS:
+        check_right(request, Right.ADMINISTRATOR)
 
 
 async def _send(request: web.Request, rows: Iterable[Row]) -> web.StreamResponse:
