@@ -582,7 +582,17 @@ def test_a_shovel_is_found_in_the_list(api: RecordedApi, capsys: pytest.CaptureF
     assert "no shovel 'absent' in vhost '/'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", ["parameters ls", "parameters ls --json", "global-parameters ls"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "parameters ls",
+        "parameters ls --json",
+        "global-parameters ls",
+        "federation upstreams ls",
+        "federation upstreams ls --json",
+        "federation upstream-sets ls",
+    ],
+)
 def test_parameters_are_printed_without_passwords(
     api: RecordedApi, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

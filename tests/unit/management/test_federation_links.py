@@ -52,6 +52,7 @@ async def test_links_are_told_as_in_rabbitmq(api: Api, tmp_path: Path) -> None:
             told = {"queue": "q", "upstream_queue": "q", "consumer_tag": "federation-link-up"}
             assert queue == {"type": "queue", **told, **common}
         assert (await api.get("/api/federation-links/state/down")).json == []
+        assert (await api.get("/api/federation-links?name=q&columns=type")).json == [{"type": "queue"}]
         await api.broker.stop()
 
 
