@@ -67,13 +67,14 @@ class FederationLinks:
 
     async def restart(self, request: web.Request) -> web.StreamResponse:
         vhost = visible_vhost(self.node, request)
-        is_here = request.match_info["node"] == self.node.name
-        if self.federation is None or not is_here:
-            raise ObjectNotFound("Not Found")
+        link, node = request.match_info["id"], request.match_info["node"]
+        missing = ObjectNotFound(f"no federation link '{link}' in vhost '{vhost.name}' on node '{node}'")
+        if self.federation is None or node != self.node.name:
+            raise missing
         try:
-            self.federation.restart(request.match_info["id"], vhost.name)
+            self.federation.restart(link, vhost.name)
         except KeyError:
-            raise ObjectNotFound("Not Found") from None
+            raise missing from None
         return web.Response(status=204)
 
     def _rows(self, vhosts: list[Vhost]) -> Iterator[Row]:
