@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import urllib.request
 from base64 import b64encode
 from collections.abc import Iterator
@@ -21,7 +20,6 @@ pytestmark = [
 ]
 COUNT = 3000
 WAIT_SECONDS_MAX = 120
-LOOK_SECONDS = 0.1
 LOGIN = "Basic " + b64encode(b"guest:guest").decode()
 PROPERTIES = pika.BasicProperties(
     content_type="text/plain",
@@ -79,14 +77,13 @@ def check_arrived(url: str, queue: str, bodies: list[bytes]) -> None:
     connection = pika.BlockingConnection(pika.URLParameters(url))
     channel = connection.channel()
     channel.queue_declare(queue, durable=True)
-    deadline = time.monotonic() + WAIT_SECONDS_MAX
-    while (count := channel.queue_declare(queue, passive=True).method.message_count) < len(bodies):
-        assert time.monotonic() < deadline, f"{count} of {len(bodies)} have arrived"
-        time.sleep(LOOK_SECONDS)
-    for body in bodies:
-        _, properties, got = channel.basic_get(queue, auto_ack=True)
+    arriving = channel.consume(queue, auto_ack=True, inactivity_timeout=WAIT_SECONDS_MAX)
+    for number, body in enumerate(bodies):
+        method, properties, got = next(arriving)
+        assert method is not None, f"{number} of {len(bodies)} have arrived"
         assert got == body
         assert properties == PROPERTIES
+    assert channel.cancel() == 0, "more have arrived"
     assert channel.basic_get(queue)[0] is None
     connection.close()
 

@@ -7,8 +7,7 @@ import json
 import signal
 import ssl
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,10 @@ from amqpstorm.connection import Connection as StormConnection
 from amqpstorm.message import Message as StormMessage
 from pika.credentials import ExternalCredentials
 
-from tests.clients.conftest import LARGE_BODY, WAIT_SECONDS_MAX, serve_until
+from tests.clients.conftest import LARGE_BODY, WAIT_SECONDS_MAX
 from tests.clients.test_perf import perf
 from tests.support.certificates import Certificates
+from tests.support.log_lines import LogLines
 from tests.support.process import Address, BrokerProcess
 from warren.cli.main import main
 from warren.client.connection import ClientConnection
@@ -203,6 +203,7 @@ class Load:
         self.parameters = parameters
         self.stopping = threading.Event()
         self.rounds = 0
+        self.changed = threading.Condition()  # of `rounds` and `error`
         self.error: BaseException | None = None
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
@@ -216,31 +217,33 @@ class Load:
                 while not self.stopping.is_set():
                     channel.basic_publish("", queue, bytes(20_000))
                     assert channel.basic_get(queue, auto_ack=True)[2] == bytes(20_000)
-                    self.rounds += 1
+                    with self.changed:
+                        self.rounds += 1
+                        self.changed.notify_all()
         except BaseException as error:  # noqa: BLE001 - the test looks at it
-            self.error = error
+            with self.changed:
+                self.error = error
+                self.changed.notify_all()
 
     def goes_on(self) -> bool:
         """Whether it goes a few rounds more from now on."""
-        reached = self.rounds + 5
-        wait_until(lambda: self.rounds >= reached or self.error is not None)
-        return self.error is None
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    serve_until(lambda: time.sleep(0.01), condition)
+        with self.changed:
+            reached = self.rounds + 5
+            self.changed.wait_for(lambda: self.rounds >= reached or self.error, WAIT_SECONDS_MAX)
+            return self.rounds >= reached
 
 
 def test_certificates_are_exchanged_under_load_and_no_connection_ends(broker: TlsBroker) -> None:
     loads = [Load(broker.pika_parameters()) for _ in range(3)]
     try:
-        seen = {shown(broker)}
-        for _ in range(5):
-            assert all(load.goes_on() for load in loads)
-            broker.certificates.issue("server", "localhost", "127.0.0.1", "::1")
-            broker.process.process.send_signal(signal.SIGHUP)
-            wait_until(lambda: shown(broker) not in seen)
-            seen.add(shown(broker))
+        with LogLines(broker.process.http_url) as log:
+            seen = {shown(broker)}
+            for _ in range(5):
+                assert all(load.goes_on() for load in loads)
+                broker.certificates.issue("server", "localhost", "127.0.0.1", "::1")
+                broker.process.process.send_signal(signal.SIGHUP)
+                log.wait_for("settings reloaded")
+                seen.add(shown(broker))
         assert all(load.goes_on() for load in loads)
     finally:
         for load in loads:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import subprocess
 import time
 from collections.abc import Coroutine, Iterator
 from enum import Enum
 from pathlib import Path
+
+import pytest
 
 from tests.crash.consumers import Consumer
 from tests.crash.definitions import Definitions
@@ -71,11 +74,18 @@ class Campaign:
         self.check()
 
     def interrupt_start(self) -> None:
-        """Kills a broker before it is ready or a moment after, judging by how long the last one took."""
+        """Kills a broker before it is ready or a moment after, judging by how long the last one took. It must
+        not end by itself.
+        """
         process = self.start()
         process.launch()
-        time.sleep(self.start_seconds * self.chance.uniform(START_SHARE_MIN, START_SHARE_MAX))
-        process.kill()
+        try:
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.process.wait(
+                    self.start_seconds * self.chance.uniform(START_SHARE_MIN, START_SHARE_MAX)
+                )
+        finally:
+            process.kill()
         process.check_log()
 
     async def play(self, process: BrokerProcess, end: End) -> None:

@@ -19,7 +19,7 @@ DEFAULT = "default"
 HAS_SECRETS = ("tls_key_password", "users", "shovels")  # settings whose values are not shown
 
 
-@click.group("config", no_args_is_help=False)
+@click.group("config", no_args_is_help=True)
 def config() -> None:
     """Check and show settings."""
 

@@ -74,7 +74,8 @@ def _add_ls_and_delete(group: Nouns, component: str, what: str) -> None:
     @listing
     def ls(remote: Remote, columns: tuple[str, ...], query: dict[str, str]) -> None:
         path = ("parameters", component, *remote.vhosts)
-        show_list(remote, *path, query=query, columns=columns, default=("vhost", "name", "value"))
+        default = ("vhost", "name", "value")
+        show_list(remote, *path, query=query, columns=columns, default=default, has_secrets=True)
 
     @group.verb("delete", "rm", "clear")
     @over_http
@@ -83,7 +84,8 @@ def _add_ls_and_delete(group: Nouns, component: str, what: str) -> None:
         remote.api.delete("parameters", component, remote.vhost, name)
         remote.printer.said(f"{what} '{name}' deleted")
 
-    ls.help, delete.help = f"List {what}s, those of one vhost with --vhost.", f"Delete an {what}."
+    ls.help = f"List {what}s, those of one vhost with --vhost, with *** for passwords in URIs."
+    delete.help = f"Delete an {what}."
 
 
 _add_ls_and_delete(upstreams, UPSTREAM, "upstream")

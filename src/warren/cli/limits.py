@@ -45,6 +45,9 @@ def set_limit(remote: Remote, limit: str, value: int, *, user: str | None) -> No
     remote.printer.said(f"{limit} of {_owner(remote, user)} is {value}")
 
 
+set_limit.context_settings["ignore_unknown_options"] = True  # -1 is a number, and no option
+
+
 @limits.verb("clear", "delete")
 @over_http
 @click.argument("limit")

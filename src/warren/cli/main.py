@@ -99,7 +99,7 @@ class Subcommands(click.Group):
                 formatter.write_dl([(name, entry.about) for name, entry in section.items()])
 
 
-@click.group("warren", cls=Subcommands, help="WarrenMQ, a message broker.", no_args_is_help=False)
+@click.group("warren", cls=Subcommands, help="WarrenMQ, a message broker.", no_args_is_help=True)
 @click.version_option(__version__, message="warren %(version)s")
 def warren() -> None:
     pass

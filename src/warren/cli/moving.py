@@ -23,9 +23,10 @@ from warren.moving.takeover import Plan, Takeover
 from warren.perf.screen import ERASE_LINE
 
 COLUMNS = ("vhost", "queue", "moved", "left", "differences")
+NAMED = ("queues", "users", "vhosts")  # lists of definitions that are looked into, whose objects have names
 
 
-@click.group("import", no_args_is_help=False)
+@click.group("import", no_args_is_help=True)
 def import_() -> None:
     """Move in from another broker."""
 
@@ -142,7 +143,19 @@ def read_definitions(file: TextIO) -> Row:
         raise TargetError(f"--definitions {file.name} is not JSON: {error}") from error
     if not isinstance(content, dict):
         raise TargetError(f"--definitions {file.name} has no definitions")
+    for kind, rows in content.items():
+        if kind in NAMED and not _are_objects(rows or [], "name"):
+            raise TargetError(f"--definitions {file.name}: {kind}: expected a list of objects with names")
+        if isinstance(rows, list) and not _are_objects(rows):
+            raise TargetError(f"--definitions {file.name}: {kind}: expected a list of objects")
     return content
+
+
+def _are_objects(rows: object, *needed: str) -> bool:
+    """Whether it is a list of objects that have texts in these fields."""
+    return isinstance(rows, list) and all(
+        isinstance(row, dict) and all(isinstance(row.get(name), str) for name in needed) for row in rows
+    )
 
 
 def report(rows: list[QueueReport], printer: Printer, takeover: Takeover) -> None:

@@ -37,7 +37,7 @@ def ls(remote: Remote, columns: tuple[str, ...], query: dict[str, str], componen
 @click.argument("name")
 @click.argument("value", type=JsonValue())
 def set_parameter(remote: Remote, component: str, name: str, value: object) -> None:
-    """Set a parameter of a component in the vhost; the value is JSON."""
+    """Set a parameter of a component in the vhost; the value is JSON, or a text."""
     content = {"component": component, "vhost": remote.vhost, "name": name, "value": value}
     remote.api.put("parameters", component, remote.vhost, name, content=content)
     remote.printer.said(f"parameter '{name}' of {component} set")
@@ -67,7 +67,7 @@ def list_global(remote: Remote, columns: tuple[str, ...], query: dict[str, str])
 @click.argument("name")
 @click.argument("value", type=JsonValue())
 def set_global(remote: Remote, name: str, value: object) -> None:
-    """Set a global parameter; the value is JSON."""
+    """Set a global parameter; the value is JSON, or a text."""
     remote.api.put("global-parameters", name, content={"name": name, "value": value})
     remote.printer.said(f"global parameter '{name}' set")
 

@@ -79,7 +79,7 @@ def load_options(command: Command) -> Command:
     return command
 
 
-@click.group("perf", no_args_is_help=False)
+@click.group("perf", no_args_is_help=True)
 def perf() -> None:
     """Load any AMQP 0-9-1 broker and measure it."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from warren.cli.grammar import Failed, Remote
-from warren.cli.values import KeyValue
+from warren.cli.values import KeyValue, MessageProperty
 
 DEFAULT_EXCHANGE = "amq.default"
 """How the HTTP API calls the exchange without a name."""
@@ -26,7 +26,7 @@ def publishing(command: Callable[..., None]) -> Callable[..., None]:
     command = click.option(
         "--property",
         "properties",
-        type=KeyValue(),
+        type=MessageProperty(),
         multiple=True,
         metavar="KEY=VALUE",
         help="a property, such as delivery_mode=2 or content_type=text/plain",

@@ -65,13 +65,18 @@ async def run_broker(config: Config, read_settings: Callable[[], Config]) -> Non
     """`read_settings` is called on SIGHUP."""
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
+    reload_wanted = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
+    loop.add_signal_handler(signal.SIGHUP, reload_wanted.set)  # which would end a broker that starts
     raise_open_files_limit()
     begin_process()
     async with Broker(config, count_memory()) as broker:
         tune_process()
-        loop.add_signal_handler(signal.SIGHUP, Reload(broker, read_settings).request)
+        reloading = Reload(broker, read_settings)
+        loop.add_signal_handler(signal.SIGHUP, reloading.request)
+        if reload_wanted.is_set():
+            reloading.request()
         addresses = " ".join(f"{name}={address}" for name, address in broker.addresses().items())
         sys.stdout.write(f"ready {addresses}\n")
         sys.stdout.flush()
@@ -80,6 +85,7 @@ async def run_broker(config: Config, read_settings: Callable[[], Config]) -> Non
         with systemd.watched(loop):
             await stopping.wait()
         systemd.stopping()
+        await reloading.stop()
 
 
 def raise_open_files_limit() -> None:

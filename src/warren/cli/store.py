@@ -31,7 +31,7 @@ Work: TypeAlias = Callable[[], int]
 directory_argument = click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
 
 
-@click.group("store", help=__doc__, no_args_is_help=False)
+@click.group("store", help=__doc__, no_args_is_help=True)
 def store() -> None:
     pass
 

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import Any
 
 import click
 
+from warren.amqp.properties import BasicProperties
 from warren.client.api import Row
+
+PROPERTIES = tuple(field.name for field in fields(BasicProperties))
+JSON_BEGINS = ("{", "[", '"')
+
+
+def read_value(text: str) -> object:
+    """JSON if it can be read as such, else a text. What begins like JSON and is none is an error: most likely
+    the shell has taken its quotes.
+    """
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        if text.startswith(JSON_BEGINS):
+            raise click.BadParameter(f"not JSON: {error}") from None
+        return text
 
 
 class KeyValue(click.ParamType[tuple[str, object]]):
-    """KEY=VALUE. The value is JSON if it can be read as such, else a text."""
+    """KEY=VALUE. The value is as `read_value` reads it."""
 
     name = "KEY=VALUE"
 
@@ -21,10 +38,19 @@ class KeyValue(click.ParamType[tuple[str, object]]):
         key, equals, text = str(value).partition("=")
         if not key or not equals:
             self.fail(f"not KEY=VALUE: {value!r}", param, ctx)
-        try:
-            return key, json.loads(text)
-        except ValueError:
-            return key, text
+        return key, read_value(text)
+
+
+class MessageProperty(KeyValue):
+    """The same for a property of messages. The HTTP API passes over what is none."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, object]:
+        name, given = super().convert(value, param, ctx)
+        if name not in PROPERTIES:
+            self.fail(f"there is no property {name!r}, only {', '.join(PROPERTIES)}", param, ctx)
+        return name, given
 
 
 class JsonObject(click.ParamType[Row]):
@@ -43,16 +69,12 @@ class JsonObject(click.ParamType[Row]):
 
 
 class JsonValue(click.ParamType[object]):
-    """Any JSON; what cannot be read as such is a text."""
+    """Any value, as `read_value` reads it."""
 
     name = "VALUE"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> object:
-        try:
-            content: object = json.loads(value)
-        except ValueError:
-            return value
-        return content
+        return read_value(str(value))
 
 
 arguments_option = click.option(

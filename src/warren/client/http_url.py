@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
+
+from warren.client.uri import port_in, split_uri
 
 PORTS = {"http": 15672, "https": 15671}
 
@@ -35,13 +37,13 @@ class HttpUrl:
 
 def parse_http_url(text: str) -> HttpUrl:
     """Read a URL; raise `ValueError` without the URL's password in its text."""
-    parts = urlsplit(text)
+    parts = split_uri(text)
     if parts.scheme not in PORTS or not parts.hostname:
         raise ValueError("not a URL such as http://user:password@host:15672")
     return HttpUrl(
         scheme=parts.scheme,
         host=parts.hostname,
-        port=parts.port or PORTS[parts.scheme],
+        port=port_in(parts) or PORTS[parts.scheme],
         path=parts.path.rstrip("/").removesuffix("/api"),
         user=None if parts.username is None else unquote(parts.username),
         password=None if parts.password is None else unquote(parts.password),

@@ -61,7 +61,7 @@ def parse_uri(text: str) -> Uri:
         raise ValueError("a / in the name of a vhost is written %2F")
     return Uri(
         host=parts.hostname or "127.0.0.1",
-        port=_port_in(parts) or (PORT_DEFAULT if tls is None else TLS_PORT_DEFAULT),
+        port=port_in(parts) or (PORT_DEFAULT if tls is None else TLS_PORT_DEFAULT),
         user=unquote("guest" if parts.username is None else parts.username),
         password=unquote("guest" if parts.password is None else parts.password),
         vhost=unquote(vhost) or "/",
@@ -106,7 +106,8 @@ def _tls(query: str) -> UriTls:
     )
 
 
-def _port_in(parts: SplitResult) -> int | None:
+def port_in(parts: SplitResult) -> int | None:
+    """The port; None if there is none. Errors do not repeat it: it may be a part of the password."""
     try:
         return parts.port
     except ValueError:

@@ -4,43 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import partial
-from typing import Any
 
 from aiohttp import web
 
 from warren.broker.vhost import Vhost
 from warren.management.auth import visible_vhost, visible_vhosts
 from warren.management.context import Context
-from warren.management.endpoint import Endpoint
+from warren.management.endpoint import Endpoint, restricted
 from warren.management.errors import ObjectNotFound
-from warren.management.json_text import send_rows
+from warren.management.listing import Row, list_endpoint, send_list
 from warren.management.paths import VHOST
 from warren.management.rights import Right
-from warren.management.schema import TEXT, one_of, record, rows
 from warren.relay.federation import Federation, Running
-from warren.relay.federation_link import ERROR, QUEUE, RUNNING, STARTING, status_of
+from warren.relay.federation_link import ERROR, QUEUE, RUNNING, status_of
 from warren.relay.service import Relays
-
-ROW = record(
-    {
-        "node": TEXT,
-        "type": one_of("exchange", "queue"),
-        "vhost": TEXT,
-        "upstream": TEXT,
-        "id": TEXT,
-        "status": one_of(STARTING, RUNNING, ERROR),
-        "uri": TEXT,
-        "timestamp": TEXT,
-    },
-    exchange=TEXT,
-    upstream_exchange=TEXT,
-    queue=TEXT,
-    upstream_queue=TEXT,
-    consumer_tag=TEXT,
-    local_connection=TEXT,
-    error=TEXT,
-)
 
 
 class FederationLinks:
@@ -50,15 +27,15 @@ class FederationLinks:
 
     def endpoints(self) -> list[Endpoint]:
         links = "/api/federation-links"
-        get = partial(Endpoint, method="GET", right=Right.MONITORING, gives=rows(ROW))
         return [
-            get(path=links, handler=self.all, summary="All federation links."),
-            get(path=f"{links}/state/down", handler=self.all_down, summary="Those that have failed."),
-            get(path=f"{links}/{VHOST}", handler=self.of_vhost, summary="The federation links of a vhost."),
-            get(
-                path=f"{links}/{VHOST}/state/down",
-                handler=self.down_of_vhost,
-                summary="Those of a vhost that have failed.",
+            *restricted(
+                Right.MONITORING,
+                list_endpoint(links, self.all, "All federation links."),
+                list_endpoint(f"{links}/state/down", self.all_down, "Those that have failed."),
+                list_endpoint(f"{links}/{VHOST}", self.of_vhost, "The federation links of a vhost."),
+                list_endpoint(
+                    f"{links}/{VHOST}/state/down", self.down_of_vhost, "Those of a vhost that have failed."
+                ),
             ),
             Endpoint(
                 method="DELETE",
@@ -77,44 +54,50 @@ class FederationLinks:
         return relays.federation if isinstance(relays, Relays) else None
 
     async def all(self, request: web.Request) -> web.StreamResponse:
-        return await send_rows(request, self._rows(visible_vhosts(self.node, request)))
+        return await _send(request, self._rows(visible_vhosts(self.node, request)))
 
     async def all_down(self, request: web.Request) -> web.StreamResponse:
-        return await send_rows(request, down(self._rows(visible_vhosts(self.node, request))))
+        return await _send(request, down(self._rows(visible_vhosts(self.node, request))))
 
     async def of_vhost(self, request: web.Request) -> web.StreamResponse:
-        return await send_rows(request, self._rows([visible_vhost(self.node, request)]))
+        return await _send(request, self._rows([visible_vhost(self.node, request)]))
 
     async def down_of_vhost(self, request: web.Request) -> web.StreamResponse:
-        return await send_rows(request, down(self._rows([visible_vhost(self.node, request)])))
+        return await _send(request, down(self._rows([visible_vhost(self.node, request)])))
 
     async def restart(self, request: web.Request) -> web.StreamResponse:
         vhost = visible_vhost(self.node, request)
-        is_here = request.match_info["node"] == self.node.name
-        if self.federation is None or not is_here:
-            raise ObjectNotFound("Not Found")
+        link, node = request.match_info["id"], request.match_info["node"]
+        missing = ObjectNotFound(f"no federation link '{link}' in vhost '{vhost.name}' on node '{node}'")
+        if self.federation is None or node != self.node.name:
+            raise missing
         try:
-            self.federation.restart(request.match_info["id"], vhost.name)
+            self.federation.restart(link, vhost.name)
         except KeyError:
-            raise ObjectNotFound("Not Found") from None
+            raise missing from None
         return web.Response(status=204)
 
-    def _rows(self, vhosts: list[Vhost]) -> Iterator[dict[str, Any]]:
+    def _rows(self, vhosts: list[Vhost]) -> Iterator[Row]:
         names = {vhost.name for vhost in vhosts}
         for running in [] if self.federation is None else self.federation.all():
             if running.link.key.place.vhost in names:
                 yield {"node": self.node.name, **told(running)}
 
 
-def down(links: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+async def _send(request: web.Request, links: Iterator[Row]) -> web.StreamResponse:
+    """Send these links. They go by the names of their exchanges and queues."""
+    return await send_list(request, list(links), lambda row: row, lambda row: str(row[row["type"]]))
+
+
+def down(links: Iterator[Row]) -> Iterator[Row]:
     return (link for link in links if link["status"] == ERROR)
 
 
-def told(running: Running) -> dict[str, Any]:
+def told(running: Running) -> Row:
     """What RabbitMQ tells of a link, but for its channel."""
     link, key, status = running.link, running.link.key, running.supervised.status
     kind = key.place.kind
-    row: dict[str, Any] = {kind: key.place.name, f"upstream_{kind}": key.there}
+    row: Row = {kind: key.place.name, f"upstream_{kind}": key.there}
     if kind == QUEUE:
         row["consumer_tag"] = link.upstream.consumer_tag
     row |= {

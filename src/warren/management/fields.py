@@ -13,6 +13,7 @@ from aiohttp import web
 from warren.amqp.table import Table, encode_table
 from warren.broker.parameters import Json
 from warren.management.bodies import object_in
+from warren.management.digits import number_of
 from warren.management.errors import BadRequest
 
 BODY_BYTES_MAX = 256 * 1024
@@ -35,6 +36,10 @@ class Fields:
             raise self._wrong(name, "a string")
         return self._encodable(name, value)
 
+    def whole_text(self, name: str, default: str | None = None) -> str:
+        """A string that is UTF-8. Others may stand for a name with other bytes in it."""
+        return self._encodable(name, self.text(name, default), "strict")
+
     def name(self, name: str, default: str | None = None) -> str:
         """A string that is short enough for a name."""
         value = self.text(name, default)
@@ -51,8 +56,8 @@ class Fields:
 
     def whole(self, name: str, default: int | None = None) -> int:
         value = self._given(name, default)
-        if isinstance(value, str) and value.removeprefix("-").isdecimal():
-            value = int(value)
+        if isinstance(value, str) and (size := number_of(value.removeprefix("-"))) is not None:
+            value = -size if value.startswith("-") else size
         if not isinstance(value, int) or isinstance(value, bool):
             raise self._wrong(name, "a whole number")
         return value
@@ -112,10 +117,10 @@ class Fields:
             raise BadRequest(f"{self.what}key_missing: {name}")
         return value
 
-    def _encodable(self, name: str, value: str) -> str:
+    def _encodable(self, name: str, value: str, errors: str = "surrogateescape") -> str:
         """JSON can write halves of characters, which nothing else can."""
         try:
-            value.encode("utf-8", "surrogateescape")
+            value.encode("utf-8", errors)
         except UnicodeEncodeError:
             raise self._wrong(name, "a string of whole characters") from None
         return value

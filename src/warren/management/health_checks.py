@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from aiohttp import web
 
 from warren.management.context import Context
+from warren.management.digits import number_of
 from warren.management.endpoint import Endpoint
 from warren.management.errors import BadRequest, Handler
 from warren.management.json_text import json_response
@@ -21,7 +22,7 @@ from warren.server.tls import Loaded
 CHECKS = "/api/health/checks"
 FAILED_STATUS = 503
 DAY_SECONDS = 86_400
-WITHIN_DIGITS_MAX = 9
+WITHIN_MAX = 999_999_999
 UNITS = {"days": 1, "weeks": 7, "months": 365 / 12, "years": 365}  # in days
 PROTOCOLS = {  # other names for what we listen for, which RabbitMQ knows as well
     **dict.fromkeys(("amqp091", "amqp0.9.1", "amqp0-9-1", "amqp0_9_1"), "amqp"),
@@ -68,12 +69,12 @@ class HealthChecks:
         return failed(reason, alarms=alarms) if alarms else well()
 
     async def certificates(self, request: web.Request) -> web.StreamResponse:
-        within, unit = request.match_info["within"], request.match_info["unit"].lower()
-        if not within.isdecimal() or len(within) > WITHIN_DIGITS_MAX:
+        within, unit = number_of(request.match_info["within"]), request.match_info["unit"].lower()
+        if within is None or within > WITHIN_MAX:
             raise BadRequest("Invalid expiration value.")
         if unit not in UNITS:
             raise BadRequest(f"Time unit not recognised. Supported units: {', '.join(UNITS)}.")
-        expiring = self._expiring(int(within) * UNITS[unit] * DAY_SECONDS)
+        expiring = self._expiring(within * UNITS[unit] * DAY_SECONDS)
         return failed("Certificates expiring", expired=expiring) if expiring else well()
 
     def _expiring(self, seconds: float) -> list[Row]:
@@ -96,13 +97,13 @@ class HealthChecks:
         ]
 
     async def port(self, request: web.Request) -> web.StreamResponse:
-        given = request.match_info["port"]
-        if not given.isdecimal():
+        wanted = number_of(request.match_info["port"])
+        if wanted is None:
             raise BadRequest("Invalid port")
         ports = [each.port for each in listeners_of(self.broker)]
-        if int(given) in ports:
-            return well(port=int(given))
-        return failed("No active listener", missing=int(given), ports=ports)
+        if wanted in ports:
+            return well(port=wanted)
+        return failed("No active listener", missing=wanted, ports=ports)
 
     async def protocol(self, request: web.Request) -> web.StreamResponse:
         given = request.match_info["protocol"].lower()

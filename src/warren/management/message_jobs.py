@@ -32,6 +32,7 @@ from warren.broker.queue import Queue
 from warren.management.auth import allowed_queue, readable_queue, sees
 from warren.management.bodies import object_in
 from warren.management.context import Context
+from warren.management.digits import number_of
 from warren.management.endpoint import Endpoint, Parameter
 from warren.management.errors import BadRequest, ObjectNotFound
 from warren.management.json_text import json_response
@@ -208,7 +209,8 @@ class MessageJobs:
 
     def _job(self, request: web.Request) -> ListedJob:
         text = request.match_info["job"]
-        job = self.jobs.get(int(text)) if text.isascii() and text.isdecimal() else None
+        number = number_of(text)
+        job = None if number is None else self.jobs.get(number)
         if job is None or not _is_shown(job, user_of(request)):
             raise ObjectNotFound(f"no job '{text}'")
         return job

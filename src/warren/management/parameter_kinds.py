@@ -24,6 +24,8 @@ from warren.management.limit_names import VHOST_LIMITS, limits_told
 from warren.management.policies import contents, policies_of, policy_command
 
 POLICY, OPERATOR_POLICY, VHOST_LIMITS_COMPONENT = "policy", "operator_policy", "vhost-limits"
+OF_ADMINISTRATORS = frozenset({OPERATOR_POLICY, VHOST_LIMITS_COMPONENT})
+"""Components that only administrators change: their other endpoints ask for that as well."""
 LIMITS = "limits"  # the name of the one parameter of the component `vhost-limits`
 
 

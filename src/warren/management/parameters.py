@@ -21,13 +21,14 @@ from warren.management.errors import ObjectNotFound
 from warren.management.fields import fields_in, name_in
 from warren.management.listing import Row, send_whole_list, whole_list_endpoint
 from warren.management.parameter_kinds import (
+    OF_ADMINISTRATORS,
     clearing_command,
     global_parameters_of,
     parameters_of,
     setting_command,
 )
 from warren.management.paths import COMPONENT, NAME, VHOST
-from warren.management.rights import Right, user_of
+from warren.management.rights import Right, check_right, user_of
 from warren.management.schema import ANY, TEXT, record
 
 ROW = record({"vhost": TEXT, "component": TEXT, "name": TEXT, "value": ANY})
@@ -85,12 +86,14 @@ class VhostParameters:
     async def put(self, request: web.Request) -> web.StreamResponse:
         vhost = visible_vhost(self.node, request)
         component, name = name_in(request, "component"), name_in(request, "name")
+        _check_may_change(request)
         fields = await fields_in(request, EXPECTED)
         is_new = next(self._named(request, vhost), None) is None
         await self.context.execute(setting_command(vhost.name, component, name, fields))
         return web.Response(status=201 if is_new else 204)
 
     async def delete(self, request: web.Request) -> web.StreamResponse:
+        _check_may_change(request)
         found = self._find(request, visible_vhost(self.node, request))
         await self.context.execute(clearing_command(found["vhost"], found["component"], found["name"]))
         return web.Response(status=204)
@@ -164,6 +167,12 @@ class GlobalParameters:
             if row["name"] == name:
                 return row
         raise ObjectNotFound(f"no global parameter '{name}'")
+
+
+def _check_may_change(request: web.Request) -> None:
+    """Operator policies hold for those who make policies as well, so they must not change them."""
+    if request.match_info["component"] in OF_ADMINISTRATORS:
+        check_right(request, Right.ADMINISTRATOR)
 
 
 async def _send(request: web.Request, rows: Iterable[Row]) -> web.StreamResponse:

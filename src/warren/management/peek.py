@@ -26,6 +26,7 @@ from warren.broker.selector import Selector, SelectorError, compile_selector
 from warren.broker.walk import Walk
 from warren.management.auth import readable_queue
 from warren.management.context import Context
+from warren.management.digits import number_of
 from warren.management.endpoint import Endpoint, Parameter
 from warren.management.errors import BadRequest
 from warren.management.json_text import send_pieces, to_json
@@ -95,9 +96,10 @@ class PeekQuery:
 def number_in(text: str | None, name: str, usual: int) -> int:
     if text is None:
         return usual
-    if not (text.isascii() and text.isdecimal()) or int(text) > NUMBER_MAX:
+    number = number_of(text)
+    if number is None or number > NUMBER_MAX:
         raise BadRequest(f"{name}: expected a number from 0 on")
-    return int(text)
+    return number
 
 
 def selector_in(text: str | None) -> Selector | None:

@@ -77,10 +77,9 @@ def tally_of(node: Node) -> VhostTally:
 
 def identity(broker: Broker, endpoint: str) -> Iterator[Family]:
     """Which broker this is. Dashboards join it with other series, to tell nodes and clusters apart."""
-    name = broker.node.cluster_name
     labels = {
-        "rabbitmq_node": name,
-        "rabbitmq_cluster": name,
+        "rabbitmq_node": broker.node.name,
+        "rabbitmq_cluster": broker.node.cluster_name,
         "rabbitmq_cluster_permanent_id": broker.store.directory.identity,
         "rabbitmq_endpoint": endpoint,
     }

@@ -93,9 +93,9 @@ class Publication:
         exchange = check_publish(self.access, self.vhost, wire_name, wire_key)
         properties = draft.properties
         if properties.user_id is not None:
-            check_user_id(self.access, properties.user_id.encode())
+            check_user_id(self.access, encode_name(properties.user_id)[1:])
         if properties.expiration is not None:
-            check_expiration(properties.expiration.encode())
+            check_expiration(encode_name(properties.expiration)[1:])
         if properties.reply_to == PSEUDO_QUEUE:
             rewrite_reply_to(properties.encode(), None)  # raises: nobody here could get the reply
         most = self.node.limits.message_bytes_max

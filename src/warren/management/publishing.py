@@ -70,7 +70,7 @@ class Publishing:
 
 
 def payload_in(given: Fields) -> bytes:
-    payload, encoding = given.text("payload"), given.text("payload_encoding")
+    payload, encoding = given.whole_text("payload"), given.text("payload_encoding")
     if encoding == STRING:
         return payload.encode()
     if encoding != BASE64:

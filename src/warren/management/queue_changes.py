@@ -78,8 +78,9 @@ class QueueChanges:
         check_may_declare_queue(access, vhost, command)
         is_new = name not in vhost.queues
         await self.context.execute(command)
-        if not is_new:
-            vhost.find_queue(name).used()
+        known = None if is_new else vhost.queues.get(name)  # which may be deleted by now
+        if known is not None:
+            known.used()
         return web.Response(status=201 if is_new else 204)
 
     async def delete(self, request: web.Request) -> web.StreamResponse:

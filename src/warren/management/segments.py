@@ -20,6 +20,7 @@ from warren.broker.stream import stream_of
 from warren.management.auth import readable_queue, readable_queues
 from warren.management.byte_range import parse_range
 from warren.management.context import Context
+from warren.management.digits import DIGITS_MAX, number_of
 from warren.management.endpoint import Endpoint, Parameter
 from warren.management.errors import BadRequest, ObjectNotFound
 from warren.management.file_reader import open_file, read_some
@@ -33,7 +34,6 @@ from warren.storage.segment import Segment
 
 SEGMENTS_A_TURN = 128
 BASE_MAX = 2**64 - 1
-BASE_DIGITS_MAX = 20
 
 
 @dataclass
@@ -209,11 +209,11 @@ class Segments:
 
 
 def _base(text: str) -> int:
-    is_number = text.isdecimal() and text.isascii() and len(text) <= BASE_DIGITS_MAX
-    if not is_number or int(text) > BASE_MAX:
-        shown = text[:BASE_DIGITS_MAX]
+    number = number_of(text)
+    if number is None or number > BASE_MAX:
+        shown = text[:DIGITS_MAX]
         raise BadRequest(f"'{shown}' is not the base of a segment: expected a number up to {BASE_MAX}")
-    return int(text)
+    return number
 
 
 def _batches_of(queue: Queue) -> Iterator[tuple[str, list[Segment]]]:

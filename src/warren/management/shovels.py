@@ -103,7 +103,7 @@ class Shovels:
         """The shovel that the path names."""
         name = RelayName(visible_vhost(self.node, request).name, request.match_info["name"])
         if name not in self.relays.shovels:
-            raise ObjectNotFound("Not Found")
+            raise ObjectNotFound(f"no shovel '{name.name}' in vhost '{name.vhost}'")
         return name
 
     def _changeable(self, request: web.Request) -> RelayName:

@@ -87,7 +87,8 @@ class StreamEnds:
 
 @contextmanager
 def _watched(queues: Sequence[Queue | None], changed: asyncio.Event) -> Iterator[None]:
-    streams = [stream for stream in map(stream_of, filter(None, queues)) if stream is not None]
+    """A stream that is named several times is watched once."""
+    streams = {stream for stream in map(stream_of, filter(None, queues)) if stream is not None}
     for stream in streams:
         stream.watchers.append(changed.set)
     try:

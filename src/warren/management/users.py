@@ -124,7 +124,7 @@ class Users:
         return self._hashed(request.match_info["password"])
 
     async def hash_in_body(self, request: web.Request) -> web.StreamResponse:
-        return self._hashed((await fields_in(request, '{"password": text}')).text("password"))
+        return self._hashed((await fields_in(request, '{"password": text}')).whole_text("password"))
 
     def _hashed(self, password: str) -> web.StreamResponse:
         """In RabbitMQ's own way, which is quick: what is hashed here may be meant for RabbitMQ."""
@@ -188,7 +188,7 @@ async def _password_in(context: Context, fields: Fields, default_algorithm: str)
             return PasswordHash(algorithm, value) if value else None
         except ValueError as error:
             raise BadRequest(f"{fields.what}password_hash: {error}") from None
-    password = fields.text("password", "")
+    password = fields.whole_text("password", "")
     if not password:
         return None
     random_bytes = context.node.world.random_bytes

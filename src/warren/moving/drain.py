@@ -8,6 +8,7 @@ written down: another run goes on with what is still there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 
 from warren.client.errors import ClientError
@@ -67,7 +68,7 @@ class Drain:
         """
         result = Moved()
         try:
-            with Tap(self._source, queue, batch=self._batch) as tap:
+            with closing(Tap(self._source, queue, batch=self._batch)) as tap:
                 try:
                     self._pump(tap, queue, result)
                 except Stalled as error:

@@ -66,7 +66,7 @@ def of_vhost(definitions: Row, vhost: str) -> Row:
 
 def queues_in(definitions: Row, vhost: str | None) -> Iterator[QueueInfo]:
     """The queues of a file of definitions. The export of a single vhost does not name the vhost."""
-    for row in definitions.get("queues", []):
+    for row in definitions.get("queues") or []:
         queue = queue_of({"vhost": vhost or "/"} | row)
         if vhost is None or queue.vhost == vhost:
             yield queue

@@ -107,7 +107,7 @@ class StreamCopy:
             )
             return
         start = 0 if note is None else note.there
-        with StreamTap(self._source, stream.name, start=start, end=last, batch=self._batch) as tap:
+        with closing(StreamTap(self._source, stream.name, start=start, end=last, batch=self._batch)) as tap:
             if note is None:
                 self._begin(tap, notes)
             else:

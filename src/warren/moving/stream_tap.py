@@ -8,8 +8,7 @@ a tap that goes on begins one message early.
 from __future__ import annotations
 
 import time
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from warren.amqp.errors import AmqpError
 from warren.amqp.properties import decode_properties
@@ -85,7 +84,7 @@ def find_end(source: Uri, stream: str) -> StreamEnd:
 
 
 class StreamTap:
-    """A connection to the source that reads a stream from the offset `start` on."""
+    """A connection to the source that reads a stream from the offset `start` on, until it is closed."""
 
     def __init__(self, source: Uri, stream: str, *, start: int, end: int, batch: int) -> None:
         self._start = start
@@ -94,12 +93,7 @@ class StreamTap:
         offset = start - 1 if start else "first"
         self._client = reading_client(source, stream, offset, batch=batch)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._client.close()
 
     def take(self) -> list[StreamMessage]:

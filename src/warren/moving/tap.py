@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Self
 
 from warren.amqp.errors import NotFound
 from warren.amqp.methods import QueueDeclare, QueueDeclareOk
@@ -63,7 +61,7 @@ class Stalled(ClientError):
 
 
 class Tap:
-    """A connection to the source that takes messages from one queue."""
+    """A connection to the source that takes messages from one queue, until it is closed."""
 
     def __init__(self, source: Uri, queue: QueueInfo, *, batch: int) -> None:
         self._queue = queue
@@ -79,12 +77,7 @@ class Tap:
             product=PRODUCT,
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._client.close()
 
     def take(self) -> list[Delivery]:

@@ -15,8 +15,11 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from warren.amqp.wire cimport (
-    BASIC_ACK, FRAME_BODY, FRAME_END, FRAME_HEAD_SIZE, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD,
-    FRAME_OVERHEAD, get16, get32, get64, put32, put64, put_frame_head,
+    BASIC_ACK, FRAME_BODY, FRAME_END, FRAME_HEAD_SIZE, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD, get16,
+    get32, get64, put32, put64, put_frame_head,
+)
+from warren.client.incoming cimport (
+    ACK_SIZE, BASIC_DELIVER, BASIC_NACK, HEADER_SIZE, METHOD_ID_SIZE, check, check_end, frame_size,
 )
 
 from warren.client.errors import ClientError
@@ -26,11 +29,6 @@ cdef extern from *:
     int __builtin_clzll(unsigned long long) nogil
 
 cdef enum:
-    BASIC_DELIVER = 60 << 16 | 60
-    BASIC_NACK = 60 << 16 | 120
-    METHOD_ID_SIZE = 4
-    ACK_SIZE = 13                 # method id, delivery tag, bits
-    HEADER_SIZE = 12              # class, weight, body size
     STAMP_SIZE = 8
     MARKS_MIN = 1024
     MARKS_MAX = 1 << 26
@@ -144,7 +142,7 @@ cdef class Scanner:
         if self.piece:
             at = self.complete_piece(start, size)
         while size - at >= FRAME_HEAD_SIZE:
-            whole = self.frame_size(start + at)
+            whole = frame_size(start + at, frame_bytes_max)
             if size - at < whole:
                 break
             self.frame(start + at, whole - FRAME_OVERHEAD)
@@ -167,7 +165,7 @@ cdef class Scanner:
             if had + used < FRAME_HEAD_SIZE:
                 return used
             had = FRAME_HEAD_SIZE
-        whole = self.frame_size(<const uint8_t*>PyByteArray_AS_STRING(self.piece))
+        whole = frame_size(<const uint8_t*>PyByteArray_AS_STRING(self.piece), frame_bytes_max)
         cdef Py_ssize_t more = min(size - used, whole - had)
         self.keep(data + used, more)
         if had + more == whole:
@@ -175,18 +173,9 @@ cdef class Scanner:
             PyByteArray_Resize(self.piece, 0)
         return used + more
 
-    cdef Py_ssize_t frame_size(self, const uint8_t* frame) except -1:
-        cdef uint32_t size = get32(frame + 3)
-        if frame[0] not in (FRAME_METHOD, FRAME_HEADER, FRAME_BODY, FRAME_HEARTBEAT):
-            raise ClientError("the server does not speak AMQP 0-9-1")
-        if size > frame_bytes_max:
-            raise ClientError(f"the broker sent a frame of {size} bytes, more than was agreed")
-        return <Py_ssize_t>size + FRAME_OVERHEAD
-
     cdef int frame(self, const uint8_t* frame, Py_ssize_t size) except -1:
         cdef const uint8_t* payload = frame + FRAME_HEAD_SIZE
-        if payload[size] != FRAME_END:
-            raise ClientError("the broker sent a frame without its end octet")
+        check_end(payload, size)
         if frame[0] == FRAME_METHOD:
             self.method(get16(frame + 1), payload, size)
         elif frame[0] == FRAME_HEADER:
@@ -279,9 +268,3 @@ cdef class Scanner:
             wider[known % len(wider)] = self.marks[known % size]
         self.marks = wider
         return 0
-
-
-cdef inline int check(bint well_formed) except -1:
-    if not well_formed:
-        raise ClientError("the broker sent a malformed frame")
-    return 0

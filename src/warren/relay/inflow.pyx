@@ -14,21 +14,18 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from warren.amqp.wire cimport (
-    BASIC_ACK, FRAME_BODY, FRAME_END, FRAME_HEAD_SIZE, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD,
-    FRAME_OVERHEAD, get16, get32, get64,
+    BASIC_ACK, FRAME_BODY, FRAME_HEAD_SIZE, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD, get16, get32, get64,
 )
 from warren.broker.message cimport Message, publish_message
+from warren.client.incoming cimport (
+    ACK_SIZE, BASIC_DELIVER, BASIC_NACK, HEADER_SIZE, METHOD_ID_SIZE, check, check_end, frame_size,
+)
 
 from warren.client.errors import ClientError
 from warren.client.frames import FRAME_MAX
 
 cdef enum:
-    BASIC_DELIVER = 60 << 16 | 60
-    BASIC_NACK = 60 << 16 | 120
-    METHOD_ID_SIZE = 4
-    ACK_SIZE = 13                 # method id, delivery tag, bits
     TAG_AND_BITS = 9
-    HEADER_SIZE = 12              # class, weight, body size
 
 cdef uint32_t frame_bytes_max = FRAME_MAX
 cdef uint64_t body_bytes_max = 1 << 30
@@ -68,7 +65,7 @@ cdef class Inflow:
         start = <const uint8_t*>PyBytes_AS_STRING(data)
         size = PyBytes_GET_SIZE(data)
         while size - at >= FRAME_HEAD_SIZE:
-            whole = frame_size(start + at)
+            whole = frame_size(start + at, frame_bytes_max)
             if size - at < whole:
                 break
             self.frame(start + at, whole - FRAME_OVERHEAD)
@@ -77,8 +74,7 @@ cdef class Inflow:
 
     cdef int frame(self, const uint8_t* frame, Py_ssize_t size) except -1:
         cdef const uint8_t* payload = frame + FRAME_HEAD_SIZE
-        if payload[size] != FRAME_END:
-            raise ClientError("the broker sent a frame without its end octet")
+        check_end(payload, size)
         if frame[0] == FRAME_METHOD:
             self.method(get16(frame + 1), payload, size)
         elif frame[0] == FRAME_HEADER:
@@ -147,22 +143,7 @@ cdef class Inflow:
         return 0
 
 
-cdef Py_ssize_t frame_size(const uint8_t* frame) except -1:
-    cdef uint32_t size = get32(frame + 3)
-    if frame[0] not in (FRAME_METHOD, FRAME_HEADER, FRAME_BODY, FRAME_HEARTBEAT):
-        raise ClientError("the server does not speak AMQP 0-9-1")
-    if size > frame_bytes_max:
-        raise ClientError(f"the broker sent a frame of {size} bytes, more than was agreed")
-    return <Py_ssize_t>size + FRAME_OVERHEAD
-
-
 cdef bytes same_or_new(bytes known, const uint8_t* p, Py_ssize_t size):
     if PyBytes_GET_SIZE(known) == size and memcmp(PyBytes_AS_STRING(known), p, size) == 0:
         return known
     return PyBytes_FromStringAndSize(<const char*>p, size)
-
-
-cdef inline int check(bint well_formed) except -1:
-    if not well_formed:
-        raise ClientError("the broker sent a malformed frame")
-    return 0

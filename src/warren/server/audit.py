@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -46,7 +47,7 @@ class AuditLog:
         if not path:
             return
         try:
-            self.listener = QueueListener(self.waiting, AuditFile(path, self.world.report))
+            self.listener = AuditWriter(self.waiting, AuditFile(path, self.world.report))
         except OSError as error:
             raise ConfigError(f"audit_log = {path}: {error.strerror}") from error
         self.listener.start()
@@ -103,6 +104,22 @@ class AuditFile(WatchedFileHandler):
         descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, MODE)
         return os.fdopen(descriptor, "a", encoding=self.encoding, errors=self.errors)
 
+    def emit(self, record: logging.LogRecord) -> None:
+        """The base class lets errors of opening the file anew pass, which would end the thread."""
+        try:
+            super().emit(record)
+        except OSError:
+            self.handleError(record)
+
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - as the base class calls it
-        """The line is lost; the broker's log says so."""
-        self.report(OSError(f"cannot write to the audit log {self.baseFilename}"))
+        """The line is lost; the broker's log says so. The next line is tried again."""
+        reason = sys.exc_info()[1]
+        self.report(OSError(f"cannot write to the audit log {self.baseFilename}: {reason}"))
+
+
+class AuditWriter(QueueListener):
+    """The thread that writes the lines."""
+
+    def enqueue_sentinel(self) -> None:
+        """Have the thread end when it has written all. The base class fails if no more lines fit in."""
+        self.queue.put(self._sentinel)  # type: ignore[attr-defined]  # typeshed does not know it

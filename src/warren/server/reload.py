@@ -26,8 +26,18 @@ class Reload:
         self.read_settings = read_settings
         self.task: asyncio.Task[None] | None = None  # the reload that runs
         self.is_wanted = False
+        self.is_stopped = False
+
+    async def stop(self) -> None:
+        """End the reload that runs, and take no further request: the broker is about to stop."""
+        self.is_stopped = True
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.wait([self.task])
 
     def request(self) -> None:
+        if self.is_stopped:
+            return
         self.is_wanted = True
         if self.task is None or self.task.done():
             self.task = asyncio.get_running_loop().create_task(self._run())

@@ -107,6 +107,7 @@ CHANGES: list[tuple[str, str, str, Any]] = [
     ),
     ("policies delete p", "DELETE", "/api/policies/%2F/p", None),
     ("limits set max-queues 10 -p v", "PUT", "/api/vhost-limits/v/max-queues", {"value": 10}),
+    ("limits set max-queues -1", "PUT", "/api/vhost-limits/%2F/max-queues", {"value": -1}),
     ("limits set max-channels 5 --user u", "PUT", "/api/user-limits/u/max-channels", {"value": 5}),
     ("limits clear max-queues", "DELETE", "/api/vhost-limits/%2F/max-queues", None),
     ("limits clear max-channels --user u", "DELETE", "/api/user-limits/u/max-channels", None),
@@ -117,6 +118,7 @@ CHANGES: list[tuple[str, str, str, Any]] = [
         {"component": "c", "vhost": "/", "name": "n", "value": {"a": 1}},
     ),
     ("parameters delete c n", "DELETE", "/api/parameters/c/%2F/n", None),
+    ("global-parameters set n text", "PUT", "/api/global-parameters/n", {"name": "n", "value": "text"}),
     ("global-parameters set n 5", "PUT", "/api/global-parameters/n", {"name": "n", "value": 5}),
     ("global-parameters delete n", "DELETE", "/api/global-parameters/n", None),
     ("trace on -p v", "PUT", "/api/vhosts/v", {"tracing": True}),
@@ -582,7 +584,17 @@ def test_a_shovel_is_found_in_the_list(api: RecordedApi, capsys: pytest.CaptureF
     assert "no shovel 'absent' in vhost '/'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", ["parameters ls", "parameters ls --json", "global-parameters ls"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "parameters ls",
+        "parameters ls --json",
+        "global-parameters ls",
+        "federation upstreams ls",
+        "federation upstreams ls --json",
+        "federation upstream-sets ls",
+    ],
+)
 def test_parameters_are_printed_without_passwords(
     api: RecordedApi, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -600,3 +612,45 @@ def test_names_of_shovels_are_completed(api: RecordedApi) -> None:
     words = ["shovels", "restart", "-p", "v", "--url", api.url]
     assert [item.value for item in complete.get_completions(words, "o")] == ["orders"]
     assert api.requests[0].target.startswith("/api/shovels/v?name=o")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "parameters set c n {a:1}",
+        "global-parameters set n [1",
+        "federation upstream-sets set s [{upstream:up}]",
+        "queues declare q --argument x-single-active-consumer={true",
+        "publish q text --header h={a:1}",
+    ],
+)
+def test_json_without_its_quotes_is_exit_2(
+    api: RecordedApi, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would be taken for a text, and the shell has most likely taken the quotes."""
+    with pytest.raises(SystemExit) as caught:
+        main([*words.split(), "--url", api.url])
+    assert caught.value.code == 2
+    assert "not JSON: " in capsys.readouterr().err
+    assert api.requests == []
+
+
+def test_property_that_messages_do_not_have_is_exit_2(
+    api: RecordedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The HTTP API would pass over it, and publish a message that does not survive a restart."""
+    with pytest.raises(SystemExit) as caught:
+        main(["publish", "q", "text", "--property", "delivery-mode=2", "--url", api.url])
+    assert caught.value.code == 2
+    assert "no property 'delivery-mode', only content_type," in capsys.readouterr().err
+    assert api.requests == []
+
+
+@pytest.mark.parametrize("words", ["", "config", "import", "perf", "queues", "store"])
+def test_group_without_a_command_is_its_help_and_exit_2(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(words.split())
+    assert caught.value.code == 2
+    assert "--help" in capsys.readouterr().err.partition("Options:")[2]

@@ -18,7 +18,8 @@ import uvloop
 
 from tests.support.amqp import AmqpClient
 from tests.support.errors import EndedError
-from tests.support.process import Address
+from tests.support.log_lines import LogLines
+from tests.support.process import RUN_WARREN, Address, BrokerProcess
 from warren.amqp import methods as m
 from warren.cli.main import main
 
@@ -264,6 +265,33 @@ def test_two_brokers_on_port_0_get_ports_of_their_own(tmp_path: Path) -> None:
     ):
         assert one.address.port != other.address.port
         assert heartbeat_of(one.address) == heartbeat_of(other.address) == 60
+
+
+# --- SIGHUP ---
+
+HANG_UP_WHILE_STARTING = """
+import os, signal
+from warren.server.app import Broker
+recover = Broker._recover
+
+async def hang_up(broker):
+    os.kill(os.getpid(), signal.SIGHUP)
+    await recover(broker)
+
+Broker._recover = hang_up
+"""
+
+
+class HungUp(BrokerProcess):
+    """Gets SIGHUP while it starts."""
+
+    def entry(self) -> list[str]:
+        return ["-c", HANG_UP_WHILE_STARTING + RUN_WARREN]
+
+
+def test_reload_that_is_asked_for_during_the_start_comes_after_it(tmp_path: Path) -> None:
+    with HungUp(tmp_path / "data") as broker, LogLines(broker.http_url, after=0) as log:
+        log.wait_for("settings reloaded")
 
 
 # --- the end ---

@@ -148,6 +148,14 @@ def test_no_file_is_no_profile(tmp_path: Path) -> None:
         load_profile("a", tmp_path / "absent.toml")
 
 
+@pytest.mark.parametrize("url", ["http://me:canary/1@host", "http://me:canary#1@host", "http://me:1@[canary"])
+def test_password_is_in_no_error(tmp_path: Path, url: str) -> None:
+    with pytest.raises(TargetError) as caught:
+        found(tmp_path, Given(url=url))
+    assert str(caught.value).startswith("--url: ")
+    assert "canary" not in str(caught.value)
+
+
 def test_password_is_not_in_what_is_printed_of_a_url() -> None:
     url = parse_http_url("http://user:secret@host:1/prefix/api/")
     assert "secret" not in repr(url)

@@ -52,3 +52,36 @@ async def test_mistake_of_ours_is_500_and_goes_to_the_log(
     assert (answer.status, answer.json["error"]) == (500, "internal_error")
     assert "ours" not in answer.body.decode()
     assert "ZeroDivisionError: ours" in caplog.text
+
+
+TOO_LONG = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        (f"/api/health/checks/port-listener/{TOO_LONG}", 400),
+        (f"/api/health/checks/certificate-expiration/{TOO_LONG}/days", 400),
+        (f"/api/message-jobs/{TOO_LONG}", 404),
+        (f"/api/message-jobs/1?wait={TOO_LONG}", 404),
+        (f"/api/queues/%2F/q/messages?count={TOO_LONG}", 400),
+        (f"/api/segments/%2F/q/{TOO_LONG}", 400),
+        (f"/api/queues?page={TOO_LONG}", 400),
+        (f"/api/queues?lengths_age={TOO_LONG}&lengths_incr=1", 400),
+        (f"/api/log?lines={TOO_LONG}", 400),
+    ],
+)
+async def test_number_of_very_many_digits_is_no_error_of_ours(api: Api, path: str, status: int) -> None:
+    api.declare("q")
+    assert (await api.get(path)).status == status
+
+
+async def test_text_of_very_many_digits_is_no_number(api: Api) -> None:
+    answer = await api.put("/api/vhost-limits/%2F/max-queues", {"value": TOO_LONG})
+    assert (answer.status, answer.json["reason"]) == (400, "value: expected a whole number")
+
+
+async def test_numbers_may_be_written_as_texts(api: Api) -> None:
+    for text, limit in (("7", 7), ("-1", None)):
+        assert (await api.put("/api/vhost-limits/%2F/max-queues", {"value": text})).status == 204
+        assert api.vhost.limits.max_queues == limit

@@ -52,6 +52,7 @@ async def test_links_are_told_as_in_rabbitmq(api: Api, tmp_path: Path) -> None:
             told = {"queue": "q", "upstream_queue": "q", "consumer_tag": "federation-link-up"}
             assert queue == {"type": "queue", **told, **common}
         assert (await api.get("/api/federation-links/state/down")).json == []
+        assert (await api.get("/api/federation-links?name=q&columns=type")).json == [{"type": "queue"}]
         await api.broker.stop()
 
 
@@ -92,7 +93,10 @@ async def test_link_that_is_not_there_cannot_be_started_again(api: Api, path: st
     federate(api.broker, "^x$")
     (running,) = federation_of(api.broker).all()
     path = path.replace("NODE", api.broker.node.name).replace("ID", running.link.key.id)
-    assert (await api.delete(f"/api/federation-links/vhost/%2F/{path}/restart")).status == 404
+    answer = await api.delete(f"/api/federation-links/vhost/%2F/{path}/restart")
+    link, node = path.split("/")
+    reason = f"no federation link '{link}' in vhost '/' on node '{node}'"
+    assert (answer.status, answer.json["reason"]) == (404, reason)
 
 
 async def test_upstream_that_makes_no_sense_is_refused(api: Api) -> None:

@@ -110,6 +110,23 @@ def wrong(page: int, size: object) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
+    ("columns", "row"),
+    [
+        ("name,name.vhost", {"name": "q"}),
+        ("arguments.x-max-length,arguments", {"arguments": {"x-max-length": 3}}),
+        ("arguments,arguments.name", {"arguments": {"x-max-length": 3}}),
+        ("policy,policy.name.vhost", {"policy": None}),
+        ("arguments.name", {"arguments": {}}),
+        ("name,name", {"name": "q"}),
+    ],
+)
+async def test_columns_within_others_change_nothing(api: Api, columns: str, row: dict[str, object]) -> None:
+    queue = api.declare("q", max_length=3)
+    assert await get(api, f"?columns={columns}") == [row]
+    assert queue.arguments == {"x-max-length": 3}
+
+
+@pytest.mark.parametrize(
     ("query", "expected"),
     [
         ("page=0", wrong(0, "undefined")),

@@ -116,6 +116,25 @@ async def test_parameters_are_filtered_by_name(api: Api) -> None:
         assert (await api.get(f"/api/{path}?name=b&columns=name")).json == [{"name": "b"}]
 
 
+@pytest.mark.parametrize(
+    ("component", "name", "value"),
+    [
+        ("operator_policy", "op", {"pattern": ".*", "definition": {"max-length": 3}, "apply-to": "queues"}),
+        ("vhost-limits", "limits", {"max-queues": 3}),
+    ],
+)
+async def test_what_holds_for_policymakers_is_changed_by_administrators_only(
+    api: Api, component: str, name: str, value: dict[str, Any]
+) -> None:
+    make_policymaker(api)
+    path = f"/api/parameters/{component}/%2F/{name}"
+    assert (await api.put(path, {"value": value}, **AS_POLICYMAKER)).status == 401
+    assert (await api.get(path)).status == 404
+    assert (await api.put(path, {"value": value})).status == 201
+    assert (await api.delete(path, **AS_POLICYMAKER)).status == 401
+    assert (await api.get(path, **AS_POLICYMAKER)).status == 200
+
+
 SHOVEL = {
     "src-uri": ["amqp://me:canary@127.0.0.1:1"],
     "src-queue": "q",
@@ -129,10 +148,14 @@ SHOWN = SHOVEL | {
 AS_POLICYMAKER = {"user": "reader"}
 
 
-async def test_passwords_in_uris_are_shown_to_administrators_only(api: Api) -> None:
+def make_policymaker(api: Api) -> None:
     api.broker.execute(
         commands.PutUser(name="reader", password=quick_hash("reader"), tags=frozenset({"policymaker"}))
     )
+
+
+async def test_passwords_in_uris_are_shown_to_administrators_only(api: Api) -> None:
+    make_policymaker(api)
     path = "/api/parameters/shovel/%2F/s"
     assert (await api.put(path, {"value": SHOVEL})).status == 201
     await api.put("/api/global-parameters/g", {"value": SHOVEL})

@@ -382,3 +382,9 @@ async def test_promtool_can_read_it(api: Api, path: str) -> None:
     assert b"error while" not in checked.stderr, checked.stderr
     ours = [line for line in (checked.stdout + checked.stderr).splitlines() if line.startswith(b"warren_")]
     assert not ours
+
+
+async def test_node_keeps_its_name_when_the_cluster_is_renamed(api: Api) -> None:
+    await api.put("/api/cluster-name", {"name": "north"})
+    (identity,) = [each.labels for each in await samples(api) if each.name == "rabbitmq_identity_info"]
+    assert (identity["rabbitmq_node"], identity["rabbitmq_cluster"]) == ("warren", "north")

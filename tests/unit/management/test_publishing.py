@@ -205,3 +205,21 @@ async def test_permissions_are_those_of_amqp(api: Api) -> None:
     trace = "/api/exchanges/%2F/amq.rabbitmq.trace/publish"
     assert (await api.send("POST", trace, message())).status == 400  # it is internal
     assert queue.message_count == 1
+
+
+HALF = "\udc80"  # stands for a byte that is not UTF-8
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"payload": HALF},
+        {"payload": HALF, "payload_encoding": "base64"},
+        {"properties": {"user_id": HALF}},
+        {"properties": {"expiration": HALF}},
+    ],
+)
+async def test_halves_of_characters_are_refused(api: Api, changes: dict[str, Any]) -> None:
+    queue = api.declare("q")
+    assert (await api.send("POST", DEFAULT, message(**changes))).status == 400
+    assert queue.message_count == 0

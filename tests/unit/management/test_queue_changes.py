@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.http_api import Api
 from warren import commands
+from warren.management.context import Context
 
 Q = "/api/queues/%2F/q"
 
@@ -126,3 +127,17 @@ async def test_user_without_the_vhost_is_refused(api: Api) -> None:
     await api.request("PUT", "/api/vhosts/other")
     answer = await api.request("PUT", "/api/queues/other/q", user="manager")
     assert answer.json["reason"] == "User not authorised to access virtual host"
+
+
+async def test_queue_that_is_deleted_while_it_is_declared_again_is_no_error(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await put(api) == 201
+    execute = Context.execute
+
+    async def execute_slowly(context: Context, *given: commands.Command) -> None:
+        await execute(context, *given)
+        api.broker.execute(commands.DeleteQueue(vhost="/", name="q"))
+
+    monkeypatch.setattr(Context, "execute", execute_slowly)
+    assert await put(api) == 204

@@ -139,7 +139,8 @@ async def test_a_shovel_that_is_not_there_is_404(api: Api, path: str) -> None:
     for vhost in ("%2F", "absent"):
         answer = await api.delete(f"/api/shovels/vhost/{vhost}/{path}")
         assert (answer.status, answer.json["error"]) == (404, "Object Not Found")
-    assert (await api.get("/api/shovels/vhost/%2F/absent")).status == 404
+    answer = await api.get("/api/shovels/vhost/%2F/absent")
+    assert (answer.status, answer.json["reason"]) == (404, "no shovel 'absent' in vhost '/'")
 
 
 async def test_a_shovel_that_fails_tells_why_without_its_password(api: Api) -> None:

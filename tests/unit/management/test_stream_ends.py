@@ -148,3 +148,13 @@ async def test_who_may_not_read_one_of_them_is_refused(api: Api, stream: Stream,
 )
 async def test_what_makes_no_sense_is_a_bad_request(api: Api, wanted: object) -> None:
     assert (await post(api, ENDS, wanted)).status == 400
+
+
+async def test_stream_that_is_named_twice_is_watched_once(api: Api, stream: Stream) -> None:
+    version = (await ends(api, "open", "open"))["version"]
+    waiting = asyncio.create_task(ends(api, "open", "open", version=version, wait_ms=LONG_MS))
+    await watched(stream)
+    assert len(stream.watchers) == 1
+    await api.publish(stream, [b"news"])
+    assert [row["next_offset"] for row in (await waiting)["queues"]] == [1, 1]
+    assert not stream.watchers

@@ -130,3 +130,12 @@ async def test_password_is_hashed_as_rabbitmq_does(api: Api) -> None:
     ):
         raw = base64.b64decode(answer.json["ok"])
         assert raw[4:] == hashlib.sha256(raw[:4] + "säcret".encode()).digest()
+
+
+@pytest.mark.parametrize("given", [{}, {"hashing_algorithm": SHA256}])
+async def test_password_of_half_characters_is_refused(api: Api, given: dict[str, str]) -> None:
+    half = {"password": "\udc80", "tags": ""} | given
+    answer = await api.put("/api/users/new", half)
+    assert (answer.status, answer.json["reason"]) == (400, "password: expected a string of whole characters")
+    assert (await api.post("/api/auth/hash_password", half)).status == 400
+    assert (await api.get("/api/auth/hash_password/%80")).status < 500

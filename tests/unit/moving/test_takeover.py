@@ -78,11 +78,25 @@ def test_definitions_of_a_file_need_no_management_api(tmp_path: Path, to: Record
     assert to.requests[2].content == DEFINITIONS
 
 
-@pytest.mark.parametrize("content", ["[]", "nonsense"])
-def test_file_without_definitions_is_exit_2(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("[]", "has no definitions"),
+        ("nonsense", "is not JSON"),
+        ('{"queues": [{"vhost": "/"}]}', "queues: expected a list of objects with names"),
+        ('{"queues": {"name": "q"}}', "queues: expected a list of objects with names"),
+        ('{"users": ["u"]}', "users: expected a list of objects with names"),
+        ('{"bindings": [1]}', "bindings: expected a list of objects"),
+    ],
+)
+def test_file_without_definitions_is_exit_2(
+    tmp_path: Path, content: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "definitions.json"
     file.write_text(content)
-    assert main(["import", "rabbitmq", "--definitions", str(file), "--amqp", "amqp://127.0.0.1:1"]) == 2
+    words = ["--definitions", str(file), "--amqp", "amqp://127.0.0.1:1", "-p", "/", "--no-definitions"]
+    assert main(["import", "rabbitmq", *words]) == 2
+    assert reason in capsys.readouterr().err
 
 
 def test_refused_definitions_are_exit_1(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -21,7 +22,7 @@ def classic(name: str, *, auto_delete: bool = False) -> QueueInfo:
 
 def taken(source: Uri, queue: QueueInfo, *, batch: int = 1000) -> Iterator[list[bytes]]:
     """The bodies of batches, each acked before the next."""
-    with Tap(source, queue, batch=batch) as tap:
+    with closing(Tap(source, queue, batch=batch)) as tap:
         while held := tap.take():
             yield [delivery.message.body for delivery in held]
             tap.settle(len(held))
@@ -47,7 +48,7 @@ def test_queue_that_goes_with_its_last_consumer_is_not_consumed(pair: Pair) -> N
     channel = channel_of(pair.there)
     channel.queue_declare(name, durable=True, auto_delete=True)
     publish(pair.there, name, bodies(10))
-    with Tap(uri_of(pair.there), classic(name, auto_delete=True), batch=4) as tap:
+    with closing(Tap(uri_of(pair.there), classic(name, auto_delete=True), batch=4)) as tap:
         assert [delivery.message.body for delivery in tap.take()] == bodies(4)
         tap.settle(2)
     assert channel.queue_declare(name, passive=True).method.message_count == 8
@@ -67,7 +68,7 @@ def test_no_more_than_a_batch_is_out(pair: Pair, queue: str, batch: int) -> None
 
 def test_what_was_not_settled_is_given_back_and_counted(pair: Pair, queue: str) -> None:
     publish(pair.there, queue, bodies(5))
-    with Tap(uri_of(pair.there), classic(queue), batch=100) as tap:
+    with closing(Tap(uri_of(pair.there), classic(queue), batch=100)) as tap:
         assert [delivery.message.body for delivery in tap.take()] == bodies(1)
         tap.settle(1)
         assert tap.take()

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import queue
 import stat
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +124,56 @@ def test_without_a_path_there_is_no_audit_log() -> None:
     audit.start("", Events(FakeWorld().report))
     assert audit.listener is None
     audit.stop()
+
+
+def test_file_that_cannot_be_made_anew_loses_lines_and_is_tried_again(scene: Scene, tmp_path: Path) -> None:
+    """As when somebody removes the directory of logs, and makes it again."""
+    scene.audit.stop()
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    scene = Scene(folder / "audit.log")
+    folder.rename(tmp_path / "elsewhere")
+    scene.events.emit(AuthenticationFailed("client", "lost", ""))
+    scene.audit.waiting.join()
+    reason = f"[Errno 2] No such file or directory: '{folder}/audit.log'"
+    assert [str(error) for error in scene.world.errors] == [
+        f"cannot write to the audit log {folder}/audit.log: {reason}"
+    ]
+    folder.mkdir()
+    scene.events.emit(AuthenticationFailed("client", "kept", ""))
+    assert [line["user"] for line in scene.lines()] == ["kept"]
+
+
+class Brimful(queue.Queue[logging.LogRecord]):
+    """Has room for one line. The disk goes on once somebody waits for room."""
+
+    def __init__(self, _size: int) -> None:
+        super().__init__(1)
+        self.disk_goes_on = threading.Event()
+
+    def put(self, item: logging.LogRecord, block: bool = True, timeout: float | None = None) -> None:
+        if block:
+            self.disk_goes_on.set()
+        super().put(item, block, timeout)
+
+
+def test_log_that_is_behind_when_the_broker_stops_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "Queue", Brimful)
+    scene = Scene(tmp_path / "audit.log")
+    waiting = scene.audit.waiting
+    assert isinstance(waiting, Brimful)
+    disk_goes_on, begun = waiting.disk_goes_on, threading.Event()
+    plain = module.AuditFile.format
+
+    def format_slowly(file: module.AuditFile, record: logging.LogRecord) -> str:
+        begun.set()
+        disk_goes_on.wait()
+        return plain(file, record)
+
+    monkeypatch.setattr(module.AuditFile, "format", format_slowly)
+    scene.events.emit(AuthenticationFailed("client", "first", ""))
+    begun.wait()
+    scene.events.emit(AuthenticationFailed("client", "second", ""))
+    assert [line["user"] for line in scene.lines()] == ["first", "second"]

@@ -293,6 +293,29 @@ async def test_requests_during_a_reload_become_one_more(broker: warren.Broker) -
     assert count == 2
 
 
+async def test_reload_ends_before_the_broker_stops(broker: warren.Broker) -> None:
+    before, may_end = broker.config, threading.Event()
+    loop = asyncio.get_running_loop()
+    begun = asyncio.Event()
+
+    def read() -> Config:
+        loop.call_soon_threadsafe(begun.set)
+        assert may_end.wait(WAIT_SECONDS_MAX)
+        return replace(before, log_level="debug")
+
+    reloading = Reload(broker, read)
+    reloading.request()
+    running = reloading.task
+    assert running is not None
+    await begun.wait()
+    await reloading.stop()
+    may_end.set()
+    reloading.request()
+    assert reloading.task is running
+    assert running.cancelled()
+    assert broker.config == before
+
+
 # --- all settings ---
 
 RELOADED, RESTART = "settings reloaded", "settings that need a restart have changed"
