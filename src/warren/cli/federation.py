@@ -5,11 +5,14 @@ from __future__ import annotations
 import click
 
 from warren.cli.grammar import Failed, Nouns, Remote, listing, nouns, over_http, show_list
+from warren.cli.uris import filled_in
 from warren.cli.values import JsonObject, JsonValue
 from warren.client.api import Row
 
 UPSTREAM, UPSTREAM_SET = "federation-upstream", "federation-upstream-set"
 LINK_COLUMNS = ("vhost", "type", "exchange", "queue", "upstream", "status", "uri", "error", "id")
+
+LIST = "List {}s, those of one vhost with --vhost, with *** for passwords in URIs."
 
 federation = nouns("federation", "Federation: links, upstreams and sets of upstreams.")
 links = nouns("links", "Federation links: list them, start them again.")
@@ -48,8 +51,10 @@ def restart(remote: Remote, link: str) -> None:
 @click.argument("uri")
 @click.argument("fields", type=JsonObject(), required=False)
 def set_upstream(remote: Remote, name: str, uri: str, fields: Row | None) -> None:
-    """Set an upstream of the vhost: its URI, and further fields such as '{"max-hops": 2}'."""
-    _set(remote, UPSTREAM, name, {"uri": uri, **(fields or {})})
+    """Set an upstream of the vhost: its URI, and further fields such as '{"max-hops": 2}'. In the URI,
+    ${NAME} is a variable of the environment, so that no password is among the arguments.
+    """
+    _set(remote, UPSTREAM, name, {"uri": filled_in(uri), **(fields or {})})
     remote.printer.said(f"upstream '{name}' set")
 
 
@@ -74,7 +79,8 @@ def _add_ls_and_delete(group: Nouns, component: str, what: str) -> None:
     @listing
     def ls(remote: Remote, columns: tuple[str, ...], query: dict[str, str]) -> None:
         path = ("parameters", component, *remote.vhosts)
-        show_list(remote, *path, query=query, columns=columns, default=("vhost", "name", "value"))
+        default = ("vhost", "name", "value")
+        show_list(remote, *path, query=query, columns=columns, default=default, has_secrets=True)
 
     @group.verb("delete", "rm", "clear")
     @over_http
@@ -83,7 +89,7 @@ def _add_ls_and_delete(group: Nouns, component: str, what: str) -> None:
         remote.api.delete("parameters", component, remote.vhost, name)
         remote.printer.said(f"{what} '{name}' deleted")
 
-    ls.help, delete.help = f"List {what}s, those of one vhost with --vhost.", f"Delete an {what}."
+    ls.help, delete.help = LIST.format(what), f"Delete an {what}."
 
 
 _add_ls_and_delete(upstreams, UPSTREAM, "upstream")
