@@ -5,12 +5,14 @@ its own.
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import socket
+import subprocess
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.compare import (
@@ -18,50 +20,75 @@ from benchmarks.compare import (
     TRY_AGAIN_SECONDS,
     free_port,
     rabbitmq_environment,
-    running,
+    stop,
     stop_port_mapper,
 )
 
+from tests.support.process import Address
 from warren.client.dialogue import PROTOCOL_HEADER
 
 START_SECONDS_MAX = 180
 IS_INSTALLED = RABBITMQ.exists()
 
 
-@dataclass(frozen=True)
 class RabbitMQ:
-    """Where it listens."""
+    """A RabbitMQ with these plugins besides that of the management API. It can be killed and started again:
+    then it listens where it did before.
+    """
 
-    port: int
-    http_url: str
+    def __init__(self, directory: Path, *plugins: str) -> None:
+        directory.mkdir()
+        self.log = directory / "errors"
+        self.port, http_port = free_port(), free_port()
+        self.http_url = f"http://127.0.0.1:{http_port}"
+        self.env = rabbitmq_environment(directory)
+        (directory / "plugins").write_text(f"[{','.join(('rabbitmq_management', *plugins))}].")
+        config = directory / "rabbitmq.conf"
+        config.write_text(f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {http_port}\n")
+        self.env |= {
+            "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_NODENAME": f"test{self.port}@localhost",
+            "RABBITMQ_CONFIG_FILE": str(config),
+        }
+
+    @property
+    def address(self) -> Address:
+        return Address("127.0.0.1", self.port)
 
     def amqp_url(self) -> str:
         return f"amqp://guest:guest@127.0.0.1:{self.port}/"
 
+    def start(self) -> None:
+        with self.log.open("a") as errors:
+            self.process = subprocess.Popen(
+                [str(RABBITMQ)],
+                env=self.env,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+            )
+        _wait_for_http(self.http_url, self.log)
+        _wait_for_amqp(self.port, self.log)
+
+    def kill(self) -> None:
+        """SIGKILL for all of its processes."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> None:
+        stop(self.process)
+        stop_port_mapper(self.env)
+
 
 @contextlib.contextmanager
 def run_rabbitmq(directory: Path, *plugins: str) -> Iterator[RabbitMQ]:
-    """With these plugins besides that of the management API."""
-    directory.mkdir()
-    port, http_port = free_port(), free_port()
-    env = rabbitmq_environment(directory)
-    enabled = ",".join(("rabbitmq_management", *plugins))
-    (directory / "plugins").write_text(f"[{enabled}].")
-    config = directory / "rabbitmq.conf"
-    config.write_text(f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {http_port}\n")
-    env |= {
-        "RABBITMQ_NODE_PORT": str(port),
-        "RABBITMQ_NODENAME": f"test{port}@localhost",
-        "RABBITMQ_CONFIG_FILE": str(config),
-    }
-    log = directory / "errors"
-    with contextlib.ExitStack() as stack:
-        stack.callback(stop_port_mapper, env)
-        stack.enter_context(running([str(RABBITMQ)], env, log))
-        found = RabbitMQ(port, f"http://127.0.0.1:{http_port}")
-        _wait_for_http(found.http_url, log)
-        _wait_for_amqp(found.port, log)
-        yield found
+    rabbitmq = RabbitMQ(directory, *plugins)
+    try:
+        rabbitmq.start()
+        yield rabbitmq
+    finally:
+        rabbitmq.stop()
 
 
 def _wait_for_http(url: str, log: Path) -> None:

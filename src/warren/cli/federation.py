@@ -5,11 +5,13 @@ from __future__ import annotations
 import click
 
 from warren.cli.grammar import Failed, Nouns, Remote, listing, nouns, over_http, show_list
+from warren.cli.uris import filled_in
 from warren.cli.values import JsonObject, JsonValue
 from warren.client.api import Row
 
 UPSTREAM, UPSTREAM_SET = "federation-upstream", "federation-upstream-set"
 LINK_COLUMNS = ("vhost", "type", "exchange", "queue", "upstream", "status", "uri", "error", "id")
+
 
 federation = nouns("federation", "Federation: links, upstreams and sets of upstreams.")
 links = nouns("links", "Federation links: list them, start them again.")
@@ -48,8 +50,10 @@ def restart(remote: Remote, link: str) -> None:
 @click.argument("uri")
 @click.argument("fields", type=JsonObject(), required=False)
 def set_upstream(remote: Remote, name: str, uri: str, fields: Row | None) -> None:
-    """Set an upstream of the vhost: its URI, and further fields such as '{"max-hops": 2}'."""
-    _set(remote, UPSTREAM, name, {"uri": uri, **(fields or {})})
+    """Set an upstream of the vhost: its URI, and further fields such as '{"max-hops": 2}'. In the URI,
+    ${NAME} is a variable of the environment, so that no password is among the arguments.
+    """
+    _set(remote, UPSTREAM, name, {"uri": filled_in(uri), **(fields or {})})
     remote.printer.said(f"upstream '{name}' set")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
@@ -11,11 +9,11 @@ from urllib.parse import quote
 import click
 
 from warren.cli.grammar import Failed, Remote, completing, listing, nouns, over_http, show_list
+from warren.cli.uris import filled_in
 from warren.cli.values import JsonObject
 
 COMPONENT = "shovel"
 COLUMNS = ("name", "type", "state", "src_uri", "src_queue", "dest_uri", "dest_queue", "forwarded", "reason")
-VARIABLE = re.compile(r"\$\{(\w+)\}")
 ACK_MODES = ("on-confirm", "on-publish", "no-ack")
 shovel_argument = click.argument("shovel", metavar="SHOVEL", shell_complete=completing("shovels"))
 
@@ -53,6 +51,7 @@ def _definition(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--src-exchange", metavar="NAME", help="or what a queue bound to this exchange gets"),
         click.option("--src-exchange-key", metavar="KEY", help="the key of that binding"),
         click.option("--src-queue-args", **args, help="arguments, if the queue has to be declared"),
+        click.option("--src-predeclared", is_flag=True, default=None, help="wait for it, declare none"),
         click.option("--src-consumer-args", **args, help="of the consumer, such as x-stream-offset"),
         click.option("--src-prefetch-count", type=int, help="messages that may be on their way (1000)"),
         click.option("--src-delete-after", metavar="WHEN", help="never, queue-length, or so many messages"),
@@ -61,6 +60,7 @@ def _definition(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--dest-exchange", metavar="NAME", help="or to this exchange, not each message's own"),
         click.option("--dest-exchange-key", metavar="KEY", help="under this key, not each message's own"),
         click.option("--dest-queue-args", **args, help="arguments, if the queue has to be declared"),
+        click.option("--dest-predeclared", is_flag=True, default=None, help="wait for it, declare none"),
         click.option("--dest-publish-properties", **args, help="properties to set in each message"),
         click.option("--dest-add-forward-headers", is_flag=True, default=None, help="add x-shovelled"),
         click.option("--dest-add-timestamp-header", is_flag=True, default=None, help="add the time"),
@@ -84,7 +84,7 @@ def declare(remote: Remote, shovel: str, **options: Any) -> None:
         name.replace("_", "-"): given for name, given in options.items() if given is not None
     }
     for name in ("src-uri", "dest-uri"):
-        uris = [_filled_in(uri) for uri in options[name.replace("-", "_")]]
+        uris = [filled_in(uri) for uri in options[name.replace("-", "_")]]
         value[name] = uris[0] if len(uris) == 1 else uris or _here(remote.vhost)
     after = options["src_delete_after"]
     if after is not None and after.isdecimal():
@@ -97,13 +97,6 @@ def declare(remote: Remote, shovel: str, **options: Any) -> None:
 def _here(vhost: str) -> str:
     """The URI of the broker that the shovel runs in, and of its own vhost there."""
     return "amqp://" if vhost == "/" else f"amqp:///{quote(vhost, safe='')}"
-
-
-def _filled_in(uri: str) -> str:
-    try:
-        return VARIABLE.sub(lambda found: quote(os.environ[found[1]], safe=""), uri)
-    except KeyError as error:
-        raise Failed(f"{error.args[0]} is no variable of the environment") from None
 
 
 @shovels.verb("delete", "rm")

@@ -24,7 +24,8 @@ CONNECT_SECONDS_MAX = 10
 def dial(uri: Uri, *, send_buffer_bytes: int | None = None) -> socket.socket:
     """Connect; return a socket that does not block. The kernel buffers `send_buffer_bytes` for it."""
     try:
-        made = socket.create_connection((uri.host, uri.port), timeout=CONNECT_SECONDS_MAX)
+        limit_s = uri.tuning.connect_seconds or CONNECT_SECONDS_MAX
+        made = socket.create_connection((uri.host, uri.port), timeout=limit_s)
     except OSError as error:
         raise OutageError(f"cannot connect to {uri.address}: {error.strerror or error}") from error
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

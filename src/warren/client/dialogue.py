@@ -21,12 +21,11 @@ from warren.amqp.methods import (
     ConnectionStart,
     ConnectionStartOk,
     ConnectionTune,
-    ConnectionTuneOk,
     Method,
 )
 from warren.amqp.table import Table
-from warren.client.errors import ClientError
-from warren.client.frames import CHANNEL, FRAME_MAX, method_frame
+from warren.client.frames import CHANNEL, method_frame
+from warren.client.login import credentials, tuned
 from warren.client.uri import Uri
 
 PROTOCOL_HEADER = b"AMQP\0\0\x09\x01"
@@ -74,18 +73,15 @@ def log_in(uri: Uri, *, product: str = "warren perf") -> Dialogue[Greeting]:
     Without heartbeats, since a broker under full load may be late with them.
     """
     start = yield from send(PROTOCOL_HEADER, ConnectionStart)
-    if b"PLAIN" not in start.mechanisms.split():
-        raise ClientError("the broker does not let anybody log in with a password (PLAIN)")
-    response = b"\0".join((b"", uri.user.encode(), uri.password.encode()))
+    mechanism, response = credentials(uri, start.mechanisms)
     client_properties: Table = {"product": product, "capabilities": CAPABILITIES}
-    start_ok = ConnectionStartOk(client_properties=client_properties, response=response)
+    start_ok = ConnectionStartOk(client_properties=client_properties, mechanism=mechanism, response=response)
     tune = yield from ask(start_ok, ConnectionTune, channel=0)
-    frame_max = min(tune.frame_max or FRAME_MAX, FRAME_MAX)
-    tune_ok = ConnectionTuneOk(channel_max=tune.channel_max, frame_max=frame_max, heartbeat=0)
+    tune_ok = tuned(uri, tune, heartbeat_seconds=0)
     opening = method_frame(0, tune_ok) + method_frame(0, ConnectionOpen(virtual_host=uri.vhost))
     yield from send(opening, ConnectionOpenOk)
     yield from ask(ChannelOpen(), ChannelOpenOk)
-    return Greeting(frame_max, start.server_properties)
+    return Greeting(tune_ok.frame_max, start.server_properties)
 
 
 def log_out() -> Dialogue[None]:

@@ -51,12 +51,17 @@ def encrypt(plain: socket.socket, uri: Uri, tls: UriTls) -> socket.socket:
     context = tls_context(tls)
     context.sslsocket_class = TlsSocket
     try:
-        return context.wrap_socket(plain, server_hostname=uri.host)
+        return context.wrap_socket(plain, server_hostname=server_name(uri, tls))
     except ssl.SSLCertVerificationError as error:
         hint = "" if tls.ca_file else "; amqps://…?cacertfile=FILE names those to trust"
         raise ClientError(f"cannot trust {uri.address}: {error.verify_message}{hint}") from error
     except OSError as error:
         raise ClientError(f"no TLS with {uri.address}: {error.strerror or error}") from error
+
+
+def server_name(uri: Uri, tls: UriTls) -> str | None:
+    """The name that the broker's certificate has to have; None if it does not matter, and is not told."""
+    return uri.host if tls.server_name is None else tls.server_name or None
 
 
 def tls_context(tls: UriTls) -> ssl.SSLContext:
@@ -65,8 +70,9 @@ def tls_context(tls: UriTls) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=tls.ca_file or None)
     except OSError as error:
         raise ClientError(f"cannot read certificates in {tls.ca_file}: {error.strerror}") from error
-    if not tls.verify:
+    if not tls.verify or tls.server_name == "":
         context.check_hostname = False
+    if not tls.verify:
         context.verify_mode = ssl.CERT_NONE
     if tls.cert_file:
         _load_own(context, tls)
@@ -75,7 +81,8 @@ def tls_context(tls: UriTls) -> ssl.SSLContext:
 
 def _load_own(context: ssl.SSLContext, tls: UriTls) -> None:
     try:
-        context.load_cert_chain(tls.cert_file, tls.key_file or None)
+        # a password that is empty is none: without one, OpenSSL would ask for it at the terminal
+        context.load_cert_chain(tls.cert_file, tls.key_file or None, tls.key_password)
     except OSError as error:
         files = " and ".join(filter(None, (tls.cert_file, tls.key_file)))
         raise ClientError(f"cannot read certificate and key in {files}: {error.strerror}") from error

@@ -30,6 +30,8 @@ from warren.management.parameter_kinds import (
 from warren.management.paths import COMPONENT, NAME, VHOST
 from warren.management.rights import Right, check_right, user_of
 from warren.management.schema import ANY, TEXT, record
+from warren.relay.shovel_definition import COMPONENT as SHOVEL
+from warren.relay.shovel_definition import read_shovel
 
 ROW = record({"vhost": TEXT, "component": TEXT, "name": TEXT, "value": ANY})
 GLOBAL_ROW = record({"name": TEXT, "value": ANY})
@@ -88,6 +90,8 @@ class VhostParameters:
         component, name = name_in(request, "component"), name_in(request, "name")
         _check_may_change(request)
         fields = await fields_in(request, EXPECTED)
+        if component == SHOVEL:
+            read_shovel(name, fields.value("value"))  # one that cannot run is taken from files only
         is_new = next(self._named(request, vhost), None) is None
         await self.context.execute(setting_command(vhost.name, component, name, fields))
         return web.Response(status=201 if is_new else 204)

@@ -27,7 +27,7 @@ class DefinitionReader:
         self.fields: dict[str, Json] = {old_names.get(key, key): given for key, given in value.items()}
 
     def wrong(self, key: str, what: str) -> PreconditionFailed:
-        return PreconditionFailed(f"{self.what}: {without_password(key)} {what}")
+        return PreconditionFailed(f"{self.what}: {without_password(key)} {without_password(what)}")
 
     def text(self, key: str) -> str | None:
         value = self.fields.pop(key, None)

@@ -256,13 +256,17 @@ class Federation:
         if not self.links[key.place]:
             del self.links[key.place]
         running.supervised.on_change = None
+        running.link.stop_taking()
         ending = self.ending[key] = asyncio.create_task(self._ending(running, tidy=tidy))
         ending.add_done_callback(lambda _: self._has_ended(key))
 
     async def _ending(self, running: Running, *, tidy: bool) -> None:
         await running.supervised.stop()
         if tidy:
-            await running.link.clean_up()
+            try:
+                await running.link.clean_up()
+            except Exception as error:  # noqa: BLE001 - whatever happens, the next link may begin
+                self.node.world.report(error)
 
     def _has_ended(self, key: LinkKey) -> None:
         self.ending.pop(key, None)
@@ -325,5 +329,7 @@ def is_left(before: Upstream, after: Upstream | None) -> bool:
         trust_user_id=before.trust_user_id,
         ack_mode=before.ack_mode,
         is_tidy=before.is_tidy,
+        bind_nowait=before.bind_nowait,
+        channel_use_mode=before.channel_use_mode,
     )
     return kept != before

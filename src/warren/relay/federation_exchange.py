@@ -39,7 +39,6 @@ from warren.amqp.table import Int64, Table
 from warren.broker.exchange.exchange import Exchange
 from warren.broker.exchange.federation_upstream import DOWNSTREAM_NAME, DOWNSTREAM_VHOST, MAX_HOPS, TYPE
 from warren.client.errors import ClientError, ClosedByBrokerError
-from warren.client.frames import CHANNEL
 from warren.relay.ends import End
 from warren.relay.federation_bindings import Wanted, Way, wanted_bindings
 from warren.relay.federation_headers import exchange_station, rewrite_for_exchange
@@ -48,7 +47,8 @@ from warren.relay.federation_upstream import Upstream
 from warren.relay.link import RelayLink, closed_on_failure
 from warren.relay.pump import NO_ACK, Rewrite
 
-COMMAND_INVALID = 503
+COMMAND_INVALID, PRECONDITION_FAILED = 503, 406
+UNKNOWN_TYPE = {COMMAND_INVALID, PRECONDITION_FAILED}  # what brokers say of a type of exchange they lack
 NAME_BYTES_MAX = 255
 LETTERS = ("A", "B")  # of the two internal exchanges, of which one is in use
 INTERNAL_PURPOSE, FEDERATION = "x-internal-purpose", "federation"
@@ -88,10 +88,11 @@ class ExchangeSide:
             LETTERS if await exists(upstairs, passive(f"{queue} {LETTERS[0]}")) else LETTERS[::-1]
         )
         await self._declare_internal(upstairs, f"{queue} {self.letter}")
-        link = await upstairs.open()
+        link = await upstairs.open_for(self.upstream)
         async with closed_on_failure(link):
             await self._bind_all(link, upstairs.end, queue)
-            await link.ask(ExchangeDelete(exchange=f"{queue} {old}"), ExchangeDeleteOk)
+            gone = ExchangeDelete(exchange=f"{queue} {old}")
+            await link.ask(gone, ExchangeDeleteOk, channel=link.commands)  # behind the new bindings
         return link
 
     def _as_here(self) -> ExchangeDeclare:
@@ -110,7 +111,7 @@ class ExchangeSide:
         try:
             await ask_once(upstairs, self._internal(name, TYPE), ExchangeDeclareOk)
         except ClosedByBrokerError as error:
-            if error.code != COMMAND_INVALID:
+            if error.code not in UNKNOWN_TYPE:
                 raise
             await ask_once(upstairs, self._internal(name, "fanout"), ExchangeDeclareOk)
 
@@ -148,6 +149,8 @@ class ExchangeSide:
         arguments: Table = {name: Int64(value) for name, value in given.items() if value is not None}
         if upstream.queue_type is not None:
             arguments["x-queue-type"] = upstream.queue_type
+        if upstream.ha_policy is not None:
+            arguments["x-ha-policy"] = upstream.ha_policy
         return arguments | PURPOSE
 
     # --- while messages come ---
@@ -187,8 +190,9 @@ class ExchangeSide:
             for (key, encoded), arguments in self.bound.items()
             if (key, encoded) not in wanted
         ]
-        await ask_all(link, new, ExchangeBindOk)
-        await ask_all(link, gone, ExchangeUnbindOk)
+        is_awaited = not self.upstream.bind_nowait
+        await ask_all(link, new, ExchangeBindOk, is_awaited=is_awaited)
+        await ask_all(link, gone, ExchangeUnbindOk, is_awaited=is_awaited)
         self.bound = wanted
 
     # --- afterwards ---
@@ -215,12 +219,18 @@ def cluster_name_of(link: RelayLink) -> str | None:
 
 
 async def ask_all(
-    link: RelayLink, methods: Sequence[ExchangeBind | ExchangeUnbind], reply: type[Method]
+    link: RelayLink,
+    methods: Sequence[ExchangeBind | ExchangeUnbind],
+    reply: type[Method],
+    *,
+    is_awaited: bool,
 ) -> None:
-    """Only the last is answered: then the broker has done the others, too."""
-    for method in methods[:-1]:
-        link.output.method(CHANNEL, replace(method, no_wait=True).encode())
+    """Only the last is answered, if that is awaited: then the broker has done the others, too."""
+    sent = methods[:-1] if is_awaited else methods
+    for method in sent:
+        link.output.method(link.commands, replace(method, no_wait=True).encode())
         if not link.output.has_room():
             link.flush()
-    if methods:
-        await link.ask(methods[-1], reply)
+    link.flush()
+    if is_awaited and methods:
+        await link.ask(methods[-1], reply, channel=link.commands)

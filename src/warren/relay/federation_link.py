@@ -24,7 +24,7 @@ from warren.amqp.methods import (
 )
 from warren.client.errors import ClientError, ClosedByBrokerError
 from warren.relay.ends import End, open_end, read_end
-from warren.relay.federation_upstream import Upstream
+from warren.relay.federation_upstream import MULTIPLE, Upstream
 from warren.relay.link import RelayLink, closed_on_failure
 from warren.relay.pipe import RelayEnd, RelayUser, open_pipe
 from warren.relay.pump import NO_ACK, ON_CONFIRM, Pump, Rewrite
@@ -73,6 +73,14 @@ class Upstairs:
     async def open(self) -> RelayLink:
         return await open_end(self.broker, self.end, self.vhost, PRODUCT)
 
+    async def open_for(self, upstream: Upstream) -> RelayLink:
+        """A link that messages come over, with the channels that the upstream is to have."""
+        link = await self.open()
+        async with closed_on_failure(link):
+            if upstream.channel_use_mode == MULTIPLE:
+                await link.open_commands()
+        return link
+
 
 class Side(Protocol):
     """What a link does upstream, for an exchange or a queue."""
@@ -101,6 +109,7 @@ class FederationLink:
         self.turn = 0  # which of several URIs is tried next
         self.end = upstream.ends[0]  # to which it is connected, or was last
         self.local_connection = ""  # the name of its connection here, while it runs
+        self.pump: Pump | None = None  # while it runs
 
     def __repr__(self) -> str:
         return f"<FederationLink of {self.key.place.kind} {self.key.place.name!r} to {self.upstream.name!r}>"
@@ -120,13 +129,19 @@ class FederationLink:
             if self.upstream.prefetch_count and self.upstream.ack_mode != NO_ACK:
                 await upstream.ask(BasicQos(prefetch_count=self.upstream.prefetch_count), BasicQosOk)
             rewrite = self.side.rewrite(upstream, self.end)
-            Pump(upstream, local, rewrite, ack_mode=self.upstream.ack_mode).start()
+            self.pump = Pump(upstream, local, rewrite, ack_mode=self.upstream.ack_mode)
+            self.pump.start()
             running()
-            await self._follow(upstream, local)
+            await self._follow(self.pump)
         finally:
+            self.pump = None
             self.local_connection = ""
             await close_both(upstream, local)
         return False
+
+    def stop_taking(self) -> None:
+        if self.pump is not None:
+            self.pump.stop_taking()
 
     async def _open_local(self) -> RelayLink:
         vhost = self.key.place.vhost
@@ -142,15 +157,18 @@ class FederationLink:
     def _upstairs(self) -> Upstairs:
         return Upstairs(self.broker, self.key.place.vhost, self.end)
 
-    async def _follow(self, upstream: RelayLink, local: RelayLink) -> None:
-        following = asyncio.create_task(self.side.follow(upstream, self.end))
+    async def _follow(self, pump: Pump) -> None:
+        following = asyncio.create_task(self.side.follow(pump.source, self.end))
         try:
-            ends: set[asyncio.Future[Any]] = {upstream.ended, local.ended, following}
+            ends: set[asyncio.Future[Any]] = {pump.source.ended, pump.destination.ended, following}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            for link in (upstream, local):
+            for link in (pump.source, pump.destination):
                 if link.ended.done():
                     raise link.ended.result()
             await following
+        except asyncio.CancelledError:
+            await pump.drain()
+            raise
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)

@@ -6,7 +6,7 @@ them. Links of others, which consume here in the same way, do not count as consu
 forth for want of a consumer.
 
 Whether consumers are busy is looked at when a message comes, when a consumer comes or goes, and from time to
-time while the link waits for them.
+time while the link waits for them, less often the longer they are busy.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from warren.amqp.methods import (
     QueueDeclareOk,
 )
 from warren.amqp.table import Int64, Table
+from warren.broker.consumer import Consumer
 from warren.broker.queue import Queue
 from warren.relay.ends import End
 from warren.relay.federation_headers import rewrite_for_queue
@@ -32,7 +33,8 @@ from warren.relay.link import RelayLink
 from warren.relay.pump import NO_ACK, Rewrite
 
 PRIORITY = Int64(-1)  # of the link as a consumer
-LOOK_SECONDS = 0.02  # between two looks at consumers that are busy
+LOOK_SECONDS, LOOK_SECONDS_MAX = 0.02, 0.64
+"""Between two looks at consumers that are busy. Each time they still are, it is twice as long."""
 
 
 class QueueSide:
@@ -41,12 +43,13 @@ class QueueSide:
         self.upstream = upstream
         self.there = upstream.queue or queue.name  # the name of the queue there
         self.is_consuming = False
+        self.look_seconds = LOOK_SECONDS  # until the next look
         self.changed = asyncio.Event()
 
     async def prepare(self, upstairs: Upstairs) -> RelayLink:
         if not await exists(upstairs, QueueDeclare(queue=self.there, passive=True, arguments={})):
             await ask_once(upstairs, self._as_here(), QueueDeclareOk)
-        return await upstairs.open()
+        return await upstairs.open_for(self.upstream)
 
     def _as_here(self) -> QueueDeclare:
         """Declares the queue there like the one here."""
@@ -72,6 +75,7 @@ class QueueSide:
         while True:
             self.changed.clear()
             if wants_messages(self.queue) != self.is_consuming:
+                self.look_seconds = LOOK_SECONDS
                 await (self._pause(upstream) if self.is_consuming else self._consume(upstream))
             await self._until_next_look()
 
@@ -91,13 +95,21 @@ class QueueSide:
         await upstream.ask(BasicCancel(consumer_tag=self.upstream.consumer_tag), BasicCancelOk)
 
     async def _until_next_look(self) -> None:
-        is_waiting = not self.is_consuming and bool(self.queue.consumers)
+        if self.is_consuming or not any(map(counts, self.queue.consumers)):
+            await self.changed.wait()
+            return
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_SECONDS if is_waiting else None):
+            async with asyncio.timeout(self.look_seconds):
                 await self.changed.wait()
+        self.look_seconds = min(2 * self.look_seconds, LOOK_SECONDS_MAX)
 
     async def clean_up(self, upstairs: Upstairs) -> None:
         """The queue there is not the link's own: it stays."""
+
+
+def counts(consumer: Consumer) -> bool:
+    """Whether messages are fetched for this consumer: not for links of others."""
+    return consumer.priority >= 0
 
 
 def wants_messages(queue: Queue) -> bool:
@@ -105,6 +117,6 @@ def wants_messages(queue: Queue) -> bool:
     if queue.paused or queue.length():
         return False
     return any(
-        consumer.priority >= 0 and consumer.takes and queue.is_active(consumer) and consumer.can_take(0)
+        counts(consumer) and consumer.takes and queue.is_active(consumer) and consumer.can_take(0)
         for consumer in queue.consumers
     )

@@ -32,8 +32,7 @@ MILLISECONDS_MAX = 2**32 - 1
 UPSTREAMS_IN_SET_MAX = 1_000
 QUEUE_TYPES = ("classic", "quorum")
 CLEANUP_MODES = ("default", "never")
-WITHOUT_EFFECT: Mapping[str, type] = {"ha-policy": str, "bind-nowait": bool, "channel-use-mode": str}
-"""Fields that say how RabbitMQ's link goes about its work. They are taken; ours works in its own way."""
+CHANNEL_USE_MODES = MULTIPLE, SINGLE = "multiple", "single"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,17 +50,16 @@ class Upstream:
     trust_user_id: bool  # whether messages keep their `user_id`
     ack_mode: str
     queue_type: str | None  # of the queue there that holds messages of an exchange
+    ha_policy: str | None  # the argument `x-ha-policy` of that queue, for RabbitMQs that go by it
     is_tidy: bool  # whether that queue is deleted when the exchange is not federated any more
+    bind_nowait: bool  # whether bindings there are made without waiting for an answer
+    channel_use_mode: str  # whether commands have a channel of their own there
 
 
 def read_upstream(vhost: str, name: str, value: Json) -> Upstream:
     """406 if the definition makes no sense."""
     reader = DefinitionReader(f"upstream '{name}'", value)
     ends = reader.ends("uri", vhost)
-    for key, kind in WITHOUT_EFFECT.items():
-        given = reader.fields.pop(key, None)
-        if given is not None and not isinstance(given, kind):
-            raise reader.wrong(key, "should be true or false" if kind is bool else "should be a text")
     upstream = Upstream(
         name=name,
         ends=ends,
@@ -76,7 +74,10 @@ def read_upstream(vhost: str, name: str, value: Json) -> Upstream:
         trust_user_id=reader.flag("trust-user-id"),
         ack_mode=reader.one_of("ack-mode", ACK_MODES),
         queue_type=reader.one_of("queue-type", QUEUE_TYPES) if "queue-type" in reader.fields else None,
+        ha_policy=reader.text("ha-policy") or None,
         is_tidy=reader.one_of("resource-cleanup-mode", CLEANUP_MODES) != "never",
+        bind_nowait=reader.flag("bind-nowait"),
+        channel_use_mode=reader.one_of("channel-use-mode", CHANNEL_USE_MODES),
     )
     reader.expect_nothing()
     return upstream

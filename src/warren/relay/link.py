@@ -1,4 +1,4 @@
-"""A relay's connection to a broker: one channel, on the event loop.
+"""A relay's connection to a broker: one channel, on the event loop, and perhaps a second one for commands.
 
 The link logs in, asks and is answered, one question at a time. Deliveries and confirms go to its owner, some
 at a time, as they come. Whatever ends the link ends it once: `ended` then has the reason.
@@ -24,7 +24,6 @@ from warren.amqp.methods import (
     ConnectionStart,
     ConnectionStartOk,
     ConnectionTune,
-    ConnectionTuneOk,
     ConnectionUnblocked,
     Method,
 )
@@ -34,8 +33,9 @@ from warren.broker.message import Message
 from warren.client.dial import closing, read_method, unexpected
 from warren.client.dialogue import CAPABILITIES, PROTOCOL_HEADER
 from warren.client.errors import ClientError
-from warren.client.frames import CHANNEL, FRAME_MAX
-from warren.client.tls_socket import tls_context
+from warren.client.frames import CHANNEL
+from warren.client.login import credentials, tuned
+from warren.client.tls_socket import server_name, tls_context
 from warren.client.uri import Uri
 from warren.relay.inflow import Inflow
 
@@ -43,7 +43,10 @@ ANSWER_SECONDS_MAX = 30.0
 CONNECT_SECONDS_MAX = 10.0
 GOODBYE_SECONDS_MAX = 2.0  # a broker that ends waits for its relays
 HEARTBEAT_SECONDS = 10
-"""If the broker asks for less often, it is as often as we want; a dead peer is found after three of these."""
+"""If the broker asks for less often, it is as often as we want, or as the URI does; a dead peer is found
+after three of these.
+"""
+COMMANDS = CHANNEL + 1  # the second channel
 
 UNSENT_BYTES_HIGH, UNSENT_BYTES_LOW = 1024 * 1024, 256 * 1024
 MISSED_MAX = 3
@@ -61,7 +64,7 @@ class Transport(Protocol):
 
 
 class Owner(Protocol):
-    """Whom a link tells what arrives. No call may raise."""
+    """Whom a link tells what arrives. A call that raises ends the link, with that as the reason."""
 
     def delivered(self, deliveries: list[tuple[int, bool, Message]]) -> None: ...
     def confirmed(self, confirms: list[tuple[int, bool, bool]]) -> None: ...
@@ -82,10 +85,14 @@ class RelayLink(asyncio.Protocol):
         self.owner: Owner | None = None  # set when the link is logged in
         self.reply: type[Method] | None = None  # the method that is waited for
         self.answer: asyncio.Future[Method] | None = None
-        self.ended: asyncio.Future[ClientError] = self.loop.create_future()  # why the link has ended
+        self.ended: asyncio.Future[Exception] = self.loop.create_future()  # why the link has ended
         self.server_properties: Table = {}  # what the broker says of itself
         self.blocked = False  # whether the broker wants no publishes: an alarm
         self.congested = False  # whether the socket takes no more for now
+        self.channel_max = 0  # as agreed; 0: no limit
+        self.commands = CHANNEL  # the channel for commands
+        self.is_paused = False  # whether nothing is read
+        self.is_closing = False  # whether we have said goodbye
         self.heartbeat_seconds = 0
         self.heard_at = self.loop.time()
         self.beat: asyncio.TimerHandle | None = None
@@ -108,10 +115,13 @@ class RelayLink(asyncio.Protocol):
         self.heard_at = self.loop.time()
         try:
             self.inflow.feed(data)
+            self._tell_confirms()  # first: they count also if a method ends the link
             self._take_methods()
+            self._tell_deliveries()
         except ClientError as error:
             self.end(error)
-        self._tell_owner()
+        except Exception as error:  # noqa: BLE001 - a mistake of ours ends this link, and is told with its end
+            self.end(error)
 
     def eof_received(self) -> None:
         self.end(ClientError(f"the broker at {self.uri.address} dropped the connection"))
@@ -119,6 +129,18 @@ class RelayLink(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         reason = f": {exc}" if exc else ""
         self.end(ClientError(f"the connection to {self.uri.address} broke{reason}"))
+
+    def pause(self) -> None:
+        """Read nothing for now. Meanwhile the broker's silence means nothing."""
+        if not self.is_paused and self.transport is not None:
+            self.is_paused = True
+            self.transport.pause_reading()
+
+    def resume(self) -> None:
+        if self.is_paused and self.transport is not None:
+            self.is_paused = False
+            self.heard_at = self.loop.time()
+            self.transport.resume_reading()
 
     def pause_writing(self) -> None:
         self.congested = True
@@ -152,18 +174,19 @@ class RelayLink(asyncio.Protocol):
             self.reply = None
             if not self.answer.done():
                 self.answer.set_result(method)
-        else:
+        elif not self.is_closing:  # else it may be an answer that nobody waits for any more
             raise unexpected(method)
 
-    def _tell_owner(self) -> None:
-        """Those that come before the owner is set stay in their lists until then."""
-        if self.owner is None or self.ended.done():
-            return
-        if self.inflow.confirms:
+    def _tell_confirms(self) -> None:
+        """Those that come before the owner is set stay in their list until then."""
+        if self.owner is not None and self.inflow.confirms and not self.ended.done():
             confirms = self.inflow.confirms[:]
             self.inflow.confirms.clear()
             self.owner.confirmed(confirms)
-        if self.inflow.deliveries:
+
+    def _tell_deliveries(self) -> None:
+        """The same holds for these."""
+        if self.owner is not None and self.inflow.deliveries and not self.ended.done():
             deliveries = self.inflow.deliveries[:]
             self.inflow.deliveries.clear()
             self.owner.delivered(deliveries)
@@ -214,41 +237,50 @@ class RelayLink(asyncio.Protocol):
         self.transport.write(PROTOCOL_HEADER)
         start = await self._answer(ConnectionStart)
         self.server_properties = start.server_properties
-        if b"PLAIN" not in start.mechanisms.split():
-            raise ClientError(f"the broker at {self.uri.address} lets nobody log in with a password (PLAIN)")
-        response = b"\0".join((b"", self.uri.user.encode(), self.uri.password.encode()))
+        mechanism, response = credentials(self.uri, start.mechanisms)
         properties: Table = {"product": self.product, "capabilities": CAPABILITIES}
         if self.name:
             properties["connection_name"] = self.name
-        start_ok = ConnectionStartOk(client_properties=properties, response=response)
-        tune = await self.ask(start_ok, ConnectionTune, channel=0)
-        self.output.frame_max = min(tune.frame_max or FRAME_MAX, FRAME_MAX)
-        self.heartbeat_seconds = min(tune.heartbeat or HEARTBEAT_SECONDS, HEARTBEAT_SECONDS)
-        tuned = ConnectionTuneOk(
-            channel_max=tune.channel_max, frame_max=self.output.frame_max, heartbeat=self.heartbeat_seconds
-        )
-        self.output.method(0, tuned.encode())
+        start_ok = ConnectionStartOk(client_properties=properties, mechanism=mechanism, response=response)
+        self._tune(await self.ask(start_ok, ConnectionTune, channel=0))
         await self.ask(ConnectionOpen(virtual_host=self.uri.vhost), ConnectionOpenOk, channel=0)
         await self.ask(ChannelOpen(), ChannelOpenOk)
-        self._beat()
+        self.show_life()
 
-    def _beat(self) -> None:
+    def _tune(self, tune: ConnectionTune) -> None:
+        wanted = self.uri.tuning.heartbeat_seconds
+        if wanted is None:
+            wanted = HEARTBEAT_SECONDS
+        agreed = tuned(self.uri, tune, heartbeat_seconds=min(tune.heartbeat or wanted, wanted))
+        self.output.method(0, agreed.encode())
+        self.output.frame_max, self.channel_max = agreed.frame_max, agreed.channel_max
+        self.heartbeat_seconds = agreed.heartbeat
+
+    async def open_commands(self) -> None:
+        """Have a channel for commands, if the broker allows two."""
+        if self.channel_max == 0 or self.channel_max >= COMMANDS:
+            await self.ask(ChannelOpen(), ChannelOpenOk, channel=COMMANDS)
+            self.commands = COMMANDS
+
+    def show_life(self) -> None:
         """Show that we live, and see whether the broker does."""
-        if self.ended.done():
+        if self.ended.done() or not self.heartbeat_seconds:
             return
-        if self.loop.time() - self.heard_at > MISSED_MAX * self.heartbeat_seconds:
+        is_heard = self.loop.time() - self.heard_at <= MISSED_MAX * self.heartbeat_seconds
+        if not is_heard and not self.is_paused:
             self.end(ClientError(f"the broker at {self.uri.address} is silent"))
             return
         self.output.heartbeat()
         self.flush()
-        self.beat = self.loop.call_later(self.heartbeat_seconds / 2, self._beat)
+        self.beat = self.loop.call_later(self.heartbeat_seconds / 2, self.show_life)
 
     def attach(self, owner: Owner) -> None:
         """From now on tell this owner, also of what has come already."""
         self.owner = owner
-        self._tell_owner()
+        self._tell_confirms()
+        self._tell_deliveries()
 
-    def end(self, reason: ClientError) -> None:
+    def end(self, reason: Exception) -> None:
         """The link cannot go on."""
         if self.beat is not None:
             self.beat.cancel()
@@ -261,6 +293,8 @@ class RelayLink(asyncio.Protocol):
         """Say goodbye, if the broker still listens."""
         try:
             if not self.ended.done():
+                self.is_closing = True
+                self.resume()
                 goodbye = ConnectionClose(reply_code=200, reply_text="the relay ends")
                 async with asyncio.timeout(GOODBYE_SECONDS_MAX):
                     await self.ask(goodbye, ConnectionCloseOk, channel=0)
@@ -277,18 +311,19 @@ class RelayLink(asyncio.Protocol):
 async def open_link(uri: Uri, product: str, name: str = "") -> RelayLink:
     """Connect over a socket, and log in."""
     loop = asyncio.get_running_loop()
+    limit_s = uri.tuning.connect_seconds or CONNECT_SECONDS_MAX
     try:
         context = None if uri.tls is None else tls_context(uri.tls)  # which reads files
-        async with asyncio.timeout(CONNECT_SECONDS_MAX):
+        async with asyncio.timeout(limit_s):
             _, link = await loop.create_connection(
                 lambda: RelayLink(uri, product, name),
                 uri.host,
                 uri.port,
                 ssl=context,
-                server_hostname=uri.host if context is not None else None,
+                server_hostname=None if uri.tls is None else server_name(uri, uri.tls) or "",
             )
     except TimeoutError:
-        raise ClientError(f"cannot connect to {uri.address}: no answer") from None
+        raise ClientError(f"cannot connect to {uri.address}: no answer within {limit_s:g} s") from None
     except ssl.SSLCertVerificationError as error:
         raise ClientError(f"cannot trust {uri.address}: {error.verify_message}") from error
     except (OSError, UnicodeError) as error:  # UnicodeError: the name of the host is none

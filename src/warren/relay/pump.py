@@ -10,6 +10,9 @@ at the source depends on the ack mode:
 With on-confirm, acks are cumulative: up to the first message that the destination has not confirmed yet. A
 message that the destination refuses goes back to the source's queue, and comes again at once. So the pump
 rests for a moment before it publishes again: a full queue at the destination must not keep two brokers busy.
+
+A pump that is to end is drained first: it takes and publishes nothing more, and acks what is confirmed within
+a limit of time. So a clean end repeats nothing, unless the destination is slow.
 """
 
 from __future__ import annotations
@@ -17,10 +20,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from warren.amqp.errors import AmqpError
 from warren.amqp.methods import BasicNack
 from warren.broker.message import Message
+from warren.client.errors import ClientError
 from warren.client.frames import CHANNEL
 from warren.relay.link import RelayLink
 
@@ -31,6 +36,12 @@ as they are on the wire. None for a message that goes no further: it is acked at
 
 WAITING_BYTES_MAX = 16 * 1024 * 1024
 """If so much waits for the destination, the source is not read."""
+
+MESSAGE_BYTES = 200  # about what a message takes besides its body and properties
+UNCONFIRMED_MAX = 100_000
+"""How many messages may wait for their confirms, also if the source sets no limit (a prefetch of 0)."""
+
+DRAIN_SECONDS_MAX = 5.0
 
 REST_SECONDS = 0.1
 ACK_MODES = ON_CONFIRM, ON_PUBLISH, NO_ACK = "on-confirm", "on-publish", "no-ack"
@@ -59,7 +70,8 @@ class Pump:
         self.unconfirmed: deque[tuple[int, int]] = deque()  # numbers of messages, and their delivery tags
         self.confirmed_early: set[int] = set()  # numbers of those that were confirmed before an earlier one
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # the limit is reached
-        self.is_paused = False  # whether the source is not read
+        self.is_draining = False  # whether it is about to end
+        self.drained: asyncio.Future[None] | None = None  # while somebody waits for the last confirm
         self.rest: asyncio.TimerHandle | None = None  # while nothing is published since a message was refused
 
     def __repr__(self) -> str:
@@ -74,9 +86,11 @@ class Pump:
 
     def take(self, deliveries: list[tuple[int, bool, Message]]) -> None:
         """`benchmarks/relays.py` watches this."""
+        if self.is_draining:
+            return  # the source's broker has them still
         for delivery in deliveries:
             self.waiting.append(delivery)
-            self.waiting_bytes += len(delivery[2].body)
+            self.waiting_bytes += size_of(delivery[2])
         self.publish()
 
     def publish(self) -> None:
@@ -84,8 +98,12 @@ class Pump:
         output, begun = self.destination.output, self.published
         while self.waiting and self.rest is None and self.destination.may_publish and self._is_wanted():
             tag, redelivered, message = self.waiting.popleft()
-            self.waiting_bytes -= len(message.body)
-            rewritten = self.rewrite(message, redelivered)
+            self.waiting_bytes -= size_of(message)
+            try:
+                rewritten = self.rewrite(message, redelivered)
+            except (AmqpError, ValueError) as error:
+                self.source.end(ClientError(f"a message has properties that nobody can read: {error}"))
+                break
             if rewritten is None:
                 self._drop(tag)
                 continue
@@ -108,6 +126,8 @@ class Pump:
             self.source.flush()
 
     def _is_wanted(self) -> bool:
+        if len(self.unconfirmed) >= UNCONFIRMED_MAX:
+            return False
         return self.limit is None or self.published < self.limit
 
     def _settle_published(self) -> None:
@@ -119,15 +139,12 @@ class Pump:
         self._see_whether_done()
 
     def _see_pressure(self) -> None:
-        transport = self.source.transport
-        if transport is None:
+        if self.is_draining:
             return
-        if not self.is_paused and self.waiting_bytes > WAITING_BYTES_MAX:
-            self.is_paused = True
-            transport.pause_reading()
-        elif self.is_paused and self.waiting_bytes <= WAITING_BYTES_MAX // 2:
-            self.is_paused = False
-            transport.resume_reading()
+        if self.waiting_bytes > WAITING_BYTES_MAX:
+            self.source.pause()
+        elif self.waiting_bytes <= WAITING_BYTES_MAX // 2:
+            self.source.resume()
 
     # --- from the destination ---
 
@@ -137,8 +154,12 @@ class Pump:
                 self._confirmed(number, multiple=multiple)
             else:
                 self._refused(number, multiple=multiple)
+        was_full = len(self.unconfirmed) >= UNCONFIRMED_MAX
         self._ack_confirmed()
         self._see_whether_done()
+        self._see_whether_drained()
+        if was_full:
+            self.publish()
 
     def _confirmed(self, number: int, *, multiple: bool) -> None:
         if not multiple:
@@ -202,10 +223,36 @@ class Pump:
         if self.limit is not None and self.settled >= self.limit and not self.done.done():
             self.done.set_result(None)
 
+    # --- the end ---
+
+    def stop_taking(self) -> None:
+        """Take and publish nothing more. The source's broker still has what was not published."""
+        self.is_draining = True
+        self.source.pause()
+        self.waiting.clear()
+
+    async def drain(self) -> None:
+        """Take nothing more, and wait for the confirms of what was published, if they come soon."""
+        self.stop_taking()
+        if self.ack_mode != ON_CONFIRM or not self.unconfirmed:
+            return
+        self.drained = asyncio.get_running_loop().create_future()
+        ends: set[asyncio.Future[Any]] = {self.drained, self.source.ended, self.destination.ended}
+        await asyncio.wait(ends, timeout=DRAIN_SECONDS_MAX, return_when=asyncio.FIRST_COMPLETED)
+
+    def _see_whether_drained(self) -> None:
+        if self.drained is not None and not self.unconfirmed and not self.drained.done():
+            self.drained.set_result(None)
+
     @property
     def carried(self) -> int:
         """How many messages the destination has."""
         return self.settled - self.refused
+
+
+def size_of(message: Message) -> int:
+    """How much memory a message takes that waits."""
+    return len(message.body) + len(message.properties) + MESSAGE_BYTES
 
 
 class SourceOwner:

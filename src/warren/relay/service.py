@@ -6,6 +6,7 @@ Where a relay runs is decided here and nowhere else: on this node, for a broker 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -23,7 +24,7 @@ from warren.broker.events import (
 )
 from warren.relay.federation import Federation
 from warren.relay.shovel import Shovel
-from warren.relay.shovel_definition import COMPONENT, ShovelDefinition, read_shovel
+from warren.relay.shovel_definition import COMPONENT, NotSpoken, ShovelDefinition, read_shovel
 from warren.relay.static_shovels import static_shovels
 from warren.relay.supervisor import Relay, State, Supervised, Unfit
 from warren.server.app import Broker
@@ -48,7 +49,7 @@ class Relays:
         self.shovels: dict[RelayName, Supervised] = {}
         self.static: dict[RelayName, ShovelDefinition] = {}  # as the configuration has them
         self.leaving: set[Supervised] = set()  # those that are being stopped
-        self.ending: set[asyncio.Task[None]] = set()  # the tasks that stop them
+        self.ending: dict[RelayName, asyncio.Task[None]] = {}  # for each name, the task that stops the last
         self.carried_by_gone = 0  # messages, by shovels that are no more
         self.unsubscribe = [
             self.node.events.subscribe(ParameterSet, self._parameter_set),
@@ -82,7 +83,7 @@ class Relays:
             self.broker.settings_checks.remove(self._check_settings)
         for name in list(self.shovels):
             self._end(name, BROKER_STOPS)
-        await asyncio.gather(self.federation.stop(), *self.ending, return_exceptions=True)
+        await asyncio.gather(self.federation.stop(), *self.ending.values(), return_exceptions=True)
 
     # --- figures ---
 
@@ -121,7 +122,8 @@ class Relays:
     def _check(self, vhost: str, name: str, value: object) -> None:
         if RelayName(vhost, name) in self.static:
             raise PreconditionFailed(f"shovel '{name}': a static shovel has this name")
-        read_shovel(name, value)  # type: ignore[arg-type]  # what a parameter can be
+        with contextlib.suppress(NotSpoken):  # a file of definitions may have it; its status tells
+            read_shovel(name, value)  # type: ignore[arg-type]  # what a parameter can be
 
     def _parameter_set(self, event: ParameterSet) -> None:
         if event.component == COMPONENT:
@@ -174,7 +176,8 @@ class Relays:
             self._run(name, Unfit(error.text))
 
     def _run(self, name: RelayName, relay: Relay) -> None:
-        supervised = Supervised(relay, self.node.world.time_ms, self.node.world.report)
+        world = self.node.world
+        supervised = Supervised(relay, world.time_ms, world.report, after=self.ending.get(name))
         supervised.on_change = lambda one: self._changed(name, one)
         self.shovels[name] = supervised
 
@@ -183,18 +186,26 @@ class Relays:
         if supervised is None:
             return
         supervised.on_change = None
+        supervised.relay.stop_taking()
         self.leaving.add(supervised)
-        ending = asyncio.create_task(self._stop(supervised))
-        self.ending.add(ending)
-        ending.add_done_callback(self.ending.discard)
+        before = self.ending.get(name)
+        ending = self.ending[name] = asyncio.create_task(self._stop(supervised, before))
+        ending.add_done_callback(lambda ended: self._has_ended(name, ended))
         if not supervised.is_finished:
             self.node.events.emit(ShovelStopped(*name, reason))
 
-    async def _stop(self, supervised: Supervised) -> None:
+    async def _stop(self, supervised: Supervised, before: asyncio.Task[None] | None) -> None:
+        """End a shovel. `before` ends the one in whose place this one came."""
         await supervised.stop()
+        if before is not None:
+            await asyncio.wait({before})
         self.leaving.discard(supervised)
         if isinstance(supervised.relay, Shovel):
             self.carried_by_gone += supervised.relay.carried
+
+    def _has_ended(self, name: RelayName, ended: asyncio.Task[None]) -> None:
+        if self.ending.get(name) is ended:
+            del self.ending[name]
 
     def restart(self, name: RelayName) -> None:
         """KeyError if there is none."""

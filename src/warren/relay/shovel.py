@@ -98,11 +98,19 @@ class Shovel:
             self.source_end = pick(self.definition.source, turn)
             source, waiting = await self._open_source(self.source_end)
             return await self._carry(source, destination, waiting, running)
+        except asyncio.CancelledError:
+            if self.pump is not None:
+                await self.pump.drain()
+            raise
         finally:
             if self.pump is not None:
                 self.carried_before += self.pump.carried
                 self.pump = None
             await close_both(source, destination)
+
+    def stop_taking(self) -> None:
+        if self.pump is not None:
+            self.pump.stop_taking()
 
     async def _carry(
         self, source: RelayLink, destination: RelayLink, waiting: int, running: Callable[[], None]
@@ -138,7 +146,10 @@ class Shovel:
         definition = self.definition
         if definition.source_queue:
             link, waiting = await self._with_queue(
-                end, definition.source_queue, definition.source_queue_arguments
+                end,
+                definition.source_queue,
+                definition.source_queue_arguments,
+                may_declare=not definition.source_predeclared,
             )
         else:
             link, waiting = await self._open(end), 0
@@ -162,15 +173,17 @@ class Shovel:
         await link.ask(bind, QueueBindOk)
         return declared.queue
 
-    async def _with_queue(self, end: End, name: str, arguments: Table) -> tuple[RelayLink, int]:
-        """A link to a broker that has this queue; if it has none, the queue is declared."""
+    async def _with_queue(
+        self, end: End, name: str, arguments: Table, *, may_declare: bool
+    ) -> tuple[RelayLink, int]:
+        """A link to a broker that has this queue. If it has none, the queue is declared, if it may be."""
         link = await self._open(end)
         try:
             declare = QueueDeclare(queue=name, passive=True, arguments={})
             return link, (await link.ask(declare, QueueDeclareOk)).message_count
         except ClosedByBrokerError as error:
             await link.close()
-            if error.code != NOT_FOUND:
+            if error.code != NOT_FOUND or not may_declare:
                 raise
         except BaseException:
             await link.close()
@@ -194,7 +207,10 @@ class Shovel:
         definition = self.definition
         if definition.destination_queue:
             link, _ = await self._with_queue(
-                end, definition.destination_queue, definition.destination_queue_arguments
+                end,
+                definition.destination_queue,
+                definition.destination_queue_arguments,
+                may_declare=not definition.destination_predeclared,
             )
         else:
             link = await self._open(end)

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from warren.amqp.errors import PreconditionFailed
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table
 from warren.broker.parameters import Json
+from warren.client.uri import without_password
 from warren.relay.definition_reader import PREFETCH_DEFAULT, RECONNECT_SECONDS_DEFAULT, DefinitionReader
 from warren.relay.ends import End
 from warren.relay.pump import ACK_MODES
@@ -27,7 +29,7 @@ OLD_NAMES = {
 }
 """Names of earlier versions of RabbitMQ, which it still takes."""
 
-PROTOCOL = "amqp091"
+PROTOCOL, PROTOCOLS = "amqp091", ("src-protocol", "dest-protocol")
 PROPERTIES = (
     "content_type",
     "content_encoding",
@@ -54,11 +56,13 @@ class ShovelDefinition:
     source_exchange: str = ""
     source_key: str = ""  # with which a queue of the shovel's own is bound to that exchange
     source_queue_arguments: Table = field(default_factory=dict)
+    source_predeclared: bool = False  # whether the shovel waits for the queue, and does not declare it
     consumer_arguments: Table = field(default_factory=dict)  # such as x-stream-offset
     destination_queue: str = ""  # at most one of this and the next is given
     destination_exchange: str | None = None  # None: that of each message
     destination_key: str | None = None  # None: that of each message
     destination_queue_arguments: Table = field(default_factory=dict)
+    destination_predeclared: bool = False  # the same for this queue
     properties: Mapping[str, object] = field(default_factory=dict)  # to be set in each message
     add_forward_headers: bool = False
     add_timestamp_header: bool = False
@@ -68,11 +72,17 @@ class ShovelDefinition:
     reconnect_seconds: float = RECONNECT_SECONDS_DEFAULT
 
 
+class NotSpoken(PreconditionFailed):
+    """The shovel speaks a protocol that we do not, such as AMQP 1.0. In RabbitMQ its definition is right."""
+
+
 def read_shovel(name: str, value: Json) -> ShovelDefinition:
-    """406 if the definition makes no sense."""
+    """406 if the definition makes no sense, or is of a shovel that cannot run here (`NotSpoken`)."""
     reader = DefinitionReader(f"shovel '{name}'", value, OLD_NAMES)
-    for key in ("src-protocol", "dest-protocol"):
-        reader.one_of(key, (PROTOCOL,))
+    for key in PROTOCOLS:
+        protocol = reader.text(key) or PROTOCOL
+        if protocol != PROTOCOL:
+            raise NotSpoken(f"shovel '{name}': {key} is {shown_protocol(protocol)}, which is not spoken here")
     source_queue, source_exchange = reader.text("src-queue"), reader.text("src-exchange")
     if bool(source_queue) == bool(source_exchange):
         raise reader.wrong("src-queue", "or src-exchange has to be given, and not both")
@@ -86,11 +96,13 @@ def read_shovel(name: str, value: Json) -> ShovelDefinition:
         source_exchange=source_exchange or "",
         source_key=reader.text("src-exchange-key") or "",
         source_queue_arguments=reader.table("src-queue-args"),
+        source_predeclared=reader.flag("src-predeclared"),
         consumer_arguments=reader.table("src-consumer-args"),
         destination_queue=queue or "",
         destination_exchange=exchange,
         destination_key=reader.text("dest-exchange-key"),
         destination_queue_arguments=reader.table("dest-queue-args"),
+        destination_predeclared=reader.flag("dest-predeclared"),
         properties=_properties(reader),
         add_forward_headers=reader.flag("dest-add-forward-headers"),
         add_timestamp_header=reader.flag("dest-add-timestamp-header"),
@@ -103,6 +115,10 @@ def read_shovel(name: str, value: Json) -> ShovelDefinition:
     if definition.delete_after != NEVER and definition.ack_mode == "no-ack":
         raise reader.wrong("src-delete-after", "cannot be used with ack-mode no-ack")
     return definition
+
+
+def shown_protocol(protocol: str) -> str:
+    return "AMQP 1.0" if protocol == "amqp10" else f"'{without_password(protocol)}'"
 
 
 def _delete_after(reader: DefinitionReader) -> int | str:

@@ -39,6 +39,9 @@ class Relay(Protocol):
     async def run(self, running: Callable[[], None]) -> bool:
         """Raise `ClientError` when something breaks. Return True if it is done for good."""
 
+    def stop_taking(self) -> None:
+        """Take no more messages: what is published from now on is not for this relay."""
+
 
 class Unfit:
     """A relay whose definition makes no sense. It was kept by a version that did not look at it."""
@@ -51,6 +54,9 @@ class Unfit:
     async def run(self, _running: Callable[[], None]) -> bool:
         raise ClientError(self.reason)
 
+    def stop_taking(self) -> None:
+        """It never takes any."""
+
 
 @dataclass
 class Status:
@@ -62,10 +68,17 @@ class Status:
 class Supervised:
     """A relay, and the task that keeps it running."""
 
-    def __init__(self, relay: Relay, time_ms: Callable[[], int], report: Callable[[Exception], None]) -> None:
+    def __init__(
+        self,
+        relay: Relay,
+        time_ms: Callable[[], int],
+        report: Callable[[Exception], None],
+        after: asyncio.Task[None] | None = None,
+    ) -> None:
         self.relay = relay
         self.time_ms = time_ms
         self.report = report  # is told of our own mistakes
+        self.after = after  # the end of the relay in whose place this one comes
         self.status = Status(State.STARTING, time_ms())
         self.is_finished = False  # the relay is done for good
         self.attempts = 0  # since it last ran for a while
@@ -73,6 +86,8 @@ class Supervised:
         self.on_change: Callable[[Supervised], None] | None = None
 
     async def _keep_running(self) -> None:
+        if self.after is not None:
+            await asyncio.wait({self.after})
         while not self.is_finished:
             self._become(State.STARTING)
             try:

@@ -165,6 +165,7 @@ CHANGES: list[tuple[str, str, str, Any]] = [
             " --src-delete-after 5 --dest-uri amqp://c --dest-exchange f --dest-exchange-key l"
             ' --dest-queue-args {} --dest-publish-properties {"delivery_mode":2} --dest-add-forward-headers'
             " --dest-add-timestamp-header --ack-mode on-publish --reconnect-delay 1.5"
+            " --src-predeclared --dest-predeclared"
         ),
         "PUT",
         "/api/parameters/shovel/v/s",
@@ -189,6 +190,8 @@ CHANGES: list[tuple[str, str, str, Any]] = [
                 "dest-add-timestamp-header": True,
                 "ack-mode": "on-publish",
                 "reconnect-delay": 1.5,
+                "src-predeclared": True,
+                "dest-predeclared": True,
             },
         },
     ),
@@ -562,15 +565,26 @@ def test_status_of_a_user_who_may_not_see_nodes(api: RecordedApi, capsys: pytest
     assert "product\tRabbitMQ 3.13.0\ncluster_name\tc\nqueues\t2\n" in capsys.readouterr().out
 
 
-def test_passwords_of_a_shovel_may_come_from_the_environment(
-    api: RecordedApi, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        (["shovels", "declare", "s", "--src-queue", "q", "--dest-uri"], "dest-uri"),
+        (["federation", "upstreams", "set", "up"], "uri"),
+    ],
+)
+def test_passwords_of_uris_may_come_from_the_environment(
+    api: RecordedApi,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    key: str,
 ) -> None:
     monkeypatch.setenv("SECRET", "a/b$c")
-    words = ["shovels", "declare", "s", "--src-queue", "q", "--dest-uri", "amqp://me:${SECRET}@b/$v"]
-    assert main([*words, "--url", api.url]) == 0
-    assert api.requests[0].content["value"]["dest-uri"] == "amqp://me:a%2Fb%24c@b/$v"
+    given = [*words, "amqp://me:${SECRET}@b/$v", "--url", api.url]
+    assert main(given) == 0
+    assert api.requests[0].content["value"][key] == "amqp://me:a%2Fb%24c@b/$v"
     monkeypatch.delenv("SECRET")
-    assert main([*words, "--url", api.url]) == 1
+    assert main(given) == 1
     assert "SECRET is no variable of the environment" in capsys.readouterr().err
 
 
@@ -593,6 +607,7 @@ def test_a_shovel_is_found_in_the_list(api: RecordedApi, capsys: pytest.CaptureF
         "federation upstreams ls",
         "federation upstreams ls --json",
         "federation upstream-sets ls",
+        "federation upstream-sets ls --json",
     ],
 )
 def test_parameters_are_printed_without_passwords(

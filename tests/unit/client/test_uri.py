@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from warren.client.uri import Uri, UriTls, parse_uri, without_password, without_passwords
+from warren.client.uri import Uri, UriTls, UriTuning, parse_uri, without_password, without_passwords
 
 
 @pytest.mark.parametrize(
@@ -20,11 +20,61 @@ from warren.client.uri import Uri, UriTls, parse_uri, without_password, without_
             "amqps://u:p@b:1/v?cacertfile=a.pem&certfile=b.pem&keyfile=c.pem&verify=verify_none",
             Uri("b", 1, "u", "p", "v", UriTls("a.pem", "b.pem", "c.pem", verify=False)),
         ),
-        ("amqps://b?verify=verify_peer&heartbeat=5", Uri("b", 5671, "guest", "guest", "/", UriTls())),
+        ("amqps://b?verify=verify_peer&depth=5", Uri("b", 5671, "guest", "guest", "/", UriTls())),
     ],
 )
 def test_parts_left_out_have_defaults(text: str, uri: Uri) -> None:
     assert parse_uri(text) == uri
+
+
+@pytest.mark.parametrize(
+    ("query", "tuning"),
+    [
+        ("heartbeat=5", UriTuning(heartbeat_seconds=5)),
+        ("heartbeat=0", UriTuning(heartbeat_seconds=0)),
+        ("connection_timeout=1500", UriTuning(connect_seconds=1.5)),
+        ("channel_max=7&frame_max=8192", UriTuning(channel_max=7, frame_max=8192)),
+        ("channel_max=0&frame_max=0", UriTuning()),
+        ("auth_mechanism=external&auth_mechanism=plain", UriTuning(mechanisms=("EXTERNAL", "PLAIN"))),
+        ("auth_mechanism=amqp_auth_mechanisms:amqplain", UriTuning(mechanisms=("AMQPLAIN",))),
+        ("retry_delay=5&fail_if_no_peer_cert=true", UriTuning()),
+    ],
+)
+def test_parameters_of_rabbitmq_tune_the_connection(query: str, tuning: UriTuning) -> None:
+    assert parse_uri(f"amqp://broker?{query}").tuning == tuning
+
+
+@pytest.mark.parametrize(
+    ("query", "tls"),
+    [
+        ("server_name_indication=other", UriTls(server_name="other")),
+        ("server_name_indication=disable", UriTls(server_name="")),
+        ("password=of%20a%20key", UriTls(key_password="of a key")),
+    ],
+)
+def test_parameters_of_rabbitmq_say_how_to_speak_tls(query: str, tls: UriTls) -> None:
+    assert parse_uri(f"amqps://broker?{query}").tls == tls
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("heartbeat=often", "heartbeat should be a whole number from 0 to 65535"),
+        ("heartbeat=70000", "heartbeat should be a whole number"),
+        ("heartbeat=-1", "heartbeat should be a whole number"),
+        ("connection_timeout=0", "connection_timeout should be a whole number from 1"),
+        ("channel_max=x", "channel_max should be a whole number"),
+        ("frame_max=100", "frame_max=100: expected 4096 or more"),
+        ("auth_mechanism=crdemo", "auth_mechanism should be one of plain, amqplain, external"),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(query: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        parse_uri(f"amqp://broker?{query}")
+
+
+def test_password_of_a_key_is_not_shown() -> None:
+    assert "canary" not in repr(parse_uri("amqps://b?password=canary&keyfile=k"))
 
 
 @pytest.mark.parametrize(

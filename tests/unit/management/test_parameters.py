@@ -9,8 +9,10 @@ import aiohttp
 import pytest
 
 from tests.support.fakes import quick_hash
+from tests.support.happenings import Happenings
 from tests.support.http_api import Api, make_broker
 from warren import commands
+from warren.broker.events import ShovelFailed
 
 VALUE = {"uri": "amqp://elsewhere", "expires": 3_600_000, "nested": [1, 1.5, None, True]}
 PATH = "/api/parameters/component/%2F/name"
@@ -186,3 +188,32 @@ async def test_exported_definitions_restore_shovels(api: Api, tmp_path: Path) ->
         assert (await other.request("POST", "/api/definitions", data=exported)).status == 204
         assert broker.node.parameters.find("shovel", "/", "s") == SHOVEL
         assert [row["name"] for row in (await other.get("/api/shovels")).json] == ["s"]
+
+
+OF_AMQP_1_0 = {
+    "src-protocol": "amqp10",
+    "src-uri": "amqp://me:canary@there",
+    "src-address": "/queue/q",
+    "dest-protocol": "amqp091",
+    "dest-uri": "amqp://",
+    "dest-queue": "q",
+}
+
+
+async def test_a_shovel_of_amqp_1_0_is_refused_but_does_not_keep_a_file_from_being_imported(api: Api) -> None:
+    path = "/api/parameters/shovel/%2F/s"
+    answer = await api.put(path, {"value": OF_AMQP_1_0})
+    assert answer.status == 400
+    assert answer.json["reason"] == "shovel 's': src-protocol is AMQP 1.0, which is not spoken here"
+    parameter = {"component": "shovel", "vhost": "/", "name": "s", "value": OF_AMQP_1_0}
+    queue = {"name": "after", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
+    with Happenings(api.broker, ShovelFailed) as happenings:
+        answer = await api.post("/api/definitions", {"parameters": [parameter], "queues": [queue]})
+        assert answer.status == 204
+        await happenings.until(ShovelFailed)
+    assert "after" in api.broker.node.vhosts["/"].queues
+    assert (await api.get(path)).json["value"] == OF_AMQP_1_0, "it can be exported again"
+    [row] = (await api.get("/api/shovels")).json
+    assert row["state"] == "terminated"
+    assert row["reason"] == "shovel 's': src-protocol is AMQP 1.0, which is not spoken here"
+    assert (await api.delete("/api/shovels/vhost/%2F/s")).status == 204

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,15 @@ from tests.support.federation import (
     take,
     until,
 )
+from warren.amqp.methods import ExchangeBind, ExchangeBindOk, decode_method
 from warren.broker import commands as c
 from warren.broker.access import Permissions
 from warren.broker.events import BindingCreated
+from warren.client.frames import method_frame
+from warren.client.uri import parse_uri
+from warren.relay.federation_exchange import ask_all
+from warren.relay.link import RelayLink
+from warren.session.connection import connections_of
 
 QUEUE = "federation: x -> down"
 
@@ -281,3 +288,126 @@ async def test_nothing_is_watched_unless_a_policy_federates(up: warren.Broker, d
     down.execute(c.DeletePolicy(vhost=V, name="federated"))
     assert not down.node.events.wants(BindingCreated)
     await until(lambda: not federation_of(down).ending)
+
+
+async def test_ha_policy_is_an_argument_of_the_queue_upstream(up: warren.Broker, down: warren.Broker) -> None:
+    await begin(down, up, ha_policy="all")
+    assert up.node.vhosts[V].queues[QUEUE].arguments["x-ha-policy"] == "all"
+    set_upstream(down, "up", up.url)
+    await until(
+        lambda: are_running(down, 1) and "x-ha-policy" not in up.node.vhosts[V].queues[QUEUE].arguments
+    )
+
+
+def channels_to(up: warren.Broker) -> list[int]:
+    """How many channels each connection has."""
+    return [len(connection.channels) for connection in connections_of(up.node)]
+
+
+@pytest.mark.parametrize(
+    ("mode", "query", "channels"),
+    [("multiple", "", 2), ("multiple", "?channel_max=1", 1), ("single", "", 1)],
+)
+async def test_commands_have_a_channel_of_their_own_if_there_may_be_several(
+    up: warren.Broker, down: warren.Broker, mode: str, query: str, channels: int
+) -> None:
+    declare_exchange(down, "x")
+    set_upstream(down, "up", up.url + query, channel_use_mode=mode)
+    federate(down, "^x$")
+    await until(lambda: are_running(down, 1))
+    await until(lambda: channels_to(up) == [channels])
+    bind(down, "x", "q", "k")
+    await until(lambda: has_key(up, "x", "k"))
+    await publish(up.url, "x", "k", b"one")
+    assert bodies_of(await take(down.url, "q", 1)) == [b"one"]
+
+
+@pytest.mark.parametrize("mode", ["multiple", "single"])
+async def test_bindings_may_be_made_without_waiting(
+    up: warren.Broker, down: warren.Broker, mode: str
+) -> None:
+    """Also when a link begins anew: the new bindings are there before the old ones go."""
+    declare_exchange(down, "x")
+    bind(down, "x", "q", "before")
+    set_upstream(down, "up", up.url, bind_nowait=True, channel_use_mode=mode)
+    federate(down, "^x$")
+    await until(lambda: are_running(down, 1) and has_key(up, "x", "before"))
+    bind(down, "x", "q", "later")
+    await until(lambda: has_key(up, "x", "later"))
+    (running,) = federation_of(down).all()
+    federation_of(down).restart(running.link.key.id, V)
+    await until(lambda: are_running(down, 1) and ("later", f"{QUEUE} B") in bindings_of(up, "x"))
+    assert bindings_of(up, "x") == [("before", f"{QUEUE} B"), ("later", f"{QUEUE} B")]
+
+
+class Written:
+    """A transport that keeps what was written."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def write(self, data: bytes | memoryview) -> None:
+        self.data += bytes(data)
+
+    def methods(self) -> list[ExchangeBind]:
+        found, at = [], 0
+        while at < len(self.data):
+            size = int.from_bytes(self.data[at + 3 : at + 7], "big")
+            method = decode_method(self.data[at + 7 : at + 7 + size])
+            assert isinstance(method, ExchangeBind)
+            found.append(method)
+            at += size + 8
+        return found
+
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+
+
+@pytest.mark.parametrize("is_awaited", [True, False])
+async def test_only_the_last_binding_is_answered_if_any(is_awaited: bool) -> None:
+    link = RelayLink(parse_uri("amqp://there"), "test")
+    link.transport = transport = Written()
+    methods = [ExchangeBind(destination="d", source="s", routing_key=key, arguments={}) for key in "abc"]
+    asking = asyncio.create_task(ask_all(link, methods, ExchangeBindOk, is_awaited=is_awaited))
+    await asyncio.sleep(0)
+    assert [method.no_wait for method in transport.methods()] == [True, True, not is_awaited]
+    assert asking.done() is not is_awaited
+    link.data_received(method_frame(1, ExchangeBindOk()) if is_awaited else b"")
+    await asking
+    assert not link.ended.done()
+
+
+async def test_upstream_without_the_type_of_federation_gets_a_fanout(
+    up: warren.Broker, down: warren.Broker
+) -> None:
+    up.node.exchange_types = {
+        name: kind for name, kind in up.node.exchange_types.items() if name != "x-federation-upstream"
+    }
+    await begin(down, up)
+    assert up.node.vhosts[V].exchanges[f"{QUEUE} A"].type == "fanout"
+    bind(down, "x", "q")
+    await until(lambda: has_key(up, "x", "#"))
+    round_trip = [{"cluster-name": "down", "vhost": "/"}]
+    await publish(up.url, "x", "k", b"was here before", headers={"x-received-from": round_trip})
+    await publish(up.url, "x", "k", b"one")
+    assert bodies_of(await take(down.url, "q", 1)) == [b"one"]
+
+
+async def test_a_clean_end_of_a_link_repeats_nothing(up: warren.Broker, down: warren.Broker) -> None:
+    await begin(down, up, prefetch_count=100)
+    bind(down, "x", "q")
+    await until(lambda: has_key(up, "x", "#"))
+    bodies = [str(number).encode() for number in range(3000)]
+    publishing = asyncio.create_task(publish(up.url, "x", "k", *bodies))
+    for number in range(1, 4):
+        await until(lambda number=number: count_in(down, "q") > 300 * number)  # type: ignore[misc]
+        (running,) = federation_of(down).all()
+        federation_of(down).restart(running.link.key.id, V)
+        await until(lambda: are_running(down, 1))
+    await publishing
+    await until(lambda: count_in(down, "q") >= 3000)
+    assert bodies_of(await take(down.url, "q", 3000)) == bodies
+    await until(lambda: not up.node.vhosts[V].queues[QUEUE].unacked)
+    assert count_in(down, "q") == 0

@@ -27,6 +27,7 @@ from tests.support.federation import (
     until,
 )
 from warren.broker import commands as c
+from warren.relay.federation_queue import LOOK_SECONDS, LOOK_SECONDS_MAX, QueueSide
 
 
 async def begin(down: warren.Broker, up: warren.Broker, **upstream: Any) -> None:
@@ -185,3 +186,25 @@ async def test_exclusive_queues_and_streams_and_queues_of_links_are_not_federate
         declare_queue(down, "q")
         assert [running.link.key.place.name for running in federation_of(down).all()] == ["q"]
         await until(lambda: are_running(down, 1))
+
+
+async def test_a_consumer_that_is_busy_is_looked_at_less_and_less_often(
+    up: warren.Broker, down: warren.Broker
+) -> None:
+    await begin(down, up, prefetch_count=1)
+    await publish(up.url, "", "q", b"one", b"two")
+    async with await aio_pika.connect(down.url) as connection:
+        channel = await connection.channel()
+        await channel.set_qos(prefetch_count=1)
+        queue = await channel.get_queue("q")
+        got: asyncio.Queue[AbstractIncomingMessage] = asyncio.Queue()
+        await queue.consume(got.put)
+        first = await got.get()
+        (running,) = federation_of(down).all()
+        side = running.link.side
+        assert isinstance(side, QueueSide)
+        await until(lambda: side.look_seconds == LOOK_SECONDS_MAX)
+        await first.ack()
+        await (await got.get()).ack()
+        await until(lambda: side.is_consuming)
+        assert side.look_seconds == LOOK_SECONDS

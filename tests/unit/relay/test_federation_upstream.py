@@ -44,6 +44,7 @@ def test_every_field_of_rabbitmq_is_taken() -> None:
     assert (upstream.prefetch_count, upstream.reconnect_seconds, upstream.max_hops) == (5, 1.5, 3)
     assert (upstream.exchange, upstream.queue, upstream.consumer_tag) == ("x", "q", "tag")
     assert (upstream.trust_user_id, upstream.is_tidy, upstream.queue_type) == (True, False, "quorum")
+    assert (upstream.ha_policy, upstream.bind_nowait, upstream.channel_use_mode) == ("all", True, "single")
 
 
 def test_fields_that_are_not_given_have_rabbitmqs_defaults() -> None:
@@ -53,6 +54,7 @@ def test_fields_that_are_not_given_have_rabbitmqs_defaults() -> None:
     assert (upstream.exchange, upstream.queue) == (None, None)
     assert upstream.consumer_tag == "federation-link-up"
     assert (upstream.trust_user_id, upstream.is_tidy, upstream.queue_type) == (False, True, None)
+    assert (upstream.ha_policy, upstream.bind_nowait, upstream.channel_use_mode) == (None, False, "multiple")
 
 
 def test_uri_without_a_path_means_the_vhost_of_the_same_name() -> None:
@@ -75,6 +77,7 @@ def test_uri_without_a_path_means_the_vhost_of_the_same_name() -> None:
         ({"uri": URI, "trust-user-id": 1}, "trust-user-id should be true or false"),
         ({"uri": URI, "bind-nowait": 1}, "bind-nowait should be true or false"),
         ({"uri": URI, "ha-policy": 1}, "ha-policy should be a text"),
+        ({"uri": URI, "channel-use-mode": "x"}, "channel-use-mode should be one of multiple, single"),
         ({"uri": URI, "queue-type": "stream"}, "queue-type should be one of classic, quorum"),
         ({"uri": URI, "resource-cleanup-mode": "x"}, "resource-cleanup-mode should be one of default, never"),
         ({"uri": URI, "exchange": 5}, "exchange should be a text"),

@@ -6,7 +6,7 @@ import pytest
 
 from warren.amqp.errors import PreconditionFailed
 from warren.broker.parameters import Json
-from warren.relay.shovel_definition import NEVER, read_shovel
+from warren.relay.shovel_definition import NEVER, NotSpoken, read_shovel
 
 LEAST: dict[str, Json] = {"src-uri": "amqp://", "src-queue": "q", "dest-uri": "amqp://there"}
 
@@ -66,7 +66,10 @@ WRONG: list[tuple[Json, str]] = [
     (LEAST | {"dest-publish-properties": {"colour": "red"}}, "cannot set colour"),
     (LEAST | {"dest-publish-properties": {"delivery_mode": "2"}}, "cannot set delivery_mode"),
     (LEAST | {"dest-publish-properties": {"priority": 300}}, "cannot be sent"),
-    (LEAST | {"src-protocol": "amqp10"}, "src-protocol should be one of amqp091"),
+    (LEAST | {"src-protocol": 5}, "src-protocol should be a text"),
+    (LEAST | {"src-predeclared": "yes"}, "src-predeclared should be true or false"),
+    (LEAST | {"src-uri": "amqp://h?heartbeat=often"}, "src-uri is wrong: heartbeat should be a whole number"),
+    (LEAST | {"dest-publish-properties": {"x": "amqp://me:sec/ret@b"}}, "cannot set x to 'amqp://me:***@b'"),
     (LEAST | {"src-que": "q"}, "src-que is not known"),
 ]
 
@@ -77,3 +80,18 @@ def test_what_makes_no_sense_is_refused_with_a_reason(value: Json, reason: str) 
         read_shovel("s", value)
     assert f"shovel 's': {reason}" in refused.value.text or reason in refused.value.text
     assert "sec/ret" not in refused.value.text
+
+
+@pytest.mark.parametrize(
+    ("key", "protocol", "shown"),
+    [
+        ("src-protocol", "amqp10", "AMQP 1.0"),
+        ("dest-protocol", "amqp10", "AMQP 1.0"),
+        ("src-protocol", "local", "'local'"),
+    ],
+)
+def test_protocols_that_are_not_spoken_are_told_from_mistakes(key: str, protocol: str, shown: str) -> None:
+    value: Json = {"src-uri": "amqp://", "src-address": "q", "dest-uri": "amqp://", key: protocol}
+    with pytest.raises(NotSpoken) as refused:
+        read_shovel("s", value)
+    assert refused.value.text == f"shovel 's': {key} is {shown}, which is not spoken here"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
+from tests.support.process import Address
+from tests.support.proxy import proxy_to
 from tests.unit.relay.yard import Yard, taken
 from warren import commands
 from warren.amqp.errors import PreconditionFailed
@@ -13,6 +17,7 @@ from warren.broker.access import Permissions
 from warren.broker.parameters import Json
 from warren.relay.service import RelayName
 from warren.relay.supervisor import State
+from warren.session.connection import connections_of
 
 BODIES = [b"%d" % number for number in range(2500)]
 
@@ -307,3 +312,112 @@ async def test_deduplication_at_the_destination_drops_what_comes_twice(yard: Yar
     yard.shovel(src_uri="amqp://", src_queue="q", dest_uri=yard.uri(yard.there), dest_queue="q")
     await yard.until(lambda: source.length() == source.unacked == 0)
     assert bodies_in(yard) == [b"%d" % number for number in range(20)]
+
+
+@pytest.mark.parametrize("way", ["restart", "change", "delete", "stop"])
+async def test_a_clean_end_repeats_nothing(yard: Yard, way: str) -> None:
+    """The destination is far away, so that there are always messages whose confirms are yet to come."""
+    source, target = yard.queue(yard.here), yard.queue(yard.there)
+    await yard.publish(yard.here, source, BODIES)
+    host, _, port = yard.there.address.rpartition(":")
+    async with proxy_to(Address(host, int(port)), delay_seconds=0.02) as far:
+        definition: dict[str, Json] = {
+            "src_uri": "amqp://",
+            "src_queue": "q",
+            "dest_uri": far.address.url(),
+            "dest_queue": "q",
+            "src_prefetch_count": 200,
+        }
+        name = yard.shovel(**definition)
+        for ends in range(1, 4):
+            await yard.until(lambda ends=ends: target.length() > 300 * ends)  # type: ignore[misc]
+            if way == "restart":
+                yard.relays.restart(name)
+            elif way == "change":
+                yard.shovel(**definition, src_consumer_args={"number": ends})
+            elif way == "delete":
+                yard.here.execute(commands.ClearParameter(vhost="/", component="shovel", name="s"))
+                await yard.until(lambda: not yard.relays.ending)
+                yard.shovel(**definition)
+            else:
+                await yard.here.stop()
+                yard.here = yard.make("here")
+                await yard.here.start()
+                source = yard.here.node.vhosts["/"].queues["q"]
+        await yard.until(lambda: source.length() == source.unacked == 0)
+        assert bodies_in(yard) == BODIES
+        await yard.here.stop()
+
+
+async def test_a_shovel_that_is_changed_begins_when_the_one_before_has_ended(yard: Yard) -> None:
+    source = yard.queue(yard.here)
+    yard.queue(yard.there)
+    definition: dict[str, Json] = {
+        "src_uri": "amqp://",
+        "src_queue": "q",
+        "dest_uri": yard.uri(yard.there),
+        "dest_queue": "q",
+    }
+    name = yard.shovel(**definition)
+    await yard.until(lambda: yard.status().state is State.RUNNING)
+    await yard.publish(yard.here, source, BODIES[:50])
+    for number in range(5):  # faster than a shovel can end
+        yard.shovel(**definition, src_consumer_args={"number": number})
+        assert yard.status().state is State.STARTING
+    assert len(source.consumers) <= 1
+    await yard.until(lambda: yard.status().state is State.RUNNING)
+    assert len(source.consumers) == 1
+    await yard.until(lambda: name not in yard.relays.ending)
+    await arrived(yard, 50)
+    assert bodies_in(yard) == BODIES[:50]
+
+
+@pytest.mark.parametrize("end", ["src", "dest"])
+async def test_a_queue_that_is_to_be_there_before_is_waited_for(yard: Yard, end: str) -> None:
+    where = {"src": (yard.here, "from"), "dest": (yard.there, "to")}
+    yard.shovel(
+        src_uri="amqp://",
+        src_queue="from",
+        dest_uri=yard.uri(yard.there),
+        dest_queue="to",
+        reconnect_delay=0.05,
+        **{f"{end}_predeclared": True},
+    )
+    await yard.until(lambda: yard.status().state is State.TERMINATED)
+    broker, queue = where[end]
+    assert f"no queue '{queue}'" in yard.status().reason
+    assert queue not in broker.node.vhosts["/"].queues
+    yard.queue(broker, queue)
+    await yard.until(lambda: yard.status().state is State.RUNNING)
+
+
+async def test_what_a_uri_asks_for_is_agreed_on(yard: Yard) -> None:
+    uri = yard.uri(yard.there) + "?heartbeat=7&channel_max=9&frame_max=5000&auth_mechanism=amqplain"
+    source = yard.queue(yard.here)
+    large = b"x" * 20_000
+    await yard.publish(yard.here, source, [large])
+    yard.shovel(src_uri="amqp://", src_queue="q", dest_uri=uri, dest_queue="q")
+    await arrived(yard, 1)
+    [connection] = connections_of(yard.there.node)
+    assert (connection.liveness.interval_seconds, connection.channel_max) == (7, 9)
+    assert (connection.frame_max, connection.mechanism) == (5000, "AMQPLAIN")
+    assert bodies_in(yard) == [large]
+
+
+async def test_time_to_connect_is_that_of_the_uri(yard: Yard) -> None:
+    """A listener that nobody accepts from: a connection is made, and its TLS handshake never answered."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        uri = f"amqps://127.0.0.1:{silent.getsockname()[1]}?connection_timeout=50"
+        yard.shovel(src_uri="amqp://", src_queue="q", dest_uri=uri, reconnect_delay=0)
+        await yard.until(lambda: yard.status().state is State.TERMINATED)
+    assert yard.status().reason.endswith("no answer within 0.05 s")
+
+
+async def test_a_shovel_of_another_protocol_is_kept_and_says_why_it_does_not_run(yard: Yard) -> None:
+    name = yard.shovel(
+        src_protocol="amqp10", src_uri="amqp://there", src_address="/queue/q", dest_uri="amqp://"
+    )
+    await yard.until(lambda: yard.status().state is State.TERMINATED)
+    assert yard.status().reason == "shovel 's': src-protocol is AMQP 1.0, which is not spoken here"
+    yard.relays.restart(name)
+    await yard.until(lambda: yard.status().state is State.TERMINATED)

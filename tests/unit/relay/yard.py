@@ -63,7 +63,7 @@ class Yard:
         broker.node.end_turn()
         await safe
 
-    def shovel(self, name: str = "s", **definition: Json) -> RelayName:
+    def shovel(self, name: str = "s", /, **definition: Json) -> RelayName:
         """A shovel of `here`: `src_queue="q"` is the key `src-queue`."""
         value = {key.replace("_", "-"): given for key, given in definition.items()}
         self.here.execute(commands.SetParameter(vhost="/", component="shovel", name=name, value=value))

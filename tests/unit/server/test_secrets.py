@@ -14,8 +14,11 @@ import aiohttp
 import pytest
 
 from tests.support.amqp import AmqpClient
+from tests.support.fakes import quick_hash
+from tests.support.federation import federation_of, until
 from tests.support.happenings import Happenings
 from tests.support.http_api import Api, make_broker
+from tests.support.privacy import open_to_others
 from tests.support.process import Address
 from warren import Config, commands
 from warren.broker.events import Event, ShovelFailed
@@ -23,6 +26,7 @@ from warren.broker.passwords import hash_password
 from warren.cli.main import main
 from warren.client.uri import parse_uri
 from warren.relay.shovel_definition import read_shovel
+from warren.relay.supervisor import State
 from warren.server.app import Broker
 from warren.server.config import UserConfig, load
 from warren.server.config_definitions import StaticShovel
@@ -191,3 +195,70 @@ async def test_shovels_tell_no_secrets(
     assert "shovel failed" in told
     assert "PUT /api/parameters/shovel///refused" in audit.read_text()
     assert CANARY not in told + b"".join(bodies).decode()
+
+
+def upstream(address: str) -> dict[str, Any]:
+    """An upstream that does not let us in, by a URI with two passwords."""
+    uri = f"amqp://guest:{CANARY}@{address}?password={CANARY}&keyfile=k"
+    return {"uri": [uri], "reconnect-delay": 0}
+
+
+FEDERATION_COMMANDS = (
+    "federation links ls",
+    "federation links ls --down --json",
+    "federation upstreams ls",
+    "federation upstreams ls --json",
+    "federation upstream-sets ls",
+    "parameters ls --component federation-upstream",
+)
+FEDERATION_PATHS = (
+    "/api/federation-links",
+    "/api/federation-links/state/down",
+    "/api/connections",
+    "/api/policies",
+    "/api/overview",
+    "/metrics",
+    "/metrics/per-object",
+)
+
+
+async def test_federation_tells_no_secrets(
+    tmp_path: Path, log: io.StringIO, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[str] = []
+    audit, data = tmp_path / "audit.log", tmp_path / "data"
+    settings = {"events_stream": True, "audit_log": str(audit)}
+    async with make_broker(data, **settings) as broker, aiohttp.ClientSession() as session:
+        broker.subscribe(Event, lambda event: seen.append(repr(event)))
+        api = Api(broker, session)
+        upstreams = {"closed": upstream("127.0.0.1:1"), "refused": upstream(broker.address)}
+        for name, value in upstreams.items():
+            await api.put(f"/api/parameters/federation-upstream/%2F/{name}", {"value": value})
+        elements = [{"upstream": "refused", **upstreams["closed"]}]
+        await api.put("/api/parameters/federation-upstream-set/%2F/s", {"value": elements})
+        wrong = [upstream("["), upstream(broker.address) | {f"amqp://me:{CANARY}@b": 1}]
+        answers = [
+            await api.put("/api/parameters/federation-upstream/%2F/wrong", {"value": each}) for each in wrong
+        ]
+        policy = {"pattern": "^amq.topic$", "definition": {"federation-upstream-set": "all"}}
+        await api.put("/api/policies/%2F/p", policy)
+        links = federation_of(broker)
+        await until(lambda: [each.supervised.status.state for each in links.all()] == [State.TERMINATED] * 2)
+        bodies = [(await api.get(path)).body for path in FEDERATION_PATHS]
+        tags = frozenset({"policymaker"})
+        broker.execute(commands.PutUser(name="reader", password=quick_hash("reader"), tags=tags))
+        shown = (await api.get("/api/parameters", user="reader")).body
+        url = f"http://guest:guest@{broker.services['http'].address}"
+        for words in FEDERATION_COMMANDS:
+            assert await asyncio.to_thread(main, [*words.split(), "--url", url]) == 0
+        exported = (await api.get("/api/definitions")).body.decode()
+        assert CANARY in exported, "this is what it is for"
+    assert [answer.status for answer in answers] == [400] * 2
+    printed = capsys.readouterr()
+    told = log.getvalue() + audit.read_text() + "".join(seen) + printed.out + printed.err
+    assert "federation link ended" in told
+    assert "amqp://guest:***@" in shown.decode()
+    assert CANARY not in told + b"".join([*bodies, shown, *(answer.body for answer in answers)]).decode()
+    kept = [path for path in data.rglob("*") if path.is_file() and CANARY.encode() in path.read_bytes()]
+    assert [path.name for path in kept] == ["definitions.log"], "passwords of URIs are on disk in one place"
+    assert open_to_others(data) == set(), "which nobody else can read"
