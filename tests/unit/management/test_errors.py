@@ -67,7 +67,7 @@ TOO_LONG = "9" * 5000
         (f"/api/queues/%2F/q/messages?count={TOO_LONG}", 400),
         (f"/api/segments/%2F/q/{TOO_LONG}", 400),
         (f"/api/queues?page={TOO_LONG}", 400),
-        (f"/api/queues?lengths_age={TOO_LONG}&lengths_incr=1", 400),
+        (f"/api/queues?lengths_age={TOO_LONG}&lengths_incr=1", 200),
         (f"/api/log?lines={TOO_LONG}", 400),
     ],
 )

@@ -193,7 +193,7 @@ async def test_shovels_tell_no_secrets(
     printed = capsys.readouterr()
     told = log.getvalue() + audit.read_text() + "".join(seen) + printed.out + printed.err
     assert "shovel failed" in told
-    assert "PUT /api/parameters/shovel///refused" in audit.read_text()
+    assert "PUT /api/parameters/shovel/%2F/refused" in audit.read_text()
     assert CANARY not in told + b"".join(bodies).decode()
 
 
