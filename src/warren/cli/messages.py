@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import click
 
-from warren.cli.grammar import Failed, Remote, over_http
+from warren.cli.grammar import Failed, Remote, completing, over_http
 from warren.cli.publishing import Pairs, publish_message, publishing
 from warren.cli.queues import queue_argument
 from warren.client.api import Row
@@ -22,13 +22,20 @@ COLUMNS = (
 )
 ACK_MODES = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")
 COUNT = click.IntRange(min=1)
+target_argument = click.argument("to", metavar="TO", shell_complete=completing("queues"))
 JOBS, JOB_WAIT_SECONDS = "message-jobs", "10"
 RUNNING, DONE = "running", "done"
 
 
 @click.command("publish")
 @over_http
-@click.option("--exchange", default="", metavar="NAME", help="the exchange (the default exchange)")
+@click.option(
+    "--exchange",
+    default="",
+    metavar="NAME",
+    help="the exchange (the default exchange)",
+    shell_complete=completing("exchanges"),
+)
 @publishing
 def publish(
     remote: Remote, routing_key: str, payload: str | None, *, exchange: str, properties: Pairs, headers: Pairs
@@ -85,7 +92,7 @@ def selecting(command: Callable[..., None]) -> Callable[..., None]:
 @click.command("move")
 @over_http
 @queue_argument
-@click.argument("to", metavar="TO")
+@target_argument
 @selecting
 def move(remote: Remote, queue: str, to: str, *, count: int | None, selector: str | None) -> None:
     """Move messages to another queue of the vhost."""
@@ -95,7 +102,7 @@ def move(remote: Remote, queue: str, to: str, *, count: int | None, selector: st
 @click.command("copy")
 @over_http
 @queue_argument
-@click.argument("to", metavar="TO")
+@target_argument
 @selecting
 def copy(remote: Remote, queue: str, to: str, *, count: int | None, selector: str | None) -> None:
     """Copy messages to another queue of the vhost."""

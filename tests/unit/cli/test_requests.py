@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -606,12 +608,29 @@ def test_parameters_are_printed_without_passwords(
     assert "canary" not in printed
 
 
-def test_names_of_shovels_are_completed(api: RecordedApi) -> None:
-    api.answers = [(200, [{"name": "orders"}, {"name": "reorders"}])]
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        ("shovels restart -p v", "/api/shovels/v"),
+        ("move q -p v", "/api/queues/v"),
+        ("copy q", "/api/queues/%2F"),
+        ("bindings add", "/api/exchanges/%2F"),
+        ("bindings rm e", "/api/queues/%2F"),
+        ("bindings add --to-exchange e", "/api/exchanges/%2F"),
+        ("policies show -p v", "/api/policies/v"),
+        ("publish --exchange", "/api/exchanges/%2F"),
+        ("queues ls -p", "/api/vhosts"),
+        ("users delete", "/api/users"),
+    ],
+)
+def test_names_are_completed(
+    api: RecordedApi, monkeypatch: pytest.MonkeyPatch, words: str, path: str
+) -> None:
+    monkeypatch.setenv("WARREN_URL", api.url)
+    api.answers = [(200, [{"name": "orders"}, {"name": "reorders"}, {"name": ""}])]
     complete = ShellComplete(warren, {}, "warren", "_WARREN_COMPLETE")
-    words = ["shovels", "restart", "-p", "v", "--url", api.url]
-    assert [item.value for item in complete.get_completions(words, "o")] == ["orders"]
-    assert api.requests[0].target.startswith("/api/shovels/v?name=o")
+    assert [item.value for item in complete.get_completions(words.split(), "o")] == ["orders"]
+    assert api.requests[0].target.startswith(f"{path}?name=o")
 
 
 @pytest.mark.parametrize(
@@ -654,3 +673,13 @@ def test_group_without_a_command_is_its_help_and_exit_2(
         main(words.split())
     assert caught.value.code == 2
     assert "--help" in capsys.readouterr().err.partition("Options:")[2]
+
+
+def test_export_to_a_file_is_said_on_a_terminal(
+    api: RecordedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    api.answers = [(200, {})]
+    file = tmp_path / "definitions.json"
+    assert main(["definitions", "export", str(file), "--url", api.url]) == 0
+    assert capsys.readouterr().out == f"definitions written to {file}\n"
