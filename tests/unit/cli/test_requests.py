@@ -683,3 +683,26 @@ def test_export_to_a_file_is_said_on_a_terminal(
     file = tmp_path / "definitions.json"
     assert main(["definitions", "export", str(file), "--url", api.url]) == 0
     assert capsys.readouterr().out == f"definitions written to {file}\n"
+
+
+ONLY_OURS = ["peek q", "move q to", "copy q to", "delete-messages q", "pause q", "resume q", "log"]
+
+
+@pytest.mark.parametrize("words", ONLY_OURS)
+@pytest.mark.parametrize("status", [400, 404, 405])
+def test_command_that_only_warrenmq_has_says_so_of_a_rabbitmq(
+    api: RecordedApi, words: str, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.answers = [(status, None), (200, {"rabbitmq_version": "3.10.8"})]
+    assert main([*words.split(), "--url", api.url]) == 1
+    assert capsys.readouterr().err.endswith(" is a RabbitMQ 3.10.8: only WarrenMQ can do this\n")
+
+
+@pytest.mark.parametrize("words", ONLY_OURS)
+@pytest.mark.parametrize("overview", [(200, {"product_name": "WarrenMQ"}), (401, {"reason": "Not allowed"})])
+def test_refusal_of_a_warrenmq_is_its_own(
+    api: RecordedApi, words: str, overview: tuple[int, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.answers = [(404, {"error": "Object Not Found", "reason": "no queue 'q'"}), overview]
+    assert main([*words.split(), "--url", api.url]) == 1
+    assert capsys.readouterr().err.endswith(": no queue 'q'\n")
