@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from warren.cli.grammar import Failed, Remote, listing, nouns, over_http, show_list
+from warren.cli.grammar import Failed, Remote, completing, listing, nouns, over_http, show_list
 from warren.cli.values import arguments_option
 from warren.client.api import Row
 
@@ -33,11 +34,16 @@ class Between:
         return "bindings", remote.vhost, "e", self.source, kind, self.destination
 
 
+def _destinations(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    kind = "exchanges" if context.params.get("to_exchange") else "queues"
+    return completing(kind)(context, parameter, begun)
+
+
 def between(command: Callable[[Remote, Between], None]) -> Callable[..., None]:
     """Give the command a `Between`, and the options that say which."""
 
-    @click.argument("source")
-    @click.argument("destination")
+    @click.argument("source", shell_complete=completing("exchanges"))
+    @click.argument("destination", shell_complete=_destinations)
     @click.option("--key", default="", metavar="KEY", help="the routing key")
     @click.option("--to-exchange", is_flag=True, help="the destination is an exchange")
     @arguments_option

@@ -32,6 +32,7 @@ def export(remote: Remote, file: Path) -> None:
         _write_privately(file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
         raise Failed(f"{file}: {error.strerror}") from error
+    remote.printer.said(f"definitions written to {file}")
 
 
 def _write_privately(path: Path, text: str) -> None:

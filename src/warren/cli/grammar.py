@@ -29,6 +29,7 @@ from warren.client.errors import ClientError
 from warren.client.uri import UriTls, without_passwords
 
 VHOST_DEFAULT = "/"
+KINDS_OF_VHOSTS = {"exchanges", "policies", "queues", "shovels"}
 COMPLETIONS_MAX = 100
 COMPLETION_SECONDS_MAX = 2.0
 
@@ -60,7 +61,7 @@ def over_http(command: Callable[..., None]) -> Callable[..., int]:
 
     @click.option("--url", metavar="URL", help="the HTTP API, such as http://user@host:15672")
     @click.option("--profile", metavar="NAME", help="a broker of profiles.toml", shell_complete=_profiles)
-    @click.option("-p", "--vhost", metavar="NAME", help="the vhost")
+    @click.option("-p", "--vhost", metavar="NAME", help="the vhost", shell_complete=completing("vhosts"))
     @click.option("--cacert", metavar="FILE", help="certificates that a broker with TLS is checked by")
     @click.option("--cert", metavar="FILE", help="our own certificate, for a broker that asks for one")
     @click.option("--cert-key", metavar="FILE", help="its key, unless that is in the same file")
@@ -209,13 +210,14 @@ def completing(kind: str) -> Callable[[click.Context, click.Parameter, str], lis
         )
         try:
             target = find_target(given, can_prompt=False)
-            of_vhost = (target.vhost or VHOST_DEFAULT,) if kind in {"queues", "exchanges", "shovels"} else ()
+            of_vhost = (target.vhost or VHOST_DEFAULT,) if kind in KINDS_OF_VHOSTS else ()
             query = {"name": begun, "columns": "name", "page": "1", "page_size": str(COMPLETIONS_MAX)}
             with target.api(answer_seconds_max=COMPLETION_SECONDS_MAX) as api:
                 answer = api.get(kind, *of_vhost, query=query)
         except (TargetError, ApiError, Unreachable):
             return []
         rows = answer["items"] if isinstance(answer, dict) else answer
-        return [CompletionItem(row["name"]) for row in rows if row["name"].startswith(begun)]
+        found = (row["name"] for row in rows)
+        return [CompletionItem(name) for name in found if name and name.startswith(begun)]
 
     return complete

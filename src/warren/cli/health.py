@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from warren.cli.grammar import Failed, Remote, over_http
+from warren.cli.product import product_of
 from warren.client.api import NOT_FOUND, Api, ApiError, Row
 
 CHECKS = ("alarms", "local-alarms", "virtual-hosts")
@@ -62,9 +63,7 @@ def nodes_of(api: Api) -> list[Row]:
 
 
 def summary(overview: Row, nodes: list[Row]) -> Row:
-    product = overview.get("product_name", "RabbitMQ")
-    version = overview.get("product_version", overview.get("rabbitmq_version"))
-    row: Row = {"product": f"{product} {version}", "cluster_name": overview.get("cluster_name")}
+    row: Row = {"product": product_of(overview), "cluster_name": overview.get("cluster_name")}
     row |= overview.get("object_totals", {}) | overview.get("queue_totals", {})
     listeners = overview.get("listeners", [])
     row["listeners"] = " ".join(f"{each['protocol']}:{each['port']}" for each in listeners)

@@ -8,6 +8,7 @@ import click
 
 from warren.cli.grammar import Remote, over_http
 from warren.cli.numbers import Whole
+from warren.cli.product import ours_alone
 from warren.cli.text import cell
 from warren.client.api import Row
 
@@ -22,7 +23,8 @@ HEAD = ("number", "timestamp", "level", "event")
 @click.option("--follow/--no-follow", default=True, help="go on until Ctrl-C (it does)")
 def log(remote: Remote, *, lines: int, follow: bool) -> None:
     """Print the last lines of a broker's log, and those that come. It takes an administrator."""
-    answer = remote.api.get("log", query={"lines": str(lines)})
+    with ours_alone(remote):
+        answer = remote.api.get("log", query={"lines": str(lines)})
     _print(remote, answer["lines"])
     while follow:
         last = answer["last"]

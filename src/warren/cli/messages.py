@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import click
 
-from warren.cli.grammar import Failed, Remote, over_http
+from warren.cli.grammar import Failed, Remote, completing, over_http
+from warren.cli.product import ours_alone
 from warren.cli.publishing import Pairs, publish_message, publishing
 from warren.cli.queues import queue_argument
 from warren.client.api import Row
@@ -22,13 +23,20 @@ COLUMNS = (
 )
 ACK_MODES = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")
 COUNT = click.IntRange(min=1)
+target_argument = click.argument("to", metavar="TO", shell_complete=completing("queues"))
 JOBS, JOB_WAIT_SECONDS = "message-jobs", "10"
 RUNNING, DONE = "running", "done"
 
 
 @click.command("publish")
 @over_http
-@click.option("--exchange", default="", metavar="NAME", help="the exchange (the default exchange)")
+@click.option(
+    "--exchange",
+    default="",
+    metavar="NAME",
+    help="the exchange (the default exchange)",
+    shell_complete=completing("exchanges"),
+)
 @publishing
 def publish(
     remote: Remote, routing_key: str, payload: str | None, *, exchange: str, properties: Pairs, headers: Pairs
@@ -70,7 +78,8 @@ def peek(remote: Remote, queue: str, *, count: int, offset: int, selector: str |
     query = {"count": str(count), "offset": str(offset)} | (
         {} if selector is None else {"selector": selector}
     )
-    answer = remote.api.get("queues", remote.vhost, queue, "messages", query=query)
+    with ours_alone(remote):
+        answer = remote.api.get("queues", remote.vhost, queue, "messages", query=query)
     remote.printer.table([answer], COLUMNS)
 
 
@@ -85,7 +94,7 @@ def selecting(command: Callable[..., None]) -> Callable[..., None]:
 @click.command("move")
 @over_http
 @queue_argument
-@click.argument("to", metavar="TO")
+@target_argument
 @selecting
 def move(remote: Remote, queue: str, to: str, *, count: int | None, selector: str | None) -> None:
     """Move messages to another queue of the vhost."""
@@ -95,7 +104,7 @@ def move(remote: Remote, queue: str, to: str, *, count: int | None, selector: st
 @click.command("copy")
 @over_http
 @queue_argument
-@click.argument("to", metavar="TO")
+@target_argument
 @selecting
 def copy(remote: Remote, queue: str, to: str, *, count: int | None, selector: str | None) -> None:
     """Copy messages to another queue of the vhost."""
@@ -116,7 +125,8 @@ def _act(remote: Remote, queue: str, action: str, asked: Row) -> None:
     done.
     """
     content = {name: value for name, value in asked.items() if value is not None}
-    job = remote.api.post("queues", remote.vhost, queue, action, content=content)
+    with ours_alone(remote):
+        job = remote.api.post("queues", remote.vhost, queue, action, content=content)
     try:
         while job["state"] == RUNNING:
             job = remote.api.get(JOBS, str(job["id"]), query={"wait": JOB_WAIT_SECONDS})
@@ -133,7 +143,8 @@ def _act(remote: Remote, queue: str, action: str, asked: Row) -> None:
 @queue_argument
 def pause(remote: Remote, queue: str) -> None:
     """Deliver no more messages of a queue until `warren resume`."""
-    remote.api.put("queues", remote.vhost, queue, "pause", content={})
+    with ours_alone(remote):
+        remote.api.put("queues", remote.vhost, queue, "pause", content={})
     remote.printer.said(f"queue '{queue}' paused")
 
 
@@ -142,5 +153,6 @@ def pause(remote: Remote, queue: str) -> None:
 @queue_argument
 def resume(remote: Remote, queue: str) -> None:
     """Deliver the messages of a queue again."""
-    remote.api.put("queues", remote.vhost, queue, "resume", content={})
+    with ours_alone(remote):
+        remote.api.put("queues", remote.vhost, queue, "resume", content={})
     remote.printer.said(f"queue '{queue}' delivers again")

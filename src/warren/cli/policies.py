@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
-from warren.cli.grammar import Remote, listing, nouns, over_http, show_list
+from warren.cli.grammar import Remote, completing, listing, nouns, over_http, show_list
 from warren.cli.values import JsonObject
 from warren.client.api import Row
 
 COLUMNS = ("vhost", "name", "pattern", "apply-to", "priority", "definition")
 
 policies = nouns("policies", "Policies and operator policies: list, show, set and delete them.")
+policy_argument = click.argument("name", shell_complete=completing("policies"))
 operator_option = click.option("--operator", is_flag=True, help="operator policies")
 
 
@@ -29,7 +30,7 @@ def ls(remote: Remote, columns: tuple[str, ...], query: dict[str, str], *, opera
 
 @policies.verb("show", "info")
 @over_http
-@click.argument("name")
+@policy_argument
 @operator_option
 def show(remote: Remote, name: str, *, operator: bool) -> None:
     """Show a policy."""
@@ -57,7 +58,7 @@ def set_policy(
 
 @policies.verb("delete", "rm", "clear")
 @over_http
-@click.argument("name")
+@policy_argument
 @operator_option
 def delete(remote: Remote, name: str, *, operator: bool) -> None:
     """Delete a policy."""

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from warren.cli.drawing import table
 from warren.cli.health import alarms_of, nodes_of
+from warren.cli.product import product_of
 from warren.cli.text import cell, value_at
 from warren.client.api import Api, Row
 
@@ -169,7 +170,7 @@ def is_sorted(column: Column, choice: Choice) -> bool:
 def head(snapshot: Snapshot) -> list[Text]:
     overview = snapshot.overview
     totals, objects = overview.get("queue_totals", {}), overview.get("object_totals", {})
-    name = f"{overview.get('product_name', 'RabbitMQ')} {overview.get('product_version', '')}".strip()
+    name = product_of(overview)
     lines = [
         Text(f"{name}  {overview.get('cluster_name', '')}", style="bold"),
         Text(

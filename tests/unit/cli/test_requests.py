@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -621,12 +623,29 @@ def test_parameters_are_printed_without_passwords(
     assert "canary" not in printed
 
 
-def test_names_of_shovels_are_completed(api: RecordedApi) -> None:
-    api.answers = [(200, [{"name": "orders"}, {"name": "reorders"}])]
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        ("shovels restart -p v", "/api/shovels/v"),
+        ("move q -p v", "/api/queues/v"),
+        ("copy q", "/api/queues/%2F"),
+        ("bindings add", "/api/exchanges/%2F"),
+        ("bindings rm e", "/api/queues/%2F"),
+        ("bindings add --to-exchange e", "/api/exchanges/%2F"),
+        ("policies show -p v", "/api/policies/v"),
+        ("publish --exchange", "/api/exchanges/%2F"),
+        ("queues ls -p", "/api/vhosts"),
+        ("users delete", "/api/users"),
+    ],
+)
+def test_names_are_completed(
+    api: RecordedApi, monkeypatch: pytest.MonkeyPatch, words: str, path: str
+) -> None:
+    monkeypatch.setenv("WARREN_URL", api.url)
+    api.answers = [(200, [{"name": "orders"}, {"name": "reorders"}, {"name": ""}])]
     complete = ShellComplete(warren, {}, "warren", "_WARREN_COMPLETE")
-    words = ["shovels", "restart", "-p", "v", "--url", api.url]
-    assert [item.value for item in complete.get_completions(words, "o")] == ["orders"]
-    assert api.requests[0].target.startswith("/api/shovels/v?name=o")
+    assert [item.value for item in complete.get_completions(words.split(), "o")] == ["orders"]
+    assert api.requests[0].target.startswith(f"{path}?name=o")
 
 
 @pytest.mark.parametrize(
@@ -669,3 +688,36 @@ def test_group_without_a_command_is_its_help_and_exit_2(
         main(words.split())
     assert caught.value.code == 2
     assert "--help" in capsys.readouterr().err.partition("Options:")[2]
+
+
+def test_export_to_a_file_is_said_on_a_terminal(
+    api: RecordedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    api.answers = [(200, {})]
+    file = tmp_path / "definitions.json"
+    assert main(["definitions", "export", str(file), "--url", api.url]) == 0
+    assert capsys.readouterr().out == f"definitions written to {file}\n"
+
+
+ONLY_OURS = ["peek q", "move q to", "copy q to", "delete-messages q", "pause q", "resume q", "log"]
+
+
+@pytest.mark.parametrize("words", ONLY_OURS)
+@pytest.mark.parametrize("status", [400, 404, 405])
+def test_command_that_only_warrenmq_has_says_so_of_a_rabbitmq(
+    api: RecordedApi, words: str, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.answers = [(status, None), (200, {"rabbitmq_version": "3.10.8"})]
+    assert main([*words.split(), "--url", api.url]) == 1
+    assert capsys.readouterr().err.endswith(" is a RabbitMQ 3.10.8: only WarrenMQ can do this\n")
+
+
+@pytest.mark.parametrize("words", ONLY_OURS)
+@pytest.mark.parametrize("overview", [(200, {"product_name": "WarrenMQ"}), (401, {"reason": "Not allowed"})])
+def test_refusal_of_a_warrenmq_is_its_own(
+    api: RecordedApi, words: str, overview: tuple[int, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.answers = [(404, {"error": "Object Not Found", "reason": "no queue 'q'"}), overview]
+    assert main([*words.split(), "--url", api.url]) == 1
+    assert capsys.readouterr().err.endswith(": no queue 'q'\n")
