@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -27,6 +28,7 @@ from tests.support.federation import (
     take,
     until,
 )
+from tests.unit.relay.yard import put_into
 from warren.amqp.methods import ExchangeBind, ExchangeBindOk, decode_method
 from warren.broker import commands as c
 from warren.broker.access import Permissions
@@ -396,18 +398,33 @@ async def test_upstream_without_the_type_of_federation_gets_a_fanout(
 
 
 async def test_a_clean_end_of_a_link_repeats_nothing(up: warren.Broker, down: warren.Broker) -> None:
+    """There are always messages whose confirms wait for the disk here."""
     await begin(down, up, prefetch_count=100)
     bind(down, "x", "q")
     await until(lambda: has_key(up, "x", "#"))
+    waiting = up.node.vhosts[V].queues[QUEUE]
     bodies = [str(number).encode() for number in range(3000)]
-    publishing = asyncio.create_task(publish(up.url, "x", "k", *bodies))
+    await put_into(up, waiting, bodies)
     for number in range(1, 4):
         await until(lambda number=number: count_in(down, "q") > 300 * number)  # type: ignore[misc]
         (running,) = federation_of(down).all()
         federation_of(down).restart(running.link.key.id, V)
         await until(lambda: are_running(down, 1))
-    await publishing
-    await until(lambda: count_in(down, "q") >= 3000)
+    await until(lambda: not waiting.unacked and not count_in(up, QUEUE))
+    assert count_in(down, "q") == 3000
     assert bodies_of(await take(down.url, "q", 3000)) == bodies
-    await until(lambda: not up.node.vhosts[V].queues[QUEUE].unacked)
-    assert count_in(down, "q") == 0
+
+
+async def test_a_mistake_of_ours_in_cleaning_up_is_told_and_harms_no_other_link(
+    up: warren.Broker, down: warren.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await begin(down, up)
+    (running,) = federation_of(down).all()
+    error, told = KeyError("ours"), list[BaseException]()
+    monkeypatch.setattr(running.link, "clean_up", AsyncMock(side_effect=error))
+    monkeypatch.setattr(down.world, "report", told.append)
+    down.execute(c.DeletePolicy(vhost=V, name="federated"))
+    await until(lambda: not federation_of(down).ending)
+    assert told == [error]
+    federate(down, "^x$")
+    await until(lambda: are_running(down, 1))

@@ -53,15 +53,7 @@ class Yard:
     async def publish(
         self, broker: warren.Broker, queue: Queue, bodies: list[bytes], **properties: object
     ) -> None:
-        """Persistent messages, which are on disk when this returns."""
-        encoded = BasicProperties(delivery_mode=2, **properties).encode()  # type: ignore[arg-type]
-        now_ms = broker.node.clock.refresh()
-        for body in bodies:
-            queue.publish(Message(encode_name(""), encode_name(queue.name), encoded, body, True, now_ms))
-        safe: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        broker.store.safety.when_safe(safe.set_result)
-        broker.node.end_turn()
-        await safe
+        await put_into(broker, queue, bodies, **properties)
 
     def shovel(self, name: str = "s", /, **definition: Json) -> RelayName:
         """A shovel of `here`: `src_queue="q"` is the key `src-queue`."""
@@ -89,3 +81,15 @@ def taken(queue: Queue) -> list[Message]:
     while (entry := queue.get(no_ack=True)) is not None:
         found.append(entry.message)
     return found
+
+
+async def put_into(broker: warren.Broker, queue: Queue, bodies: list[bytes], **properties: object) -> None:
+    """Persistent messages, all at once, which are on disk when this returns."""
+    encoded = BasicProperties(delivery_mode=2, **properties).encode()  # type: ignore[arg-type]
+    now_ms = broker.node.clock.refresh()
+    for body in bodies:
+        queue.publish(Message(encode_name(""), encode_name(queue.name), encoded, body, True, now_ms))
+    safe: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    broker.store.safety.when_safe(safe.set_result)
+    broker.node.end_turn()
+    await safe
