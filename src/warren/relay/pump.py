@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, TypeAlias
 
 from warren.amqp.errors import AmqpError
@@ -63,7 +64,8 @@ class Pump:
         self.ack_mode = ack_mode
         self.limit = limit  # how many messages to carry; None for all that come
         self.waiting: deque[tuple[int, bool, Message]] = deque()  # deliveries, until there is room
-        self.waiting_bytes = 0
+        self.counted = 0  # how many of these, from the first on, were not published as soon as they came
+        self.waiting_bytes = 0  # how much memory those take
         self.published = 0  # messages that were handed to the destination: the number of the last one
         self.settled = 0  # of these, those that are done with
         self.refused = 0  # of these, those that the destination did not take
@@ -88,9 +90,7 @@ class Pump:
         """`benchmarks/relays.py` watches this."""
         if self.is_draining:
             return  # the source's broker has them still
-        for delivery in deliveries:
-            self.waiting.append(delivery)
-            self.waiting_bytes += size_of(delivery[2])
+        self.waiting.extend(deliveries)
         self.publish()
 
     def publish(self) -> None:
@@ -98,7 +98,9 @@ class Pump:
         output, begun = self.destination.output, self.published
         while self.waiting and self.rest is None and self.destination.may_publish and self._is_wanted():
             tag, redelivered, message = self.waiting.popleft()
-            self.waiting_bytes -= size_of(message)
+            if self.counted:
+                self.counted -= 1
+                self.waiting_bytes -= size_of(message)
             try:
                 rewritten = self.rewrite(message, redelivered)
             except (AmqpError, ValueError) as error:
@@ -141,6 +143,9 @@ class Pump:
     def _see_pressure(self) -> None:
         if self.is_draining:
             return
+        for _tag, _redelivered, message in islice(self.waiting, self.counted, None):
+            self.waiting_bytes += size_of(message)
+        self.counted = len(self.waiting)
         if self.waiting_bytes > WAITING_BYTES_MAX:
             self.source.pause()
         elif self.waiting_bytes <= WAITING_BYTES_MAX // 2:
@@ -230,6 +235,7 @@ class Pump:
         self.is_draining = True
         self.source.pause()
         self.waiting.clear()
+        self.counted = self.waiting_bytes = 0
 
     async def drain(self) -> None:
         """Take nothing more, and wait for the confirms of what was published, if they come soon."""
