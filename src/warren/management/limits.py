@@ -90,7 +90,7 @@ class Limits:
     # --- users ---
 
     async def of_users(self, request: web.Request) -> web.StreamResponse:
-        return await self._send_users(request, list(self.node.users.values()))
+        return await self._send_users(request, [self.node.users[name] for name in sorted(self.node.users)])
 
     async def of_user(self, request: web.Request) -> web.StreamResponse:
         return await self._send_users(request, [find_user(self.node, request)])

@@ -36,6 +36,7 @@ from warren.relay.shovel_definition import read_shovel
 ROW = record({"vhost": TEXT, "component": TEXT, "name": TEXT, "value": ANY})
 GLOBAL_ROW = record({"name": TEXT, "value": ANY})
 TAKES = record({"value": ANY})
+ORDER = ("vhost", "name", "component")  # the columns by which lists go
 EXPECTED = '{"value": …}'
 
 
@@ -181,7 +182,11 @@ def _check_may_change(request: web.Request) -> None:
 
 async def _send(request: web.Request, rows: Iterable[Row]) -> web.StreamResponse:
     return await send_whole_list(
-        request, list(rows), lambda row: _shown(request, row), lambda row: str(row["name"])
+        request,
+        list(rows),
+        lambda row: _shown(request, row),
+        lambda row: str(row["name"]),
+        lambda row: [row.get(column, "") for column in ORDER],
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import chain
 from typing import cast
 
 from aiohttp import web
@@ -64,7 +63,7 @@ class Queues:
         return send_object(request, told | await details_of(self.node, self.context.store.files, queue))
 
     async def _send(self, request: web.Request, vhosts: list[Vhost]) -> web.StreamResponse:
-        queues = list(chain.from_iterable(vhost.all_queues() for vhost in vhosts))
+        queues = await self.context.queue_order.of(vhosts)
         vhost_of = {vhost.name: vhost for vhost in vhosts}  # a vhost may be deleted while its rows are sent
 
         def defined(queue: Queue) -> Row:

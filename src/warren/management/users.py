@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from operator import attrgetter
 
 from aiohttp import web
 
@@ -92,11 +93,13 @@ class Users:
         ]
 
     async def list_all(self, request: web.Request) -> web.StreamResponse:
-        return await send_list(request, list(self.node.users.values()), describe)
+        return await self._send(request, list(self.node.users.values()))
 
     async def list_without_permissions(self, request: web.Request) -> web.StreamResponse:
-        users = [user for user in self.node.users.values() if not user.permissions]
-        return await send_list(request, users, describe)
+        return await self._send(request, [user for user in self.node.users.values() if not user.permissions])
+
+    async def _send(self, request: web.Request, users: list[User]) -> web.StreamResponse:
+        return await send_list(request, users, describe, order=attrgetter("name"))
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         return send_object(request, describe(find_user(self.node, request)))

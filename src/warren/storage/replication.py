@@ -99,6 +99,4 @@ class RemoveLog(NamedTuple):
     log: LogId
 
 
-LogChange: TypeAlias = (
-    Records | Marks | Drop | NamedOffset | Truncate | SetAside | AllMarks | RemoveLog
-)
+LogChange: TypeAlias = Records | Marks | Drop | NamedOffset | Truncate | SetAside | AllMarks | RemoveLog
