@@ -100,14 +100,16 @@ class Bindings:
         ]
 
     async def of_source(self, request: web.Request) -> web.StreamResponse:
+        """As in RabbitMQ, an exchange that is absent has no bindings."""
         vhost = visible_vhost(self.node, request)
-        exchange = vhost.find_exchange(exchange_name(request))
-        return await _send(request, await self._from(vhost, exchange))
+        exchange = vhost.exchanges.get(exchange_name(request))
+        return await _send(request, [] if exchange is None else await self._from(vhost, exchange))
 
     async def of_destination(self, request: web.Request) -> web.StreamResponse:
         vhost = visible_vhost(self.node, request)
-        exchange = vhost.find_exchange(exchange_name(request))
-        return await _send(request, await _in_order(vhost, list(exchange.incoming)))
+        exchange = vhost.exchanges.get(exchange_name(request))
+        incoming = [] if exchange is None else list(exchange.incoming)
+        return await _send(request, await _in_order(vhost, incoming))
 
     async def of_queue(self, request: web.Request) -> web.StreamResponse:
         vhost = visible_vhost(self.node, request)

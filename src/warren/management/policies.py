@@ -133,7 +133,7 @@ def policy_command(vhost: str, name: str, fields: Fields, *, operator: bool) -> 
         name=name,
         pattern=fields.text("pattern"),
         definition=fields.table("definition"),
-        priority=fields.whole("priority", 0),
+        priority=fields.number("priority", 0),
         apply_to=fields.text("apply-to", ALL),
         operator=operator,
     )

@@ -44,6 +44,7 @@ class Queues:
         query = (*STATS_QUERY, DISABLE_STATS, QUEUE_TOTALS)
         return [
             list_endpoint("/api/queues", self.all, "The queues of all vhosts that the user sees.", query),
+            list_endpoint("/api/queues/detailed", self.all, "The same: nothing is left out above.", query),
             list_endpoint(f"/api/queues/{VHOST}", self.of_vhost, "The queues of a vhost.", query),
             object_endpoint(f"/api/queues/{VHOST}/{QUEUE}", self.get, "One queue.", STATS_QUERY),
         ]

@@ -27,12 +27,13 @@ from warren.management.fields import Fields, fields_in, name_in
 from warren.management.json_text import json_response
 from warren.management.limit_names import OF_RABBITMQ, USER_LIMITS, limits_told
 from warren.management.listing import list_endpoint, send_list
-from warren.management.paths import USER
 from warren.management.rights import Right
 from warren.management.schema import TEXT, WORDS, record, rows
 
 EXPECTED = '{"password": text, "tags": text}, or with "password_hash" in the place of "password"'
 OWN_LIMITS = "warren_limits"  # the field of exports with limits that RabbitMQ has not
+ONE_USER = "{user:(?!bulk-delete$|without-permissions$)[^/]+}"
+"""As in RabbitMQ, users of these names have no path of their own."""
 BULK_EXPECTED = '{"users": [names]}'
 
 _get = partial(Endpoint, method="GET", right=Right.ADMINISTRATOR)
@@ -47,7 +48,7 @@ class Users:
         self.node = context.node
 
     def endpoints(self) -> list[Endpoint]:
-        one = f"/api/users/{USER}"
+        one = f"/api/users/{ONE_USER}"
         return [
             *restricted(
                 Right.ADMINISTRATOR,
