@@ -31,6 +31,7 @@ T = TypeVar("T")
 SORTED_AT_ONCE_MAX = 250  # items, whose keys are made in the same turn
 NAMES_SORTED_AT_ONCE_MAX = 5_000
 NAMES_MERGED_AT_ONCE_MAX = 50_000
+BACKWARDS = slice(None, None, -1)
 
 
 async def in_order(
@@ -111,13 +112,15 @@ class OrderedQueues(Sequence[Queue]):
     def __getitem__(self, place: int) -> Queue: ...
 
     @overload
-    def __getitem__(self, place: slice) -> list[Queue]: ...
+    def __getitem__(self, place: slice) -> Sequence[Queue]: ...
 
-    def __getitem__(self, place: int | slice) -> Queue | list[Queue]:
-        if isinstance(place, int):
-            return list(self)[place]
-        first, last, step = place.indices(self.length)
-        return list(self._between(first, last)) if step == 1 else list(self)[place]
+    def __getitem__(self, place: int | slice) -> Queue | Sequence[Queue]:
+        if place == BACKWARDS:
+            return OrderedQueues([(vhost, names[::-1]) for vhost, names in reversed(self.parts)])
+        if isinstance(place, slice) and place.step is None:
+            first, last, _step = place.indices(self.length)
+            return list(self._between(first, last))
+        return list(self)[place]
 
     def _between(self, first: int, last: int) -> Iterator[Queue]:
         begin = 0  # the place of the first queue of a vhost

@@ -74,6 +74,8 @@ async def test_queues_that_went_meanwhile_are_left_out(api: Api) -> None:
     assert [queue.name for queue in queues] == ["a", "c"]
     assert [queue.name for queue in queues[1:]] == ["c"]
     assert [queue.name for queue in queues[::-1]] == ["c", "a"]
+    assert [queue.name for queue in queues[::-1][1:]] == ["a"]
+    assert [queue.name for queue in queues[::2]] == ["a"]
     assert queues[1].name == "c"
 
 
@@ -89,6 +91,7 @@ async def test_parts_of_queues_of_several_vhosts(api: Api) -> None:
     for first in range(7):
         for last in range(first, 7):
             assert [queue.name for queue in queues[first:last]] == every[first:last]
+            assert [queue.name for queue in queues[::-1][first:last]] == every[::-1][first:last]
 
 
 async def test_what_is_equal_in_the_sorted_column_goes_by_name(api: Api) -> None:
