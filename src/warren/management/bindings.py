@@ -7,11 +7,13 @@ make or remove one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 from urllib.parse import quote
 
 from aiohttp import web
 
-from warren.broker.binding import Binding
+from warren.amqp.table import Table
+from warren.broker.binding import Binding, Destination
 from warren.broker.commands import Bind, Unbind
 from warren.broker.exchange.exchange import Exchange
 from warren.broker.queue import Queue
@@ -33,6 +35,10 @@ from warren.server.pace import at_a_pace
 TO_QUEUE, TO_EXCHANGE = "q", "e"  # the kind of destination, in paths
 KIND = f"{{kind:[{TO_QUEUE}{TO_EXCHANGE}]}}"
 KEY = "{properties_key:[^/]+}"
+Bound: TypeAlias = tuple[Vhost, Binding | Queue]
+"""A binding and its vhost. A queue stands for its binding to the default exchange: very many bindings made at
+once would be work for Python's collector.
+"""
 BETWEEN = f"/api/bindings/{VHOST}/e/{SOURCE}/{KIND}/{DESTINATION}"
 
 
@@ -82,7 +88,7 @@ class Bindings:
         """Send the bindings of these vhosts. The vhosts are in order, and so are their exchanges, since a
         binding goes by its source first.
         """
-        found: list[tuple[str, Binding]] = []
+        found: list[Bound] = []
         for vhost in vhosts:
             for name in await names_in_order(list(vhost.exchanges)):
                 exchange = vhost.exchanges.get(name)  # which may be deleted by now
@@ -90,14 +96,12 @@ class Bindings:
                     found += await self._from(vhost, exchange)
         return await _send(request, found)
 
-    async def _from(self, vhost: Vhost, exchange: Exchange) -> list[tuple[str, Binding]]:
+    async def _from(self, vhost: Vhost, exchange: Exchange) -> list[Bound]:
         """The bindings from an exchange, in order."""
         if exchange.name:
             return await _in_order(vhost, list(exchange.bindings.values()))
         queues = await self.context.queue_order.of([vhost])
-        return [
-            (vhost.name, _implicit(vhost, queue)) async for queue in at_a_pace(queues) if not queue.internal
-        ]
+        return [(vhost, queue) async for queue in at_a_pace(queues) if not queue.internal]
 
     async def of_source(self, request: web.Request) -> web.StreamResponse:
         """As in RabbitMQ, an exchange that is absent has no bindings."""
@@ -166,9 +170,9 @@ class Bindings:
 # --- which bindings ---
 
 
-async def _in_order(vhost: Vhost, bindings: list[Binding]) -> list[tuple[str, Binding]]:
+async def _in_order(vhost: Vhost, bindings: list[Binding]) -> list[Bound]:
     every = at_a_pace(await in_order(bindings, _order))
-    return [(vhost.name, each) async for each in every if not each.destination.deleted]
+    return [(vhost, each) async for each in every if not each.destination.deleted]
 
 
 def _order(binding: Binding) -> tuple[str, str, str, str, bool]:
@@ -227,21 +231,33 @@ def _named(vhost: Vhost, request: web.Request) -> Binding:
 # --- as JSON ---
 
 
-async def _send(request: web.Request, found: list[tuple[str, Binding]]) -> web.StreamResponse:
+async def _send(request: web.Request, found: list[Bound]) -> web.StreamResponse:
     """Send these bindings with their vhosts. The query filters them by the names of their destinations."""
-    return await send_list(
-        request, found, lambda each: describe(*each), lambda each: each[1].destination.name
-    )
+    return await send_list(request, found, lambda each: _describe_bound(*each), lambda each: _name(each[1]))
+
+
+def _name(bound: Binding | Queue) -> str:
+    return bound.destination.name if isinstance(bound, Binding) else bound.name
+
+
+def _describe_bound(vhost: Vhost, bound: Binding | Queue) -> Row:
+    """The vhost may be deleted by now, with its default exchange."""
+    if isinstance(bound, Binding):
+        return describe(vhost.name, bound)
+    return _row(vhost.name, "", bound, bound.name, {})
 
 
 def describe(vhost: str, binding: Binding) -> Row:
-    destination = binding.destination
+    return _row(vhost, binding.source.name, binding.destination, binding.routing_key, binding.arguments)
+
+
+def _row(vhost: str, source: str, destination: Destination, routing_key: str, arguments: Table) -> Row:
     return {
-        "source": binding.source.name,
+        "source": source,
         "vhost": vhost,
         "destination": destination.name,
         "destination_type": "queue" if destination.is_queue else "exchange",
-        "routing_key": binding.routing_key,
-        "arguments": binding.arguments,
-        "properties_key": key_of(binding),
+        "routing_key": routing_key,
+        "arguments": arguments,
+        "properties_key": properties_key(routing_key, arguments),
     }
