@@ -1,0 +1,2 @@
+def encode(m): return m
+def decode(m): return m
