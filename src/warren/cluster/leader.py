@@ -64,7 +64,7 @@ class Session:
         self.catchup: Catchup | None = None  # None: all logs are live
         self.is_counted = False  # batches have an index from now on: all logs are live
         self.in_step_since: float | None = None
-        self.is_damaged = False  # the follower's files were, when the session began
+        self.is_damaged = False  # the follower's files were, and it is not in step again yet
 
 
 class Wish(NamedTuple):
@@ -229,6 +229,7 @@ class Leader:
                 session.acked = sent.reaches
                 if session.in_step_since is None:
                     session.in_step_since = now
+                    session.is_damaged = False
         if session.catchup is not None:
             self._go_on(session, now)
         self.advance()
@@ -342,12 +343,11 @@ class Leader:
         is_late = now - self.stopped_at > self.home.settings.hand_over_patience
         if self.commit < self.index and not is_late:
             return None
-        links = self.home.links
-        ready = [
-            store
-            for store in self.record.isr
-            if store in links and store not in self.home.avoided and self._acked(store) >= 0
-        ]
+        links, avoided = self.home.links, self.home.avoided
+        mine = self.home.me.store
+        there = [s for s in self.record.isr if s != mine and s in links and s not in avoided]
+        # Every member has all that was confirmed. One in step opens at once.
+        ready = [store for store in there if self._acked(store) >= 0] or (there if is_late else [])
         if not ready:
             return None
         best = self.successor if self.successor in ready else max(ready, key=self._acked)

@@ -203,7 +203,7 @@ class Shard:
 
     def inventory(self, sender: StoreId, message: Inventory, now: float) -> None:
         """A follower wants a session."""
-        if self.leader is None or message.epoch != self.epoch:
+        if self.leader is None or message.epoch != self.epoch or not self._is_sound:
             self.hear_epoch(message.epoch, now)
             self.home.effects.append(Send(sender, Refused(self.number, self.epoch)))
             return
@@ -298,6 +298,11 @@ class Shard:
         """Whether this store leads, and takes what is new."""
         return self.role is Role.OPEN and self.leader is not None and self.leader.stopped_at is None
 
+    @property
+    def _is_sound(self) -> bool:
+        """Whether this store can read what it has. It may have been elected before the damage was found."""
+        return self.follower.is_whole or not self.home.rules.only_whole_stand
+
     def append(self, changes: Sequence[LogChange], now: float) -> int:
         """The leader's logs have changed. Say the index of these changes."""
         assert self.leader is not None
@@ -324,7 +329,7 @@ class Shard:
         if self.role is Role.OPENING:
             if not rules.open_when_in_step and leader.commit < 0:
                 leader.commit = 0
-            if leader.commit >= 0 and holds:
+            if leader.commit >= 0 and holds and self._is_sound:
                 self._turn(Turn.IN_STEP)
         elif holds:
             self._turn(Turn.RENEWED)
@@ -363,7 +368,7 @@ class Shard:
         home, settings = self.home, self.home.settings
         failing = home.disk_failing_since is not None and now - home.disk_failing_since > settings.disk_patience
         leaves = home.me.store in leader.record.leaving and bool(leader.record.joining)
-        if home.is_draining or failing or leaves or not self.follower.is_whole:
+        if home.is_draining or failing or leaves or not self._is_sound:
             leader.stop(now)
             return
         if leader.stopped_at is not None:
@@ -390,7 +395,7 @@ class Shard:
         is_eligible = mine.store in record.isr or not home.rules.only_in_sync_stand
         if not is_eligible or not home.can_lead:
             return
-        if not self.follower.is_whole and home.rules.only_whole_stand:
+        if not self._is_sound:
             return
         if now < self._stands_at(record):
             if self.stood_at is not None:  # the leader is back: end the doubt

@@ -85,9 +85,12 @@ class Checks:
             for log, segments in disk.memory.shards[shard].items()
             for segment in segments.values()
         }
-        if (disk.store, shard) in self.excused and self.is_excused(shard, disk):
-            raise Violation(f"I2: {disk.store} leads with a damaged segment")
         self.has_all(shard, disk, "of a new leader")
+
+    def opens(self, shard: int, disk: Disk) -> None:
+        """No leader serves what it cannot read."""
+        if any(s.damaged for log in disk.memory.shards[shard].values() for s in log.values()):
+            raise Violation(f"I2: {disk.store} opens with a damaged segment")
 
     def admitted(self, shard: int, epoch: int, leader: Disk | None, joiner: Disk) -> None:
         """I10: who gets into the in-sync set has all that the leader had when its epoch began."""
@@ -98,6 +101,8 @@ class Checks:
             mine = leader.memory.shards[shard].get(log, {}).get(base)
             if mine is None or mine.epoch != of_epoch:
                 continue  # it was dropped since
+            if self.done.issuperset(mine.ids):
+                continue  # it was dropped, and the leader has restarted before that was synced
             theirs = joiner.durable.shards[shard].get(log, {}).get(base)
             if theirs is None or theirs.epoch != of_epoch or theirs.length < min(length, mine.length):
                 raise Violation(f"I10: {joiner.store} was admitted without {log} {base} of epoch {of_epoch}")

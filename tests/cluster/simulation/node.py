@@ -231,6 +231,8 @@ class Node:
             self.world.leaderships += 1
             self.terms[effect.shard] = Term(effect.epoch)
             self.world.checks.leads(effect.shard, effect.epoch, self.disk)
+        elif effect.role is Role.OPEN:
+            self.world.checks.opens(effect.shard, self.disk)
         elif effect.role in (Role.FOLLOWER, Role.OUTSIDER):
             self.terms.pop(effect.shard, None)
 
@@ -337,7 +339,8 @@ class Node:
         is_tail = segment.base == max(segments)
         if len(segment.marks) == len(segment.ids) and (not is_tail or self.world.chance.random() < 0.2):
             drop = Drop(log, segment.base, segment.epoch)
-            self.terms[shard].ends[log] = segment.end
+            ends = self.terms[shard].ends
+            ends[log] = max(ends.get(log, 1), segment.end)
             self.change(shard, drop)
             changes.append(drop)
         self._append(shard, changes)

@@ -29,7 +29,7 @@ SETTINGS = Settings(
     session_silence=2.0,
 )
 TICK = 0.1
-STEPS = 1500
+STEPS = 3000
 HEAL_ROUNDS = 400  # of TICK each
 QUEUE = 600  # messages on a line, at the most: the sender would wait
 
@@ -154,7 +154,7 @@ class World:
 
     def step(self) -> None:
         chance = self.chance
-        self.time += chance.random() * 0.012
+        self.time += chance.random() * 0.03
         x = chance.random()
         if x < 0.5:
             lines = self.network.ready()
