@@ -6,8 +6,8 @@
         |  the last chunk is sent, and the held changes after it
     live        changes are passed on as they come
 
-The plan takes the log as it is in this very turn, with all that was appended, and from this turn on changes are
-held. So there is no gap between the files and what comes live, and no overlap.
+The plan takes the log as it is in this very turn, with all that was appended, and from this turn on changes
+are held. So there is no gap between the files and what comes live, and no overlap.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Catchup:
             self.send(changes)
 
     def _is_wanted(self, change: LogChange) -> bool:
-        """Whether the follower can do with a held change: it has no use for those of a segment it did not get."""
+        """Whether the follower has a use for a held change: it has none, if it did not get the segment."""
         if isinstance(change, (Records, Marks)):
             return (change.base, change.epoch) not in self.vanished
         return True

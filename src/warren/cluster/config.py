@@ -1,7 +1,7 @@
 """The record of a shard, and every legal change of it.
 
-The record says who leads, in which epoch, and which stores have all that was confirmed. It is kept in etcd and
-only ever changed by a compare-and-swap on its revision. What is written is made by one of the functions
+The record says who leads, in which epoch, and which stores have all that was confirmed. It is kept in etcd
+and only ever changed by a compare-and-swap on its revision. What is written is made by one of the functions
 here, from the record that was read. Each of them checks what it makes; a change that is not legal raises
 `IllegalChange`.
 
@@ -12,6 +12,8 @@ the leader is in it; a store that joins is no replica yet; a store that leaves s
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple, NewType
 
 StoreId = NewType("StoreId", str)  # a data directory; a wiped disk gets another one
@@ -163,26 +165,39 @@ def check(record: ShardRecord, *, min_in_sync: int) -> None:
         raise IllegalChange("an epoch has a leader, and a leader an epoch")
 
 
-def named_change(old: ShardRecord, new: ShardRecord) -> str | None:
+def named_change(old: ShardRecord, new: ShardRecord, *, min_in_sync: int) -> str | None:
     """Which of the changes here leads from the one record to the other; None if none of them does."""
     if old == new:
         return "touch"  # the same record again: only its revision is another
-    if new.epoch == old.epoch + 1:
-        same = new._replace(epoch=old.epoch, leader=old.leader) == old
-        return "elect" if same and new.leader is not None and new.leader.store in old.isr else None
-    if new.epoch != old.epoch or new.leader != old.leader:
-        return None
-    came, went = set(new.isr) - set(old.isr), set(old.isr) - set(new.isr)
-    if not came:
-        if went and new._replace(isr=old.isr) == old:
-            return "shrink"
-        grown = len(new.joining) == len(old.joining) + 1 and new.replicas == old.replicas
-        return "add" if grown and not went else "remove" if len(new.replicas) <= len(old.replicas) else None
-    if len(came) > 1:
-        return None
-    if not went and set(new.replicas) <= set(old.replicas) | came:
-        return "swap" if set(new.replicas) != set(old.replicas) and len(new.replicas) == len(old.replicas) else "admit"
-    return "swap" if went <= set(old.leaving) and came <= set(old.joining) else None
+    for name, made in _changes(old, new, min_in_sync):
+        if made == new:
+            return name
+    return None
+
+
+def _changes(old: ShardRecord, new: ShardRecord, least: int) -> Iterator[tuple[str, ShardRecord]]:
+    """All changes of the old record that could have led to the new one."""
+    attempts: list[tuple[str, Callable[[], ShardRecord]]] = []
+    if new.leader is not None:
+        attempts.append(("elect", partial(elect, old, new.leader)))
+    gone = frozenset(old.isr) - frozenset(new.isr)
+    attempts.append(("shrink", partial(shrink, old, gone, min_in_sync=least)))
+    for store in (*old.replicas, *old.joining):
+        attempts.append(("admit", partial(admit, old, store, min_in_sync=least)))
+        attempts.append(("remove", partial(remove, old, store, min_in_sync=least)))
+        attempts.extend(
+            ("swap", partial(swap, old, store, leaver, min_in_sync=least)) for leaver in old.leaving
+        )
+    for store in new.joining:
+        attempts.extend(
+            ("add", partial(add, old, store, instead_of=leaver, min_in_sync=least))
+            for leaver in (None, *new.leaving)
+        )
+    for name, attempt in attempts:
+        try:
+            yield name, attempt()
+        except IllegalChange:
+            continue
 
 
 def record_text(record: ShardRecord) -> str:
@@ -206,19 +221,25 @@ def read_record(text: str | bytes) -> ShardRecord:
         value = json.loads(text)
         leader = value["leader"]
         record = ShardRecord(
-            value["epoch"],
-            None if leader is None else Leadership(StoreId(_name(leader["store"])), RunId(_name(leader["run"]))),
+            _epoch(value["epoch"]),
+            None
+            if leader is None
+            else Leadership(StoreId(_name(leader["store"])), RunId(_name(leader["run"]))),
             _stores(value["replicas"]),
             _stores(value["isr"]),
             _stores(value.get("joining", [])),
             _stores(value.get("leaving", [])),
         )
-        if not isinstance(record.epoch, int) or isinstance(record.epoch, bool):
-            raise TypeError("the epoch is no number")
         check(record, min_in_sync=1)
     except (ValueError, TypeError, KeyError, RecursionError, IllegalChange) as error:
         raise BadRecord(f"no record of a shard: {error!r}") from error
     return record
+
+
+def _epoch(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError("an epoch is a number")
+    return value
 
 
 def _name(value: object) -> str:

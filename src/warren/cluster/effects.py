@@ -2,7 +2,7 @@
 
 The runtime takes effects in the order in which they come. What it must keep to:
 
-* `Apply` and `KeepEpoch` of a shard reach the disk's memory at once, in order. `synced(token)` is called when
+* `Apply`, `KeepEpoch` and `KeepWhole` of a shard reach the disk's memory at once, in order. `synced(token)` is called when
   this `Apply` and all effects on the disk before it would survive a power cut, and never if they would not.
 * `Cas` is answered by `cas_answered`; if the outcome is not known, with None. A request whose outcome is not
   known may still be carried out later.
@@ -48,6 +48,13 @@ class KeepEpoch(NamedTuple):
 
     shard: int
     epoch: int
+
+
+class KeepWhole(NamedTuple):
+    """The store knows over restarts whether all its segments of the shard are there and whole."""
+
+    shard: int
+    is_whole: bool
 
 
 class TakeInventory(NamedTuple):
@@ -109,6 +116,7 @@ Effect: TypeAlias = (
     Send
     | Apply
     | KeepEpoch
+    | KeepWhole
     | TakeInventory
     | ReadRecords
     | Cas

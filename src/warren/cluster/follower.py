@@ -3,6 +3,10 @@
 A session begins with the follower's inventory. The follower takes batches of its newest session only, one
 number after the other; a gap makes it begin anew. Batches of older sessions may still be on their way after
 a reconnect, and would cut off what was acked since.
+
+A store with a damaged segment gets that segment anew. Until it has it, it lacks something that was confirmed,
+and must not lead. It has to know that over a restart, when what was damaged may be gone altogether. So it notes
+that it is not whole, and opens no session before the note is synced.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from typing import NamedTuple
 
 from warren.cluster.beacons import Patience
 from warren.cluster.config import StoreId
-from warren.cluster.effects import Apply, Send, TakeInventory
+from warren.cluster.effects import Apply, KeepWhole, Send, TakeInventory
 from warren.cluster.home import Home
 from warren.cluster.messages import Ack, Batch, Inventory
 from warren.cluster.settings import INVENTORY_SEGMENTS_MAX
@@ -36,10 +40,13 @@ class Follower:
         "applied",
         "epoch",
         "home",
+        "is_noted",
         "is_whole",
         "leader",
         "not_before",
+        "note_token",
         "patience",
+        "repair_token",
         "session",
         "shard",
         "unsynced",
@@ -57,7 +64,10 @@ class Follower:
         self.active_at = now  # when it last heard something in this session
         self.not_before = now  # when it may open a session again that was refused
         self.unsynced: deque[Unsynced] = deque()
-        self.is_whole = True  # no damaged segment was found
+        self.is_whole = True  # no segment is damaged, or was and is not there again yet
+        self.is_noted = False  # on the disk, that it is not whole
+        self.note_token: int | None = None  # of the `Apply` by which that note is synced
+        self.repair_token: int | None = None  # of the batch with which the store is whole again
         self.patience = Patience(home.settings.grace, now)
 
     # --- whom it follows ---
@@ -68,6 +78,7 @@ class Follower:
             return
         if epoch != self.epoch:
             self.unsynced.clear()
+        self.repair_token = None
         self.leader = leader
         self.epoch = epoch
         self.session = NO_SESSION
@@ -78,7 +89,7 @@ class Follower:
         """Open a session, if there is a leader that can be spoken to."""
         if self.session != NO_SESSION or self.leader not in self.home.links or now < self.not_before:
             return
-        if self.leader == self.home.me.store:
+        if self.leader == self.home.me.store or not (self.is_whole or self.is_noted):
             return
         self.session = self.home.new_session()
         self.applied = 0
@@ -90,19 +101,33 @@ class Follower:
         """The session is over: its link has ended, or the leader does not want it."""
         self.session = NO_SESSION
         self.was_in_step = False
+        self.repair_token = None
         self.not_before = now + wait
 
     def inventory_taken(
         self, session: int, logs: Sequence[tuple[LogId, Sequence[SegmentState]]], now: float
     ) -> None:
         """The disk has said what the store has."""
-        self.is_whole = not any(segment.damaged for _, segments in logs for segment in segments)
+        if any(segment.damaged for _, segments in logs for segment in segments):
+            self.damage_found(now)
         if session != self.session or self.leader is None:
             return
         self.active_at = now
         for page, is_last in _pages(logs):
             message = Inventory(self.shard, self.epoch, session, page, is_last)
             self.home.effects.append(Send(self.leader, message))
+
+    def damage_found(self, now: float) -> None:
+        """The store is not whole. It says so on its disk before it lets anybody repair it."""
+        self.is_whole = False
+        self.repair_token = None
+        if self.is_noted or self.note_token is not None or not self.home.rules.note_damage:
+            self.is_noted = self.is_noted or not self.home.rules.note_damage
+            return
+        self.close(now)
+        self.note_token = self.home.next_token()
+        self.home.effects.append(KeepWhole(self.shard, is_whole=False))
+        self.home.effects.append(Apply(self.shard, self.epoch, (), self.note_token))
 
     # --- what the leader sends ---
 
@@ -119,10 +144,11 @@ class Follower:
         self.applied = batch.number
         self.active_at = now
         self.patience.hear(now)
+        token = home.next_token()
         if batch.in_step:
             self.was_in_step = True
-            self.is_whole = True  # a damaged segment was sent anew
-        token = home.next_token()
+            if not self.is_whole:
+                self.repair_token = token
         ack = Ack(self.shard, batch.epoch, batch.session, batch.number)
         home.effects.append(Apply(self.shard, batch.epoch, batch.changes, token))
         if home.rules.sync_before_ack:
@@ -132,6 +158,13 @@ class Follower:
 
     def synced(self, token: int) -> None:
         """All that was applied up to this token is synced."""
+        if self.note_token is not None and self.note_token <= token:
+            self.note_token = None
+            self.is_noted = True
+        if self.repair_token is not None and self.repair_token <= token:
+            self.repair_token = None
+            self.is_whole, self.is_noted = True, False
+            self.home.effects.append(KeepWhole(self.shard, is_whole=True))
         unsynced = self.unsynced
         last: Unsynced | None = None
         while unsynced and unsynced[0].token <= token:

@@ -13,7 +13,7 @@ from warren.storage.replication import LogId, NamedOffset, SegmentState
 
 
 class LedLogs(Protocol):
-    """The logs of a shard that this node leads, as memory has them: with all that was appended, synced or not."""
+    """The logs of a shard that this node leads, as memory has them: synced or not."""
 
     def logs(self) -> Iterable[LogId]: ...
     def segments(self, log: LogId) -> Sequence[SegmentState]: ...

@@ -1,8 +1,8 @@
 """A leader's term: what it has appended, who has it, and who is a member.
 
-Batches are numbered by their index. Index 0 stands for all that the leader had when its epoch began. A batch is
-committed when it is synced here and on every other member: the in-sync set of the record, and whoever may be
-in it by an admission that was sent. A follower counts as having nothing until it is in step, that is, has
+Batches are numbered by their index. Index 0 stands for all that the leader had when its epoch began. A batch
+is committed when it is synced here and on every other member: the in-sync set of the record, and whoever may
+be in it by an admission that was sent. A follower counts as having nothing until it is in step, that is, has
 acked the batch by which all its logs were live; then it has at least index 0.
 
 Nobody votes. Whoever is a member has all that was committed, so any member can lead next.
@@ -10,7 +10,6 @@ Nobody votes. Whoever is a member has all that was committed, so any member can 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
@@ -23,48 +22,9 @@ from warren.cluster.effects import ReadRecords, Send
 from warren.cluster.home import Home, LedLogs
 from warren.cluster.inventory import Fetch
 from warren.cluster.messages import Batch, Inventory, Refused
+from warren.cluster.session import NOTHING, Backoff, Sent, Session
 from warren.cluster.settings import BATCH_BYTES_MAX, IN_FLIGHT_BYTES_MAX
 from warren.storage.replication import LogChange, LogId, Records, SegmentState
-
-NOTHING = -1  # an index below all others
-
-
-class Sent(NamedTuple):
-    """A batch that a follower has not acked."""
-
-    number: int
-    reaches: int  # the index up to which the follower has everything when it acks this batch
-    size: int
-    sent_at: float
-
-
-class Session:
-    """The line of batches to one follower."""
-
-    __slots__ = (
-        "acked",
-        "catchup",
-        "in_flight",
-        "in_step_since",
-        "is_counted",
-        "is_damaged",
-        "number",
-        "session",
-        "store",
-        "unacked",
-    )
-
-    def __init__(self, store: StoreId, session: int) -> None:
-        self.store = store
-        self.session = session  # its number, chosen by the follower
-        self.number = 0  # of the last batch
-        self.unacked: deque[Sent] = deque()
-        self.in_flight = 0  # bytes in these
-        self.acked = NOTHING  # the index up to which the follower has everything, synced
-        self.catchup: Catchup | None = None  # None: all logs are live
-        self.is_counted = False  # batches have an index from now on: all logs are live
-        self.in_step_since: float | None = None
-        self.is_damaged = False  # the follower's files were, and it is not in step again yet
 
 
 class Wish(NamedTuple):
@@ -75,22 +35,6 @@ class Wish(NamedTuple):
     counted_out: frozenset[StoreId] = frozenset()  # wrongly so: only if a rule is switched off
 
 
-class Backoff:
-    """How long a store waits that left the in-sync set, so that it does not come and go."""
-
-    __slots__ = ("delay", "until")
-
-    def __init__(self) -> None:
-        self.delay = 0.0
-        self.until = 0.0
-
-    def leave(self, now: float, *, first: float, last: float) -> None:
-        """The store leaves again: it waits twice as long, unless it has stayed for long."""
-        steady = now - self.until > last
-        self.delay = first if not self.delay or steady else min(2 * self.delay, last)
-        self.until = now + self.delay
-
-
 class Leader:
     """One term of this store as the leader of a shard."""
 
@@ -98,6 +42,7 @@ class Leader:
         "_pages",
         "admitting",
         "backoffs",
+        "barrier",
         "begun_at",
         "commit",
         "counted_out",
@@ -126,6 +71,7 @@ class Leader:
         self.begun_at = now
         self.index = 0  # of the last batch
         self.synced = NOTHING if home.rules.barrier else 0  # the index up to which all is synced here
+        self.barrier = home.next_token()  # of the `Apply` that syncs all that this store has
         self.commit = NOTHING
         self.told = NOTHING  # the index up to which `Committed` was told
         self.sessions: dict[StoreId, Session] = {}
@@ -159,7 +105,7 @@ class Leader:
         self.advance()
 
     def forget_admissions(self) -> None:
-        """No admission is in the record. It may still be written: only with a rule switched off is it forgotten."""
+        """Admissions that are not in the record may still be written: only a broken rule forgets them."""
         self.admitting.clear()
         self._count_members()
 
@@ -206,9 +152,7 @@ class Leader:
             part_size = size if len(parts) == 1 else size_of(part)
             session.unacked.append(Sent(session.number, reaches, part_size, now))
             session.in_flight += part_size
-            batch = Batch(
-                self.shard, self.epoch, session.session, session.number, part, in_step and is_last
-            )
+            batch = Batch(self.shard, self.epoch, session.session, session.number, part, in_step and is_last)
             self.home.effects.append(Send(session.store, batch))
 
     def is_synced(self, index: int) -> None:
@@ -278,7 +222,11 @@ class Leader:
         session = self.sessions[store] = Session(store, number)
         session.is_damaged = any(segment.damaged for log in logs.values() for segment in log)
         session.catchup = Catchup(
-            self.logs, logs, self.home.rules, partial(self._send, session, now=now), partial(self._ask, session)
+            self.logs,
+            logs,
+            self.home.rules,
+            partial(self._send, session, now=now),
+            partial(self._ask, session),
         )
         self._go_on(session, now)
 

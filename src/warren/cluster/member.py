@@ -1,7 +1,7 @@
 """One node of the cluster: its shards, and its links to other nodes.
 
-Of a pair of nodes are: the link, beacons and their echoes, and the frame that carries all acks of a turn. All else
-is of a shard.
+Of a pair of nodes are: the link, beacons and their echoes, and the frame that carries all acks of a turn. All
+else is of a shard.
 
 The owner calls a method for all that happens, with the time, and then carries out what `take_effects` gives.
 A link is up once the other node has answered a challenge, so that its run lives then. When another link to
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from warren.cluster.config import Leadership, RunId, StoreId
 from warren.cluster.effects import Close, Effect, Send
 from warren.cluster.home import Home, LedLogs
-from warren.cluster.messages import Acks, Batch, Beacon, Echo, Hello, Inventory, Message, Refused
+from warren.cluster.messages import Acks, Batch, Beacon, Echo, Inventory, Message, Refused
 from warren.cluster.settings import Rules, Settings
 from warren.cluster.shard import Shard
 
@@ -36,9 +36,12 @@ class Member:
         self.shards: dict[int, Shard] = {}
         self.beacon_at = 0.0  # when the next beacons are due
 
-    def add_shard(self, number: int, logs: LedLogs, *, epoch: int, now: float) -> Shard:
-        """The node looks after a shard from now on; `epoch` is what the store has kept of it."""
-        shard = self.shards[number] = Shard(self.home, number, logs, epoch=epoch, now=now)
+    def add_shard(
+        self, number: int, logs: LedLogs, *, epoch: int, now: float, is_whole: bool = True
+    ) -> Shard:
+        """The node looks after a shard from now on; `epoch` and `is_whole` are what the store has kept of it."""
+        shard = Shard(self.home, number, logs, epoch=epoch, is_whole=is_whole, now=now)
+        self.shards[number] = shard
         return shard
 
     def take_effects(self) -> list[Effect]:
@@ -82,10 +85,8 @@ class Member:
 
     def received(self, sender: StoreId, message: Message, now: float) -> None:
         """A message came over the newest link to this store."""
-        if isinstance(message, Batch):
-            shard = self.shards.get(message.shard)
-            if shard is not None:
-                shard.batch(sender, message, now)
+        if isinstance(message, Batch | Inventory | Refused):
+            self._for_shard(sender, message, now)
         elif isinstance(message, Acks):
             for ack in message.acks:
                 shard = self.shards.get(ack.shard)
@@ -98,17 +99,19 @@ class Member:
                 shard = self.shards.get(number)
                 if shard is not None:
                     shard.echo(sender, epoch, message.sent_at, now)
-        elif isinstance(message, Inventory):
-            shard = self.shards.get(message.shard)
-            if shard is not None:
-                shard.inventory(sender, message, now)
-        elif isinstance(message, Refused):
-            shard = self.shards.get(message.shard)
-            if shard is not None:
-                shard.refused(sender, message, now)
         else:
-            assert isinstance(message, Hello)
-            self.home.effects.append(Close(sender, "a second hello"))
+            self.home.effects.append(Close(sender, "it said hello twice"))
+
+    def _for_shard(self, sender: StoreId, message: Batch | Inventory | Refused, now: float) -> None:
+        shard = self.shards.get(message.shard)
+        if shard is None:  # this node does not know of it yet
+            return
+        if isinstance(message, Batch):
+            shard.batch(sender, message, now)
+        elif isinstance(message, Inventory):
+            shard.inventory(sender, message, now)
+        else:
+            shard.refused(sender, message, now)
 
     def _hear(self, sender: StoreId, beacon: Beacon, now: float) -> None:
         """Echo the terms of which this node knows no later epoch."""
@@ -131,7 +134,9 @@ class Member:
                 self._beacon(store, now)
 
     def _beacon(self, store: StoreId, now: float) -> None:
-        terms = tuple((shard.number, shard.epoch) for shard in self.shards.values() if _concerns(shard, store))
+        terms = tuple(
+            (shard.number, shard.epoch) for shard in self.shards.values() if _concerns(shard, store)
+        )
         if terms:
             self.home.effects.append(Send(store, Beacon(now, terms)))
 

@@ -35,7 +35,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not 0 < self.beacon_every < self.lease < self.grace:
-            raise ValueError("a beacon must come more often than the lease ends, and the lease before the grace")
+            raise ValueError(
+                "a beacon must come more often than the lease ends, and the lease before the grace"
+            )
         if self.min_in_sync < 1:
             raise ValueError("at least one store must be in sync")
 
@@ -56,6 +58,7 @@ class Rules:
     new_epoch_at_restart: bool = True  # a run never goes on with the epoch of another run
     only_in_sync_stand: bool = True
     only_whole_stand: bool = True  # no store leads that has damaged segments
+    note_damage: bool = True  # ... not even after a restart in the middle of a repair
     fence: bool = True  # a follower refuses lower epochs
     durable_epochs: bool = True  # ... after a restart as well
     one_session: bool = True  # a follower applies batches of its newest session only, in order

@@ -12,7 +12,6 @@ that may be admitted counts as a member, and a store that may be elected echoes 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 
 from warren.cluster import config
 from warren.cluster.config import Known, Leadership, ShardRecord, StoreId
@@ -21,33 +20,8 @@ from warren.cluster.follower import Follower
 from warren.cluster.home import Home, LedLogs
 from warren.cluster.leader import Leader, Wish
 from warren.cluster.messages import Ack, Batch, Inventory, Refused
+from warren.cluster.roles import ROLES, Turn
 from warren.storage.replication import LogChange, LogId, Records, SegmentState
-
-
-class Turn(Enum):
-    """What can change the role of a store."""
-
-    NAMED = "the record names the store"
-    NOT_NAMED = "the record does not name the store"
-    ELECTED = "the record says that the store leads"
-    DEPOSED = "there is a later epoch"
-    IN_STEP = "all members have the leader's log, and the lease holds"
-    LAPSED = "a member does not echo, or the leader hands over"
-    RENEWED = "all members echo again"
-
-
-ROLES: dict[tuple[Role, Turn], Role] = {
-    (Role.OUTSIDER, Turn.NAMED): Role.FOLLOWER,
-    (Role.OUTSIDER, Turn.ELECTED): Role.OPENING,
-    (Role.FOLLOWER, Turn.NOT_NAMED): Role.OUTSIDER,
-    (Role.FOLLOWER, Turn.ELECTED): Role.OPENING,
-    (Role.OPENING, Turn.DEPOSED): Role.FOLLOWER,
-    (Role.OPENING, Turn.IN_STEP): Role.OPEN,
-    (Role.OPEN, Turn.DEPOSED): Role.FOLLOWER,
-    (Role.OPEN, Turn.LAPSED): Role.SUSPENDED,
-    (Role.SUSPENDED, Turn.DEPOSED): Role.FOLLOWER,
-    (Role.SUSPENDED, Turn.RENEWED): Role.OPEN,
-}
 
 
 class Shard:
@@ -68,7 +42,9 @@ class Shard:
         "stood_at",
     )
 
-    def __init__(self, home: Home, number: int, logs: LedLogs, *, epoch: int, now: float) -> None:
+    def __init__(
+        self, home: Home, number: int, logs: LedLogs, *, epoch: int, is_whole: bool, now: float
+    ) -> None:
         self.home = home
         self.number = number
         self.logs = logs  # as memory has them; asked only while this store leads
@@ -84,6 +60,8 @@ class Shard:
         self.read_asked_at: float | None = None  # when the record was last asked for
         self.preferred_asked_at = now  # when the preferred leader was last to take over
         self.follower.epoch = epoch
+        self.follower.is_whole = is_whole
+        self.follower.is_noted = not is_whole
         if not home.rules.grace_after_boot:
             self.follower.patience.heard_at = now - home.settings.grace
 
@@ -99,14 +77,10 @@ class Shard:
             return
         self.known = known
         record = known.record
-        if self.stood_at is not None and self.stood_at < known.revision:
-            self.stood_at = None
-        if self.pending is not None and self.pending < known.revision:
-            self.pending = None
+        self._end_doubt(known.revision)
         if record.epoch > self.epoch:
             self._enter(record.epoch, now)
             self.follower.patience.hear(now)
-        mine = self.home.me
         if record.epoch == self.epoch and self._is_mine(record.leader):
             if self.leader is not None:
                 self.leader.learn(known, now)
@@ -114,10 +88,21 @@ class Shard:
             elif self.led_epoch < record.epoch:
                 self._lead(known, now)
         elif self.leader is None:
-            named = mine.store in record.replicas or mine.store in record.joining
-            self._turn(Turn.NAMED if named else Turn.NOT_NAMED)
-            if named and record.epoch == self.epoch and record.leader is not None:
-                self.follower.follow(record.leader.store, record.epoch, now)
+            self._follow_record(record, now)
+
+    def _end_doubt(self, revision: int) -> None:
+        """What compares an older revision than this cannot be written any more."""
+        if self.stood_at is not None and self.stood_at < revision:
+            self.stood_at = None
+        if self.pending is not None and self.pending < revision:
+            self.pending = None
+
+    def _follow_record(self, record: ShardRecord, now: float) -> None:
+        mine = self.home.me.store
+        is_named = mine in record.replicas or mine in record.joining
+        self._turn(Turn.NAMED if is_named else Turn.NOT_NAMED)
+        if is_named and record.epoch == self.epoch and record.leader is not None:
+            self.follower.follow(record.leader.store, record.epoch, now)
 
     def _is_mine(self, leader: Leadership | None) -> bool:
         if leader is None:
@@ -159,8 +144,9 @@ class Shard:
             self.home.effects.append(RoleChanged(self.number, self.epoch, role))
 
     def _enter(self, epoch: int, now: float) -> None:
-        """An epoch is known that is higher than all before. A leader of an older one does not lead any more."""
+        """A higher epoch than all before is known. A leader of an older one does not lead any more."""
         self.epoch = epoch
+        self.stood_at = None  # the record has changed, so this store cannot be elected by what it sent
         self.home.effects.append(KeepEpoch(self.number, epoch))
         if self.leader is not None:
             self.leader = None
@@ -174,7 +160,7 @@ class Shard:
         self.leader = Leader(home, self.number, known, self.logs, now)
         self._turn(Turn.ELECTED)
         # Whatever this store has was perhaps never synced: when this is, all of it is.
-        home.effects.append(Apply(self.number, self.epoch, (), home.next_token()))
+        home.effects.append(Apply(self.number, self.epoch, (), self.leader.barrier))
         self.follower.unsynced.clear()
         self.review(now)
 
@@ -239,9 +225,8 @@ class Shard:
 
     def synced(self, token: int, now: float) -> None:
         """An `Apply` of this shard, and all before it, is synced."""
-        if self.leader is None:
-            self.follower.synced(token)
-        elif self.leader.synced < 0:
+        self.follower.synced(token)
+        if self.leader is not None and self.leader.barrier <= token:
             self.leader.is_synced(0)
             self.review(now)
 
@@ -262,11 +247,9 @@ class Shard:
 
     def damage_found(self, now: float) -> None:
         """A segment of this store is damaged: it must not lead, and gets the segment from another store."""
-        self.follower.is_whole = False
+        self.follower.damage_found(now)
         if self.leader is not None:
             self.leader.stop(now)
-        else:
-            self.follower.close(now)
 
     # --- links ---
 
@@ -366,7 +349,9 @@ class Shard:
 
     def _consider_stopping(self, leader: Leader, now: float) -> None:
         home, settings = self.home, self.home.settings
-        failing = home.disk_failing_since is not None and now - home.disk_failing_since > settings.disk_patience
+        failing = (
+            home.disk_failing_since is not None and now - home.disk_failing_since > settings.disk_patience
+        )
         leaves = home.me.store in leader.record.leaving and bool(leader.record.joining)
         if home.is_draining or failing or leaves or not self._is_sound:
             leader.stop(now)

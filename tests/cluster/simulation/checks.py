@@ -21,7 +21,9 @@ class Checks:
         self.confirmed: list[dict[LogId, dict[int, int]]] = [{} for _ in range(shards)]  # C, by position
         self.count = 0  # of all that were ever confirmed
         self.done: set[int] = set()  # records that were acked, dropped or purged
-        self.written: dict[tuple[int, LogId, int, int], list[int]] = {}  # records by shard, log, base and epoch
+        self.written: dict[
+            tuple[int, LogId, int, int], list[int]
+        ] = {}  # records by shard, log, base and epoch
         self.terms: dict[tuple[int, int], Leadership] = {}  # who leads, by shard and epoch
         self.had: dict[tuple[int, int], dict[tuple[LogId, int, int], int]] = {}  # by a leader at its opening
         self.promised: dict[tuple[str, int], int] = {}  # the highest epoch that a store has acked, by shard
@@ -36,7 +38,7 @@ class Checks:
             config.check(new, min_in_sync=self.min_in_sync)
         except config.IllegalChange as error:
             raise Violation(f"I3, I4: {error}: {new}") from error
-        if config.named_change(old, new) is None or new.epoch < old.epoch:
+        if config.named_change(old, new, min_in_sync=self.min_in_sync) is None or new.epoch < old.epoch:
             raise Violation(f"I1: no change leads from {old} to {new}")
         if new.leader is not None and self.terms.setdefault((shard, new.epoch), new.leader) != new.leader:
             raise Violation(f"I1: epoch {new.epoch} has two leaders")
@@ -52,9 +54,8 @@ class Checks:
                 for state in (disk.durable, disk.memory):
                     lacks = _lacks(state.shards[shard].get(log, {}), wanted)
                     if lacks is not None and (disk.store, shard) not in self.excused:
-                        raise Violation(
-                            f"I2 {what}: {disk.store} in sync lacks {wanted[lacks]} at {log} {lacks} of shard {shard}"
-                        )
+                        place = f"{log} {lacks} of shard {shard}"
+                        raise Violation(f"I2 {what}: {disk.store} in sync lacks {wanted[lacks]} at {place}")
 
     def is_excused(self, shard: int, disk: Disk) -> bool:
         """Whether a store that had damaged segments still lacks something."""
@@ -89,8 +90,8 @@ class Checks:
 
     def opens(self, shard: int, disk: Disk) -> None:
         """No leader serves what it cannot read."""
-        if any(s.damaged for log in disk.memory.shards[shard].values() for s in log.values()):
-            raise Violation(f"I2: {disk.store} opens with a damaged segment")
+        if (disk.store, shard) in self.excused and self.is_excused(shard, disk):
+            raise Violation(f"I2: {disk.store} opens with a segment that is damaged, or was")
 
     def admitted(self, shard: int, epoch: int, leader: Disk | None, joiner: Disk) -> None:
         """I10: who gets into the in-sync set has all that the leader had when its epoch began."""

@@ -1,7 +1,7 @@
 """The disk of a simulated node: what is in memory, what is synced, and what a power cut leaves.
 
-A record is eight bytes, its number in the run; a segment's header is the eight bytes of its epoch. A mark is the
-eight bytes of a position. So lengths and offsets are as real ones, and files can be compared byte by byte.
+A record is eight bytes, its number in the run; a segment's header is the eight bytes of its epoch. A mark is
+the eight bytes of a position. So lengths and offsets are as real ones, and files can be compared.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DiskRules:
     """Rules that the storage keeps, and not the protocol; each can be switched off."""
 
     seal: bool = True  # a leader's first append to a log in its epoch begins a segment
-    marks_cut: bool = True  # marks of records that are cut off go with them
+    marks_go: bool = True  # marks go with the records that are cut off, set aside or dropped
     new_identity: bool = True  # a wiped disk is another store
     committed_only: bool = True  # a leader delivers what is committed
     compare: bool = True  # the record is written only at the revision that was read
@@ -90,21 +90,31 @@ Logs: TypeAlias = dict[LogId, Log]
 class State:
     """All logs of a store, as memory or as the platters have them."""
 
-    __slots__ = ("epochs", "marks_cut", "shards")
+    __slots__ = ("epochs", "leftover", "marks_go", "shards", "whole")
 
-    def __init__(self, shards: int, *, marks_cut: bool) -> None:
+    def __init__(self, shards: int, *, marks_go: bool) -> None:
         self.shards: list[Logs] = [{} for _ in range(shards)]
         self.epochs = [0] * shards
-        self.marks_cut = marks_cut
+        self.whole = [True] * shards
+        self.marks_go = marks_go
+        self.leftover: dict[tuple[int, LogId, int], set[int]] = {}  # marks, if they do not go
 
     def copy(self) -> State:
-        other = State(len(self.shards), marks_cut=self.marks_cut)
+        other = State(len(self.shards), marks_go=self.marks_go)
         other.shards = [
             {log: {base: s.copy() for base, s in segments.items()} for log, segments in logs.items()}
             for logs in self.shards
         ]
         other.epochs = self.epochs[:]
+        other.whole = self.whole[:]
         return other
+
+    def keep(self, shard: int, what: int | bool) -> None:
+        """An epoch, or whether the store is whole."""
+        if isinstance(what, bool):
+            self.whole[shard] = what
+        else:
+            self.epochs[shard] = what
 
     def change(self, shard: int, change: LogChange) -> bool:
         """Carry out a change. Whether it can have taken something away."""
@@ -118,6 +128,7 @@ class State:
         if change.offset == 0:
             replaced = segment is not None
             segment = log[change.base] = Segment(change.base, change.epoch)
+            segment.marks = self.leftover.pop((id(logs), change.log, change.base), set())
             if unpack(data[:HEADER])[0] != change.epoch:
                 raise Violation(f"a header of another epoch: {change}")
             data = data[HEADER:]
@@ -145,6 +156,8 @@ class State:
         if log is None or segment is None or segment.epoch != change.epoch:
             return False
         del log[change.base]
+        if not self.marks_go:
+            self.leftover[id(logs), change.log, change.base] = segment.marks
         return True
 
     def _truncate(self, logs: Logs, change: Truncate) -> bool:
@@ -152,7 +165,7 @@ class State:
         if segment.epoch != change.epoch:
             raise Violation(f"a cut of another segment: {change}")
         del segment.ids[(change.length - HEADER) // WORD :]
-        if self.marks_cut:
+        if self.marks_go:
             segment.marks = {position for position in segment.marks if position < segment.end}
         return True
 
@@ -218,15 +231,16 @@ class Disk:
 
     __slots__ = ("durable", "memory", "pending", "store")
 
-    def __init__(self, store: str, shards: int, *, marks_cut: bool) -> None:
+    def __init__(self, store: str, shards: int, *, marks_go: bool) -> None:
         self.store = store
-        self.memory = State(shards, marks_cut=marks_cut)
-        self.durable = State(shards, marks_cut=marks_cut)
-        self.pending: list[tuple[int, LogChange | int | Token]] = []  # by shard; an int is an epoch
+        self.memory = State(shards, marks_go=marks_go)
+        self.durable = State(shards, marks_go=marks_go)
+        self.pending: list[tuple[int, LogChange | int | bool | Token]] = []
+        # by shard; an int is an epoch, a bool says whether the store is whole
 
-    def keep_epoch(self, shard: int, epoch: int) -> None:
-        self.memory.epochs[shard] = epoch
-        self.pending.append((shard, epoch))
+    def keep(self, shard: int, what: int | bool) -> None:
+        self.memory.keep(shard, what)
+        self.pending.append((shard, what))
 
     def power_cut(self, chance: random.Random) -> None:
         """What was not synced may be there or not, for each log up to another point, even within a change."""
@@ -236,7 +250,7 @@ class Disk:
                 continue
             if isinstance(change, int):
                 if chance.random() < 0.5:
-                    self.durable.epochs[shard] = change
+                    self.durable.keep(shard, change)
                 continue
             key = (shard, change.log)
             if key not in left:

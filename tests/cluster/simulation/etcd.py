@@ -21,12 +21,26 @@ class Request(NamedTuple):
 
 
 class Etcd:
-    __slots__ = ("chance", "compares", "history", "is_up", "late", "records", "requests", "revision", "watches")
+    __slots__ = (
+        "chance",
+        "compares",
+        "history",
+        "is_up",
+        "late",
+        "records",
+        "requests",
+        "revision",
+        "watch_loss",
+        "watches",
+    )
 
-    def __init__(self, chance: random.Random, nodes: int, records: list[ShardRecord], *, compares: bool) -> None:
+    def __init__(
+        self, chance: random.Random, nodes: int, records: list[ShardRecord], *, compares: bool
+    ) -> None:
         self.chance = chance
         self.compares = compares
         self.is_up = True
+        self.watch_loss = WATCH_LOST
         self.revision = len(records)
         self.records = [Known(number + 1, record) for number, record in enumerate(records)]
         self.requests: list[Request] = []
@@ -44,7 +58,7 @@ class Etcd:
         self.records[request.shard] = Known(self.revision, request.record)
         self.history.append((request.shard, known.record, request.record))
         for watch in self.watches:
-            if self.chance.random() >= WATCH_LOST:
+            if self.chance.random() >= self.watch_loss:
                 watch.append((request.shard, self.records[request.shard]))
 
     def serve(self, request: Request, *, calm: bool) -> tuple[bool, Known | None]:

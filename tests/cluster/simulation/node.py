@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tests.cluster.simulation.disk import (
@@ -23,6 +24,7 @@ from warren.cluster.effects import (
     Close,
     Committed,
     KeepEpoch,
+    KeepWhole,
     ReadRecord,
     ReadRecords,
     Role,
@@ -95,7 +97,7 @@ class Node:
 
     def _new_disk(self) -> Disk:
         name = f"{'abcdefgh'[self.place]}{self.wipes if self.world.disk_rules.new_identity else ''}"
-        return Disk(name, self.world.shards, marks_cut=self.world.disk_rules.marks_cut)
+        return Disk(name, self.world.shards, marks_go=self.world.disk_rules.marks_go)
 
     # --- life ---
 
@@ -111,7 +113,9 @@ class Node:
         now = self.now()
         for shard in range(world.shards):
             epoch = self.disk.durable.epochs[shard] if world.rules.durable_epochs else 0
-            made = self.member.add_shard(shard, ShardLogs(self.disk, shard), epoch=epoch, now=now)
+            whole = self.disk.durable.whole[shard]
+            logs = ShardLogs(self.disk, shard)
+            made = self.member.add_shard(shard, logs, epoch=epoch, is_whole=whole, now=now)
             if any(s.damaged for log in self.disk.memory.shards[shard].values() for s in log.values()):
                 made.damage_found(now)
         if self.is_failing:
@@ -171,16 +175,19 @@ class Node:
             self._check(shard, f"by {change}", [change.log])
 
     def sync(self) -> None:
-        """All that has gathered is synced."""
-        disk = self.disk
+        """All that has gathered is synced, or the first part of it."""
+        disk, chance = self.disk, self.world.chance
         pending, disk.pending = disk.pending, []
+        if not self.world.is_calm and pending and chance.random() < 0.3:
+            part = int(chance.random() * len(pending))
+            pending, disk.pending = pending[:part], pending[part:]
         durable = disk.durable
         tokens: list[Token] = []
         for shard, change in pending:
             if type(change) is Token:
                 tokens.append(change)
-            elif type(change) is int:
-                durable.epochs[shard] = change
+            elif type(change) is int or type(change) is bool:
+                durable.keep(shard, change)
             elif durable.change(shard, change):  # type: ignore[arg-type] # what is left is a change
                 self._check(shard, f"by syncing {change}", [change.log])  # type: ignore[union-attr]
         if not self.is_up:
@@ -195,7 +202,10 @@ class Node:
         self.carry_out()
 
     def _keep_epoch(self, effect: KeepEpoch) -> None:
-        self.disk.keep_epoch(effect.shard, effect.epoch)
+        self.disk.keep(effect.shard, effect.epoch)
+
+    def _keep_whole(self, effect: KeepWhole) -> None:
+        self.disk.keep(effect.shard, effect.is_whole)
 
     def _take_inventory(self, effect: TakeInventory) -> None:
         logs = [(log, states(log_)) for log, log_ in self.disk.memory.shards[effect.shard].items()]
@@ -298,10 +308,12 @@ class Node:
         else:
             change = Records(log, tail.base, tail.epoch, tail.length, tail.end, 1, pack((number,)))
         self.change(shard, change)
-        self.terms[shard].appended.append((self.member.shards[shard].leader.index + 1, log, change.last, number))  # type: ignore[union-attr] # it leads
+        leader = self.member.shards[shard].leader
+        assert leader is not None
+        self.terms[shard].appended.append((leader.index + 1, log, change.last, number))
         return change
 
-    def _append(self, shard: int, changes: list[LogChange] | list[Records]) -> None:
+    def _append(self, shard: int, changes: Sequence[LogChange]) -> None:
         here = self.member.shards[shard]
         self.world.checks.appended(shard, here.epoch, self.member.home.me)
         index = here.append(changes, self.now())
@@ -345,6 +357,15 @@ class Node:
             changes.append(drop)
         self._append(shard, changes)
 
+    def expire(self, shard: int, log: LogId) -> None:
+        """A message expires, committed or not."""
+        here = self.member.shards[shard]
+        segments = self.disk.memory.shards[shard].get(log)
+        if not here.takes_publishes or not segments:
+            return
+        segment = segments[max(segments)]
+        self.ack(shard, log, segment.end - 1, segment.ids[-1])
+
     def retain(self, shard: int, log: LogId) -> None:
         """A stream drops its oldest segment, whoever has read it."""
         here = self.member.shards[shard]
@@ -378,10 +399,11 @@ class Node:
         term.deliverable = keep
 
 
-HANDLERS = {
+HANDLERS: dict[type, Callable[..., None]] = {
     Send: Node._send,
     Apply: Node._apply,
     KeepEpoch: Node._keep_epoch,
+    KeepWhole: Node._keep_whole,
     TakeInventory: Node._take_inventory,
     ReadRecords: Node._read_records,
     Cas: Node._cas,

@@ -1,8 +1,8 @@
 """One run: a scheduler that takes every decision from one seed.
 
-Each step lets some time pass and does one thing: a message arrives, a disk syncs, etcd answers, a clock ticks,
-a client publishes or consumes, or something breaks. In the end everything is healed, and the shards must
-confirm again, all stores must be in sync and have the same files.
+Each step lets some time pass and does one thing: a message arrives, a disk syncs, etcd answers, a clock
+ticks, a client publishes or consumes, or something breaks. In the end everything is healed, and the shards
+must confirm again, all stores must be in sync and have the same files.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class World:
         shards: int = 2,
         as_bytes: bool = False,
         settings: Settings = SETTINGS,
+        steady: bool = False,
     ) -> None:
         self.seed = seed
         self.chance = random.Random(seed)
@@ -69,8 +70,9 @@ class World:
         self.is_calm = False
         self.is_healed = True  # all stores were in sync since the last one was lost
         for node in self.nodes:
-            node.rate = self.chance.uniform(0.92, 1.08)
-            node.offset = self.chance.uniform(0.0, 100.0)
+            if not steady:
+                node.rate = self.chance.uniform(0.92, 1.08)
+                node.offset = self.chance.uniform(0.0, 100.0)
             node.boot()
 
     def new_session(self) -> int:
@@ -112,7 +114,7 @@ class World:
             for node in self.nodes:
                 if node.store in came:
                     leader = self.leader_disk(new)
-                    self.checks.admitted(shard, new.epoch, leader and leader.disk, node.disk)
+                    self.checks.admitted(shard, new.epoch, leader.disk if leader else None, node.disk)
         self.etcd.history.clear()
 
     def leader_disk(self, record: ShardRecord) -> Node | None:
@@ -204,7 +206,11 @@ class World:
         here = node.member.shards[shard]
         if here.leader is None:  # most shards are led elsewhere
             for other in self.nodes:
-                if other.is_up and other.paused_until <= self.time and other.member.shards[shard].leader is not None:
+                if (
+                    other.is_up
+                    and other.paused_until <= self.time
+                    and other.member.shards[shard].leader is not None
+                ):
                     node = other
                     break
             else:
@@ -218,6 +224,8 @@ class World:
             node.retain(shard, chance.choice(self.logs[shard]))
         elif x < 0.9735:
             node.delete_log(shard, chance.choice(self.logs[shard]))
+        else:
+            node.expire(shard, chance.choice(self.logs[shard]))
 
     # --- faults ---
 
@@ -277,7 +285,7 @@ class World:
             if other != one:
                 if kind < 0.6 or self.chance.random() < 0.5:
                     cuts.add((one, other))
-                if 0.3 < kind:
+                if kind > 0.3:
                     cuts.add((other, one))
 
     def fault_links(self) -> None:
@@ -357,7 +365,9 @@ class World:
             return
         there = {node.store for node in self.nodes if node.is_up}
         self.is_healed = all(
-            len(known.record.isr) == 3 and there.issuperset(known.record.isr) and known.record.leader is not None
+            len(known.record.isr) == 3
+            and there.issuperset(known.record.isr)
+            and known.record.leader is not None
             for known in self.etcd.records
         )
 
@@ -380,15 +390,7 @@ class World:
 
     def settle(self) -> None:
         """All that can happen without faults happens, and a tick's time passes."""
-        for a, b in self.network.is_connected:
-            one, other = self.nodes[a], self.nodes[b]
-            if self.network.may_connect(one, other):
-                self.network.connect(one, other)
-            elif self.network.is_stale(one, other):
-                self.network.disconnect(one, other)
-            elif not one.is_up or not other.is_up:
-                self.notice(one, other)
-                self.notice(other, one)
+        self._settle_links()
         for _ in range(4):
             for line in self.network.ready():
                 for _ in range(len(line.items)):
@@ -402,6 +404,17 @@ class World:
                     self.serve_etcd(request)
         self.time += TICK
         self._ticks()
+
+    def _settle_links(self) -> None:
+        for a, b in self.network.is_connected:
+            one, other = self.nodes[a], self.nodes[b]
+            if self.network.may_connect(one, other):
+                self.network.connect(one, other)
+            elif self.network.is_stale(one, other):
+                self.network.disconnect(one, other)
+            elif not one.is_up or not other.is_up:
+                self.notice(one, other)
+                self.notice(other, one)
 
     def _settle_node(self, node: Node) -> None:
         while node.reads:
