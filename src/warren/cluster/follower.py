@@ -4,9 +4,9 @@ A session begins with the follower's inventory. The follower takes batches of it
 number after the other; a gap makes it begin anew. Batches of older sessions may still be on their way after
 a reconnect, and would cut off what was acked since.
 
-A store with a damaged segment gets that segment anew. Until it has it, it lacks something that was confirmed,
-and must not lead. It has to know that over a restart, when what was damaged may be gone altogether. So it notes
-that it is not whole, and opens no session before the note is synced.
+A store with a damaged segment gets that segment anew. Until it has it, it lacks something that was
+confirmed, and must not lead. It has to know that over a restart, when what was damaged may be gone
+altogether. So it notes that it is not whole, and opens no session before the note is synced.
 """
 
 from __future__ import annotations
@@ -121,10 +121,12 @@ class Follower:
         """The store is not whole. It says so on its disk before it lets anybody repair it."""
         self.is_whole = False
         self.repair_token = None
-        if self.is_noted or self.note_token is not None or not self.home.rules.note_damage:
-            self.is_noted = self.is_noted or not self.home.rules.note_damage
+        if self.is_noted or self.note_token is not None:
             return
         self.close(now)
+        if not self.home.rules.note_damage:
+            self.is_noted = True
+            return
         self.note_token = self.home.next_token()
         self.home.effects.append(KeepWhole(self.shard, is_whole=False))
         self.home.effects.append(Apply(self.shard, self.epoch, (), self.note_token))

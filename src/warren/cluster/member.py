@@ -39,7 +39,7 @@ class Member:
     def add_shard(
         self, number: int, logs: LedLogs, *, epoch: int, now: float, is_whole: bool = True
     ) -> Shard:
-        """The node looks after a shard from now on; `epoch` and `is_whole` are what the store has kept of it."""
+        """The node looks after a shard from now on. Its store has kept `epoch` and `is_whole`."""
         shard = Shard(self.home, number, logs, epoch=epoch, is_whole=is_whole, now=now)
         self.shards[number] = shard
         return shard

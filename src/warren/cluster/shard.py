@@ -19,7 +19,7 @@ from warren.cluster.effects import Apply, Cas, Committed, KeepEpoch, ReadRecord,
 from warren.cluster.follower import Follower
 from warren.cluster.home import Home, LedLogs
 from warren.cluster.leader import Leader, Wish
-from warren.cluster.messages import Ack, Batch, Inventory, Refused
+from warren.cluster.messages import Ack, Batch, Beacon, Inventory, Refused
 from warren.cluster.roles import ROLES, Turn
 from warren.storage.replication import LogChange, LogId, Records, SegmentState
 
@@ -162,6 +162,10 @@ class Shard:
         # Whatever this store has was perhaps never synced: when this is, all of it is.
         home.effects.append(Apply(self.number, self.epoch, (), self.leader.barrier))
         self.follower.unsynced.clear()
+        # Followers need not wait for the next beacon, nor this leader for its echoes.
+        for store in home.links:
+            if store in known.record.replicas or store in known.record.joining:
+                home.effects.append(Send(store, Beacon(now, ((self.number, self.epoch),))))
         self.review(now)
 
     def hear_term(self, sender: StoreId, epoch: int, now: float) -> bool:
@@ -177,6 +181,8 @@ class Shard:
         if self.follower.leader != sender:
             self.follower.follow(sender, epoch, now)
         self.follower.patience.hear(now)
+        self.follower.not_before = now  # it may have refused a session because it did not know yet
+        self.follower.open(now)
         return self.stood_at is None or not self.home.rules.no_echo_while_standing
 
     def hear_epoch(self, epoch: int, now: float) -> None:

@@ -320,8 +320,8 @@ class Node:
         self.disk.pending.append((shard, Token(shard, 0, epoch=here.epoch, index=index)))
         self.carry_out()
 
-    def deliver(self, shard: int) -> None:
-        """A consumer gets a message, and perhaps acks it."""
+    def deliver(self, shard: int, acks: float = 0.7) -> None:
+        """A consumer gets a message, and acks it with this chance."""
         here, term = self.member.shards[shard], self.terms.get(shard)
         if term is None or not here.may_deliver(self.now()):
             return
@@ -334,7 +334,7 @@ class Node:
         place = world.chance.randrange(len(term.deliverable))
         log, position, number = term.deliverable[place]
         checks.delivers(shard, term.epoch, log, position, number)
-        if world.chance.random() < 0.7:
+        if world.chance.random() < acks:
             del term.deliverable[place]
             self.ack(shard, log, position, number)
 

@@ -11,7 +11,7 @@ from tests.cluster.simulation.stage import Stage
 from warren.cluster.settings import Rules
 
 Schedule: TypeAlias = Callable[[Rules, DiskRules], None]
-SLOW, FAST = 0.9, 1.1  # clocks, within what the lease bears
+SLOW, FAST = 0.8, 1.2  # clocks; their ratio is less than that of grace and lease
 
 
 def late_admission(rules: Rules, disk_rules: DiskRules) -> None:
@@ -23,8 +23,9 @@ def late_admission(rules: Rules, disk_rules: DiskRules) -> None:
     stage.holds = lambda request: len(request.record.isr) == 3 if request.record else False
     stage.join()
     stage.until(lambda: bool(stage.held))
-    stage.answer_unknown(stage.held[0])
     stage.cut(c, a, b)
+    stage.run_for(2.0)  # the joiner is gone again
+    stage.answer_unknown(stage.held[0])
     stage.run_for(0.5)  # the record is read: the admission is not in it
     stage.publish(a)
     stage.run_for(0.5)
@@ -134,7 +135,7 @@ def hand_over_unknown(rules: Rules, disk_rules: DiskRules) -> None:
 def unsynced_heir(rules: Rules, disk_rules: DiskRules) -> None:
     """A follower whose disk is slow is elected, and counts what it has not synced."""
     stage = Stage(rules, disk_rules)
-    a, b, c = stage.begin()
+    a, b, _ = stage.begin()
     b.is_failing = True  # nobody is told: it is slow only
     stage.publish(a)
     stage.run_for(0.3)
@@ -179,6 +180,28 @@ def damaged_heir(rules: Rules, disk_rules: DiskRules) -> None:
     assert not stage.checks.excused
 
 
+def interrupted_repair(rules: Rules, disk_rules: DiskRules) -> None:
+    """A follower restarts while its damaged segment is sent anew: it lacks it, and nothing is damaged."""
+    stage = Stage(rules, disk_rules)
+    a, b, c = stage.begin()
+    stage.publish(a, 8)
+    stage.run_for(0.5)
+    stage.crash(c)
+    stage.until(lambda: len(stage.isr()) == 2)
+    stage.reads_wait = True
+    assert stage.damage(b, 0)
+    stage.run_for(1.0)
+    stage.crash(a)
+    b.crash()
+    stage.reads_wait = False
+    b.boot()
+    stage.run_for(5.0)
+    a.boot()
+    stage.run_for(5.0)
+    assert stage.is_open(a)
+    stage.heal()
+
+
 def early_confirm(rules: Rules, disk_rules: DiskRules) -> None:
     """Scenario 3 (b): an admission is written, and the leader confirms without the joiner."""
     stage = Stage(rules, disk_rules)
@@ -202,8 +225,10 @@ def emptied_base(rules: Rules, disk_rules: DiskRules) -> None:
     """Scenario 8: an old leader has records and marks that nobody else has; others take their positions."""
     stage = Stage(rules, disk_rules)
     a, b, c = stage.begin()
+    stage.publish(a, 3)  # a segment is full
+    stage.run_for(0.3)
     stage.cut(a, b, c)
-    stage.publish(a, 7)
+    stage.publish(a, 3)
     a.expire(0, stage.logs[0][0])
     a.sync()
     stage.crash(a)
@@ -226,6 +251,7 @@ DIRECTED: dict[str, Schedule] = {
     "stop_before_hand_over": hand_over_unknown,
     "barrier": unsynced_heir,
     "only_whole_stand": damaged_heir,
+    "note_damage": interrupted_repair,
     "early_admission": early_confirm,
     "marks_go": emptied_base,
 }

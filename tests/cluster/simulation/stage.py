@@ -34,6 +34,7 @@ class Stage(World):
         self.held: list[Request] = []  # compare-and-swaps that etcd does not see yet
         self.holds: Callable[[Request], bool] = lambda _: False
         self.without_etcd: set[int] = set()  # nodes that do not reach it
+        self.reads_wait = False  # nobody gets bytes of segments
 
     # --- what the schedule decides ---
 
@@ -52,6 +53,14 @@ class Stage(World):
             self.etcd.watches[node.place].popleft()
         else:
             super().watch(node)
+
+    def _settle_node(self, node: Node) -> None:
+        waiting = node.reads
+        if self.reads_wait:
+            node.reads = []
+        super()._settle_node(node)
+        if self.reads_wait:
+            node.reads = waiting + node.reads
 
     def answer_unknown(self, request: Request) -> None:
         """Who sent this gives up on it; etcd may carry it out yet."""
@@ -121,12 +130,11 @@ class Stage(World):
         """Every node that may deliver something does."""
         for node in self.nodes:
             if node.is_up and node.paused_until <= self.time:
-                node.deliver(0)
+                node.deliver(0, acks=0.0)
 
     def wait(self, seconds: float) -> None:
         """Time passes in small steps, and whoever may deliver does."""
         end = self.time + seconds
         while self.time < end:
-            self.settle()
-            self.time -= TICK * 0.8
+            self.settle(TICK / 5)
             self.deliver_all()

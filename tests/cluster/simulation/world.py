@@ -388,8 +388,8 @@ class World:
                 a, b = sorted((line.sender, line.receiver), key=lambda node: node.place)
                 self.network.disconnect(a, b)
 
-    def settle(self) -> None:
-        """All that can happen without faults happens, and a tick's time passes."""
+    def settle(self, seconds: float = TICK) -> None:
+        """All that can happen without faults happens, and some time passes."""
         self._settle_links()
         for _ in range(4):
             for line in self.network.ready():
@@ -402,7 +402,7 @@ class World:
                 requests, self.etcd.requests = self.etcd.requests, []
                 for request in requests:
                     self.serve_etcd(request)
-        self.time += TICK
+        self.time += seconds
         self._ticks()
 
     def _settle_links(self) -> None:
