@@ -1,0 +1,174 @@
+"""Brings a follower up to date: log by log, files in chunks, then live.
+
+    waiting     the follower may lack anything of the log; its changes are not passed on
+        |  the plan is made and sent: what is to be removed, cut and fetched
+    being sent  chunks are read, one at a time; new changes of the log are held
+        |  the last chunk is sent, and the held changes after it
+    live        changes are passed on as they come
+
+The plan takes the log as it is in this very turn, with all that was appended, and from this turn on changes
+are held. So there is no gap between the files and what comes live, and no overlap.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+from warren.cluster.home import LedLogs
+from warren.cluster.inventory import Fetch, make_plan
+from warren.cluster.settings import (
+    CATCHUP_IN_FLIGHT_BYTES_MAX,
+    CHUNK_BYTES,
+    HELD_BYTES_MAX,
+    Rules,
+)
+from warren.storage.replication import AllMarks, LogChange, LogId, Marks, Records, RemoveLog, SegmentState
+
+
+def size_of(changes: Sequence[LogChange]) -> int:
+    """How many bytes of data changes carry."""
+    size = 0
+    for change in changes:
+        if isinstance(change, (Records, Marks, AllMarks)):
+            size += len(change.data)
+    return size
+
+
+class Catchup:
+    """One session's way from an inventory to a follower in step."""
+
+    __slots__ = (
+        "_held_bytes",
+        "ask",
+        "fetches",
+        "held",
+        "is_reading",
+        "live",
+        "log",
+        "logs",
+        "rules",
+        "send",
+        "theirs",
+        "vanished",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        logs: LedLogs,
+        theirs: Mapping[LogId, Sequence[SegmentState]],
+        rules: Rules,
+        send: Callable[[Sequence[LogChange]], None],
+        ask: Callable[[LogId, Fetch, int], None],
+    ) -> None:
+        self.logs = logs  # the leader's
+        self.theirs = theirs  # what the follower has
+        self.rules = rules
+        self.send = send  # sends changes to the follower
+        self.ask = ask  # asks for bytes of a segment
+        self.waiting = dict.fromkeys(sorted({*theirs, *logs.logs()}))  # logs that are not begun, in order
+        self.live: set[LogId] = set()
+        self.log: LogId | None = None  # that is being sent
+        self.fetches: deque[Fetch] = deque()  # of that log, still to be read
+        self.held: list[LogChange] = []  # changes of that log since its plan was made
+        self._held_bytes = 0
+        self.vanished: set[tuple[int, int]] = set()  # segments that were dropped before they were sent whole
+        self.is_reading = False
+
+    def go_on(self, in_flight: int) -> bool:
+        """Send and ask for what can be sent and asked for now. Whether all logs are live."""
+        while not self.is_reading:
+            if self.log is not None:
+                if self.fetches:
+                    if in_flight < CATCHUP_IN_FLIGHT_BYTES_MAX:
+                        self._read()
+                    return False
+                self._go_live()
+            elif self.waiting:
+                self._begin(next(iter(self.waiting)))
+            else:
+                return True
+        return False
+
+    def pass_on(self, changes: Sequence[LogChange]) -> list[LogChange]:
+        """What of these changes the follower gets now."""
+        passed: list[LogChange] = []
+        for change in changes:
+            log = change.log
+            if log in self.live:
+                passed.append(change)
+            elif log == self.log:
+                self._hold(change)
+            elif log not in self.waiting:  # it is new
+                self.live.add(log)
+                passed.append(change)
+        return passed
+
+    def records_read(self, records: Records | None) -> None:
+        """A chunk was read; None: its segment is not there any more."""
+        if not self.is_reading or self.log is None:
+            return
+        self.is_reading = False
+        fetch = self.fetches.popleft()
+        if records is None or not records.data:
+            self.vanished.add((fetch.base, fetch.epoch))
+            return
+        offset = fetch.offset + len(records.data)
+        if offset < fetch.end:
+            self.fetches.appendleft(fetch._replace(offset=offset))
+        self.send((records,))
+
+    def _begin(self, log: LogId) -> None:
+        del self.waiting[log]
+        ours, theirs = self.logs.segments(log), self.theirs.get(log, ())
+        if not ours and log not in set(self.logs.logs()):
+            if log in self.theirs:
+                self.send((RemoveLog(log),))
+            self.live.add(log)
+            return
+        plan = make_plan(log, theirs, ours, self.rules)
+        if plan.changes:
+            self.send(plan.changes)
+        self.log = log
+        self.fetches.extend(plan.fetches)
+
+    def _read(self) -> None:
+        assert self.log is not None
+        fetch = self.fetches[0]
+        self.is_reading = True
+        self.ask(self.log, fetch, min(CHUNK_BYTES, fetch.end - fetch.offset))
+
+    def _hold(self, change: LogChange) -> None:
+        if not self.rules.hold_changes:
+            return
+        self.held.append(change)
+        self._held_bytes += size_of((change,))
+
+    @property
+    def holds_too_much(self) -> bool:
+        """Whether the log grows faster than it is sent: the follower has to begin anew."""
+        return self._held_bytes > HELD_BYTES_MAX
+
+    def _go_live(self) -> None:
+        log = self.log
+        assert log is not None
+        changes: list[LogChange] = [
+            AllMarks(log, segment.base, segment.epoch, self.logs.marks(log, segment.base, segment.epoch))
+            for segment in self.logs.segments(log)
+        ]
+        # Marks are a lattice, and the last offset of a name counts: held ones can be told twice.
+        changes = [*filter(self._is_wanted, self.held), *changes, *self.logs.offsets(log)]
+        self.log = None
+        self.held = []
+        self._held_bytes = 0
+        self.vanished.clear()
+        self.live.add(log)
+        if changes:
+            self.send(changes)
+
+    def _is_wanted(self, change: LogChange) -> bool:
+        """Whether the follower has a use for a held change: it has none, if it did not get the segment."""
+        if isinstance(change, (Records, Marks)):
+            return (change.base, change.epoch) not in self.vanished
+        return True

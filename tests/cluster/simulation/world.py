@@ -1,0 +1,516 @@
+"""One run: a scheduler that takes every decision from one seed.
+
+Each step lets some time pass and does one thing: a message arrives, a disk syncs, etcd answers, a clock
+ticks, a client publishes or consumes, or something breaks. In the end everything is healed, and the shards
+must confirm again, all stores must be in sync and have the same files.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from tests.cluster.simulation.checks import Checks
+from tests.cluster.simulation.disk import DiskRules, Violation
+from tests.cluster.simulation.etcd import Etcd, Request
+from tests.cluster.simulation.network import Network
+from tests.cluster.simulation.node import Node
+from warren.cluster import config
+from warren.cluster.config import Known, ShardRecord
+from warren.cluster.effects import Role
+from warren.cluster.settings import Rules, Settings
+from warren.storage.replication import LogId
+
+SETTINGS = Settings(
+    readmission_first=0.2,
+    readmission_last=1.0,
+    record_read_every=3.0,
+    preferred_after=4.0,
+    session_silence=2.0,
+)
+TICK = 0.1
+STEPS = 3000
+HEAL_ROUNDS = 400  # of TICK each
+QUEUE = 600  # messages on a line, at the most: the sender would wait
+
+
+class World:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        rules: Rules | None = None,
+        disk_rules: DiskRules | None = None,
+        nodes: int = 3,
+        shards: int = 2,
+        as_bytes: bool = False,
+        settings: Settings = SETTINGS,
+        steady: bool = False,
+    ) -> None:
+        self.seed = seed
+        self.chance = random.Random(seed)
+        self.rules = rules or Rules()
+        self.disk_rules = disk_rules or DiskRules()
+        self.settings = settings
+        self.shards = shards
+        self.time = 0.0
+        self.numbers = 0  # of the last record
+        self.sessions = 0
+        self.leaderships = 0
+        self.opened: set[tuple[int, int]] = set()  # shards and epochs
+        self.logs: list[list[LogId]] = [[LogId(1), LogId(2, "priority-1")] for _ in range(shards)]
+        self.last_queue = 2
+        self.nodes = [Node(self, place) for place in range(nodes)]
+        replicas = tuple(node.store for node in self.nodes[:3])
+        first = config.create(replicas, min_in_sync=settings.min_in_sync)
+        self.etcd = Etcd(self.chance, nodes, [first] * shards, compares=self.disk_rules.compare)
+        self.checks = Checks(shards, settings.min_in_sync)
+        self.network = Network(self, as_bytes=as_bytes)
+        self.network.add_nodes(self.nodes)
+        self.is_calm = False
+        self.is_healed = True  # all stores were in sync since the last one was lost
+        for node in self.nodes:
+            if not steady:
+                node.rate = self.chance.uniform(0.92, 1.08)
+                node.offset = self.chance.uniform(0.0, 100.0)
+            node.boot()
+
+    def new_session(self) -> int:
+        self.sessions += 1
+        return self.sessions
+
+    def delete_log(self, shard: int, log: LogId) -> None:
+        self.last_queue += 1
+        self.logs[shard][self.logs[shard].index(log)] = LogId(self.last_queue)
+
+    # --- etcd ---
+
+    def serve_etcd(self, request: Request) -> None:
+        etcd = self.etcd
+        has_answer, known = etcd.serve(request, calm=self.is_calm)
+        self.check_records()
+        node = self.nodes[request.node]
+        if not has_answer or not node.is_up or node.life != request.life:
+            return
+        shard = node.member.shards[request.shard]
+        if request.record is None:
+            assert known is not None
+            shard.record_read(known, node.now())
+        else:
+            shard.cas_answered(request.revision, known, node.now())
+        node.carry_out()
+
+    def watch(self, node: Node) -> None:
+        shard, known = self.etcd.watches[node.place].popleft()
+        if node.is_up:
+            node.member.shards[shard].learn(known, node.now())
+            node.carry_out()
+
+    def check_records(self) -> None:
+        """Look at every change of a record since the last time."""
+        for shard, old, new in self.etcd.history:
+            self.checks.record_changed(shard, old, new)
+            came = set(new.isr) - set(old.isr)
+            for node in self.nodes:
+                if node.store in came:
+                    leader = self.leader_disk(new)
+                    self.checks.admitted(shard, new.epoch, leader.disk if leader else None, node.disk)
+        self.etcd.history.clear()
+
+    def leader_disk(self, record: ShardRecord) -> Node | None:
+        for node in self.nodes:
+            if record.leader is not None and node.store == record.leader.store:
+                return node
+        return None
+
+    def operate(self, shard: int) -> None:
+        """An operator, or the balancer, replaces a store that is gone for good by one that is there."""
+        known = self.etcd.records[shard]
+        record = known.record
+        there = {node.store for node in self.nodes}
+        gone = [s for s in record.replicas if s not in there and s not in record.leaving]
+        free = [n.store for n in self.nodes if n.store not in (*record.replicas, *record.joining)]
+        lost = [store for store in record.joining if store not in there]
+        least = self.settings.min_in_sync
+        if lost:
+            self._write(shard, known, config.remove(record, lost[0], min_in_sync=least))
+        elif (gone or record.leaving) and free and len(record.joining) < len(record.leaving) + len(gone):
+            instead = gone[0] if gone else None
+            self._write(shard, known, config.add(record, free[0], instead_of=instead, min_in_sync=least))
+
+    def move(self, shard: int) -> None:
+        """The balancer moves a replica to a node that has none."""
+        known = self.etcd.records[shard]
+        record = known.record
+        free = [n.store for n in self.nodes if n.store not in record.replicas]
+        if free and not record.joining and not record.leaving:
+            leaver = self.chance.choice(record.replicas)
+            least = self.settings.min_in_sync
+            self._write(shard, known, config.add(record, free[0], instead_of=leaver, min_in_sync=least))
+
+    def _write(self, shard: int, known: Known, record: ShardRecord) -> None:
+        self.etcd.swap(Request(0, 0, shard, known.revision, record))
+        self.check_records()
+
+    # --- steps ---
+
+    def step(self) -> None:
+        chance = self.chance
+        self.time += chance.random() * 0.03
+        x = chance.random()
+        if x < 0.5:
+            lines = self.network.ready()
+            if lines:
+                line = lines[int(chance.random() * len(lines))]
+                for _ in range(min(len(line.items), 1 + int(chance.random() * 4))):
+                    if line.items and line.lives[1] == line.receiver.life and line.receiver.is_up:
+                        self.network.arrive(line)
+        elif x < 0.975:
+            self._ordinary(x)
+        elif not self.is_calm:
+            self._fault()
+        self._ticks()
+
+    def _ticks(self) -> None:
+        time = self.time
+        for node in self.nodes:
+            if node.is_up and node.tick_at <= time and node.paused_until <= time:
+                node.tick_at = time + TICK * (0.5 + self.chance.random())
+                node.member.tick(node.now())
+                node.carry_out()
+
+    def _ordinary(self, x: float) -> None:
+        chance, etcd = self.chance, self.etcd
+        if x < 0.62:
+            if etcd.requests and etcd.is_up:
+                self.serve_etcd(etcd.requests.pop(int(chance.random() * len(etcd.requests))))
+            return
+        node = self.nodes[int(chance.random() * len(self.nodes))]
+        if not node.is_up or node.paused_until > self.time:
+            return
+        if x < 0.72:
+            if not node.is_failing:
+                node.sync()
+        elif x < 0.77:
+            if node.reads:
+                node.answer_read()
+        elif x < 0.8:
+            if etcd.watches[node.place] and etcd.is_up:
+                self.watch(node)
+        else:
+            self._client(node, x)
+
+    def _client(self, node: Node, x: float) -> None:
+        chance = self.chance
+        shard = int(chance.random() * self.shards)
+        here = node.member.shards[shard]
+        if here.leader is None:  # most shards are led elsewhere
+            for other in self.nodes:
+                if (
+                    other.is_up
+                    and other.paused_until <= self.time
+                    and other.member.shards[shard].leader is not None
+                ):
+                    node = other
+                    break
+            else:
+                return
+        if x < 0.88:
+            log = self.logs[shard][int(chance.random() * len(self.logs[shard]))]
+            node.publish(shard, log, 1 + int(chance.random() * 3))
+        elif x < 0.966:
+            node.deliver(shard)
+        elif x < 0.972:
+            node.retain(shard, chance.choice(self.logs[shard]))
+        elif x < 0.9735:
+            node.delete_log(shard, chance.choice(self.logs[shard]))
+        else:
+            node.expire(shard, chance.choice(self.logs[shard]))
+
+    # --- faults ---
+
+    def _fault(self) -> None:
+        x = self.chance.random()
+        for bound, fault in FAULTS:
+            if x < bound:
+                fault(self)
+                return
+
+    def _any(self) -> Node:
+        return self.nodes[int(self.chance.random() * len(self.nodes))]
+
+    def fault_crash(self) -> None:
+        node = self._any()
+        if not node.is_up:
+            node.boot()
+        elif self.chance.random() < 0.4:
+            self.crash(node)
+            node.boot()  # by a supervisor, at once
+        elif self.is_healed and self.chance.random() < 0.15:
+            self.is_healed = False
+            self.crash(node)
+            node.wipe()
+        else:
+            self.crash(node)
+
+    def crash(self, node: Node) -> None:
+        node.crash()
+        for other in self.nodes:
+            if other is not node and self.chance.random() < 0.7:
+                self.notice(other, node)
+
+    def notice(self, node: Node, gone: Node) -> None:
+        """A node finds that a connection has ended, and calls again: refused, if no process is there."""
+        a, b = (node, gone) if node.place < gone.place else (gone, node)
+        self.network.disconnect(a, b)
+        cut = (node.place, gone.place) in self.network.cuts or (gone.place, node.place) in self.network.cuts
+        if node.is_up and not gone.is_up and not cut and node.paused_until <= self.time:
+            node.member.peer_gone(gone.store, node.now())
+            node.carry_out()
+
+    def fault_boot(self) -> None:
+        for node in self.nodes:
+            if not node.is_up:
+                node.boot()
+                return
+
+    def fault_cut(self) -> None:
+        cuts = self.network.cuts
+        if cuts and self.chance.random() < 0.7:
+            cuts.clear()
+            return
+        one = self._any().place
+        kind = self.chance.random()
+        for other in range(len(self.nodes)):
+            if other != one:
+                if kind < 0.6 or self.chance.random() < 0.5:
+                    cuts.add((one, other))
+                if kind > 0.3:
+                    cuts.add((other, one))
+
+    def fault_links(self) -> None:
+        """Connections end, and come up again."""
+        for a, b in list(self.network.is_connected):
+            one, other = self.nodes[a], self.nodes[b]
+            if self.network.may_connect(one, other):
+                self.network.connect(one, other)
+            elif self.network.is_stale(one, other) or self.chance.random() < 0.15:
+                self.network.disconnect(one, other)
+            elif not one.is_up or not other.is_up:
+                self.notice(one, other)
+                self.notice(other, one)
+
+    def fault_pause(self) -> None:
+        self._any().paused_until = self.time + self.chance.random() * 6.0
+
+    def fault_time(self) -> None:
+        """Nothing happens for a while, anywhere."""
+        self.time += self.chance.random() * 2.0
+
+    def fault_disk(self) -> None:
+        node = self._any()
+        node.is_failing = not node.is_failing
+        if node.is_up:
+            if node.is_failing:
+                node.member.disk_fails(node.now())
+            else:
+                node.member.disk_works()
+
+    def fault_etcd(self) -> None:
+        self.etcd.is_up = not self.etcd.is_up
+
+    def fault_late(self) -> None:
+        """What was given up on is carried out after all."""
+        if self.etcd.late:
+            self.etcd.swap(self.etcd.late.pop(int(self.chance.random() * len(self.etcd.late))))
+            self.check_records()
+
+    def fault_operator(self) -> None:
+        shard = int(self.chance.random() * self.shards)
+        self.operate(shard)
+        if self.chance.random() < 0.2:
+            self.move(shard)
+
+    def fault_damage(self) -> None:
+        """Bits flip in a closed segment of a store, if the others have it."""
+        node, shard = self._any(), int(self.chance.random() * self.shards)
+        record = self.etcd.records[shard].record
+        if not self.is_healed or len(record.isr) < 3 or self.chance.random() < 0.5:
+            return
+        if record.leader is not None and record.leader.store == node.store:
+            return
+        self.damage(node, shard)
+
+    def damage(self, node: Node, shard: int) -> bool:
+        for log, segments in node.disk.memory.shards[shard].items():
+            for base in sorted(segments)[:-1]:
+                durable = node.disk.durable.shards[shard].get(log, {}).get(base)
+                if durable is not None and durable.epoch == segments[base].epoch:
+                    durable.damaged = segments[base].damaged = True
+                    self.is_healed = False
+                    self.checks.excused.add((node.disk.store, shard))
+                    if node.is_up:
+                        node.member.shards[shard].damage_found(node.now())
+                        node.carry_out()
+                    return True
+        return False
+
+    def look_whether_healed(self) -> None:
+        excused = self.checks.excused
+        for node in self.nodes:
+            for shard in range(self.shards):
+                if (node.disk.store, shard) in excused and not self.checks.is_excused(shard, node.disk):
+                    excused.discard((node.disk.store, shard))
+        if self.is_healed or excused:
+            return
+        there = {node.store for node in self.nodes if node.is_up}
+        self.is_healed = all(
+            len(known.record.isr) == 3
+            and there.issuperset(known.record.isr)
+            and known.record.leader is not None
+            for known in self.etcd.records
+        )
+
+    # --- a run ---
+
+    def run(self, steps: int = STEPS) -> None:
+        for number in range(steps):
+            self.step()
+            if number % 50 == 0:
+                self.look_whether_healed()
+                self._shorten()
+        self.heal()
+
+    def _shorten(self) -> None:
+        """A line that is too long: its connection ends."""
+        for line in self.network.lines:
+            if len(line.items) > QUEUE:
+                a, b = sorted((line.sender, line.receiver), key=lambda node: node.place)
+                self.network.disconnect(a, b)
+
+    def settle(self, seconds: float = TICK) -> None:
+        """All that can happen without faults happens, and some time passes."""
+        self._settle_links()
+        for _ in range(4):
+            for line in self.network.ready():
+                for _ in range(len(line.items)):
+                    self.network.arrive(line)
+            for node in self.nodes:
+                if node.is_up and node.paused_until <= self.time:
+                    self._settle_node(node)
+            if self.etcd.is_up:
+                requests, self.etcd.requests = self.etcd.requests, []
+                for request in requests:
+                    self.serve_etcd(request)
+        self.time += seconds
+        self._ticks()
+
+    def _settle_links(self) -> None:
+        for a, b in self.network.is_connected:
+            one, other = self.nodes[a], self.nodes[b]
+            if self.network.may_connect(one, other):
+                self.network.connect(one, other)
+            elif self.network.is_stale(one, other):
+                self.network.disconnect(one, other)
+            elif not one.is_up or not other.is_up:
+                self.notice(one, other)
+                self.notice(other, one)
+
+    def _settle_node(self, node: Node) -> None:
+        while node.reads:
+            node.answer_read()
+        if not node.is_failing:
+            node.sync()
+        while self.etcd.watches[node.place] and self.etcd.is_up:
+            self.watch(node)
+
+    def heal(self) -> None:
+        """L1, L2: all is up again, so all shards open, confirm, and get all stores into sync."""
+        self.is_calm = True
+        self.network.cuts.clear()
+        self.etcd.is_up = True
+        for node in self.nodes:
+            node.paused_until = 0.0
+            node.is_failing = False
+            if node.is_up:
+                node.member.disk_works()
+                node.member.home.is_draining = False
+            else:
+                node.boot()
+        before = [0] * self.shards
+        for number in range(HEAL_ROUNDS):
+            if number % 10 == 0:
+                for shard in range(self.shards):
+                    self.operate(shard)
+            self.settle()
+            for shard in range(self.shards):
+                for node in self.nodes:
+                    if before[shard] < 3 and node.publish(shard, self.logs[shard][0]):
+                        before[shard] += 1
+            if number % 5 == 0 and min(before) >= 3 and self._is_whole():
+                break
+        else:
+            raise Violation(f"L1, L2: not healed: {[known.record for known in self.etcd.records]}")
+        self._compare_files()
+
+    def _is_whole(self) -> bool:
+        for shard, known in enumerate(self.etcd.records):
+            record = known.record
+            node = self.leader_disk(record)
+            if node is None or record.joining or record.leaving or len(record.isr) != len(record.replicas):
+                return False
+            here = node.member.shards[shard]
+            if here.role is not Role.OPEN or here.leader is None or here.leader.commit < here.leader.index:
+                return False
+            if len(record.replicas) != 3 or here.leader.stopped_at is not None:
+                return False
+        return True
+
+    def _compare_files(self) -> None:
+        """All stores of a shard have the same files."""
+        for _ in range(3):
+            self.settle()
+        for shard, known in enumerate(self.etcd.records):
+            files = {}
+            for node in self.nodes:
+                if node.store in known.record.isr:
+                    logs = node.disk.durable.shards[shard]
+                    files[node.store] = {
+                        log: [segments[base].contents() for base in sorted(segments)]
+                        for log, segments in logs.items()
+                        if segments
+                    }
+            first, *others = files.values()
+            for other in others:
+                if other != first:
+                    raise Violation(f"the files of shard {shard} differ: {files}")
+
+
+FAULTS: list[tuple[float, Callable[[World], None]]] = [
+    (0.10, World.fault_crash),
+    (0.24, World.fault_boot),
+    (0.32, World.fault_cut),
+    (0.62, World.fault_links),
+    (0.70, World.fault_pause),
+    (0.80, World.fault_time),
+    (0.84, World.fault_disk),
+    (0.88, World.fault_etcd),
+    (0.94, World.fault_late),
+    (0.99, World.fault_operator),
+    (1.00, World.fault_damage),
+]
+
+
+def run_seed(
+    seed: int, rules: Rules | None = None, disk_rules: DiskRules | None = None, steps: int = STEPS
+) -> World:
+    """One run. Every eighth has four nodes, and every sixteenth sends bytes and not objects."""
+    world = World(
+        seed,
+        rules=rules,
+        disk_rules=disk_rules,
+        nodes=4 if seed % 8 == 0 else 3,
+        as_bytes=seed % 16 == 5,
+    )
+    world.run(steps)
+    return world
