@@ -3,8 +3,8 @@
 The runtime takes effects in the order in which they come. What it must keep to:
 
 * `Apply`, `KeepEpoch` and `KeepWhole` of a shard reach the disk's memory at once, in order. `synced(token)`
-  is called when this `Apply` and all effects on the disk before it would survive a power cut, and never if they
-  would not.
+  is called when this `Apply` and all effects on the disk before it would survive a power cut, and never if
+  they would not.
 * `Cas` is answered by `cas_answered`; if the outcome is not known, with None. A request whose outcome is not
   known may still be carried out later.
 * `ReadRecord` is answered by a linearizable read, and is asked again if no answer comes.

@@ -36,6 +36,8 @@ class Home:
         "links",
         "me",
         "new_session",
+        "preferred",
+        "preferred_at",
         "refused",
         "rules",
         "settings",
@@ -54,6 +56,8 @@ class Home:
         self.links: dict[StoreId, RunId] = {}  # the nodes that can be spoken to now, each in its run
         self.refused: set[StoreId] = set()  # nodes whose process was not there when last called
         self.avoided: set[StoreId] = set()  # nodes that must not be handed anything: they are draining
+        self.preferred: dict[int, StoreId] = {}  # who should lead a shard, if not its first replica
+        self.preferred_at = 0.0  # when a shard was last handed to the one who should lead it
         self.is_draining = False
         self.disk_failing_since: float | None = None
         self.token = 0  # of the last `Apply`

@@ -11,7 +11,7 @@ refused: no process of that store is there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 from warren.cluster.config import Leadership, RunId, StoreId
 from warren.cluster.effects import Close, Effect, Send
@@ -145,6 +145,11 @@ class Member:
     def drain(self) -> None:
         """Hand over all that this node leads, and lead nothing more."""
         self.home.is_draining = True
+
+    def prefer(self, leaders: Mapping[int, StoreId], *, avoid: Iterable[StoreId] = ()) -> None:
+        """Who should lead which shard, as `placement` says, and which stores must not be handed any."""
+        self.home.preferred = dict(leaders)
+        self.home.avoided = set(avoid)
 
     def disk_fails(self, now: float) -> None:
         if self.home.disk_failing_since is None:

@@ -368,13 +368,19 @@ class Shard:
             if is_late and leader.handed_at is None:
                 leader.stopped_at = leader.successor = None
             return
-        preferred = leader.record.replicas[0]
+        self._consider_preferred(leader, now)
+
+    def _consider_preferred(self, leader: Leader, now: float) -> None:
+        """Hand the shard back to the store that should lead it, if that has been in step for long."""
+        home, settings = self.home, self.home.settings
+        preferred = home.preferred.get(self.number, leader.record.replicas[0])
         session = leader.sessions.get(preferred)
         if session is None or preferred not in leader.record.isr or preferred in home.avoided:
             return
-        since = session.in_step_since
-        if since is not None and now - max(since, self.preferred_asked_at) > settings.preferred_after:
-            self.preferred_asked_at = now
+        if now - home.preferred_at < settings.preferred_every or session.in_step_since is None:
+            return
+        if now - max(session.in_step_since, self.preferred_asked_at) > settings.preferred_after:
+            self.preferred_asked_at = home.preferred_at = now
             leader.stop(now, preferred)
 
     def _consider_standing(self, now: float) -> None:

@@ -231,8 +231,7 @@ def test_a_replica_moves_to_another_node() -> None:
     a, b, c = stage.begin()
     d = stage.nodes[3]
     stage.publish(a, 6)
-    stage.chance.choice = lambda _: a.store  # type: ignore[method-assign, assignment] # the leader itself moves
-    stage.move(0)
+    stage.move(0, a.store)  # the leader itself moves
     stage.until(lambda: stage.isr() == {b.store, c.store, d.store})
     assert not stage.record.leaving
     stage.heal()

@@ -16,7 +16,7 @@ from tests.cluster.simulation.etcd import Etcd, Request
 from tests.cluster.simulation.network import Network
 from tests.cluster.simulation.node import Node
 from warren.cluster import config
-from warren.cluster.config import Known, ShardRecord
+from warren.cluster.config import Known, ShardRecord, StoreId
 from warren.cluster.effects import Role
 from warren.cluster.settings import Rules, Settings
 from warren.storage.replication import LogId
@@ -138,13 +138,13 @@ class World:
             instead = gone[0] if gone else None
             self._write(shard, known, config.add(record, free[0], instead_of=instead, min_in_sync=least))
 
-    def move(self, shard: int) -> None:
+    def move(self, shard: int, leaver: StoreId | None = None) -> None:
         """The balancer moves a replica to a node that has none."""
         known = self.etcd.records[shard]
         record = known.record
         free = [n.store for n in self.nodes if n.store not in record.replicas]
         if free and not record.joining and not record.leaving:
-            leaver = self.chance.choice(record.replicas)
+            leaver = leaver or self.chance.choice(record.replicas)
             least = self.settings.min_in_sync
             self._write(shard, known, config.add(record, free[0], instead_of=leaver, min_in_sync=least))
 
