@@ -1,8 +1,8 @@
 """A node of a cluster as far as its disk is concerned: it leads a shard, or has a copy of it, on a disk that
 loses and fails.
 
-Nothing happens by itself: `settle` lets the disk, the event loop and the background go on until nothing is left
-to do. `resync` does what a leader and a follower do when they meet.
+Nothing happens by itself: `settle` lets the disk, the event loop and the background go on until nothing is
+left to do. `resync` does what a leader and a follower do when they meet.
 """
 
 from __future__ import annotations

@@ -283,7 +283,7 @@ class ReplicaLog:
 
     def _close_before(self, copy: Copy) -> None:
         """A segment begins behind all others: the one before gets no more records, as a rule."""
-        if copy is not self.copies[-1] or len(self.copies) == 1:
+        if len(self.copies) < 2 or copy is not self.copies[-1]:  # noqa: PLR2004 - it, and the one before
             return
         before = self.copies[-2].segment
         if before is not None and not before.is_closed():

@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from warren.storage.files import names_in, read_whole
+from warren.storage.files import names_in, read_whole, remove_segment
 from warren.storage.format import (
     CHUNKS_MAGIC,
     HEADER_BYTES,
@@ -72,7 +72,8 @@ def find_log(log: LogId, path: str, problems: Problems, *, machine_went_down: bo
     for base in sorted({base for base in map(_base, sizes) if base is not None}):
         name = segment_name(base)
         if not sizes.get(f"{name}.seg"):
-            continue  # marks of records that were never written, or are deleted
+            _without_records(f"{path}/{name}", sizes, problems)
+            continue
         acks = sizes.get(f"{name}.acks", 0)
         finder = _Finder(f"{path}/{name}", base, sizes[f"{name}.seg"], acks, problems)
         try:
@@ -90,6 +91,17 @@ def find_log(log: LogId, path: str, problems: Problems, *, machine_went_down: bo
         except (OSError, ValueError) as error:
             problems.warn("cannot read offsets", file=f"{path}/{OFFSETS}", error=str(error))
     return FoundLog(log, path, segments, offsets, offsets_bytes)
+
+
+def _without_records(path: str, sizes: dict[str, int], problems: Problems) -> None:
+    """What a process leaves that ends before it has written a record, or before it has deleted all files of a
+    segment. With an index or chunks, there were records: the leader sends them again.
+    """
+    name = path.rpartition("/")[2]
+    if f"{name}.idx" in sizes or f"{name}.chunks" in sizes:
+        problems.warn("segment is missing", file=path + ".seg")
+    else:
+        remove_segment(path)
 
 
 def _base(name: str) -> int | None:

@@ -11,7 +11,7 @@ import pytest
 from tests.support.log_machine import TIME_MS, message, read_on
 from tests.support.shard_machine import SHARD, ShardMachine, close_all, resync
 from warren.storage.copying import read_records
-from warren.storage.format import HEADER_BYTES, MARK_BYTES, encode_mark, encode_segment_header
+from warren.storage.format import HEADER_BYTES, MARK_BYTES, encode_mark, encode_record, encode_segment_header
 from warren.storage.queue_log import QueueLog
 from warren.storage.replica_log import ReplicaMismatch
 from warren.storage.replication import (
@@ -385,10 +385,11 @@ def test_journal_does_not_lengthen_a_segment_that_came_again(pair: Pair, gone: S
 
 
 def test_journal_does_not_write_into_a_segment_of_another_epoch(pair: Pair) -> None:
-    _, more = journaled(pair)
+    journaled(pair)
     pair.follower.apply([SetAside(QUEUE, 1, 1)])
-    other = encode_segment_header(1, 2) + more.data
-    pair.follower.apply([Records(QUEUE, 1, 2, 0, 3, 1, other)])
+    others = [encode_record(position, TIME_MS, message(b"other")) for position in (1, 2, 3)]
+    other = encode_segment_header(1, 2) + b"".join(others)
+    pair.follower.apply([Records(QUEUE, 1, 2, 0, 3, 3, other)])
     pair.follower.settle()
     pair.follower.lose_all_unsynced()
     pair.follower.start()
