@@ -318,7 +318,7 @@ class ReplicaTest(RuleBasedStateMachine):
 
 def stream_bodies(machine: ShardMachine) -> dict[int, bytes]:
     machine.settle()
-    found = {}
+    found: dict[int, bytes] = {}
     for name, data in machine.segments().items():
         if name.startswith(f"{STREAM.queue}/"):
             found |= {record.position: record.message.body for record in records(data)}

@@ -17,8 +17,8 @@ from warren.storage.copying import read_marks, read_records
 from warren.storage.fates import Fates
 from warren.storage.led_shard import LedShard
 from warren.storage.replica import Replica
-from warren.storage.replica_log import ReplicaMismatch
 from warren.storage.replication import LogChange, LogId, RemoveLog, SetAside, Truncate
+from warren.storage.segment_copies import ReplicaMismatch
 
 SHARD = 3
 ROUNDS_MAX = 1_000

@@ -198,7 +198,7 @@ class LedShard:
         assert log not in self.opened, "a log is opened once"
         copy = self.replica.log(log)
         tap = self.taps[log] = LogTap(log, self.changed, self.parts.files.read)
-        for one in copy.copies:
+        for one in copy.copies.all:
             segment = segment_at(opened.segments, one.base)
             if segment is not None:
                 segment.epoch = one.epoch

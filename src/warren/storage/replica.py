@@ -18,11 +18,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from warren.storage.log_directory import LogDirectory, is_part
+from warren.storage.log_steps import Surroundings
 from warren.storage.named_offsets import NamedOffsets
 from warren.storage.replica_files import CopiedSegment
-from warren.storage.replica_log import Copy, ReplicaLog, ReplicaMismatch, Surroundings
+from warren.storage.replica_log import ReplicaLog
 from warren.storage.replica_recovery import FoundLog, FoundSegment
 from warren.storage.replication import LogChange, LogId, RemoveLog, SegmentState
+from warren.storage.segment_copies import Copy, ReplicaMismatch
 from warren.storage.segment_life import Life
 
 
@@ -70,7 +72,7 @@ class Replica:
         for log in self.logs.values():
             if not log.is_settled:
                 batch.left += 1
-                log.do(lambda: self._is_done(batch))
+                log.steps.do(lambda: self._is_done(batch))
         self.batches.append(batch)
         self._go_on()
 
@@ -127,14 +129,14 @@ class Replica:
             copy = self.logs[other]
             if not copy.removed:
                 copy.apply(RemoveLog(other))
-            copy.do(lambda other=other: self.logs.pop(other, None) is not None or True)  # type: ignore[misc]
+            copy.steps.do(lambda other=other: self.logs.pop(other, None) is not None or True)  # type: ignore[misc]
         self.removed.add(log)
 
     def _take_over(self, found: FoundLog) -> None:
         log = self.log(found.log)
         log.directory.made = True
         for segment in found.segments:
-            log.copies.append(_copy_of(segment, log))
+            log.copies.all.append(_copy_of(segment, log))
             log.note_highest(segment.state.base, segment.state.epoch)
         if found.offsets or found.offsets_bytes:
             log.named = NamedOffsets(

@@ -12,6 +12,7 @@ from typing import Protocol, Self
 
 from warren.storage.ack_file import read_fates
 from warren.storage.diverged import Diverged
+from warren.storage.fates import Fates
 from warren.storage.files import OpenFiles, read_whole, remove_segment
 from warren.storage.format import (
     ACKS_MAGIC,
@@ -103,8 +104,13 @@ def remove_leftovers(path: str, files: OpenFiles, *, sync: bool) -> None:
         files.sync(str(Path(path).parent))
 
 
-def replace_marks(path: str, base: int, marks: bytes, files: OpenFiles, *, sync: bool) -> None:
-    """Put these marks in place of those that the ack file has."""
+def replace_marks(path: str, base: int, marks: bytes, files: OpenFiles, *, sync: bool) -> int:
+    """Put these marks, as few as say what they say, in place of those that the ack file has. If it says the
+    same, it stays. The size of the file.
+    """
+    known = _marks(path, base)
+    if known is not None and known[0].encode() == marks:
+        return known[1]
     new = path + ".acks.new"
     files.write_anew(new, encode_header(ACKS_MAGIC, base) + marks)
     if sync:
@@ -112,6 +118,20 @@ def replace_marks(path: str, base: int, marks: bytes, files: OpenFiles, *, sync:
     Path(new).rename(path + ".acks")
     if sync:
         files.sync(str(Path(path).parent))
+    return HEADER_BYTES + len(marks)
+
+
+def _marks(path: str, base: int) -> tuple[Fates, int] | None:
+    """What the sound marks of an ack file come to, and its size; None if it is not sound. A file that is not
+    there says nothing, and so does one whose first mark was not written.
+    """
+    try:
+        fates, bad, size = read_fates(path + ".acks", base)
+    except FileNotFoundError:
+        return Fates(base), 0
+    except (ValueError, UnknownVersion):
+        return None
+    return None if bad else (fates, size)
 
 
 def set_aside(
@@ -137,8 +157,7 @@ def cut_segment(
         return None
     diverged.keep(shard, log, base, segment.epoch, length, data[length:])
     marks = _marks_up_to(path, base, last - base + 1)
-    if marks is not None:
-        replace_marks(path, base, marks, files, sync=diverged.sync)
+    marks_written = replace_marks(path, base, marks, files, sync=diverged.sync)
     for suffix in (".idx", ".due", ".chunks"):
         Path(path + suffix).unlink(missing_ok=True)
     if diverged.sync:
@@ -146,17 +165,15 @@ def cut_segment(
     os.truncate(path + ".seg", length)
     if diverged.sync:
         files.sync(path + ".seg")
-    return last, count, 0 if marks is None else HEADER_BYTES + len(marks)
+    return last, count, marks_written
 
 
-def _marks_up_to(path: str, base: int, places: int) -> bytes | None:
-    """The marks of the first positions, as few as say the same; None if there is no ack file."""
-    try:
-        fates, _, _ = read_fates(path + ".acks", base)
-    except FileNotFoundError:
-        return None
-    except (ValueError, UnknownVersion):  # it says nothing: the messages are delivered again
-        return b""
+def _marks_up_to(path: str, base: int, places: int) -> bytes:
+    """The marks of the first positions, as few as say the same. Those of a file that is not sound are lost,
+    so that messages are delivered again.
+    """
+    known = _marks(path, base)
+    fates = Fates(base) if known is None else known[0]
     return b"".join(
         encode_mark(base, first, min(count, places - first), deliveries)
         for first, count, deliveries, _ in MARK.iter_unpack(fates.encode())

@@ -26,14 +26,16 @@ from warren.storage.files import OpenFiles, names_in
 from warren.storage.housekeeping import Housekeeping
 from warren.storage.led_shard import LedShard, LogParts, OpenLog
 from warren.storage.log_directory import OFFSETS
+from warren.storage.log_steps import LOOK_AGAIN_SECONDS, RETRY_SECONDS
 from warren.storage.named_offsets import NamedOffsets, read_offsets
 from warren.storage.problems import Logger, Problems
 from warren.storage.replica import Replica
 from warren.storage.replica_files import CopiedSegment
-from warren.storage.replica_log import LOOK_AGAIN_SECONDS, RETRY_SECONDS, Copy, ReplicaLog, ReplicaMismatch
+from warren.storage.replica_log import ReplicaLog
 from warren.storage.replica_recovery import FoundLog, find_logs
 from warren.storage.replication import LogId
 from warren.storage.segment import Segment
+from warren.storage.segment_copies import Copy, ReplicaMismatch
 from warren.storage.segment_life import Life
 from warren.storage.shards_file import ShardNotes, open_shards_file
 from warren.storage.stream_log import SegmentedStream
@@ -148,7 +150,7 @@ class Shards:
         )
 
         def is_settled() -> None:
-            copies = [copy for log in replica.logs.values() for copy in log.copies]
+            copies = [copy for log in replica.logs.values() for copy in log.copies.all]
             self._when_quiet(
                 [copy.segment for copy in copies if copy.segment is not None],
                 lambda: then(LedShard(replica, epoch, parts)),
@@ -206,7 +208,7 @@ class Shards:
         copy = ReplicaLog(led.shard, log, old.directory, self, on_mismatch=replica.on_mismatch)
         copy.parts = old.parts
         copy.note_highest(max(old.highest_base, led.taps[log].highest), max(old.highest_epoch, led.epoch))
-        copy.copies = [_copy_of(segment, copy) for segment in segments if segment.end]
+        copy.copies.all = [_copy_of(segment, copy) for segment in segments if segment.end]
         copy.named = self._named_offsets(copy, opened)
         if log.part:
             parts = replica.log(LogId(log.queue)).parts

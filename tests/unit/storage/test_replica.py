@@ -13,7 +13,6 @@ from tests.support.shard_machine import SHARD, ShardMachine, close_all, resync
 from warren.storage.copying import read_records
 from warren.storage.format import HEADER_BYTES, MARK_BYTES, encode_mark, encode_record, encode_segment_header
 from warren.storage.queue_log import QueueLog
-from warren.storage.replica_log import ReplicaMismatch
 from warren.storage.replication import (
     AllMarks,
     Drop,
@@ -26,6 +25,7 @@ from warren.storage.replication import (
     SetAside,
     Truncate,
 )
+from warren.storage.segment_copies import ReplicaMismatch
 
 QUEUE = LogId(129)
 PART = LogId(129, "priority-3")
