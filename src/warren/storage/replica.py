@@ -1,0 +1,163 @@
+"""The copies of all logs of a shard that another node leads.
+
+What its leader sends comes in batches (`apply`). A batch is safe, and may be acked, when all its changes
+are done and a round of the group commit has synced them, and so are those of the batches before it. Then
+`then` is called.
+
+    applied      checked, in the order in which they come; what does not fit is refused (`ReplicaMismatch`)
+    done         gathered for a round, or carried out in a thread
+    safe         synced
+
+`inventory` says what there is once all that was applied is done. It is true at any moment: if the process
+ends before, the next start finds less, and tells that.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from warren.storage.log_directory import LogDirectory, is_part
+from warren.storage.log_steps import Surroundings
+from warren.storage.named_offsets import NamedOffsets
+from warren.storage.replica_files import CopiedSegment
+from warren.storage.replica_log import ReplicaLog
+from warren.storage.replica_recovery import FoundLog, FoundSegment
+from warren.storage.replication import LogChange, LogId, RemoveLog, SegmentState
+from warren.storage.segment_copies import Copy, ReplicaMismatch
+from warren.storage.segment_life import Life
+
+
+class Batch:
+    """Changes that came together."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self.then = then  # called when all of it is safe
+        self.left = 0  # logs that have not carried out their changes yet
+
+
+class Replica:
+    """The copies of one shard's logs."""
+
+    def __init__(
+        self,
+        shard: int,
+        path: str,
+        around: Surroundings,
+        found: Iterable[FoundLog] = (),
+        *,
+        on_mismatch: Callable[[ReplicaMismatch], None],
+    ) -> None:
+        self.shard = shard
+        self.path = path  # the directory of the shard
+        self.around = around
+        self.on_mismatch = on_mismatch  # called if a log turns out to be another than it was taken for, later
+        self.logs: dict[LogId, ReplicaLog] = {}
+        self.removed: set[LogId] = set()  # logs that were deleted while this process runs
+        self.batches: deque[Batch] = deque()  # that are not done yet, or behind one that is not
+        for log in found:
+            self._take_over(log)
+
+    def inventory(self) -> dict[LogId, list[SegmentState]]:
+        """What there is of each log."""
+        return {log: states for log, copy in self.logs.items() if (states := copy.states())}
+
+    def apply(self, changes: Sequence[LogChange], then: Callable[[], None]) -> None:
+        """Carry out changes, and call `then` when they are safe. If one of them does not fit
+        (`ReplicaMismatch`), those before it are carried out all the same, and `then` is never called.
+        """
+        for change in changes:
+            self._apply(change)
+        batch = Batch(then)
+        for log in self.logs.values():
+            if not log.is_settled:
+                batch.left += 1
+                log.steps.do(lambda: self._is_done(batch))
+        self.batches.append(batch)
+        self._go_on()
+
+    def when_settled(self, then: Callable[[], None]) -> None:
+        """Call `then` when all that was applied is done and safe."""
+        self.apply((), then)
+
+    def _apply(self, change: LogChange) -> None:
+        log = self.logs.get(change.log)
+        if isinstance(change, RemoveLog):
+            self._remove(change.log)
+        elif change.log in self.removed:
+            raise ReplicaMismatch(change.log, "the queue was deleted")
+        else:
+            (log or self.log(change.log)).apply(change)
+
+    def _is_done(self, batch: Batch) -> bool:
+        batch.left -= 1
+        self._go_on()
+        return True
+
+    def _go_on(self) -> None:
+        while self.batches and not self.batches[0].left:
+            batch = self.batches.popleft()
+            self.around.commit.when_safe(lambda _round, then=batch.then: then())  # type: ignore[misc]
+
+    # --- logs ---
+
+    def log(self, log: LogId) -> ReplicaLog:
+        """The copy of a log, which may be empty until now."""
+        found = self.logs.get(log)
+        if found is None:
+            if log.part and not is_part(log.part):
+                raise ReplicaMismatch(log, "there is no such part of a queue")
+            directory = self.directory_of(log)
+            found = ReplicaLog(self.shard, log, directory, self.around, on_mismatch=self.on_mismatch)
+            self.logs[log] = found
+            if log.part:
+                self.log(LogId(log.queue)).parts.append(found)
+        return found
+
+    def directory_of(self, log: LogId) -> LogDirectory:
+        if not log.part:
+            return LogDirectory(f"{self.path}/{log.queue}", self.around.files)
+        parent = self.log(LogId(log.queue)).directory
+        return LogDirectory(f"{parent.path}/{log.part}", self.around.files, parent=parent)
+
+    def _remove(self, log: LogId) -> None:
+        """The queue of a log is deleted: with it go its parts."""
+        for other in [
+            other for other in self.logs if other == log or (not log.part and other.queue == log.queue)
+        ]:
+            self.removed.add(other)
+            copy = self.logs[other]
+            if not copy.removed:
+                copy.apply(RemoveLog(other))
+            copy.steps.do(lambda other=other: self.logs.pop(other, None) is not None or True)  # type: ignore[misc]
+        self.removed.add(log)
+
+    def _take_over(self, found: FoundLog) -> None:
+        log = self.log(found.log)
+        log.directory.made = True
+        for segment in found.segments:
+            log.copies.all.append(_copy_of(segment, log))
+            log.note_highest(segment.state.base, segment.state.epoch)
+        if found.offsets or found.offsets_bytes:
+            log.named = NamedOffsets(
+                log.directory,
+                self.around.files,
+                self.around.housekeeping,
+                found.offsets,
+                found.offsets_bytes,
+                sync=self.around.sync,
+            )
+
+
+def _copy_of(found: FoundSegment, log: ReplicaLog) -> Copy:
+    base, epoch, length, damaged = found.state
+    segment = CopiedSegment(log.path_of(base), base, log.directory, epoch, log).found(
+        length=length,
+        last=base - 1 if found.last is None else found.last,
+        count=found.count,
+        marks_written=found.marks_bytes,
+    )
+    if found.is_complete:
+        segment.enter(Life.CLOSED)
+        segment.enter(Life.COMPLETE)
+    return Copy(base, epoch, length, found.last, damaged, segment)
