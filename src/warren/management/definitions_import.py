@@ -98,7 +98,7 @@ class Import:
         what = what_is(kind, row)
         for command in await make(Fields(row, what)):
             try:
-                self.node.execute(command)
+                await self.context.broker.change(command)
             except AmqpError as error:
                 raise BadRequest(f"{what}: {error.text}") from None
 

@@ -45,6 +45,8 @@ OURS = {
     "transient",
     "journal",
     "moves",
+    "cluster",
+    "etcd",
 }  # and with a suffix
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

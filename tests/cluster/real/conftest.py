@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from warren.server.cluster.etcd import Etcd, EtcdSettings
+from warren.server.cluster.etcd import Etcd
+from warren.server.cluster.etcd_settings import EtcdSettings
 from warren.server.cluster.local_etcd import PROGRAM, LocalEtcd
 from warren.server.log import get_logger
 

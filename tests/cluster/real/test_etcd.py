@@ -24,8 +24,9 @@ from warren.cluster.transactions import (
     Transaction,
 )
 from warren.server.cluster import etcd as etcd_module
-from warren.server.cluster.etcd import Etcd, EtcdSettings
+from warren.server.cluster.etcd import Etcd
 from warren.server.cluster.etcd_errors import Compacted, Refused, Unreachable
+from warren.server.cluster.etcd_settings import EtcdSettings
 from warren.server.cluster.local_etcd import LocalEtcd, free_port
 from warren.server.config_error import ConfigError
 from warren.server.log import get_logger

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -31,6 +29,7 @@ from warren.server.cluster.etcd_errors import (
     Unreachable,
     error_of,
 )
+from warren.server.cluster.etcd_settings import EtcdSettings
 from warren.server.cluster.etcd_text import (
     Json,
     changes,
@@ -50,29 +49,6 @@ PAGES_MAX = 10_000  # of one load
 TRIES_MAX = 3  # of a load whose revision was compacted meanwhile
 RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0)  # between the attempts of a watch to connect; the last one stays
 HTTP_OK = 200
-
-
-@dataclass(frozen=True, kw_only=True)
-class EtcdSettings:
-    """Where etcd is, and how to get in."""
-
-    endpoints: tuple[str, ...]  # URLs, such as http://10.0.0.1:2379
-    user: str = ""  # empty: etcd has no authentication
-    password: str = field(default="", repr=False)
-    ca: str = (
-        ""  # the file with the certificates that etcd's certificates are signed with; empty: the system's
-    )
-    cert: str = ""  # the file with our own certificate, if etcd wants one
-    key: str = ""  # the file with its key; empty: the key is in the file of the certificate
-
-    def tls(self) -> ssl.SSLContext | bool:
-        """How to verify etcd's certificate; `True` is the way of the system."""
-        if not self.ca and not self.cert:
-            return True
-        context = ssl.create_default_context(cafile=self.ca or None)
-        if self.cert:
-            context.load_cert_chain(self.cert, self.key or None)
-        return context
 
 
 class Loaded(NamedTuple):
