@@ -31,7 +31,9 @@ class ModelChanges:
         for record in difference.removed:
             results[record.path] = self._carry_out(removal_of(record.definition.command))
         for record in difference.put:
-            results[record.path] = self._carry_out(self.command_of(record), record.number)
+            command = self.command_of(record)
+            number = record.number if isinstance(command, DeclareQueue) else 0
+            results[record.path] = self._carry_out(command, number)
         return results
 
     def _carry_out(self, command: Command, number: int = 0) -> Applied:

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cluster.definitions.model_etcd import Asked, Member, ModelEtcd, settle, topology
-from warren.broker.access import Permissions
+from warren.broker.access import Permissions, TopicPermissions
 from warren.broker.commands import (
     AddVhost,
     Bind,
+    ClearGlobalParameter,
     Command,
     DeclareExchange,
     DeclareQueue,
@@ -22,10 +23,15 @@ from warren.broker.commands import (
     DeleteQueue,
     DeleteUser,
     DeleteVhost,
+    PauseQueue,
     PutPolicy,
     PutUser,
+    ResumeQueue,
+    SetGlobalParameter,
     SetParameter,
     SetPermissions,
+    SetTopicPermissions,
+    SetVhostLimits,
     Unbind,
 )
 from warren.cluster.definition import path_of, removal_of
@@ -41,6 +47,10 @@ MAKING: list[Command] = [
     SetPermissions(user="u", vhost=V, permissions=ALL),
     PutPolicy(vhost=V, name="p", pattern="q", definition={"max-length": 3}),
     SetParameter(vhost=V, component="c", name="n", value=1),
+    SetVhostLimits(vhost=V, max_queues=50),
+    SetGlobalParameter(name="g", value={"x": 1}),
+    SetTopicPermissions(user="u", vhost=V, exchange="e", permissions=TopicPermissions(".*", ".*")),
+    PauseQueue(vhost=V, name="q"),
     DeclareExchange(vhost=V, name="e", type="direct"),
     DeclareExchange(vhost=V, name="e", type="fanout"),
     DeclareExchange(vhost=V, name="auto", type="direct", auto_delete=True, durable=False),
@@ -56,6 +66,8 @@ MAKING: list[Command] = [
 REMOVED: list[Command] = [
     DeleteVhost(name=V),
     DeleteUser(name="u"),
+    ResumeQueue(vhost=V, name="q"),
+    ClearGlobalParameter(name="g"),
     DeleteExchange(vhost=V, name="e"),
     DeleteExchange(vhost=V, name="late"),
     DeleteQueue(vhost=V, name="q"),

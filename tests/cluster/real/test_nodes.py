@@ -155,6 +155,7 @@ def test_a_node_that_was_down_catches_up_and_keeps_its_messages(nodes: Nodes) ->
     again.basic_publish("amq.topic", "late", b"by the new binding")
     assert again.queue_declare("kept", durable=True).method.message_count == 2
     closed_with(405, lambda: nodes.channel("a").basic_get("new"))
+    assert "not understood" not in a.log(), "its own file is as good as that of a single broker"
 
 
 def test_a_queue_deleted_and_made_anew_on_another_node_has_no_old_messages(nodes: Nodes) -> None:
