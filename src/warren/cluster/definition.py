@@ -20,6 +20,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -36,6 +37,7 @@ from warren.storage.table_text import expect
 LAST = "last"  # the key that every change puts, so that changes are counted
 PLACES_MAX = 128  # in one transaction, which is etcd's limit as well
 NO_ARGUMENTS = "-"
+PATHS_CACHED_MAX = 10_000
 ORDER = {kind: number for number, kind in enumerate(REPLAY_ORDER)}  # everything comes after what it hangs on
 
 
@@ -102,6 +104,7 @@ def queue_number(create_revision: int, place: int) -> int:
     return create_revision * PLACES_MAX + place
 
 
+@lru_cache(PATHS_CACHED_MAX)
 def path_of(key: Key) -> str:
     """The name of a definition's key in etcd, behind the prefix of all definitions."""
     kind = str(key[-1]).replace(" ", "-")
