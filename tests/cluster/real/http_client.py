@@ -22,6 +22,9 @@ class HttpClient:
     def put(self, path: str, content: dict[str, Any]) -> None:
         self._ask("PUT", path, content)
 
+    def post(self, path: str, content: dict[str, Any]) -> None:
+        self._ask("POST", path, content)
+
     def delete(self, path: str) -> None:
         self._ask("DELETE", path, None)
 

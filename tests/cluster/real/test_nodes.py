@@ -281,3 +281,27 @@ def test_a_stopped_node_leaves_no_etcd_behind(tmp_path: Path) -> None:
         os.kill(broker.process.pid, signal.SIGTERM)
         broker.process.wait(WAIT_SECONDS)
         assert _name_of(child) != "etcd"
+
+
+def test_definitions_imported_on_one_node_are_there_on_the_other(nodes: Nodes) -> None:
+    for name in "ab":
+        nodes.start(name)
+    a, b = (HttpClient(nodes.running[name].http_url) for name in "ab")
+    wanted = {
+        "queues": [{"name": f"q{number}", "vhost": "/", "durable": True} for number in range(500)],
+        "bindings": [
+            {
+                "source": "amq.topic",
+                "vhost": "/",
+                "destination": f"q{number}",
+                "destination_type": "queue",
+                "routing_key": "#",
+                "arguments": {},
+            }
+            for number in range(500)
+        ],
+    }
+    a.post("definitions", wanted)
+    eventually(lambda: len(b.get("queues?columns=name,node")) == 500)
+    assert {each["node"] for each in b.get("queues?columns=name,node")} == {"a"}
+    eventually(lambda: len(b.get("exchanges/%2F/amq.topic/bindings/source")) == 500)

@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import aiohttp
 
@@ -40,6 +41,8 @@ from warren.server.cluster.etcd_text import (
     transaction_answer,
     transaction_request,
 )
+
+T = TypeVar("T")
 
 CONNECT_SECONDS_MAX = 2.0
 ANSWER_SECONDS_MAX = 5.0  # for a request; a watch that is open waits for ever
@@ -92,17 +95,16 @@ class Etcd:
         """Never raises for what etcd or the network do: the outcome says it."""
         try:
             answer = await self._ask("kv/txn", transaction_request(wanted))
-            return transaction_answer(wanted, answer)
+            return _understood(lambda: transaction_answer(wanted, answer))
         except Unreachable as error:
             return Answer(Outcome.UNKNOWN if error.was_sent else Outcome.NOT_SENT, reason=str(error))
         except EtcdError as error:
             return Answer(Outcome.NOT_SENT if error.was_refused else Outcome.UNKNOWN, reason=str(error))
-        except (ValueError, KeyError, TypeError) as error:
-            return Answer(Outcome.UNKNOWN, reason=f"etcd's answer is not understood: {error!r}")
 
     async def get(self, key: str) -> KeyValue | None:
         """A key as it is now."""
-        found = key_values(await self._read({"key": encoded(key)}))
+        answer = await self._read({"key": encoded(key)})
+        found = _understood(lambda: key_values(answer))
         return found[0] if found else None
 
     async def load(self, prefix: str) -> Loaded:
@@ -121,8 +123,8 @@ class Etcd:
         revision = 0
         for _ in range(PAGES_MAX):
             answer = await self._read(wanted)
-            revision = revision or revision_of(answer)
-            found += key_values(answer)
+            revision, kvs = _understood(partial(_page, answer, revision))
+            found += kvs
             if not answer.get("more"):
                 return Loaded(revision, found)
             wanted |= {"key": encoded(found[-1].key + "\0"), "revision": str(revision)}
@@ -143,12 +145,7 @@ class Etcd:
 
     async def status(self) -> Status:
         answer = await self._ask("maintenance/status", {})
-        return Status(
-            str(answer.get("version", "")),
-            revision_of(answer),
-            int(answer.get("dbSize", 0)),
-            int(answer.get("leader", 0)) != 0,
-        )
+        return _understood(lambda: _status(answer))
 
     # --- watching ---
 
@@ -186,24 +183,12 @@ class Etcd:
                 f"{endpoint}/v3/watch", json=wanted, headers=await self._headers(endpoint), timeout=timeout
             ) as response:
                 async for line in _lines(response.content):
-                    yield self._told(line)
+                    yield _understood(partial(_told, line))
         except TokenEnded:
             self.token = ""
         except (OSError, TimeoutError, aiohttp.ClientError) as error:
             self.endpoints.avoid(endpoint)
             raise Unreachable(f"etcd's watch at {endpoint} ended: {_said(error)}", was_sent=True) from error
-
-    def _told(self, line: bytes) -> list[Changed]:
-        """What one message of a watch tells."""
-        message = json.loads(line)
-        if "error" in message:
-            raise error_of(str(message["error"]))
-        result = message["result"]
-        if int(result.get("compact_revision", 0)):
-            raise Compacted(f"etcd has forgotten what was before revision {result['compact_revision']}")
-        if result.get("canceled"):
-            raise error_of(str(result.get("cancel_reason", "the watch was cancelled")))
-        return changes(result)
 
     # --- one request ---
 
@@ -255,6 +240,41 @@ class Etcd:
         except (OSError, TimeoutError, aiohttp.ClientError) as error:
             raise Unreachable(f"{endpoint}: {_said(error)}", was_sent=True) from error
         return _content(content, status)
+
+
+def _understood(read: Callable[[], T]) -> T:
+    """What an answer says; `Failed` if it does not look like etcd's."""
+    try:
+        return read()
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Failed(f"etcd's answer is not understood: {error!r}") from error
+
+
+def _status(answer: Json) -> Status:
+    return Status(
+        str(answer.get("version", "")),
+        revision_of(answer),
+        int(answer.get("dbSize", 0)),
+        int(answer.get("leader", 0)) != 0,
+    )
+
+
+def _page(answer: Json, revision: int) -> tuple[int, list[KeyValue]]:
+    """The keys of a page, and the revision of the first page."""
+    return revision or revision_of(answer), key_values(answer)
+
+
+def _told(line: bytes) -> list[Changed]:
+    """What one message of a watch tells."""
+    message = json.loads(line)
+    if "error" in message:
+        raise error_of(str(message["error"]))
+    result = message["result"]
+    if int(result.get("compact_revision", 0)):
+        raise Compacted(f"etcd has forgotten what was before revision {result['compact_revision']}")
+    if result.get("canceled"):
+        raise error_of(str(result.get("cancel_reason", "the watch was cancelled")))
+    return changes(result)
 
 
 def _content(text: bytes, status: int) -> Json:
