@@ -200,9 +200,10 @@ class Broker:
         settings = self.config.tls()
         self.tls = None if settings is None else Tls(settings)
         self.disk_space = DiskSpace(self.config.data_dir, self.config.disk_free_limit)
-        name = self.config.cluster_node or self.config.cluster_name
+        clustering = self.config.clustering()
+        name = self.config.cluster_name if clustering is None else clustering.node
         self.node = Node(self.world, self._limits(), exchange_types(), name, self.store)
-        self.node.cluster_name = self.config.cluster or self.config.cluster_name
+        self.node.cluster_name = self.config.cluster_name if clustering is None else clustering.name
         self.resources = Resources(
             self.node, self.memory_alarm, self.disk_space, lambda: self.store.is_failing
         )

@@ -143,10 +143,10 @@ class Config:
     """The name of the cluster that this node is in; empty: it is alone, and needs no etcd. In the file, this
     may also be `name` in the table `cluster`, `cluster_etcd` may be `etcd` there, and so may all of these.
     """
-    cluster_node: str = ""  # the name of this node in the cluster
-    cluster_etcd: tuple[str, ...] = ()
-    """The URLs of etcd's members, such as `["http://10.0.0.1:2379"]`; `["local"]`: the broker runs an etcd of
-    its own, for a cluster on one machine.
+    cluster_node: str = ""  # the name of this node in the cluster; empty: that of the machine
+    cluster_etcd: tuple[str, ...] = ("http://127.0.0.1:2379",)
+    """The URLs of etcd's members; `["local"]`: the broker runs an etcd of its own, for a cluster on one
+    machine.
     """
     cluster_etcd_user: str = ""  # etcd's user; empty: etcd has no authentication
     cluster_etcd_password: str = field(default="", repr=False)  # of that user

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,14 @@ def test_a_broker_is_alone_by_default() -> None:
     assert Config().clustering() is None
 
 
+def test_a_name_is_enough_on_a_machine_with_etcd() -> None:
+    found = Config(cluster="demo").clustering()
+    assert found is not None
+    assert found.node == socket.gethostname()
+    assert found.etcd is not None
+    assert found.etcd.endpoints == ("http://127.0.0.1:2379",)
+
+
 def test_the_table_of_the_file_and_flags_go_together(tmp_path: Path) -> None:
     file = tmp_path / "warren.toml"
     file.write_text(f'[cluster]\nname = "demo"\netcd = ["{ETCD}", "http://b:1"]\nlease = 2\ngrace = 4.0\n')
@@ -45,9 +54,8 @@ def test_endpoints_may_have_commas_between_them() -> None:
     [
         ({"cluster_etcd": ()}, "URLs of etcd"),
         ({"cluster_etcd": ("10.0.0.1:2379",)}, "a URL"),
-        ({"cluster_node": ""}, "cluster_node"),
         ({"cluster_node": "a/b"}, "cluster_node"),
-        ({"cluster": ""}, "expected a name"),
+        ({"cluster": "a b"}, "cluster"),
         ({"cluster_min_in_sync": 4}, "cluster_min_in_sync"),
         ({"cluster_shards": 0}, "cluster_shards"),
         ({"cluster_replicas": 10}, "cluster_replicas"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,16 +46,15 @@ class ClusterSettings:
 def cluster_settings(config: Any) -> ClusterSettings | None:
     """Those of a `Config`; None for a broker that is alone."""
     if not config.cluster:
-        given = config.cluster_etcd or config.cluster_node
-        _check(not given, "cluster", config.cluster, "a name, since cluster_etcd or cluster_node is set")
         return None
-    for name in ("cluster", "cluster_node"):
-        _check(NAME.fullmatch(getattr(config, name)), name, getattr(config, name), "letters, digits, . _ -")
+    node = config.cluster_node or socket.gethostname()
+    for name, value in (("cluster", config.cluster), ("cluster_node", node)):
+        _check(NAME.fullmatch(value), name, value, "letters, digits, . _ -")
     _check(not config.events_stream, "events_stream", True, "false in a cluster")
     _check_sizes(config)
     return ClusterSettings(
         name=config.cluster,
-        node=config.cluster_node,
+        node=node,
         etcd=_etcd(config),
         peers_bind=config.cluster_peers_bind,
         secret_file=config.cluster_secret_file,
