@@ -1,1 +1,1 @@
-"""The protocol by which stores keep copies of shards: messages and ticks in, effects out."""
+"""The protocol by which nodes are one cluster, without I/O and clock: messages and ticks in, effects out."""

@@ -50,6 +50,8 @@ OURS = {
     "moves",
     "shards",
     "diverged",
+    "cluster",
+    "etcd",
 }  # and with a suffix
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

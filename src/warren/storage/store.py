@@ -119,8 +119,8 @@ class DiskStore(Store):
         if commit.marked or commit.dropped or commit.offsets or commit.rewritings.written:
             commit.write_marks()
 
-    def record(self, command: Command) -> None:
-        if self.file.definitions.record(command):
+    def record(self, command: Command, number: int = 0) -> None:
+        if self.file.definitions.record(command, number):
             self.commit.schedule()
 
     def is_saving(self) -> bool:

@@ -1,0 +1,307 @@
+"""Real brokers that share their definitions by a real etcd, with a real client."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pika
+import pika.exceptions
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+
+from tests.cluster.real.etcd_process import EtcdProcess
+from tests.cluster.real.http_client import HttpClient
+from tests.support.process import BrokerProcess
+
+WAIT_SECONDS = 60.0
+ASK_SECONDS = 0.05
+
+pytestmark = pytest.mark.slow
+
+
+class Nodes:
+    """The brokers of a cluster, by name."""
+
+    def __init__(self, path: Path, etcd: EtcdProcess, stack: ExitStack) -> None:
+        self.path = path
+        self.etcd = etcd
+        self.stack = stack
+        self.running: dict[str, BrokerProcess] = {}
+
+    def start(self, name: str, *arguments: str) -> BrokerProcess:
+        flags = ("--cluster", "demo", "--etcd", self.etcd.endpoint, "--node", name, *arguments)
+        process = BrokerProcess(self.path / name, *flags)
+        self.running[name] = self.stack.enter_context(process)
+        return process
+
+    def channel(self, name: str) -> BlockingChannel:
+        connection = pika.BlockingConnection(pika.URLParameters(self.running[name].address.url()))
+        self.stack.callback(close, connection)
+        return connection.channel()
+
+
+def close(connection: pika.BlockingConnection) -> None:
+    """Its broker may have been killed, which the client has not noticed."""
+    with contextlib.suppress(pika.exceptions.AMQPError):
+        connection.close()
+
+
+@pytest.fixture
+def etcd(tmp_path: Path) -> Iterator[EtcdProcess]:
+    with EtcdProcess(tmp_path / "etcd") as process:
+        yield process
+
+
+@pytest.fixture
+def nodes(tmp_path: Path, etcd: EtcdProcess) -> Iterator[Nodes]:
+    with ExitStack() as stack:
+        found = Nodes(tmp_path, etcd, stack)
+        yield found
+    for process in found.running.values():
+        process.check_log()
+
+
+def closed_with(code: int, ask: Callable[[], object]) -> str:
+    """The text with which the broker closes the channel."""
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
+        ask()
+    assert caught.value.reply_code == code
+    return str(caught.value.reply_text)
+
+
+def eventually(what: Callable[[], bool]) -> None:
+    """Wait until something holds that no event tells us of."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not what():
+        assert time.monotonic() < deadline, "it does not become true"
+        time.sleep(ASK_SECONDS)
+
+
+def test_three_nodes_share_their_definitions(nodes: Nodes) -> None:
+    for name in "abc":
+        nodes.start(name)
+    a, b, c = (nodes.channel(name) for name in "abc")
+    a.exchange_declare("events", "topic", durable=True)
+    a.queue_declare("orders", durable=True)
+    b.queue_bind("orders", "events", "#")  # declared on another node just now
+    c.exchange_declare("events", "topic", passive=True)
+    a.confirm_delivery()
+    a.basic_publish("events", "new", b"one")
+    _, _, body = a.basic_get("orders", auto_ack=True)
+    assert body == b"one", "the binding made on b routes on a"
+    text = closed_with(405, lambda: b.basic_get("orders"))
+    assert f"node 'a' at {nodes.running['a'].told['amqp']}" in text
+    c.confirm_delivery()
+    assert "node 'a'" in closed_with(405, lambda: c.basic_publish("events", "new", b"two"))
+
+
+def test_races_and_errors_are_those_of_one_broker(nodes: Nodes) -> None:
+    for name in "ab":
+        nodes.start(name)
+    a = nodes.channel("a")
+    a.queue_declare("q", durable=True)
+    closed_with(406, lambda: nodes.channel("b").queue_declare("q", durable=False))
+    closed_with(404, lambda: nodes.channel("b").queue_bind("none", "amq.topic", "#"))
+    a.queue_delete("q")
+    nodes.channel("b").queue_declare("q", durable=True)
+    closed_with(405, lambda: nodes.channel("a").basic_get("q"))
+
+
+def test_users_vhosts_and_policies_over_http_are_there_everywhere(nodes: Nodes) -> None:
+    for name in "ab":
+        nodes.start(name)
+    a, b = (HttpClient(nodes.running[name].http_url) for name in "ab")
+    a.put("vhosts/shop", {})
+    a.put("users/ann", {"password": "secret", "tags": "management"})
+    a.put("permissions/shop/ann", {"configure": ".*", "write": ".*", "read": ".*"})
+    a.put("policies/shop/short", {"pattern": "q", "definition": {"max-length": 5}})
+    a.put("exchanges/shop/e", {"type": "fanout"})
+    eventually(lambda: any(each["name"] == "e" for each in b.get("exchanges/shop")))
+    assert [each["name"] for each in b.get("policies/shop")] == ["short"]
+    assert {each["name"] for each in b.get("users")} == {"ann", "guest"}
+    host, port = nodes.running["b"].address.host, nodes.running["b"].address.port
+    with pika.BlockingConnection(pika.URLParameters(f"amqp://ann:secret@{host}:{port}/shop")) as connection:
+        connection.channel().queue_declare("q1")
+    b.delete("vhosts/shop")
+    eventually(lambda: all(each["name"] != "shop" for each in a.get("vhosts")))
+    assert a.get("permissions") == b.get("permissions")
+
+
+def test_a_node_that_was_down_catches_up_and_keeps_its_messages(nodes: Nodes) -> None:
+    a, b = nodes.start("a"), nodes.start("b")
+    channel = nodes.channel("a")
+    for queue in ("kept", "deleted"):
+        channel.queue_declare(queue, durable=True)
+        channel.confirm_delivery()
+        channel.basic_publish("", queue, b"message", pika.BasicProperties(delivery_mode=2))
+    a.kill()
+    elsewhere = nodes.channel("b")
+    elsewhere.queue_declare("new", durable=True)
+    elsewhere.queue_bind("kept", "amq.topic", "late")
+    HttpClient(b.http_url).put("users/ann", {"password": "secret", "tags": ""})
+    assert "node 'a'" in closed_with(405, lambda: nodes.channel("b").basic_get("kept"))
+    a.launch()
+    a.wait_until_ready()
+    again = nodes.channel("a")
+    assert again.queue_declare("kept", durable=True).method.message_count == 1
+    again.confirm_delivery()
+    again.basic_publish("amq.topic", "late", b"by the new binding")
+    assert again.queue_declare("kept", durable=True).method.message_count == 2
+    closed_with(405, lambda: nodes.channel("a").basic_get("new"))
+    assert "not understood" not in a.log(), "its own file is as good as that of a single broker"
+
+
+def test_a_queue_deleted_and_made_anew_on_another_node_has_no_old_messages(nodes: Nodes) -> None:
+    a, b = nodes.start("a"), nodes.start("b")
+    channel = nodes.channel("a")
+    channel.queue_declare("q", durable=True)
+    channel.confirm_delivery()
+    channel.basic_publish("", "q", b"old", pika.BasicProperties(delivery_mode=2))
+    channel.queue_delete("q")
+    nodes.channel("b").queue_declare("q", durable=True)
+    b.kill()
+    a.kill()
+    for process in (a, b):
+        process.launch()
+        process.wait_until_ready()
+    assert nodes.channel("b").queue_declare("q", durable=True).method.message_count == 0
+    closed_with(405, lambda: nodes.channel("a").basic_get("q"))
+
+
+def test_without_etcd_traffic_goes_on_and_declares_say_why(nodes: Nodes) -> None:
+    nodes.start("a")
+    channel = nodes.channel("a")
+    channel.queue_declare("q", durable=True)
+    channel.confirm_delivery()
+    nodes.etcd.pause()
+    channel.basic_publish("", "q", b"on", pika.BasicProperties(delivery_mode=2))
+    assert channel.basic_get("q", auto_ack=True)[2] == b"on"
+    text = closed_with(405, lambda: nodes.channel("a").queue_declare("new", durable=True))
+    assert "etcd" in text
+    nodes.etcd.go_on()
+    nodes.channel("a").queue_declare("newer", durable=True)
+
+
+def test_etcd_that_was_killed_and_started_again_goes_on(nodes: Nodes) -> None:
+    for name in "ab":
+        nodes.start(name)
+    nodes.channel("a").queue_declare("before", durable=True)
+    nodes.etcd.kill()
+    nodes.channel("a").queue_declare("before", durable=True)  # is there, as far as anybody can know
+    nodes.etcd.launch()
+    nodes.channel("a").queue_declare("after", durable=True)
+    closed_with(405, lambda: nodes.channel("b").basic_get("after"))
+
+
+def test_exclusive_queues_go_with_their_connection_and_with_their_node(nodes: Nodes) -> None:
+    a, b = nodes.start("a"), nodes.start("b")
+    first, second = nodes.channel("a"), nodes.channel("a")
+    first.queue_declare("mine", exclusive=True)
+    second.queue_declare("theirs", exclusive=True)
+    closed_with(405, lambda: nodes.channel("b").queue_declare("mine", passive=True))
+    first.connection.close()
+
+    def there() -> set[str]:
+        return {each["name"] for each in HttpClient(b.http_url).get("queues")}
+
+    eventually(lambda: there() == {"theirs"})
+    a.kill()
+    a.launch()
+    a.wait_until_ready()
+    eventually(lambda: there() == set())
+
+
+def test_a_data_directory_of_another_cluster_is_refused(nodes: Nodes, tmp_path: Path) -> None:
+    nodes.start("a").terminate()
+    nodes.running.pop("a").process.wait(WAIT_SECONDS)
+    with EtcdProcess(tmp_path / "other") as other:
+        flags = ("--cluster", "demo", "--etcd", other.endpoint, "--node", "a")
+        refused = BrokerProcess(tmp_path / "a", *flags)
+        refused.launch()
+        refused.process.communicate(timeout=WAIT_SECONDS)
+        assert refused.process.returncode == 2
+        assert "is of another cluster than 'demo'" in refused.log()
+
+
+def test_a_directory_of_a_broker_that_was_alone_is_refused(nodes: Nodes, tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "a"):
+        pass
+    flags = ("--cluster", "demo", "--etcd", nodes.etcd.endpoint, "--node", "a")
+    refused = BrokerProcess(tmp_path / "a", *flags)
+    refused.launch()
+    refused.process.communicate(timeout=WAIT_SECONDS)
+    assert refused.process.returncode == 2
+    assert "of a broker that was alone" in refused.log()
+
+
+def test_a_node_that_waits_for_etcd_can_be_stopped(tmp_path: Path, etcd: EtcdProcess) -> None:
+    etcd.kill()
+    waiting = BrokerProcess(tmp_path / "a", "--cluster", "demo", "--etcd", etcd.endpoint, "--node", "a")
+    waiting.launch()
+    eventually(lambda: "waiting for etcd" in waiting.log())
+    waiting.terminate()
+    waiting.process.communicate(timeout=WAIT_SECONDS)
+    assert waiting.process.returncode == 0
+
+
+def test_a_local_etcd_lives_and_dies_with_its_broker(tmp_path: Path) -> None:
+    flags = ("--cluster", uuid.uuid4().hex, "--etcd", "local", "--node", "a")
+    with BrokerProcess(tmp_path / "a", *flags) as broker:
+        children = Path(f"/proc/{broker.process.pid}/task/{broker.process.pid}/children").read_text().split()
+        [child] = [int(pid) for pid in children if _name_of(int(pid)) == "etcd"]
+        with pika.BlockingConnection(pika.URLParameters(broker.address.url())) as connection:
+            connection.channel().queue_declare("q", durable=True)
+        broker.kill()
+        eventually(lambda: _name_of(child) != "etcd")
+        broker.launch()
+        broker.wait_until_ready()
+        with pika.BlockingConnection(pika.URLParameters(broker.address.url())) as connection:
+            connection.channel().queue_declare("q", durable=True, passive=True)
+
+
+def _name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def test_a_stopped_node_leaves_no_etcd_behind(tmp_path: Path) -> None:
+    flags = ("--cluster", uuid.uuid4().hex, "--etcd", "local", "--node", "a")
+    with BrokerProcess(tmp_path / "a", *flags) as broker:
+        children = Path(f"/proc/{broker.process.pid}/task/{broker.process.pid}/children").read_text().split()
+        [child] = [int(pid) for pid in children if _name_of(int(pid)) == "etcd"]
+        os.kill(broker.process.pid, signal.SIGTERM)
+        broker.process.wait(WAIT_SECONDS)
+        assert _name_of(child) != "etcd"
+
+
+def test_definitions_imported_on_one_node_are_there_on_the_other(nodes: Nodes) -> None:
+    for name in "ab":
+        nodes.start(name)
+    a, b = (HttpClient(nodes.running[name].http_url) for name in "ab")
+    wanted = {
+        "queues": [{"name": f"q{number}", "vhost": "/", "durable": True} for number in range(500)],
+        "bindings": [
+            {
+                "source": "amq.topic",
+                "vhost": "/",
+                "destination": f"q{number}",
+                "destination_type": "queue",
+                "routing_key": "#",
+                "arguments": {},
+            }
+            for number in range(500)
+        ],
+    }
+    a.post("definitions", wanted)
+    eventually(lambda: len(b.get("queues?columns=name,node")) == 500)
+    assert {each["node"] for each in b.get("queues?columns=name,node")} == {"a"}
+    eventually(lambda: len(b.get("exchanges/%2F/amq.topic/bindings/source")) == 500)
