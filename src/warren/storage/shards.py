@@ -109,6 +109,16 @@ class Shards:
         if self.file.has_news():
             self.commit.schedule()
 
+    def is_whole(self, shard: int) -> bool:
+        """Whether all that this store should have of a shard is there, as far as the store has noted."""
+        return shard not in self.notes.broken
+
+    def note_whole(self, shard: int, *, is_whole: bool) -> None:
+        """Remember whether something of a shard is missing, as `note_epoch` remembers an epoch."""
+        self.notes.note_whole(shard, is_whole=is_whole)
+        if self.file.has_news():
+            self.commit.schedule()
+
     def there(self) -> list[int]:
         """The shards of which there is a directory."""
         names = names_in(str(self.path)) if self.path.exists() else []

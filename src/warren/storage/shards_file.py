@@ -36,6 +36,7 @@ class ShardNotes:
         self.store_id = ""
         self.synced = True  # whether the run that wrote the file synced what it wrote
         self.epochs: dict[int, int] = {}  # the highest known epoch, by shard
+        self.broken: set[int] = set()  # shards of which something is damaged, or was and is not there again
         self.cuts: dict[str, int] = {}  # where a segment ends now, by its path and epoch
         self.pending: list[bytes] = []  # lines that are to be written
         self.written = 0  # how many lines the file has, with those that are pending
@@ -51,11 +52,13 @@ class ShardNotes:
             self.is_damaged = self.is_damaged or bad
             content = line_content(line.raw)
             store, shard, cut = content.get("store"), content.get("shard"), content.get("cut")
-            epoch, length = content.get("epoch"), content.get("length")
+            epoch, length, whole = content.get("epoch"), content.get("length"), content.get("whole")
             if isinstance(store, str):
                 self.store_id, self.synced = store, content.get("synced") is True
             elif isinstance(shard, int) and isinstance(epoch, int):
                 self.epochs[shard] = max(epoch, self.epochs.get(shard, 0))
+            elif isinstance(shard, int) and isinstance(whole, bool):
+                (self.broken.discard if whole else self.broken.add)(shard)
             elif isinstance(cut, str) and isinstance(length, int):
                 self.cuts[cut] = min(length, self.cuts.get(cut, length))
 
@@ -63,6 +66,11 @@ class ShardNotes:
         if epoch > self.epochs.get(shard, 0):
             self.epochs[shard] = epoch
             self._add({"shard": shard, "epoch": epoch})
+
+    def note_whole(self, shard: int, *, is_whole: bool) -> None:
+        if is_whole == (shard in self.broken):
+            (self.broken.discard if is_whole else self.broken.add)(shard)
+            self._add({"shard": shard, "whole": is_whole})
 
     def note_cut(self, name: str, length: int) -> None:
         self.cuts[name] = min(length, self.cuts.get(name, length))
@@ -76,7 +84,7 @@ class ShardNotes:
 
     @property
     def wants_compaction(self) -> bool:
-        live = 1 + len(self.epochs) + len(self.cuts)
+        live = 1 + len(self.epochs) + len(self.broken) + len(self.cuts)
         return self.written - live > max(DEAD_LINES_MIN, live)
 
     def take_pending(self) -> bytes:
@@ -88,6 +96,7 @@ class ShardNotes:
         self.pending.clear()
         lines = [checked_line({"store": self.store_id, "synced": self.synced})]
         lines += [checked_line({"shard": shard, "epoch": epoch}) for shard, epoch in self.epochs.items()]
+        lines += [checked_line({"shard": shard, "whole": False}) for shard in sorted(self.broken)]
         lines += [checked_line({"cut": name, "length": length}) for name, length in self.cuts.items()]
         self.written = len(lines)
         return b"".join(lines)
@@ -115,6 +124,7 @@ def open_shards_file(
         log.warning("the store gets a new id: it is no member of any shard now", reason=reason)
         notes.store_id = ""
         notes.epochs.clear()
+        notes.broken.clear()
     notes.store_id = notes.store_id or secrets.token_hex(STORE_ID_BYTES)
     notes.synced = sync
     notes.cuts.clear()
