@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from operator import attrgetter
 
+from warren.amqp.errors import AmqpError
 from warren.broker.changes import Applied
 from warren.broker.commands import Command
 from warren.broker.node import Node
@@ -39,7 +40,7 @@ class Metadata:
     def propose(self, command: Command, then: Callable[[Applied], None] | None) -> None:
         self.proposals.propose(command, then)
 
-    def catch_up(self, then: Callable[[], None]) -> None:
+    def catch_up(self, then: Callable[[AmqpError | None], None]) -> None:
         self.proposals.catch_up(then)
 
     def where_is(self, node: str) -> str:

@@ -94,6 +94,7 @@ class Proposals:
         self.behind: list[Proposal] = []
         self.flight: Flight | None = None
         self.asked: set[str] = set()  # paths of what the model has asked to remove
+        self.held: dict[str, list[Proposal]] = {}  # by path: wait until what was `asked` is done, then read
         self.to_sweep: dict[str, None] = {}  # paths of what is dead, and is to be removed from etcd
         self.is_pumping = False  # whether `_pump` is to be called
         self.trouble = ""  # why etcd could not be reached the last time
@@ -123,13 +124,16 @@ class Proposals:
         home = record.definition.home
         return home is not None and home.node == self.me.node
 
-    def catch_up(self, then: Callable[[], None]) -> None:
+    def catch_up(self, then: Callable[[AmqpError | None], None]) -> None:
         now = self.node.world.now()
         waiting = Proposal(
-            None, Asker.CLIENT, lambda _applied: then(), now=now, deadline=now + ANSWER_SECONDS_MAX
+            None,
+            Asker.CLIENT,
+            lambda applied: then(applied.error),
+            now=now,
+            deadline=now + ANSWER_SECONDS_MAX,
         )
         self.open[waiting] = None
-        waiting.known = Applied(changed=False)
         self._to_read(waiting)
 
     def _begin(self, proposal: Proposal) -> None:
@@ -150,6 +154,9 @@ class Proposals:
                 self.pump_soon()
         elif caught_up:
             self._answer(proposal, found)
+        elif proposal.path in self.asked:  # what stands in its way is about to go: wait for that first
+            proposal.move(Stage.TO_READ, self.node.world.now())
+            self.held.setdefault(proposal.path, []).append(proposal)
         else:
             proposal.known = found
             self._to_read(proposal)
@@ -203,6 +210,8 @@ class Proposals:
         self.open.pop(proposal, None)
         if proposal.asker is not Asker.CLIENT:
             self.asked.discard(proposal.path)
+            self.to_read += self.held.pop(proposal.path, [])
+            self.pump_soon()
         if proposal.then is not None:
             try:
                 proposal.then(applied)
@@ -405,10 +414,7 @@ class Proposals:
         """Answer clients who have waited for too long; notice changes that do not come."""
         now = self.node.world.now()
         for proposal in [each for each in self.open if each.deadline <= now]:
-            if proposal.command is None:
-                self._answer(proposal, Applied(changed=False))
-            else:
-                self._answer(proposal, _failed(ResourceLocked(self._why_not(proposal))))
+            self._answer(proposal, _failed(ResourceLocked(self._why_not(proposal))))
         behind = (each for each in self.behind if each.stage is Stage.BEHIND)
         if any(each.since + BEHIND_SECONDS_MAX <= now for each in behind):
             self.gateway.load_again("a change of definitions did not come")
