@@ -19,9 +19,10 @@ from warren.broker.commands import Command
 from warren.broker.node import Node
 from warren.cluster.definition import LAST, Home, removal_of
 from warren.cluster.definition_copy import DefinitionCopy, Difference
+from warren.cluster.gateway import Gateway
 from warren.cluster.model_changes import ModelChanges
 from warren.cluster.proposal import Asker
-from warren.cluster.proposals import Gateway, Proposals
+from warren.cluster.proposals import Proposals
 from warren.cluster.transactions import Changed, KeyValue
 
 
