@@ -83,8 +83,10 @@ class Proposer(Protocol):
         """
         ...
 
-    def catch_up(self, then: Callable[[], None]) -> None:
-        """Call back once this node has all changes that were made anywhere before; or after a while."""
+    def catch_up(self, then: Callable[[AmqpError | None], None]) -> None:
+        """Call back once this node has all changes that were made anywhere before; or, with the reason, when
+        that could not be found out in time.
+        """
         ...
 
     def where_is(self, node: str) -> str:

@@ -334,11 +334,13 @@ class Vhost:
         return queues
 
     def check_route(self, exchange: Exchange, queues: list[Queue]) -> None:
-        """405 if a client's message would go to a queue on another node of the cluster."""
-        if self.elsewhere:
-            check_here(*queues)
+        """405 if a client's message would go to a queue on another node of the cluster. To be called if there
+        are any queues `elsewhere`.
+        """
+        check_here(*queues)
+        if exchange.seen is not None:  # what it has seen is where its own queue is
             own = (self.internal_queues.get(name) for name in exchange.internal_queues())
-            check_here(*(queue for queue in own if queue is not None and exchange.seen is not None))
+            check_here(*(queue for queue in own if queue is not None))
 
     def depends_on_properties(self, exchange: Exchange) -> bool:
         """Whether the route from this exchange depends on more than the routing key and bindings, so that it

@@ -13,14 +13,16 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from operator import attrgetter
 
+from warren.amqp.errors import AmqpError
 from warren.broker.changes import Applied
 from warren.broker.commands import Command
 from warren.broker.node import Node
 from warren.cluster.definition import LAST, Home, removal_of
 from warren.cluster.definition_copy import DefinitionCopy, Difference
+from warren.cluster.gateway import Gateway
 from warren.cluster.model_changes import ModelChanges
 from warren.cluster.proposal import Asker
-from warren.cluster.proposals import Gateway, Proposals
+from warren.cluster.proposals import Proposals
 from warren.cluster.transactions import Changed, KeyValue
 
 
@@ -39,7 +41,7 @@ class Metadata:
     def propose(self, command: Command, then: Callable[[Applied], None] | None) -> None:
         self.proposals.propose(command, then)
 
-    def catch_up(self, then: Callable[[], None]) -> None:
+    def catch_up(self, then: Callable[[AmqpError | None], None]) -> None:
         self.proposals.catch_up(then)
 
     def where_is(self, node: str) -> str:

@@ -5,7 +5,7 @@ compared, so that a transaction changes nothing if this node does not know the l
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from warren.amqp.errors import NotFound
 from warren.broker.changes import UNCHANGED, Applied, carry_out, check, completed, foresee
@@ -19,6 +19,7 @@ from warren.broker.commands import (
 )
 from warren.broker.node import Node
 from warren.cluster.definition import (
+    LAST,
     Definition,
     Home,
     may_be_absent,
@@ -27,7 +28,16 @@ from warren.cluster.definition import (
     says_the_same,
 )
 from warren.cluster.definition_copy import DefinitionCopy, Record, is_permission
-from warren.cluster.transactions import ABSENT, Compare, CompareCreated, Comparison
+from warren.cluster.transactions import (
+    ABSENT,
+    Compare,
+    CompareCreated,
+    Comparison,
+    Delete,
+    Put,
+    Transaction,
+    Write,
+)
 from warren.storage.definition_keys import REMOVING, REPLACING, Key, VhostKey, key_of
 
 WRITES_MAX = 100  # of a transaction, which also puts `LAST`
@@ -58,6 +68,23 @@ class Plan:
         self.compares |= other.compares
         self.puts |= other.puts
         self.deletes += other.deletes
+
+
+def transaction_of(plan: Plan, prefix: str) -> Transaction:
+    """The transaction of a plan, whose definitions get their places. `LAST` says how many keys it changes."""
+    writes: list[Write] = []
+    for place, (path, definition) in enumerate(plan.puts.items()):
+        placed = replace(definition, place=place) if place else definition
+        writes.append(Put(prefix + path, placed.text()))
+    writes += [Delete(prefix + path) for path in plan.deletes]
+    writes.append(Put(prefix + LAST, str(len(writes)).encode()))
+    compares = tuple(_with_prefix(each, prefix) for each in plan.compares.values())
+    return Transaction(compares, tuple(writes), (prefix + LAST,))
+
+
+def _with_prefix(compare: Comparison, prefix: str) -> Comparison:
+    kind = Compare if isinstance(compare, Compare) else CompareCreated
+    return kind(prefix + compare[0], compare[1])
 
 
 class Planner:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import Enum
 
 from warren.broker.changes import Applied
@@ -70,3 +71,14 @@ class Proposal:
     def move(self, stage: Stage, now: float) -> None:
         assert stage in NEXT[self.stage], f"{self.stage} is not followed by {stage}"
         self.stage, self.since = stage, now
+
+
+@dataclass(slots=True)
+class Flight:
+    """A transaction that was sent."""
+
+    proposals: list[Proposal]
+    room: set[Proposal] = field(default_factory=set)  # those for which it only removes what is in their way
+    swept: list[str] = field(default_factory=list)  # paths that are removed without anybody's asking
+    results: dict[str, tuple[int, Applied]] = field(default_factory=dict)
+    """By path: what came of its changes that this node has had meanwhile, and their revision."""

@@ -15,29 +15,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
 
 from warren.amqp.errors import AmqpError, NotFound, ResourceLocked
 from warren.broker.changes import Applied
 from warren.broker.commands import Command, DeclareExchange, DeclareQueue, DeleteExchange, DeleteQueue
 from warren.broker.node import Node
-from warren.cluster.definition import LAST, Home
+from warren.cluster.definition import Home
 from warren.cluster.definition_copy import DefinitionCopy, Record
-from warren.cluster.plan import WRITES_MAX, Plan, Planner, still_wanted
-from warren.cluster.proposal import Asker, Proposal, Stage
-from warren.cluster.transactions import (
-    Answer,
-    Compare,
-    CompareCreated,
-    Comparison,
-    Delete,
-    KeyValue,
-    Outcome,
-    Put,
-    Transaction,
-    Write,
-)
+from warren.cluster.gateway import Gateway, LastRead
+from warren.cluster.plan import WRITES_MAX, Plan, Planner, still_wanted, transaction_of
+from warren.cluster.proposal import Asker, Flight, Proposal, Stage
+from warren.cluster.transactions import Answer, Compare, KeyValue, Outcome
 
 ANSWER_SECONDS_MAX = 10.0  # for a client that waits
 RETRY_SECONDS = 0.25  # after etcd could not be reached
@@ -46,35 +34,6 @@ ATTEMPTS_MAX = 50  # of a change that others get ahead of
 ALONE_AFTER = 2  # attempts: then it goes in a transaction of its own
 COMPARES_MAX = 120  # of a transaction
 BYTES_MAX = 1_000_000  # of a transaction; etcd refuses 1.5 MiB
-
-
-class LastRead(NamedTuple):
-    """The answer to a linearizable read of `LAST`."""
-
-    reached: bool  # whether etcd answered
-    kv: KeyValue | None = None
-    reason: str = ""  # why it did not
-
-
-class Gateway(Protocol):
-    """The way to etcd. Each of these returns at once, and calls back later."""
-
-    def send(self, transaction: Transaction, done: Callable[[Answer], None]) -> None: ...
-    def read_last(self, done: Callable[[LastRead], None]) -> None: ...
-    def load_again(self, reason: str) -> None:
-        """Something was lost: load all definitions anew, and watch from there."""
-        ...
-
-
-@dataclass(slots=True)
-class Flight:
-    """A transaction that was sent."""
-
-    proposals: list[Proposal]
-    room: set[Proposal] = field(default_factory=set)  # those for which it only removes what is in their way
-    swept: list[str] = field(default_factory=list)  # paths that are removed without anybody's asking
-    results: dict[str, tuple[int, Applied]] = field(default_factory=dict)
-    """By path: what came of its changes that this node has had meanwhile, and their revision."""
 
 
 class Proposals:
@@ -94,6 +53,7 @@ class Proposals:
         self.behind: list[Proposal] = []
         self.flight: Flight | None = None
         self.asked: set[str] = set()  # paths of what the model has asked to remove
+        self.held: dict[str, list[Proposal]] = {}  # by path: wait until what was `asked` is done, then read
         self.to_sweep: dict[str, None] = {}  # paths of what is dead, and is to be removed from etcd
         self.is_pumping = False  # whether `_pump` is to be called
         self.trouble = ""  # why etcd could not be reached the last time
@@ -123,13 +83,16 @@ class Proposals:
         home = record.definition.home
         return home is not None and home.node == self.me.node
 
-    def catch_up(self, then: Callable[[], None]) -> None:
+    def catch_up(self, then: Callable[[AmqpError | None], None]) -> None:
         now = self.node.world.now()
         waiting = Proposal(
-            None, Asker.CLIENT, lambda _applied: then(), now=now, deadline=now + ANSWER_SECONDS_MAX
+            None,
+            Asker.CLIENT,
+            lambda applied: then(applied.error),
+            now=now,
+            deadline=now + ANSWER_SECONDS_MAX,
         )
         self.open[waiting] = None
-        waiting.known = Applied(changed=False)
         self._to_read(waiting)
 
     def _begin(self, proposal: Proposal) -> None:
@@ -150,6 +113,9 @@ class Proposals:
                 self.pump_soon()
         elif caught_up:
             self._answer(proposal, found)
+        elif proposal.path in self.asked:  # what stands in its way is about to go: wait for that first
+            proposal.move(Stage.TO_READ, self.node.world.now())
+            self.held.setdefault(proposal.path, []).append(proposal)
         else:
             proposal.known = found
             self._to_read(proposal)
@@ -203,6 +169,8 @@ class Proposals:
         self.open.pop(proposal, None)
         if proposal.asker is not Asker.CLIENT:
             self.asked.discard(proposal.path)
+            self.to_read += self.held.pop(proposal.path, [])
+            self.pump_soon()
         if proposal.then is not None:
             try:
                 proposal.then(applied)
@@ -241,7 +209,7 @@ class Proposals:
             for proposal in flight.proposals:
                 proposal.attempts += 1
                 proposal.move(Stage.IN_FLIGHT, self.node.world.now())
-            self.gateway.send(self._transaction(plan), self._sent)
+            self.gateway.send(transaction_of(plan, self.prefix), self._sent)
 
     def _gather(self) -> tuple[Flight, Plan]:
         """As much of what waits as fits into one transaction, in order."""
@@ -289,20 +257,6 @@ class Proposals:
                 plan.compares[path] = Compare(path, record.mod_revision)
                 plan.deletes.append(path)
                 flight.swept.append(path)
-
-    def _transaction(self, plan: Plan) -> Transaction:
-        writes: list[Write] = []
-        for place, (path, definition) in enumerate(plan.puts.items()):
-            placed = replace(definition, place=place) if place else definition
-            writes.append(Put(self.prefix + path, placed.text()))
-        writes += [Delete(self.prefix + path) for path in plan.deletes]
-        writes.append(Put(self.prefix + LAST, str(len(writes)).encode()))
-        compares = tuple(self._with_prefix(each) for each in plan.compares.values())
-        return Transaction(compares, tuple(writes), (self.prefix + LAST,))
-
-    def _with_prefix(self, compare: Comparison) -> Comparison:
-        kind = Compare if isinstance(compare, Compare) else CompareCreated
-        return kind(self.prefix + compare[0], compare[1])
 
     # --- etcd's answers ---
 
@@ -405,10 +359,7 @@ class Proposals:
         """Answer clients who have waited for too long; notice changes that do not come."""
         now = self.node.world.now()
         for proposal in [each for each in self.open if each.deadline <= now]:
-            if proposal.command is None:
-                self._answer(proposal, Applied(changed=False))
-            else:
-                self._answer(proposal, _failed(ResourceLocked(self._why_not(proposal))))
+            self._answer(proposal, _failed(ResourceLocked(self._why_not(proposal))))
         behind = (each for each in self.behind if each.stage is Stage.BEHIND)
         if any(each.since + BEHIND_SECONDS_MAX <= now for each in behind):
             self.gateway.load_again("a change of definitions did not come")

@@ -72,7 +72,8 @@ class Publication:
         for key in extra_keys:
             check_key(self.access, self.vhost, exchange, key)
         queues = self.vhost.walk(exchange, [draft.routing_key, *extra_keys], draft.properties)
-        self.vhost.check_route(exchange, queues)
+        if self.vhost.elsewhere:
+            self.vhost.check_route(exchange, queues)
         if len(queues) == 1 and queues[0].routes_again:
             delivered = properties  # with CC and BCC, since the message is routed again later
         message = Message(

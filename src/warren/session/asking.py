@@ -81,12 +81,14 @@ def look_again(channel: Asker, handle: Callable[[], None], error: NotFound) -> N
     method_id = connection.handling
     channel.wait()
 
-    def handle_again() -> None:
+    def handle_again(reason: AmqpError | None) -> None:
         if not channel.waiting or channel.discarding:
             return
         channel.stop_waiting()
         connection.handling = method_id
         try:
+            if reason is not None:
+                raise reason
             handle()
         except AmqpError as found:
             connection.on_error(channel.number, found)

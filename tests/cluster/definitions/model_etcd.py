@@ -12,8 +12,8 @@ from warren.broker.commands import Command
 from warren.broker.node import Limits, Node
 from warren.cluster.definition import LAST, Home
 from warren.cluster.definition_copy import DefinitionCopy
+from warren.cluster.gateway import LastRead
 from warren.cluster.metadata import Metadata
-from warren.cluster.proposals import LastRead
 from warren.cluster.transactions import (
     OPERATIONS_MAX,
     Answer,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cluster.definitions.model_etcd import PREFIX, Asked, Member, ModelEtcd, settle, topology
+from warren.amqp.errors import ResourceLocked
 from warren.amqp.table import Table
 from warren.broker.access import Permissions
 from warren.broker.client import ClientId
@@ -261,6 +262,21 @@ def test_without_etcd_a_declare_ends_with_405_that_says_why(etcd: ModelEtcd) -> 
     assert "q" not in a.node.vhosts["/"].queues, "what was answered is not sent any more"
 
 
+def test_without_etcd_nothing_is_said_not_to_be_there(etcd: ModelEtcd) -> None:
+    [a] = cluster(etcd, "a")
+    told: list[object] = []
+    a.metadata.catch_up(told.append)
+    a.world.run()
+    a.run_request("lost")
+    assert told == []
+    a.pass_time(ANSWER_SECONDS_MAX)
+    [error] = told
+    assert isinstance(error, ResourceLocked)
+    a.metadata.catch_up(told.append)
+    settle(a)
+    assert told == [error, None]
+
+
 def test_without_etcd_a_redeclare_of_what_is_there_goes_on(etcd: ModelEtcd) -> None:
     [a] = cluster(etcd, "a")
     a.ask(queue())
@@ -348,6 +364,21 @@ def test_an_exclusive_queue_belongs_to_its_node_and_ends_with_its_run(etcd: Mode
     settle(again, b)
     assert "mine" not in b.node.vhosts["/"].queues
     assert not [key for key in etcd.kvs if "mine" in key]
+
+
+def test_an_exclusive_queue_can_be_declared_anew_when_its_connection_has_ended(etcd: ModelEtcd) -> None:
+    [a] = cluster(etcd, "a")
+    a.node.clients[ClientId(7)] = object()  # type: ignore[assignment]
+    a.ask(queue("mine", owner=ClientId(7), durable=False))
+    settle(a)
+    del a.node.clients[ClientId(7)]
+    a.node.clients[ClientId(8)] = object()  # type: ignore[assignment]
+    a.node.vhosts["/"].ask_for(DeleteQueue(vhost="/", name="mine"))
+    asked = a.ask(queue("mine", owner=ClientId(8), durable=False))
+    a.requests.reverse()  # whatever comes first at etcd
+    settle(a)
+    assert code(asked) == 0
+    assert a.node.vhosts["/"].queues["mine"].owner == ClientId(8)
 
 
 def test_an_exclusive_queue_whose_connection_ended_meanwhile_goes_at_once(etcd: ModelEtcd) -> None:

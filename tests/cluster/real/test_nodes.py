@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
+import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -185,6 +188,8 @@ def test_without_etcd_traffic_goes_on_and_declares_say_why(nodes: Nodes) -> None
     assert channel.basic_get("q", auto_ack=True)[2] == b"on"
     text = closed_with(405, lambda: nodes.channel("a").queue_declare("new", durable=True))
     assert "etcd" in text
+    text = closed_with(405, lambda: nodes.channel("a").basic_get("perhaps"))
+    assert "etcd" in text, "that there is no such queue is not known"
     nodes.etcd.go_on()
     nodes.channel("a").queue_declare("newer", durable=True)
 
@@ -305,3 +310,88 @@ def test_definitions_imported_on_one_node_are_there_on_the_other(nodes: Nodes) -
     eventually(lambda: len(b.get("queues?columns=name,node")) == 500)
     assert {each["node"] for each in b.get("queues?columns=name,node")} == {"a"}
     eventually(lambda: len(b.get("exchanges/%2F/amq.topic/bindings/source")) == 500)
+
+
+class Worker(threading.Thread):
+    """Declares, binds and deletes at random on all nodes, whatever becomes of them."""
+
+    def __init__(self, nodes: Nodes, seed: int, count: int) -> None:
+        super().__init__()
+        self.nodes = nodes
+        self.random = random.Random(seed)
+        self.count = count
+        self.told: Counter[str] = Counter()  # how often what was answered
+        self.channels: dict[str, BlockingChannel] = {}
+
+    def run(self) -> None:
+        for _ in range(self.count):
+            name = self.random.choice(sorted(self.nodes.running))
+            try:
+                self._ask(self._channel(name))
+                self.told["ok"] += 1
+            except pika.exceptions.ChannelClosedByBroker as error:
+                self.told[str(error.reply_code)] += 1
+            except (pika.exceptions.AMQPError, OSError):  # the node was killed
+                self.told["lost"] += 1
+        for channel in self.channels.values():
+            close(channel.connection)
+
+    def _channel(self, name: str) -> BlockingChannel:
+        channel = self.channels.get(name)
+        if channel is None or not channel.connection.is_open:
+            url = self.nodes.running[name].address.url()
+            channel = pika.BlockingConnection(pika.URLParameters(url)).channel()
+        elif not channel.is_open:
+            channel = channel.connection.channel()
+        self.channels[name] = channel
+        return channel
+
+    def _ask(self, channel: BlockingChannel) -> None:
+        queue, exchange = (f"{kind}{self.random.randrange(4)}" for kind in "qe")
+        what = self.random.randrange(8)
+        if what <= 1:
+            channel.queue_declare(queue, durable=True)
+        elif what == 2:
+            channel.queue_delete(queue)
+        elif what <= 4:
+            channel.exchange_declare(exchange, "topic", durable=True)
+        elif what == 5:
+            channel.exchange_delete(exchange)
+        else:
+            channel.queue_bind(queue, exchange, str(self.random.randrange(3)))
+
+
+@pytest.mark.timeout(300)
+def test_nodes_agree_after_a_storm_in_which_etcd_and_a_node_are_killed(nodes: Nodes) -> None:
+    for name in "abc":
+        nodes.start(name)
+    workers = [Worker(nodes, seed, 250) for seed in range(4)]
+    for worker in workers:
+        worker.start()
+    eventually(lambda: sum(worker.told.total() for worker in workers) > 100)
+    nodes.etcd.kill()
+    nodes.etcd.launch()
+    eventually(lambda: sum(worker.told.total() for worker in workers) > 400)
+    nodes.running["c"].kill()
+    nodes.running["c"].launch()
+    nodes.running["c"].wait_until_ready()
+    for worker in workers:
+        worker.join()
+    told = sum((worker.told for worker in workers), Counter())
+    assert told["ok"] > 0
+    assert told["405"] > 0
+    assert not told.keys() - {"ok", "404", "405", "lost"}
+
+    def topology(name: str) -> list[object]:
+        api = HttpClient(nodes.running[name].http_url)
+        return [
+            sorted((each["name"], each["node"]) for each in api.get("queues")),
+            sorted(each["name"] for each in api.get("exchanges")),
+            sorted(
+                (each["source"], each["destination"], each["routing_key"]) for each in api.get("bindings")
+            ),
+        ]
+
+    eventually(lambda: topology("a") == topology("b") == topology("c"))
+    nodes.start("d")
+    assert topology("d") == topology("a")

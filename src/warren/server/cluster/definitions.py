@@ -17,8 +17,8 @@ from structlog.stdlib import BoundLogger
 
 from warren.broker.node import Node
 from warren.cluster.definition import LAST, Home
+from warren.cluster.gateway import LastRead
 from warren.cluster.metadata import Metadata
-from warren.cluster.proposals import LastRead
 from warren.cluster.transactions import Answer, Changed, KeyValue, Transaction
 from warren.server.cluster.etcd import Etcd
 from warren.server.cluster.etcd_errors import EtcdError

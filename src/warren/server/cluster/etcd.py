@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -319,4 +320,6 @@ async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 def _said(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
+    if type(error) is aiohttp.ClientConnectorError and error.os_error.errno is not None:
+        return os.strerror(error.os_error.errno)
     return str(error) or type(error).__name__
