@@ -251,6 +251,11 @@ class Shard:
         if self.leader is not None:
             self.leader.records_read(to, session, records, now)
 
+    def apply_failed(self, now: float) -> None:
+        """An `Apply` does not fit what the store has: the follower begins anew, with an inventory."""
+        if self.leader is None:
+            self.follower.close(now)
+
     def damage_found(self, now: float) -> None:
         """A segment of this store is damaged: it must not lead, and gets the segment from another store."""
         self.follower.damage_found(now)

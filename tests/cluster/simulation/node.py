@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.cluster.simulation.disk import (
@@ -34,6 +35,7 @@ from warren.cluster.effects import (
 )
 from warren.cluster.member import Member
 from warren.cluster.messages import Acks, Inventory
+from warren.cluster.safety import ShardSafety
 from warren.storage.replication import Drop, LogChange, LogId, Marks, Records, RemoveLog
 
 if TYPE_CHECKING:
@@ -43,11 +45,13 @@ if TYPE_CHECKING:
 class Term:
     """What clients know of a leader's term."""
 
-    __slots__ = ("appended", "deliverable", "ends", "epoch")
+    __slots__ = ("appended", "deliverable", "ends", "epoch", "fresh", "safety")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        self.appended: deque[tuple[int, LogId, int, int]] = deque()  # index, log, position, number
+        self.safety = ShardSafety()
+        self.appended: deque[tuple[LogId, int, int]] = deque()  # log, position, number: not confirmed yet
+        self.fresh: set[LogId] = set()  # logs in which something was confirmed just now
         self.deliverable: list[tuple[LogId, int, int]] = []
         self.ends: dict[LogId, int] = {}  # where logs go on of which all segments were dropped
 
@@ -244,7 +248,9 @@ class Node:
         elif effect.role is Role.OPEN:
             self.world.checks.opens(effect.shard, self.disk)
         elif effect.role in (Role.FOLLOWER, Role.OUTSIDER):
-            self.terms.pop(effect.shard, None)
+            term = self.terms.pop(effect.shard, None)
+            if term is not None:
+                term.safety.end()
 
     def _committed(self, effect: Committed) -> None:
         world, shard = self.world, effect.shard
@@ -254,21 +260,26 @@ class Node:
         record = world.etcd.records[shard].record
         if world.rules.all_members:  # else I2 tells
             checks.counts(record, effect.epoch, (*leader.others, self.store))
-        fresh: set[LogId] = set()
+        fresh = term.fresh = set()
         if self._is_first(effect):
             for log, segments in self.disk.memory.shards[shard].items():
                 for segment in segments.values():
                     if segment.epoch != effect.epoch:
                         self._count_segment(shard, log, segment)
                         fresh.add(log)
-        while term.appended and term.appended[0][0] <= effect.up_to:
-            _, log, position, number = term.appended.popleft()
-            checks.confirm(shard, log, position, number)
-            term.deliverable.append((log, position, number))
-            fresh.add(log)
+        term.safety.commit(effect.up_to)
         for node in world.nodes:
             if node.store in record.isr:
                 checks.has_all(shard, node.disk, "when confirmed", fresh)
+
+    def _confirm(self, shard: int, count: int, _: int) -> None:
+        """A publisher gets confirms of all that it published in a turn."""
+        term = self.terms[shard]
+        for _number in range(count):
+            log, position, number = term.appended.popleft()
+            self.world.checks.confirm(shard, log, position, number)
+            term.deliverable.append((log, position, number))
+            term.fresh.add(log)
 
     def _is_first(self, effect: Committed) -> bool:
         key = (effect.shard, effect.epoch)
@@ -291,6 +302,7 @@ class Node:
         if not here.takes_publishes:
             return False
         changes = [self._record(shard, log, here.epoch) for _ in range(count)]
+        self.terms[shard].safety.when_safe(partial(self._confirm, shard, count))
         self._append(shard, changes)
         return True
 
@@ -308,15 +320,14 @@ class Node:
         else:
             change = Records(log, tail.base, tail.epoch, tail.length, tail.end, 1, pack((number,)))
         self.change(shard, change)
-        leader = self.member.shards[shard].leader
-        assert leader is not None
-        self.terms[shard].appended.append((leader.index + 1, log, change.last, number))
+        self.terms[shard].appended.append((log, change.last, number))
         return change
 
     def _append(self, shard: int, changes: Sequence[LogChange]) -> None:
         here = self.member.shards[shard]
         self.world.checks.appended(shard, here.epoch, self.member.home.me)
         index = here.append(changes, self.now())
+        self.terms[shard].safety.appended(index)
         self.disk.pending.append((shard, Token(shard, 0, epoch=here.epoch, index=index)))
         self.carry_out()
 
@@ -327,7 +338,7 @@ class Node:
             return
         world, checks = self.world, self.world.checks
         if not world.disk_rules.committed_only and term.appended:
-            _, log, position, number = term.appended[0]
+            log, position, number = term.appended[0]
             checks.delivers(shard, term.epoch, log, position, number)
         if not term.deliverable:
             return
