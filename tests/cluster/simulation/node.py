@@ -245,6 +245,8 @@ class Node:
             self.world.leaderships += 1
             self.terms[effect.shard] = Term(effect.epoch)
             self.world.checks.leads(effect.shard, effect.epoch, self.disk)
+            # It may hear of its election so late that another store leads by now: then it owes nothing.
+            self._check(effect.shard, "of a new leader")
         elif effect.role is Role.OPEN:
             self.world.checks.opens(effect.shard, self.disk)
         elif effect.role in (Role.FOLLOWER, Role.OUTSIDER):

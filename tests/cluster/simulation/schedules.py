@@ -221,7 +221,7 @@ def early_confirm(rules: Rules, disk_rules: DiskRules) -> None:
     stage.heal()
 
 
-def emptied_base(rules: Rules, disk_rules: DiskRules) -> None:
+def diverged_tail(rules: Rules, disk_rules: DiskRules) -> None:
     """Scenario 8: an old leader has records and marks that nobody else has; others take their positions."""
     stage = Stage(rules, disk_rules)
     a, b, c = stage.begin()
@@ -253,5 +253,6 @@ DIRECTED: dict[str, Schedule] = {
     "only_whole_stand": damaged_heir,
     "note_damage": interrupted_repair,
     "early_admission": early_confirm,
-    "marks_go": emptied_base,
+    "marks_go": diverged_tail,
+    "by_epoch": diverged_tail,
 }

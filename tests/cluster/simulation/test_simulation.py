@@ -26,7 +26,6 @@ BY_CHANCE = {
     "new_epoch_at_restart": 60,
     "only_in_sync_stand": 20,
     "one_session": 60,
-    "by_epoch": 300,
     "no_delete_first": 40,
     "all_logs": 100,
     "joiner_has_opening": 100,

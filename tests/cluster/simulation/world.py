@@ -31,6 +31,7 @@ SETTINGS = Settings(
 )
 TICK = 0.1
 STEPS = 3000
+PACES = ((0.03, 0.025), (0.03, 0.05), (0.06, 0.012), (0.012, 0.02), (0.1, 0.02))  # a step's time, and faults
 HEAL_ROUNDS = 400  # of TICK each
 QUEUE = 600  # messages on a line, at the most: the sender would wait
 
@@ -71,6 +72,7 @@ class World:
         self.checks = Checks(shards, settings.min_in_sync)
         self.network = Network(self, as_bytes=as_bytes)
         self.network.add_nodes(self.nodes)
+        self.stride, self.trouble = self.chance.choice(PACES)
         self.is_calm = False
         self.is_healed = True  # all stores were in sync since the last one was lost
         for node in self.nodes:
@@ -167,7 +169,7 @@ class World:
 
     def step(self) -> None:
         chance = self.chance
-        self.time += chance.random() * 0.03
+        self.time += chance.random() * self.stride
         x = chance.random()
         if x < 0.5:
             lines = self.network.ready()
@@ -176,9 +178,9 @@ class World:
                 for _ in range(min(len(line.items), 1 + int(chance.random() * 4))):
                     if line.items and line.lives[1] == line.receiver.life and line.receiver.is_up:
                         self.network.arrive(line)
-        elif x < 0.975:
+        else:
             self._ordinary(x)
-        elif not self.is_calm:
+        if chance.random() < self.trouble:
             self._fault()
         self._ticks()
 
@@ -233,14 +235,14 @@ class World:
                     break
             else:
                 return
-        if x < 0.88:
+        if x < 0.89:
             log = self.logs[shard][int(chance.random() * len(self.logs[shard]))]
             node.publish(shard, log, 1 + int(chance.random() * 3))
-        elif x < 0.966:
+        elif x < 0.985:
             node.deliver(shard)
-        elif x < 0.972:
+        elif x < 0.993:
             node.retain(shard, chance.choice(self.logs[shard]))
-        elif x < 0.9735:
+        elif x < 0.995:
             node.delete_log(shard, chance.choice(self.logs[shard]))
         else:
             node.expire(shard, chance.choice(self.logs[shard]))
