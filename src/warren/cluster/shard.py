@@ -20,7 +20,7 @@ from warren.cluster.follower import Follower
 from warren.cluster.home import Home, LedLogs
 from warren.cluster.leader import Leader, Wish
 from warren.cluster.messages import Ack, Batch, Beacon, Inventory, Refused
-from warren.cluster.roles import ROLES, Turn
+from warren.cluster.roles import ROLES, Occasion
 from warren.storage.replication import LogChange, LogId, Records, SegmentState
 
 
@@ -100,7 +100,7 @@ class Shard:
     def _follow_record(self, record: ShardRecord, now: float) -> None:
         mine = self.home.me.store
         is_named = mine in record.replicas or mine in record.joining
-        self._turn(Turn.NAMED if is_named else Turn.NOT_NAMED)
+        self._change_role(Occasion.NAMED if is_named else Occasion.NOT_NAMED)
         if is_named and record.epoch == self.epoch and record.leader is not None:
             self.follower.follow(record.leader.store, record.epoch, now)
 
@@ -136,9 +136,9 @@ class Shard:
 
     # --- epochs and roles ---
 
-    def _turn(self, turn: Turn) -> None:
+    def _change_role(self, occasion: Occasion) -> None:
         """The one place that changes the role."""
-        role = ROLES.get((self.role, turn))
+        role = ROLES.get((self.role, occasion))
         if role is not None:
             self.role = role
             self.home.effects.append(RoleChanged(self.number, self.epoch, role))
@@ -150,7 +150,7 @@ class Shard:
         self.home.effects.append(KeepEpoch(self.number, epoch))
         if self.leader is not None:
             self.leader = None
-            self._turn(Turn.DEPOSED)
+            self._change_role(Occasion.DEPOSED)
         self.follower.follow(None, epoch, now)
 
     def _lead(self, known: Known, now: float) -> None:
@@ -158,7 +158,7 @@ class Shard:
         self.led_epoch = known.record.epoch
         self.follower.follow(None, self.epoch, now)
         self.leader = Leader(home, self.number, known, self.logs, now)
-        self._turn(Turn.ELECTED)
+        self._change_role(Occasion.ELECTED)
         # Whatever this store has was perhaps never synced: when this is, all of it is.
         home.effects.append(Apply(self.number, self.epoch, (), self.leader.barrier))
         self.follower.unsynced.clear()
@@ -175,7 +175,7 @@ class Shard:
             return False
         if epoch != self.epoch:
             self._enter(epoch, now)
-            self._turn(Turn.NAMED)
+            self._change_role(Occasion.NAMED)
         if self.leader is not None:
             return False
         if self.follower.leader != sender:
@@ -324,11 +324,11 @@ class Shard:
             if not rules.open_when_in_step and leader.commit < 0:
                 leader.commit = 0
             if leader.commit >= 0 and holds and self._is_sound:
-                self._turn(Turn.IN_STEP)
+                self._change_role(Occasion.IN_STEP)
         elif holds:
-            self._turn(Turn.RENEWED)
+            self._change_role(Occasion.RENEWED)
         else:
-            self._turn(Turn.LAPSED)
+            self._change_role(Occasion.LAPSED)
         # What is committed as the leader stops is confirmed still: no one else can lead until it hands over.
         if leader.commit > leader.told and (self.role is Role.OPEN or leader.stopped_at is not None):
             leader.told = leader.commit

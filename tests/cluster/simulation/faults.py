@@ -82,15 +82,15 @@ def fail_disk(world: World) -> None:
     node.is_failing = not node.is_failing
     if node.is_up:
         if node.is_failing:
-            node.member.disk_fails(node.now())
+            node.participant.disk_fails(node.now())
         else:
-            node.member.disk_works()
+            node.participant.disk_works()
 
 
 def drain(world: World) -> None:
     node = _any(world)
     if node.is_up:
-        node.member.home.is_draining = not node.member.home.is_draining
+        node.participant.home.is_draining = not node.participant.home.is_draining
 
 
 def stop_etcd(world: World) -> None:

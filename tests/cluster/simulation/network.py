@@ -98,7 +98,7 @@ class Network:
             if self.world.rules.one_session:
                 line.items.clear()
             if receiver.is_up and line.lives[1] == receiver.life:
-                receiver.member.link_down(line.store, receiver.now())
+                receiver.participant.link_down(line.store, receiver.now())
                 receiver.carry_out()
 
     def ready(self) -> list[Line]:
@@ -117,19 +117,19 @@ class Network:
     def arrive(self, line: Line) -> None:
         """The next thing of a line arrives."""
         item, receiver = line.items.popleft(), line.receiver
-        member, now = receiver.member, receiver.now()
+        participant, now = receiver.participant, receiver.now()
         if item is None:
             run = RunId(f"{line.store}.{line.lives[0]}")
-            member.link_up(line.store, run, now)
-        elif line.store in member.home.links:
-            member.received(line.store, item, now)
+            participant.link_up(line.store, run, now)
+        elif line.store in participant.home.links:
+            participant.received(line.store, item, now)
             if type(item) is Batch:
                 self._check_session(receiver, item)
         receiver.carry_out()
 
     def _check_session(self, receiver: Node, batch: Batch) -> None:
         """I18: batches of the newest session only are applied."""
-        effects = receiver.member.home.effects
+        effects = receiver.participant.home.effects
         newest = receiver.newest_session.get(batch.shard)
         if batch.changes and newest != batch.session:
             for effect in effects:

@@ -33,8 +33,8 @@ from warren.cluster.effects import (
     Send,
     TakeInventory,
 )
-from warren.cluster.member import Member
 from warren.cluster.messages import Acks, Inventory
+from warren.cluster.participant import Participant
 from warren.cluster.safety import ShardSafety
 from warren.storage.replication import Drop, LogChange, LogId, Marks, Records, RemoveLog
 
@@ -62,9 +62,9 @@ class Node:
         "is_failing",
         "is_up",
         "life",
-        "member",
         "newest_session",
         "offset",
+        "participant",
         "paused_until",
         "place",
         "rate",
@@ -90,7 +90,7 @@ class Node:
         self.reads: list[ReadRecords] = []  # that the disk has not answered
         self.terms: dict[int, Term] = {}  # by shard that it leads
         self.newest_session: dict[int, int] = {}  # by shard
-        self.member: Member
+        self.participant: Participant
 
     @property
     def store(self) -> StoreId:
@@ -110,7 +110,7 @@ class Node:
         self.life += 1
         self.is_up = True
         me = Leadership(self.store, RunId(f"{self.store}.{self.life}"))
-        self.member = Member(me, world.new_session, settings=world.settings, rules=world.rules)
+        self.participant = Participant(me, world.new_session, settings=world.settings, rules=world.rules)
         self.reads = []
         self.terms = {}
         self.newest_session = {}
@@ -119,12 +119,12 @@ class Node:
             epoch = self.disk.durable.epochs[shard] if world.rules.durable_epochs else 0
             whole = self.disk.durable.whole[shard]
             logs = ShardLogs(self.disk, shard)
-            made = self.member.add_shard(shard, logs, epoch=epoch, is_whole=whole, now=now)
+            made = self.participant.add_shard(shard, logs, epoch=epoch, is_whole=whole, now=now)
             if any(s.damaged for log in self.disk.memory.shards[shard].values() for s in log.values()):
                 made.damage_found(now)
         if self.is_failing:
-            self.member.disk_fails(now)
-        self.member.tick(now)
+            self.participant.disk_fails(now)
+        self.participant.tick(now)
         self.carry_out()
 
     def crash(self) -> None:
@@ -149,7 +149,7 @@ class Node:
     # --- effects ---
 
     def carry_out(self) -> None:
-        for effect in self.member.take_effects():
+        for effect in self.participant.take_effects():
             HANDLERS[type(effect)](self, effect)
 
     def _send(self, effect: Send) -> None:
@@ -198,7 +198,7 @@ class Node:
             return
         now = self.now()
         for token in tokens:
-            shard_here = self.member.shards[token.shard]
+            shard_here = self.participant.shards[token.shard]
             if token.index >= 0:
                 shard_here.index_synced(token.epoch, token.index, now)
             else:
@@ -213,8 +213,8 @@ class Node:
 
     def _take_inventory(self, effect: TakeInventory) -> None:
         logs = [(log, states(log_)) for log, log_ in self.disk.memory.shards[effect.shard].items()]
-        member = self.member
-        member.shards[effect.shard].inventory_taken(effect.session, logs, self.now())
+        participant = self.participant
+        participant.shards[effect.shard].inventory_taken(effect.session, logs, self.now())
         self.carry_out()
 
     def _read_records(self, effect: ReadRecords) -> None:
@@ -225,7 +225,7 @@ class Node:
         want = self.reads.pop(0)
         length = min(want.length, 8 * self.world.chance.randrange(1, 4))
         read = self.disk.read(want.shard, want.log, want.base, want.epoch, want.offset, length)
-        self.member.shards[want.shard].records_read(want.to, want.session, read, self.now())
+        self.participant.shards[want.shard].records_read(want.to, want.session, read, self.now())
         self.carry_out()
 
     def _cas(self, effect: Cas) -> None:
@@ -257,7 +257,7 @@ class Node:
     def _committed(self, effect: Committed) -> None:
         world, shard = self.world, effect.shard
         checks, term = world.checks, self.terms[shard]
-        leader = self.member.shards[shard].leader
+        leader = self.participant.shards[shard].leader
         assert leader is not None
         record = world.etcd.records[shard].record
         if world.rules.all_members:  # else I2 tells
@@ -300,7 +300,7 @@ class Node:
 
     def publish(self, shard: int, log: LogId, count: int = 1) -> bool:
         """A client publishes some messages in one turn."""
-        here = self.member.shards[shard]
+        here = self.participant.shards[shard]
         if not here.takes_publishes:
             return False
         changes = [self._record(shard, log, here.epoch) for _ in range(count)]
@@ -326,8 +326,8 @@ class Node:
         return change
 
     def _append(self, shard: int, changes: Sequence[LogChange]) -> None:
-        here = self.member.shards[shard]
-        self.world.checks.appended(shard, here.epoch, self.member.home.me)
+        here = self.participant.shards[shard]
+        self.world.checks.appended(shard, here.epoch, self.participant.home.me)
         index = here.append(changes, self.now())
         self.terms[shard].safety.appended(index)
         self.disk.pending.append((shard, Token(shard, 0, epoch=here.epoch, index=index)))
@@ -335,7 +335,7 @@ class Node:
 
     def deliver(self, shard: int, acks: float = 0.7) -> None:
         """A consumer gets a message, and acks it with this chance."""
-        here, term = self.member.shards[shard], self.terms.get(shard)
+        here, term = self.participant.shards[shard], self.terms.get(shard)
         if term is None or not here.may_deliver(self.now()):
             return
         world, checks = self.world, self.world.checks
@@ -372,7 +372,7 @@ class Node:
 
     def expire(self, shard: int, log: LogId) -> None:
         """A message expires, committed or not."""
-        here = self.member.shards[shard]
+        here = self.participant.shards[shard]
         segments = self.disk.memory.shards[shard].get(log)
         if not here.takes_publishes or not segments:
             return
@@ -381,7 +381,7 @@ class Node:
 
     def retain(self, shard: int, log: LogId) -> None:
         """A stream drops its oldest segment, whoever has read it."""
-        here = self.member.shards[shard]
+        here = self.participant.shards[shard]
         segments = self.disk.memory.shards[shard].get(log, {})
         if not here.takes_publishes or len(segments) < 2:
             return
@@ -393,7 +393,7 @@ class Node:
 
     def delete_log(self, shard: int, log: LogId) -> None:
         """A queue is deleted; its number is never used again."""
-        here = self.member.shards[shard]
+        here = self.participant.shards[shard]
         segments = self.disk.memory.shards[shard].get(log)
         if not here.takes_publishes or segments is None:
             return

@@ -127,7 +127,7 @@ def hand_over_unknown(rules: Rules, disk_rules: DiskRules) -> None:
     stage.publish(a, 8)
     stage.run_for(0.5)
     stage.holds = lambda request: request.node == a.place
-    a.member.drain()
+    a.participant.drain()
     stage.until(lambda: bool(stage.held))
     _overtake(stage, a, b, c)
 

@@ -105,7 +105,7 @@ class World:
         node = self.nodes[request.node]
         if not node.is_up or node.life != request.life:
             return
-        shard = node.member.shards[request.shard]
+        shard = node.participant.shards[request.shard]
         if request.record is None:
             assert known is not None
             shard.record_read(known, node.now())
@@ -116,7 +116,7 @@ class World:
     def watch(self, node: Node) -> None:
         shard, known = self.etcd.watches[node.place].popleft()
         if node.is_up:
-            node.member.shards[shard].learn(known, node.now())
+            node.participant.shards[shard].learn(known, node.now())
             node.carry_out()
 
     def check_records(self) -> None:
@@ -189,7 +189,7 @@ class World:
         for node in self.nodes:
             if node.is_up and node.tick_at <= time and node.paused_until <= time:
                 node.tick_at = time + TICK * (0.5 + self.chance.random())
-                node.member.tick(node.now())
+                node.participant.tick(node.now())
                 node.carry_out()
 
     def _ordinary(self, x: float) -> None:
@@ -223,13 +223,13 @@ class World:
     def _client(self, node: Node, x: float) -> None:
         chance = self.chance
         shard = int(chance.random() * self.shards)
-        here = node.member.shards[shard]
+        here = node.participant.shards[shard]
         if here.leader is None:  # most shards are led elsewhere
             for other in self.nodes:
                 if (
                     other.is_up
                     and other.paused_until <= self.time
-                    and other.member.shards[shard].leader is not None
+                    and other.participant.shards[shard].leader is not None
                 ):
                     node = other
                     break
@@ -268,7 +268,7 @@ class World:
         self.network.disconnect(a, b)
         cut = (node.place, gone.place) in self.network.cuts or (gone.place, node.place) in self.network.cuts
         if node.is_up and not gone.is_up and not cut and node.paused_until <= self.time:
-            node.member.peer_gone(gone.store, node.now())
+            node.participant.peer_gone(gone.store, node.now())
             node.carry_out()
 
     def damage(self, node: Node, shard: int) -> bool:
@@ -280,7 +280,7 @@ class World:
                     self.is_healed = False
                     self.checks.excused.add((node.disk.store, shard))
                     if node.is_up:
-                        node.member.shards[shard].damage_found(node.now())
+                        node.participant.shards[shard].damage_found(node.now())
                         node.carry_out()
                     return True
         return False
@@ -365,8 +365,8 @@ class World:
             node.paused_until = 0.0
             node.is_failing = False
             if node.is_up:
-                node.member.disk_works()
-                node.member.home.is_draining = False
+                node.participant.disk_works()
+                node.participant.home.is_draining = False
             else:
                 node.boot()
 
@@ -395,7 +395,7 @@ class World:
             node = self.leader_disk(record)
             if node is None or record.joining or record.leaving or len(record.isr) != len(record.replicas):
                 return False
-            here = node.member.shards[shard]
+            here = node.participant.shards[shard]
             if here.role is not Role.OPEN or here.leader is None or here.leader.commit < here.leader.index:
                 return False
             if len(record.replicas) != self.replicas or here.leader.stopped_at is not None:
