@@ -47,6 +47,7 @@ class Leader:
         "commit",
         "counted_out",
         "epoch",
+        "gives_up",
         "handed_at",
         "home",
         "index",
@@ -82,6 +83,7 @@ class Leader:
         self.lease = Lease(home.settings.lease)
         self.backoffs: dict[StoreId, Backoff] = {}
         self.stopped_at: float | None = None  # when it began to hand over
+        self.gives_up = False  # handing over: it takes too long, and there is no need
         self.handed_at: int | None = None  # the revision at which another store may yet be made the leader
         self.successor: StoreId | None = None  # the one it should hand over to, if there is a wish
         self._count_members()
@@ -114,7 +116,7 @@ class Leader:
         rules = self.home.rules
         if wish.admitted is not None and rules.early_admission:
             self.admitting[wish.admitted] = revision
-        if wish.record.epoch != self.epoch:
+        if wish.record.epoch != self.epoch and rules.doubtful_hand_over:
             self.handed_at = revision
         if not rules.known_shrink:
             self.counted_out = wish.counted_out
@@ -275,6 +277,11 @@ class Leader:
 
     # --- what should be written ---
 
+    def resume(self) -> None:
+        """Nobody took over, and nobody can any more."""
+        self.stopped_at = self.successor = None
+        self.gives_up = False
+
     def stop(self, now: float, successor: StoreId | None = None) -> None:
         """Begin to hand over: nothing new is taken, and nothing delivered."""
         if self.stopped_at is None:
@@ -283,7 +290,8 @@ class Leader:
 
     def wish(self, now: float) -> Wish | None:
         """How the record should change now."""
-        return self._hand_over(now) or self._shrink(now) or self._admission(now) or self._settle()
+        hand_over = None if self.gives_up else self._hand_over(now)
+        return hand_over or self._shrink(now) or self._admission(now) or self._settle()
 
     def _hand_over(self, now: float) -> Wish | None:
         if self.stopped_at is None:

@@ -72,5 +72,7 @@ class Rules:
     open_when_in_step: bool = True  # a leader opens when all members have its log
     lease: bool = True  # a leader delivers while its members echo its beacons
     no_echo_while_standing: bool = True
+    exact_evidence: bool = True  # that a process is gone says nothing of a later one of the same store
     grace_after_boot: bool = True  # a store that starts waits as if it had heard the leader just now
     stop_before_hand_over: bool = True  # a leader that hands over does not deliver any more
+    doubtful_hand_over: bool = True  # ... not even when it gives up, as long as it may yet be written

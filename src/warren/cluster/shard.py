@@ -339,7 +339,8 @@ class Shard:
     def tick(self, now: float) -> None:
         """Time has passed."""
         settings = self.home.settings
-        every = settings.ask_again if self.known is None else settings.record_read_every
+        is_old = self.known is None or self.known.record.epoch != self.epoch
+        every = settings.ask_again if is_old else settings.record_read_every
         if self.read_asked_at is None or now - self.read_asked_at > every:
             self._ask(now)
         if self.leader is not None:
@@ -366,12 +367,13 @@ class Shard:
         leaves = home.me.store in leader.record.leaving and bool(leader.record.joining)
         if home.is_draining or failing or leaves or not self._is_sound:
             leader.stop(now)
+            leader.gives_up = False
             return
         if leader.stopped_at is not None:
-            # Nobody took over in time. The leader goes on, unless its successor may yet be written.
-            is_late = now - leader.stopped_at > 2 * settings.hand_over_patience
-            if is_late and leader.handed_at is None:
-                leader.stopped_at = leader.successor = None
+            if now - leader.stopped_at > 2 * settings.hand_over_patience:
+                leader.gives_up = True
+                if leader.handed_at is None:
+                    leader.resume()
             return
         self._consider_preferred(leader, now)
 
@@ -391,8 +393,8 @@ class Shard:
     def _consider_standing(self, now: float) -> None:
         """Stand for election if the leader is gone, and this store may lead."""
         known, home = self.known, self.home
-        if known is None or self.pending is not None or known.record.epoch > self.epoch:
-            return
+        if known is None or self.pending is not None or known.record.epoch != self.epoch:
+            return  # nobody can be elected by a record that is older than what this store has heard
         record, mine = known.record, home.me
         is_eligible = mine.store in record.isr or not home.rules.only_in_sync_stand
         if not is_eligible or not home.can_lead:
@@ -415,6 +417,13 @@ class Shard:
         rank = stores.index(mine.store) if mine.store in stores else 0
         delay = rank * self.home.settings.rank_delay
         patience = self.follower.patience
-        if leader is None or leader == self.dead or leader.store == mine.store:
+        if leader is None or leader.store == mine.store or self._is_dead(leader):
             return patience.heard_at + delay
         return patience.ends_at + delay
+
+    def _is_dead(self, leader: Leadership) -> bool:
+        if self.dead is None:
+            return False
+        if not self.home.rules.exact_evidence:
+            return leader.store == self.dead.store
+        return leader == self.dead
