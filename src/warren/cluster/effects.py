@@ -78,6 +78,14 @@ class ReadRecords(NamedTuple):
     length: int  # bytes at the most, but for a record that is larger
 
 
+class GoOn(NamedTuple):
+    """There is more to do for a follower than one turn should do; `Shard.go_on` answers, in another turn."""
+
+    shard: int
+    to: StoreId
+    session: int
+
+
 class Cas(NamedTuple):
     """Write the record if it has this revision still."""
 
@@ -120,6 +128,7 @@ Effect: TypeAlias = (
     | KeepWhole
     | TakeInventory
     | ReadRecords
+    | GoOn
     | Cas
     | ReadRecord
     | Committed

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from warren.cluster import config
 from warren.cluster.beacons import Lease
-from warren.cluster.catchup import Catchup, size_of
+from warren.cluster.catchup import Catchup, Progress, size_of
 from warren.cluster.config import Known, Leadership, ShardRecord, StoreId
-from warren.cluster.effects import ReadRecords, Send
+from warren.cluster.effects import GoOn, ReadRecords, Send
 from warren.cluster.home import Home, LedLogs
 from warren.cluster.inventory import Fetch
 from warren.cluster.messages import Batch, Inventory, Refused
@@ -241,6 +241,13 @@ class Leader:
         session.catchup.records_read(records)
         self._go_on(session, now)
 
+    def go_on(self, store: StoreId, session_number: int, now: float) -> None:
+        """Another turn has come for a follower that catches up."""
+        session = self.sessions.get(store)
+        if session is not None and session.session == session_number and session.catchup is not None:
+            session.asks_for_turn = False
+            self._go_on(session, now)
+
     def _go_on(self, session: Session, now: float) -> None:
         catchup = session.catchup
         assert catchup is not None
@@ -249,7 +256,11 @@ class Leader:
             self.end_session(session.store)
             self.home.effects.append(Send(session.store, Refused(self.shard, self.epoch)))
             return
-        is_done = catchup.go_on(session.in_flight)
+        progress = catchup.go_on(session.in_flight, self.home.settings.logs_a_turn)
+        is_done = progress is Progress.DONE
+        if progress is Progress.MORE and not session.asks_for_turn:
+            session.asks_for_turn = True
+            self.home.effects.append(GoOn(self.shard, session.store, session.session))
         if is_done or (not self.home.rules.all_logs and catchup.live and not session.is_counted):
             session.is_counted = True
             self._send(session, (), now, in_step=True)

@@ -25,6 +25,7 @@ class Session:
 
     __slots__ = (
         "acked",
+        "asks_for_turn",
         "catchup",
         "in_flight",
         "in_step_since",
@@ -44,6 +45,7 @@ class Session:
         self.in_flight = 0  # bytes in these
         self.acked = NOTHING  # the index up to which the follower has everything, synced
         self.catchup: Catchup | None = None  # None: all logs are live
+        self.asks_for_turn = False  # `GoOn` was asked for
         self.is_counted = False  # batches have an index from now on: all logs are live
         self.in_step_since: float | None = None
         self.is_damaged = False  # the follower's files were, and it is not in step again yet

@@ -32,6 +32,7 @@ class Settings:
     ask_again: float = 1.0  # for a record that is not known, or a session that is refused
     session_silence: float = 5.0  # until a follower that catches up begins anew
     preferred_after: float = 60.0  # in step, until the preferred leader gets its shard back
+    logs_a_turn: int = 200  # that a leader compares with a follower's
     preferred_every: float = 1.0  # a node hands back at most one shard in this time
 
     def __post_init__(self) -> None:

@@ -21,6 +21,7 @@ from warren.cluster.home import Home, LedLogs
 from warren.cluster.leader import Leader, Wish
 from warren.cluster.messages import Ack, Batch, Beacon, Inventory, Refused
 from warren.cluster.roles import ROLES, Occasion
+from warren.cluster.standing import stands_at
 from warren.storage.replication import LogChange, LogId, Records, SegmentState
 
 
@@ -251,6 +252,10 @@ class Shard:
         if self.leader is not None:
             self.leader.records_read(to, session, records, now)
 
+    def go_on(self, to: StoreId, session: int, now: float) -> None:
+        if self.leader is not None:
+            self.leader.go_on(to, session, now)
+
     def apply_failed(self, now: float) -> None:
         """An `Apply` does not fit what the store has: the follower begins anew, with an inventory."""
         if self.leader is None:
@@ -401,7 +406,7 @@ class Shard:
             return
         if not self._is_sound:
             return
-        if now < self._stands_at(record):
+        if now < stands_at(record, mine.store, self.dead, self.follower.patience, home):
             if self.stood_at is not None:  # the leader is back: end the doubt
                 self._cas(record)
             return
@@ -410,20 +415,3 @@ class Shard:
             self._cas(config.elect(record, mine))
         else:
             self._cas(record._replace(epoch=record.epoch + 1, leader=mine))
-
-    def _stands_at(self, record: ShardRecord) -> float:
-        mine, leader = self.home.me, record.leader
-        stores = [store for store in record.replicas if leader is None or store != leader.store]
-        rank = stores.index(mine.store) if mine.store in stores else 0
-        delay = rank * self.home.settings.rank_delay
-        patience = self.follower.patience
-        if leader is None or leader.store == mine.store or self._is_dead(leader):
-            return patience.heard_at + delay
-        return patience.ends_at + delay
-
-    def _is_dead(self, leader: Leadership) -> bool:
-        if self.dead is None:
-            return False
-        if not self.home.rules.exact_evidence:
-            return leader.store == self.dead.store
-        return leader == self.dead

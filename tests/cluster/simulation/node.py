@@ -24,6 +24,7 @@ from warren.cluster.effects import (
     Cas,
     Close,
     Committed,
+    GoOn,
     KeepEpoch,
     KeepWhole,
     ReadRecord,
@@ -87,7 +88,7 @@ class Node:
         self.paused_until = 0.0
         self.tick_at = 0.0
         self.disk = self._new_disk()
-        self.reads: list[ReadRecords] = []  # that the disk has not answered
+        self.reads: list[ReadRecords | GoOn] = []  # for followers that catch up, not answered yet
         self.terms: dict[int, Term] = {}  # by shard that it leads
         self.newest_session: dict[int, int] = {}  # by shard
         self.participant: Participant
@@ -217,12 +218,16 @@ class Node:
         participant.shards[effect.shard].inventory_taken(effect.session, logs, self.now())
         self.carry_out()
 
-    def _read_records(self, effect: ReadRecords) -> None:
+    def _read_records(self, effect: ReadRecords | GoOn) -> None:
         self.reads.append(effect)
 
     def answer_read(self) -> None:
         """The disk has read what somebody catches up with."""
         want = self.reads.pop(0)
+        if isinstance(want, GoOn):
+            self.participant.shards[want.shard].go_on(want.to, want.session, self.now())
+            self.carry_out()
+            return
         length = min(want.length, 8 * self.world.chance.randrange(1, 4))
         read = self.disk.read(want.shard, want.log, want.base, want.epoch, want.offset, length)
         self.participant.shards[want.shard].records_read(want.to, want.session, read, self.now())
@@ -419,6 +424,7 @@ HANDLERS: dict[type, Callable[..., None]] = {
     KeepWhole: Node._keep_whole,
     TakeInventory: Node._take_inventory,
     ReadRecords: Node._read_records,
+    GoOn: Node._read_records,
     Cas: Node._cas,
     ReadRecord: Node._read_record,
     Committed: Node._committed,

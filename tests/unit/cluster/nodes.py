@@ -28,6 +28,9 @@ class NoLogs:
     def logs(self) -> Sequence[LogId]:
         return ()
 
+    def has(self, log: LogId) -> bool:
+        return False
+
     def segments(self, log: LogId) -> Sequence[SegmentState]:
         return ()
 

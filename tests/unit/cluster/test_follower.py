@@ -105,6 +105,13 @@ def test_a_link_that_ends_ends_the_session() -> None:
     assert node.session() != session
 
 
+def test_a_follower_whose_files_do_not_fit_begins_anew() -> None:
+    node, session = following()
+    node.shard.apply_failed(0.1)
+    node.participant.tick(0.2)
+    assert node.session() != session
+
+
 def test_a_follower_that_is_refused_asks_again_later() -> None:
     node, session = following()
     node.hear(A, Refused(0, 4), 1.0)

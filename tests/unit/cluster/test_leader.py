@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from tests.unit.cluster.nodes import LOG, RECORD, A, Alone, B, C, D
+from tests.unit.cluster.nodes import LOG, RECORD, A, Alone, B, C, D, NoLogs
 from warren.cluster import config
+from warren.cluster.catchup import Catchup
 from warren.cluster.config import Leadership
-from warren.cluster.effects import Cas, Committed, ReadRecord, Role
-from warren.cluster.messages import Batch
+from warren.cluster.effects import Cas, Committed, GoOn, ReadRecord, Role
+from warren.cluster.messages import Batch, Inventory, Refused
 from warren.cluster.session import Backoff
-from warren.cluster.settings import BATCH_BYTES_MAX, IN_FLIGHT_BYTES_MAX
-from warren.storage.replication import Drop, Records
+from warren.cluster.settings import BATCH_BYTES_MAX, HELD_BYTES_MAX, IN_FLIGHT_BYTES_MAX, Rules, Settings
+from warren.storage.replication import Drop, LogId, Records
 
 
 def records(size: int = 8) -> Records:
@@ -213,3 +214,33 @@ def test_a_store_that_comes_and_goes_waits_twice_as_long_each_time() -> None:
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
     backoff.leave(now + 100.0, first=1.0, last=60.0)
     assert backoff.delay == 1.0
+
+
+def test_a_follower_whose_log_grows_too_fast_has_to_begin_anew() -> None:
+    node = Alone()
+    node.link(B, C)
+    node.lead()
+    node.follow(B, 101)
+    leader = node.shard.leader
+    assert leader is not None
+    session = leader.sessions[B]
+    session.catchup = Catchup(NoLogs(), {}, Rules(), lambda _: None, lambda *_: None)
+    session.catchup.log = LOG
+    node.shard.append([records(HELD_BYTES_MAX + 1)], 0.1)
+    node.ack(B, 101, 1, 0.1)
+    assert B not in leader.sessions
+    assert node.sent(Refused) == [(B, Refused(0, 1))]
+
+
+def test_many_logs_are_compared_over_several_turns() -> None:
+    node = Alone(settings=Settings(logs_a_turn=2))
+    node.link(B, C)
+    node.lead()
+    theirs = tuple((LogId(number), ()) for number in range(9))
+    node.hear(B, Inventory(0, 1, 7, theirs, is_last=True))
+    turns = 0
+    while not any(batch.in_step for _, batch in node.sent(Batch)):
+        (again,) = node.take(GoOn)
+        node.shard.go_on(again.to, again.session, 0.1)
+        turns += 1
+    assert turns == 2
