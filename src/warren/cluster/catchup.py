@@ -73,17 +73,17 @@ class Catchup:
     ) -> None:
         self.logs = logs  # the leader's
         self.theirs = theirs  # what the follower has
-        self.rules = rules
+        self.rules = rules  # all of them hold, but in the simulator
         self.send = send  # sends changes to the follower
         self.ask = ask  # asks for bytes of a segment
         self.waiting = dict.fromkeys(sorted({*theirs, *logs.logs()}))  # logs that are not begun, in order
-        self.live: set[LogId] = set()
+        self.live: set[LogId] = set()  # logs whose changes are passed on
         self.log: LogId | None = None  # that is being sent
         self.fetches: deque[Fetch] = deque()  # of that log, still to be read
         self.held: list[LogChange] = []  # changes of that log since its plan was made
-        self._held_bytes = 0
+        self._held_bytes = 0  # in these changes
         self.vanished: set[tuple[int, int]] = set()  # segments that were dropped before they were sent whole
-        self.is_reading = False
+        self.is_reading = False  # a chunk was asked for
 
     def go_on(self, in_flight: int, logs_a_turn: int) -> Progress:
         """Send and ask for what can be sent and asked for now, but not more than one turn should."""

@@ -69,12 +69,12 @@ class ReadRecords(NamedTuple):
     """Read whole records of a segment, at least one, for a follower; `Shard.records_read` answers."""
 
     shard: int
-    to: StoreId
-    session: int
+    to: StoreId  # the follower
+    session: int  # in which it gets them
     log: LogId
-    base: int
-    epoch: int
-    offset: int
+    base: int  # of the segment
+    epoch: int  # of the segment
+    offset: int  # in its file
     length: int  # bytes at the most, but for a record that is larger
 
 

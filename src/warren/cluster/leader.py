@@ -64,24 +64,24 @@ class Leader:
     )
 
     def __init__(self, home: Home, shard: int, known: Known, logs: LedLogs, now: float) -> None:
-        self.home = home
-        self.shard = shard
-        self.logs = logs
-        self.record = known.record
-        self.epoch = known.record.epoch
-        self.begun_at = now
+        self.home = home  # what the shards of this node share
+        self.shard = shard  # its number
+        self.logs = logs  # as memory has them
+        self.record = known.record  # the newest of this epoch
+        self.epoch = known.record.epoch  # of this term
+        self.begun_at = now  # when this store heard that it leads
         self.index = 0  # of the last batch
         self.synced = NOTHING if home.rules.barrier else 0  # the index up to which all is synced here
         self.barrier = home.next_token()  # of the `Apply` that syncs all that this store has
-        self.commit = NOTHING
+        self.commit = NOTHING  # the index up to which all members have everything
         self.told = NOTHING  # the index up to which `Committed` was told
-        self.sessions: dict[StoreId, Session] = {}
+        self.sessions: dict[StoreId, Session] = {}  # the newest of each follower
         self._pages: dict[StoreId, tuple[int, dict[LogId, tuple[SegmentState, ...]]]] = {}  # of inventories
         self.admitting: dict[StoreId, int] = {}  # who may be a member, by an admission at this revision
-        self.counted_out: frozenset[StoreId] = frozenset()
+        self.counted_out: frozenset[StoreId] = frozenset()  # too early: only if a rule is switched off
         self.others: tuple[StoreId, ...] = ()  # all members but this store
-        self.lease = Lease(home.settings.lease)
-        self.backoffs: dict[StoreId, Backoff] = {}
+        self.lease = Lease(home.settings.lease)  # who has echoed its beacons
+        self.backoffs: dict[StoreId, Backoff] = {}  # of stores that have left the in-sync set
         self.stopped_at: float | None = None  # when it began to hand over
         self.gives_up = False  # handing over: it takes too long, and there is no need
         self.handed_at: int | None = None  # the revision at which another store may yet be made the leader

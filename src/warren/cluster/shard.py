@@ -46,13 +46,13 @@ class Shard:
     def __init__(
         self, home: Home, number: int, logs: LedLogs, *, epoch: int, is_whole: bool, now: float
     ) -> None:
-        self.home = home
-        self.number = number
+        self.home = home  # what the shards of this node share
+        self.number = number  # of the shard
         self.logs = logs  # as memory has them; asked only while this store leads
         self.epoch = epoch  # the highest that the store knows of
-        self.role = Role.OUTSIDER
+        self.role = Role.OUTSIDER  # changed by `_change_role` only
         self.known: Known | None = None  # the newest record that was seen
-        self.follower = Follower(home, number, now)
+        self.follower = Follower(home, number, now)  # idle while this store leads
         self.leader: Leader | None = None  # this store's term, while it leads
         self.led_epoch = 0  # of its last term
         self.pending: int | None = None  # the revision that a compare-and-swap under way compares

@@ -40,10 +40,10 @@ class Network:
         self.world = world
         self.as_bytes = as_bytes  # messages go through the wire's format
         self.chance: random.Random = world.chance
-        self.lines: list[Line] = []
-        self.between: dict[tuple[int, int], Line] = {}
-        self.is_connected: dict[tuple[int, int], bool] = {}
-        self.cuts: set[tuple[int, int]] = set()
+        self.lines: list[Line] = []  # one for each direction of each pair
+        self.between: dict[tuple[int, int], Line] = {}  # the same, by sender and receiver
+        self.is_connected: dict[tuple[int, int], bool] = {}  # by pair, the lower place first
+        self.cuts: set[tuple[int, int]] = set()  # directions in which nothing passes
 
     def add_nodes(self, nodes: list[Node]) -> None:
         for sender in nodes:

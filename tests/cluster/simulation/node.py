@@ -78,14 +78,14 @@ class Node:
 
     def __init__(self, world: World, place: int) -> None:
         self.world = world
-        self.place = place
+        self.place = place  # among the nodes
         self.life = 0  # how often its process was started
         self.wipes = 0  # of its disk
-        self.is_up = False
+        self.is_up = False  # its process
         self.is_failing = False  # the disk
         self.rate = 1.0  # of its clock
-        self.offset = 0.0
-        self.paused_until = 0.0
+        self.offset = 0.0  # of its clock
+        self.paused_until = 0.0  # in the true time, as the next one
         self.tick_at = 0.0
         self.disk = self._new_disk()
         self.reads: list[ReadRecords | GoOn] = []  # for followers that catch up, not answered yet

@@ -5,6 +5,8 @@ A failure names its seed. Repeat it with `python -m tests.cluster.simulation --s
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 
 from tests.cluster.simulation.__main__ import main
@@ -85,6 +87,10 @@ def test_a_schedule_notices_that_its_rule_is_off(rule: str) -> None:
 @pytest.mark.parametrize("rule", sorted(BY_CHANCE))
 def test_chance_notices_that_a_rule_is_off(rule: str) -> None:
     assert first_caught(rule, range(BY_CHANCE[rule])) is not None
+
+
+def test_all_rules_hold_unless_they_are_switched_off() -> None:
+    assert all(asdict(Rules()).values())
 
 
 def test_every_rule_is_noticed_in_one_way_or_another() -> None:

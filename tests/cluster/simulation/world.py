@@ -51,21 +51,20 @@ class World:
         settings: Settings = SETTINGS,
         steady: bool = False,
     ) -> None:
-        self.seed = seed
-        self.chance = random.Random(seed)
-        self.rules = rules or Rules()
-        self.disk_rules = disk_rules or DiskRules()
+        self.chance = random.Random(seed)  # takes every decision
+        self.rules = rules or Rules()  # of the protocol
+        self.disk_rules = disk_rules or DiskRules()  # of what the simulator plays
         self.settings = settings
-        self.shards = shards
-        self.time = 0.0
+        self.shards = shards  # how many
+        self.time = 0.0  # the true one, which no node knows
         self.numbers = 0  # of the last record
-        self.sessions = 0
-        self.leaderships = 0
+        self.sessions = 0  # how many were opened
+        self.leaderships = 0  # how many terms there were
         self.opened: set[tuple[int, int]] = set()  # shards and epochs
         self.logs: list[list[LogId]] = [[LogId(1), LogId(2, "priority-1")] for _ in range(shards)]
-        self.last_queue = 2
+        self.last_queue = 2  # the highest number of a queue
         self.nodes = [Node(self, place) for place in range(nodes)]
-        self.replicas = replicas
+        self.replicas = replicas  # of each shard
         first = config.create(
             tuple(node.store for node in self.nodes[:replicas]), min_in_sync=settings.min_in_sync
         )
@@ -74,7 +73,7 @@ class World:
         self.network = Network(self, as_bytes=as_bytes)
         self.network.add_nodes(self.nodes)
         self.stride, self.trouble = self.chance.choice(PACES)
-        self.is_calm = False
+        self.is_calm = False  # nothing breaks any more
         self.is_healed = True  # all stores were in sync since the last one was lost
         for node in self.nodes:
             if not steady:
