@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 
 from warren.cluster.home import LedLogs
 from warren.cluster.inventory import Fetch, make_plan
@@ -33,6 +34,14 @@ def size_of(changes: Sequence[LogChange]) -> int:
         if isinstance(change, (Records, Marks, AllMarks)):
             size += len(change.data)
     return size
+
+
+class Progress(Enum):
+    """How far a catch-up has come in a turn."""
+
+    WAITS = "for bytes to be read, or acks"
+    MORE = "in another turn"
+    DONE = "all logs are live"
 
 
 class Catchup:
@@ -64,32 +73,33 @@ class Catchup:
     ) -> None:
         self.logs = logs  # the leader's
         self.theirs = theirs  # what the follower has
-        self.rules = rules
+        self.rules = rules  # all of them hold, but in the simulator
         self.send = send  # sends changes to the follower
         self.ask = ask  # asks for bytes of a segment
         self.waiting = dict.fromkeys(sorted({*theirs, *logs.logs()}))  # logs that are not begun, in order
-        self.live: set[LogId] = set()
+        self.live: set[LogId] = set()  # logs whose changes are passed on
         self.log: LogId | None = None  # that is being sent
         self.fetches: deque[Fetch] = deque()  # of that log, still to be read
         self.held: list[LogChange] = []  # changes of that log since its plan was made
-        self._held_bytes = 0
+        self._held_bytes = 0  # in these changes
         self.vanished: set[tuple[int, int]] = set()  # segments that were dropped before they were sent whole
-        self.is_reading = False
+        self.is_reading = False  # a chunk was asked for
 
-    def go_on(self, in_flight: int) -> bool:
-        """Send and ask for what can be sent and asked for now. Whether all logs are live."""
-        while not self.is_reading:
+    def go_on(self, in_flight: int, logs_a_turn: int) -> Progress:
+        """Send and ask for what can be sent and asked for now, but not more than one turn should."""
+        for _ in range(2 * logs_a_turn):  # a log is begun, and goes live
+            if self.is_reading or in_flight >= CATCHUP_IN_FLIGHT_BYTES_MAX:
+                return Progress.WAITS
             if self.log is not None:
                 if self.fetches:
-                    if in_flight < CATCHUP_IN_FLIGHT_BYTES_MAX:
-                        self._read()
-                    return False
+                    self._read()
+                    return Progress.WAITS
                 self._go_live()
             elif self.waiting:
                 self._begin(next(iter(self.waiting)))
             else:
-                return True
-        return False
+                return Progress.DONE
+        return Progress.MORE
 
     def pass_on(self, changes: Sequence[LogChange]) -> list[LogChange]:
         """What of these changes the follower gets now."""
@@ -122,7 +132,7 @@ class Catchup:
     def _begin(self, log: LogId) -> None:
         del self.waiting[log]
         ours, theirs = self.logs.segments(log), self.theirs.get(log, ())
-        if not ours and log not in set(self.logs.logs()):
+        if not self.logs.has(log):
             if log in self.theirs:
                 self.send((RemoveLog(log),))
             self.live.add(log)

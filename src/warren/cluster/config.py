@@ -41,7 +41,7 @@ class Leadership(NamedTuple):
 
 class ShardRecord(NamedTuple):
     epoch: int  # of the leader: the number of its term; 0 before the first one
-    leader: Leadership | None
+    leader: Leadership | None  # None before the first one
     replicas: tuple[StoreId, ...]  # that keep the shard; the first is the preferred leader
     isr: tuple[StoreId, ...]  # of these, those that have all that was confirmed
     joining: tuple[StoreId, ...] = ()  # that will be replicas when they have everything

@@ -69,13 +69,21 @@ class ReadRecords(NamedTuple):
     """Read whole records of a segment, at least one, for a follower; `Shard.records_read` answers."""
 
     shard: int
+    to: StoreId  # the follower
+    session: int  # in which it gets them
+    log: LogId
+    base: int  # of the segment
+    epoch: int  # of the segment
+    offset: int  # in its file
+    length: int  # bytes at the most, but for a record that is larger
+
+
+class GoOn(NamedTuple):
+    """There is more to do for a follower than one turn should do; `Shard.go_on` answers, in another turn."""
+
+    shard: int
     to: StoreId
     session: int
-    log: LogId
-    base: int
-    epoch: int
-    offset: int
-    length: int  # bytes at the most, but for a record that is larger
 
 
 class Cas(NamedTuple):
@@ -120,6 +128,7 @@ Effect: TypeAlias = (
     | KeepWhole
     | TakeInventory
     | ReadRecords
+    | GoOn
     | Cas
     | ReadRecord
     | Committed

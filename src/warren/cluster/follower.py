@@ -54,21 +54,21 @@ class Follower:
     )
 
     def __init__(self, home: Home, shard: int, now: float) -> None:
-        self.home = home
-        self.shard = shard
+        self.home = home  # what the shards of this node share
+        self.shard = shard  # its number
         self.epoch = 0  # in which it follows
         self.leader: StoreId | None = None  # of that epoch, as far as is known
-        self.session = NO_SESSION
+        self.session = NO_SESSION  # the number of the newest one, if it is open
         self.applied = 0  # the number of the last batch in this session
         self.was_in_step = False  # in this session, when it got that batch
         self.active_at = now  # when it last heard something in this session
         self.not_before = now  # when it may open a session again that was refused
-        self.unsynced: deque[Unsynced] = deque()
+        self.unsynced: deque[Unsynced] = deque()  # batches on their way to the disk, in order
         self.is_whole = True  # no segment is damaged, or was and is not there again yet
         self.is_noted = False  # on the disk, that it is not whole
         self.note_token: int | None = None  # of the `Apply` by which that note is synced
         self.repair_token: int | None = None  # of the batch with which the store is whole again
-        self.patience = Patience(home.settings.grace, now)
+        self.patience = Patience(home.settings.grace, now)  # with the leader
 
     # --- whom it follows ---
 

@@ -16,6 +16,7 @@ class LedLogs(Protocol):
     """The logs of a shard that this node leads, as memory has them: synced or not."""
 
     def logs(self) -> Iterable[LogId]: ...
+    def has(self, log: LogId) -> bool: ...
     def segments(self, log: LogId) -> Sequence[SegmentState]: ...
 
     def marks(self, log: LogId, base: int, epoch: int) -> bytes:
@@ -48,8 +49,8 @@ class Home:
         self, me: Leadership, settings: Settings, rules: Rules, new_session: Callable[[], int]
     ) -> None:
         self.me = me  # this store, in this run
-        self.settings = settings
-        self.rules = rules
+        self.settings = settings  # times and limits
+        self.rules = rules  # all of them hold, but in the simulator
         self.new_session = new_session  # makes the number of a session, which is never used again
         self.effects: list[Effect] = []  # to be carried out, in order
         self.acks: dict[StoreId, dict[int, Ack]] = {}  # of this turn, by store and shard
@@ -58,8 +59,8 @@ class Home:
         self.avoided: set[StoreId] = set()  # nodes that must not be handed anything: they are draining
         self.preferred: dict[int, StoreId] = {}  # who should lead a shard, if not its first replica
         self.preferred_at = 0.0  # when a shard was last handed to the one who should lead it
-        self.is_draining = False
-        self.disk_failing_since: float | None = None
+        self.is_draining = False  # it hands over what it leads, and leads nothing more
+        self.disk_failing_since: float | None = None  # when its disk began to fail
         self.token = 0  # of the last `Apply`
 
     @property

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from warren.cluster import config
 from warren.cluster.beacons import Lease
-from warren.cluster.catchup import Catchup, size_of
+from warren.cluster.catchup import Catchup, Progress, size_of
 from warren.cluster.config import Known, Leadership, ShardRecord, StoreId
-from warren.cluster.effects import ReadRecords, Send
+from warren.cluster.effects import GoOn, ReadRecords, Send
 from warren.cluster.home import Home, LedLogs
 from warren.cluster.inventory import Fetch
 from warren.cluster.messages import Batch, Inventory, Refused
@@ -47,6 +47,7 @@ class Leader:
         "commit",
         "counted_out",
         "epoch",
+        "gives_up",
         "handed_at",
         "home",
         "index",
@@ -63,25 +64,26 @@ class Leader:
     )
 
     def __init__(self, home: Home, shard: int, known: Known, logs: LedLogs, now: float) -> None:
-        self.home = home
-        self.shard = shard
-        self.logs = logs
-        self.record = known.record
-        self.epoch = known.record.epoch
-        self.begun_at = now
+        self.home = home  # what the shards of this node share
+        self.shard = shard  # its number
+        self.logs = logs  # as memory has them
+        self.record = known.record  # the newest of this epoch
+        self.epoch = known.record.epoch  # of this term
+        self.begun_at = now  # when this store heard that it leads
         self.index = 0  # of the last batch
         self.synced = NOTHING if home.rules.barrier else 0  # the index up to which all is synced here
         self.barrier = home.next_token()  # of the `Apply` that syncs all that this store has
-        self.commit = NOTHING
+        self.commit = NOTHING  # the index up to which all members have everything
         self.told = NOTHING  # the index up to which `Committed` was told
-        self.sessions: dict[StoreId, Session] = {}
+        self.sessions: dict[StoreId, Session] = {}  # the newest of each follower
         self._pages: dict[StoreId, tuple[int, dict[LogId, tuple[SegmentState, ...]]]] = {}  # of inventories
         self.admitting: dict[StoreId, int] = {}  # who may be a member, by an admission at this revision
-        self.counted_out: frozenset[StoreId] = frozenset()
+        self.counted_out: frozenset[StoreId] = frozenset()  # too early: only if a rule is switched off
         self.others: tuple[StoreId, ...] = ()  # all members but this store
-        self.lease = Lease(home.settings.lease)
-        self.backoffs: dict[StoreId, Backoff] = {}
+        self.lease = Lease(home.settings.lease)  # who has echoed its beacons
+        self.backoffs: dict[StoreId, Backoff] = {}  # of stores that have left the in-sync set
         self.stopped_at: float | None = None  # when it began to hand over
+        self.gives_up = False  # handing over: it takes too long, and there is no need
         self.handed_at: int | None = None  # the revision at which another store may yet be made the leader
         self.successor: StoreId | None = None  # the one it should hand over to, if there is a wish
         self._count_members()
@@ -114,7 +116,7 @@ class Leader:
         rules = self.home.rules
         if wish.admitted is not None and rules.early_admission:
             self.admitting[wish.admitted] = revision
-        if wish.record.epoch != self.epoch:
+        if wish.record.epoch != self.epoch and rules.doubtful_hand_over:
             self.handed_at = revision
         if not rules.known_shrink:
             self.counted_out = wish.counted_out
@@ -239,6 +241,13 @@ class Leader:
         session.catchup.records_read(records)
         self._go_on(session, now)
 
+    def go_on(self, store: StoreId, session_number: int, now: float) -> None:
+        """Another turn has come for a follower that catches up."""
+        session = self.sessions.get(store)
+        if session is not None and session.session == session_number and session.catchup is not None:
+            session.asks_for_turn = False
+            self._go_on(session, now)
+
     def _go_on(self, session: Session, now: float) -> None:
         catchup = session.catchup
         assert catchup is not None
@@ -247,7 +256,11 @@ class Leader:
             self.end_session(session.store)
             self.home.effects.append(Send(session.store, Refused(self.shard, self.epoch)))
             return
-        is_done = catchup.go_on(session.in_flight)
+        progress = catchup.go_on(session.in_flight, self.home.settings.logs_a_turn)
+        is_done = progress is Progress.DONE
+        if progress is Progress.MORE and not session.asks_for_turn:
+            session.asks_for_turn = True
+            self.home.effects.append(GoOn(self.shard, session.store, session.session))
         if is_done or (not self.home.rules.all_logs and catchup.live and not session.is_counted):
             session.is_counted = True
             self._send(session, (), now, in_step=True)
@@ -275,6 +288,11 @@ class Leader:
 
     # --- what should be written ---
 
+    def resume(self) -> None:
+        """Nobody took over, and nobody can any more."""
+        self.stopped_at = self.successor = None
+        self.gives_up = False
+
     def stop(self, now: float, successor: StoreId | None = None) -> None:
         """Begin to hand over: nothing new is taken, and nothing delivered."""
         if self.stopped_at is None:
@@ -283,7 +301,8 @@ class Leader:
 
     def wish(self, now: float) -> Wish | None:
         """How the record should change now."""
-        return self._hand_over(now) or self._shrink(now) or self._admission(now) or self._settle()
+        hand_over = None if self.gives_up else self._hand_over(now)
+        return hand_over or self._shrink(now) or self._admission(now) or self._settle()
 
     def _hand_over(self, now: float) -> Wish | None:
         if self.stopped_at is None:

@@ -57,10 +57,10 @@ class Batch(NamedTuple):
     """Changes for a follower, in a session."""
 
     shard: int
-    epoch: int
-    session: int
+    epoch: int  # of the leader
+    session: int  # as the follower has numbered it
     number: int  # in its session, from 1 on without a gap
-    changes: tuple[LogChange, ...]
+    changes: tuple[LogChange, ...]  # to be applied in order
     in_step: bool  # with this batch the follower has all that the leader has
 
 

@@ -7,7 +7,7 @@ from enum import Enum
 from warren.cluster.effects import Role
 
 
-class Turn(Enum):
+class Occasion(Enum):
     """What can change the role of a store."""
 
     NAMED = "the record names the store"
@@ -19,15 +19,15 @@ class Turn(Enum):
     RENEWED = "all members echo again"
 
 
-ROLES: dict[tuple[Role, Turn], Role] = {
-    (Role.OUTSIDER, Turn.NAMED): Role.FOLLOWER,
-    (Role.OUTSIDER, Turn.ELECTED): Role.OPENING,
-    (Role.FOLLOWER, Turn.NOT_NAMED): Role.OUTSIDER,
-    (Role.FOLLOWER, Turn.ELECTED): Role.OPENING,
-    (Role.OPENING, Turn.DEPOSED): Role.FOLLOWER,
-    (Role.OPENING, Turn.IN_STEP): Role.OPEN,
-    (Role.OPEN, Turn.DEPOSED): Role.FOLLOWER,
-    (Role.OPEN, Turn.LAPSED): Role.SUSPENDED,
-    (Role.SUSPENDED, Turn.DEPOSED): Role.FOLLOWER,
-    (Role.SUSPENDED, Turn.RENEWED): Role.OPEN,
+ROLES: dict[tuple[Role, Occasion], Role] = {
+    (Role.OUTSIDER, Occasion.NAMED): Role.FOLLOWER,
+    (Role.OUTSIDER, Occasion.ELECTED): Role.OPENING,
+    (Role.FOLLOWER, Occasion.NOT_NAMED): Role.OUTSIDER,
+    (Role.FOLLOWER, Occasion.ELECTED): Role.OPENING,
+    (Role.OPENING, Occasion.DEPOSED): Role.FOLLOWER,
+    (Role.OPENING, Occasion.IN_STEP): Role.OPEN,
+    (Role.OPEN, Occasion.DEPOSED): Role.FOLLOWER,
+    (Role.OPEN, Occasion.LAPSED): Role.SUSPENDED,
+    (Role.SUSPENDED, Occasion.DEPOSED): Role.FOLLOWER,
+    (Role.SUSPENDED, Occasion.RENEWED): Role.OPEN,
 }

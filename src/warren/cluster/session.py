@@ -25,6 +25,7 @@ class Session:
 
     __slots__ = (
         "acked",
+        "asks_for_turn",
         "catchup",
         "in_flight",
         "in_step_since",
@@ -37,15 +38,16 @@ class Session:
     )
 
     def __init__(self, store: StoreId, session: int) -> None:
-        self.store = store
+        self.store = store  # the follower
         self.session = session  # its number, chosen by the follower
         self.number = 0  # of the last batch
-        self.unacked: deque[Sent] = deque()
+        self.unacked: deque[Sent] = deque()  # batches, the oldest first
         self.in_flight = 0  # bytes in these
         self.acked = NOTHING  # the index up to which the follower has everything, synced
         self.catchup: Catchup | None = None  # None: all logs are live
+        self.asks_for_turn = False  # `GoOn` was asked for
         self.is_counted = False  # batches have an index from now on: all logs are live
-        self.in_step_since: float | None = None
+        self.in_step_since: float | None = None  # when it first acked that it has everything
         self.is_damaged = False  # the follower's files were, and it is not in step again yet
 
 

@@ -22,16 +22,17 @@ class Settings:
     min_in_sync: int = 2  # stores that have all that is confirmed, at the least
     lease: float = 1.5  # how long a leader may deliver after it sent a beacon that was echoed
     grace: float = 2.5  # how long a follower waits for a beacon before it stands
-    beacon_every: float = 0.25
+    beacon_every: float = 0.25  # from a leader to each node that keeps its shards
     rank_delay: float = 0.05  # between the stores that may stand, by their place among the replicas
     disk_patience: float = 2.0  # until a leader with a failing disk hands over
     hand_over_patience: float = 2.0  # for what was published, until a leader hands over all the same
     readmission_first: float = 1.0  # a store that left the in-sync set waits so long; then doubled
-    readmission_last: float = 60.0
+    readmission_last: float = 60.0  # but no longer than this
     record_read_every: float = 10.0  # a watch may lose events
     ask_again: float = 1.0  # for a record that is not known, or a session that is refused
     session_silence: float = 5.0  # until a follower that catches up begins anew
     preferred_after: float = 60.0  # in step, until the preferred leader gets its shard back
+    logs_a_turn: int = 200  # that a leader compares with a follower's
     preferred_every: float = 1.0  # a node hands back at most one shard in this time
 
     def __post_init__(self) -> None:
@@ -72,5 +73,7 @@ class Rules:
     open_when_in_step: bool = True  # a leader opens when all members have its log
     lease: bool = True  # a leader delivers while its members echo its beacons
     no_echo_while_standing: bool = True
+    exact_evidence: bool = True  # that a process is gone says nothing of a later one of the same store
     grace_after_boot: bool = True  # a store that starts waits as if it had heard the leader just now
     stop_before_hand_over: bool = True  # a leader that hands over does not deliver any more
+    doubtful_hand_over: bool = True  # ... not even when it gives up, as long as it may yet be written

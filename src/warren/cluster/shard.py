@@ -20,7 +20,8 @@ from warren.cluster.follower import Follower
 from warren.cluster.home import Home, LedLogs
 from warren.cluster.leader import Leader, Wish
 from warren.cluster.messages import Ack, Batch, Beacon, Inventory, Refused
-from warren.cluster.roles import ROLES, Turn
+from warren.cluster.roles import ROLES, Occasion
+from warren.cluster.standing import stands_at
 from warren.storage.replication import LogChange, LogId, Records, SegmentState
 
 
@@ -45,13 +46,13 @@ class Shard:
     def __init__(
         self, home: Home, number: int, logs: LedLogs, *, epoch: int, is_whole: bool, now: float
     ) -> None:
-        self.home = home
-        self.number = number
+        self.home = home  # what the shards of this node share
+        self.number = number  # of the shard
         self.logs = logs  # as memory has them; asked only while this store leads
         self.epoch = epoch  # the highest that the store knows of
-        self.role = Role.OUTSIDER
+        self.role = Role.OUTSIDER  # changed by `_change_role` only
         self.known: Known | None = None  # the newest record that was seen
-        self.follower = Follower(home, number, now)
+        self.follower = Follower(home, number, now)  # idle while this store leads
         self.leader: Leader | None = None  # this store's term, while it leads
         self.led_epoch = 0  # of its last term
         self.pending: int | None = None  # the revision that a compare-and-swap under way compares
@@ -100,7 +101,7 @@ class Shard:
     def _follow_record(self, record: ShardRecord, now: float) -> None:
         mine = self.home.me.store
         is_named = mine in record.replicas or mine in record.joining
-        self._turn(Turn.NAMED if is_named else Turn.NOT_NAMED)
+        self._change_role(Occasion.NAMED if is_named else Occasion.NOT_NAMED)
         if is_named and record.epoch == self.epoch and record.leader is not None:
             self.follower.follow(record.leader.store, record.epoch, now)
 
@@ -136,9 +137,9 @@ class Shard:
 
     # --- epochs and roles ---
 
-    def _turn(self, turn: Turn) -> None:
+    def _change_role(self, occasion: Occasion) -> None:
         """The one place that changes the role."""
-        role = ROLES.get((self.role, turn))
+        role = ROLES.get((self.role, occasion))
         if role is not None:
             self.role = role
             self.home.effects.append(RoleChanged(self.number, self.epoch, role))
@@ -150,7 +151,7 @@ class Shard:
         self.home.effects.append(KeepEpoch(self.number, epoch))
         if self.leader is not None:
             self.leader = None
-            self._turn(Turn.DEPOSED)
+            self._change_role(Occasion.DEPOSED)
         self.follower.follow(None, epoch, now)
 
     def _lead(self, known: Known, now: float) -> None:
@@ -158,7 +159,7 @@ class Shard:
         self.led_epoch = known.record.epoch
         self.follower.follow(None, self.epoch, now)
         self.leader = Leader(home, self.number, known, self.logs, now)
-        self._turn(Turn.ELECTED)
+        self._change_role(Occasion.ELECTED)
         # Whatever this store has was perhaps never synced: when this is, all of it is.
         home.effects.append(Apply(self.number, self.epoch, (), self.leader.barrier))
         self.follower.unsynced.clear()
@@ -175,7 +176,7 @@ class Shard:
             return False
         if epoch != self.epoch:
             self._enter(epoch, now)
-            self._turn(Turn.NAMED)
+            self._change_role(Occasion.NAMED)
         if self.leader is not None:
             return False
         if self.follower.leader != sender:
@@ -251,6 +252,15 @@ class Shard:
         if self.leader is not None:
             self.leader.records_read(to, session, records, now)
 
+    def go_on(self, to: StoreId, session: int, now: float) -> None:
+        if self.leader is not None:
+            self.leader.go_on(to, session, now)
+
+    def apply_failed(self, now: float) -> None:
+        """An `Apply` does not fit what the store has: the follower begins anew, with an inventory."""
+        if self.leader is None:
+            self.follower.close(now)
+
     def damage_found(self, now: float) -> None:
         """A segment of this store is damaged: it must not lead, and gets the segment from another store."""
         self.follower.damage_found(now)
@@ -325,11 +335,11 @@ class Shard:
             if not rules.open_when_in_step and leader.commit < 0:
                 leader.commit = 0
             if leader.commit >= 0 and holds and self._is_sound:
-                self._turn(Turn.IN_STEP)
+                self._change_role(Occasion.IN_STEP)
         elif holds:
-            self._turn(Turn.RENEWED)
+            self._change_role(Occasion.RENEWED)
         else:
-            self._turn(Turn.LAPSED)
+            self._change_role(Occasion.LAPSED)
         # What is committed as the leader stops is confirmed still: no one else can lead until it hands over.
         if leader.commit > leader.told and (self.role is Role.OPEN or leader.stopped_at is not None):
             leader.told = leader.commit
@@ -340,7 +350,8 @@ class Shard:
     def tick(self, now: float) -> None:
         """Time has passed."""
         settings = self.home.settings
-        every = settings.ask_again if self.known is None else settings.record_read_every
+        is_old = self.known is None or self.known.record.epoch != self.epoch
+        every = settings.ask_again if is_old else settings.record_read_every
         if self.read_asked_at is None or now - self.read_asked_at > every:
             self._ask(now)
         if self.leader is not None:
@@ -367,12 +378,13 @@ class Shard:
         leaves = home.me.store in leader.record.leaving and bool(leader.record.joining)
         if home.is_draining or failing or leaves or not self._is_sound:
             leader.stop(now)
+            leader.gives_up = False
             return
         if leader.stopped_at is not None:
-            # Nobody took over in time. The leader goes on, unless its successor may yet be written.
-            is_late = now - leader.stopped_at > 2 * settings.hand_over_patience
-            if is_late and leader.handed_at is None:
-                leader.stopped_at = leader.successor = None
+            if now - leader.stopped_at > 2 * settings.hand_over_patience:
+                leader.gives_up = True
+                if leader.handed_at is None:
+                    leader.resume()
             return
         self._consider_preferred(leader, now)
 
@@ -392,15 +404,15 @@ class Shard:
     def _consider_standing(self, now: float) -> None:
         """Stand for election if the leader is gone, and this store may lead."""
         known, home = self.known, self.home
-        if known is None or self.pending is not None or known.record.epoch > self.epoch:
-            return
+        if known is None or self.pending is not None or known.record.epoch != self.epoch:
+            return  # nobody can be elected by a record that is older than what this store has heard
         record, mine = known.record, home.me
         is_eligible = mine.store in record.isr or not home.rules.only_in_sync_stand
         if not is_eligible or not home.can_lead:
             return
         if not self._is_sound:
             return
-        if now < self._stands_at(record):
+        if now < stands_at(record, mine.store, self.dead, self.follower.patience, home):
             if self.stood_at is not None:  # the leader is back: end the doubt
                 self._cas(record)
             return
@@ -409,13 +421,3 @@ class Shard:
             self._cas(config.elect(record, mine))
         else:
             self._cas(record._replace(epoch=record.epoch + 1, leader=mine))
-
-    def _stands_at(self, record: ShardRecord) -> float:
-        mine, leader = self.home.me, record.leader
-        stores = [store for store in record.replicas if leader is None or store != leader.store]
-        rank = stores.index(mine.store) if mine.store in stores else 0
-        delay = rank * self.home.settings.rank_delay
-        patience = self.follower.patience
-        if leader is None or leader == self.dead or leader.store == mine.store:
-            return patience.heard_at + delay
-        return patience.ends_at + delay

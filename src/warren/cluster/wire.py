@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
 
@@ -22,7 +22,7 @@ from warren.cluster.config import ID_LENGTH_MAX, RunId, StoreId
 from warren.cluster.messages import Ack, Acks, Batch, Beacon, Echo, Hello, Inventory, Message, Refused
 from warren.cluster.wire_changes import CHANGE_SIZE_MIN, pack_change, read_change
 from warren.cluster.wire_values import FRAME_BYTES_MAX, U16, U32, U64, Reader, WireError, pack_log, pack_text
-from warren.storage.replication import SegmentState
+from warren.storage.replication import LogChange, SegmentState
 
 VERSION: Final = 1
 TERMS_MAX: Final = 65_536  # in a beacon: as many as there can be shards
@@ -46,7 +46,10 @@ LAST_PAGE = IN_STEP = 1  # flags
 
 def encode(message: Message) -> bytes:
     """The frame of a message."""
-    head, payload = _ENCODERS[type(message)](message)
+    return _frame(*_ENCODERS[type(message)](message))
+
+
+def _frame(head: _Head, payload: bytes) -> bytes:
     body = HEADER.pack(*head) + payload
     if len(body) > FRAME_BYTES_MAX:
         raise WireError(f"a frame of {len(body)} bytes is too large")
@@ -89,10 +92,23 @@ def _encode_refused(message: Refused) -> _Frame:
 
 
 def _encode_batch(batch: Batch) -> _Frame:
-    parts = [U64.pack(batch.session), U32.pack(len(batch.changes))]
-    parts.extend(map(pack_change, batch.changes))
+    return _batch_frame(batch, pack_changes(batch.changes))
+
+
+def _batch_frame(batch: Batch, changes: bytes) -> _Frame:
     flags = IN_STEP if batch.in_step else 0
-    return _Head(BATCH, flags, batch.shard, batch.epoch, batch.number), b"".join(parts)
+    head = _Head(BATCH, flags, batch.shard, batch.epoch, batch.number)
+    return head, U64.pack(batch.session) + changes
+
+
+def pack_changes(changes: Sequence[LogChange]) -> bytes:
+    """The changes of a batch. They are the same for all followers in step, so they are packed once."""
+    return b"".join((U32.pack(len(changes)), *map(pack_change, changes)))
+
+
+def encode_batch(batch: Batch, changes: bytes) -> bytes:
+    """The frame of a batch whose changes were packed before."""
+    return _frame(*_batch_frame(batch, changes))
 
 
 def _encode_acks(message: Acks) -> _Frame:

@@ -200,6 +200,9 @@ class ShardLogs:
     def logs(self) -> Iterable[LogId]:
         return self.disk.memory.shards[self.shard]
 
+    def has(self, log: LogId) -> bool:
+        return log in self.disk.memory.shards[self.shard]
+
     def segments(self, log: LogId) -> list[SegmentState]:
         return states(self.disk.memory.shards[self.shard].get(log, {}))
 

@@ -10,6 +10,7 @@ from warren.cluster.config import Known, ShardRecord
 
 LOST, UNANSWERED, LATE = 0.06, 0.1, 0.5
 WATCH_LOST = 0.05
+ANSWER_LATE = 0.3
 
 
 class Request(NamedTuple):
@@ -22,6 +23,7 @@ class Request(NamedTuple):
 
 class Etcd:
     __slots__ = (
+        "answers",
         "chance",
         "compares",
         "history",
@@ -44,6 +46,7 @@ class Etcd:
         self.revision = len(records)
         self.records = [Known(number + 1, record) for number, record in enumerate(records)]
         self.requests: list[Request] = []
+        self.answers: list[tuple[Request, Known | None]] = []  # that are on their way
         self.late: list[Request] = []  # whoever asked has given up on them; they may be carried out yet
         self.watches: list[deque[tuple[int, Known]]] = [deque() for _ in range(nodes)]
         self.history: list[tuple[int, ShardRecord, ShardRecord]] = []  # changes since the last check

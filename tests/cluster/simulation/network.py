@@ -40,10 +40,10 @@ class Network:
         self.world = world
         self.as_bytes = as_bytes  # messages go through the wire's format
         self.chance: random.Random = world.chance
-        self.lines: list[Line] = []
-        self.between: dict[tuple[int, int], Line] = {}
-        self.is_connected: dict[tuple[int, int], bool] = {}
-        self.cuts: set[tuple[int, int]] = set()
+        self.lines: list[Line] = []  # one for each direction of each pair
+        self.between: dict[tuple[int, int], Line] = {}  # the same, by sender and receiver
+        self.is_connected: dict[tuple[int, int], bool] = {}  # by pair, the lower place first
+        self.cuts: set[tuple[int, int]] = set()  # directions in which nothing passes
 
     def add_nodes(self, nodes: list[Node]) -> None:
         for sender in nodes:
@@ -98,7 +98,7 @@ class Network:
             if self.world.rules.one_session:
                 line.items.clear()
             if receiver.is_up and line.lives[1] == receiver.life:
-                receiver.member.link_down(line.store, receiver.now())
+                receiver.participant.link_down(line.store, receiver.now())
                 receiver.carry_out()
 
     def ready(self) -> list[Line]:
@@ -117,19 +117,19 @@ class Network:
     def arrive(self, line: Line) -> None:
         """The next thing of a line arrives."""
         item, receiver = line.items.popleft(), line.receiver
-        member, now = receiver.member, receiver.now()
+        participant, now = receiver.participant, receiver.now()
         if item is None:
             run = RunId(f"{line.store}.{line.lives[0]}")
-            member.link_up(line.store, run, now)
-        elif line.store in member.home.links:
-            member.received(line.store, item, now)
+            participant.link_up(line.store, run, now)
+        elif line.store in participant.home.links:
+            participant.received(line.store, item, now)
             if type(item) is Batch:
                 self._check_session(receiver, item)
         receiver.carry_out()
 
     def _check_session(self, receiver: Node, batch: Batch) -> None:
         """I18: batches of the newest session only are applied."""
-        effects = receiver.member.home.effects
+        effects = receiver.participant.home.effects
         newest = receiver.newest_session.get(batch.shard)
         if batch.changes and newest != batch.session:
             for effect in effects:

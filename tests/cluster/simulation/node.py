@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.cluster.simulation.disk import (
@@ -23,6 +24,7 @@ from warren.cluster.effects import (
     Cas,
     Close,
     Committed,
+    GoOn,
     KeepEpoch,
     KeepWhole,
     ReadRecord,
@@ -32,8 +34,9 @@ from warren.cluster.effects import (
     Send,
     TakeInventory,
 )
-from warren.cluster.member import Member
 from warren.cluster.messages import Acks, Inventory
+from warren.cluster.participant import Participant
+from warren.cluster.safety import ShardSafety
 from warren.storage.replication import Drop, LogChange, LogId, Marks, Records, RemoveLog
 
 if TYPE_CHECKING:
@@ -43,11 +46,13 @@ if TYPE_CHECKING:
 class Term:
     """What clients know of a leader's term."""
 
-    __slots__ = ("appended", "deliverable", "ends", "epoch")
+    __slots__ = ("appended", "deliverable", "ends", "epoch", "fresh", "safety")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        self.appended: deque[tuple[int, LogId, int, int]] = deque()  # index, log, position, number
+        self.safety = ShardSafety()
+        self.appended: deque[tuple[LogId, int, int]] = deque()  # log, position, number: not confirmed yet
+        self.fresh: set[LogId] = set()  # logs in which something was confirmed just now
         self.deliverable: list[tuple[LogId, int, int]] = []
         self.ends: dict[LogId, int] = {}  # where logs go on of which all segments were dropped
 
@@ -58,9 +63,9 @@ class Node:
         "is_failing",
         "is_up",
         "life",
-        "member",
         "newest_session",
         "offset",
+        "participant",
         "paused_until",
         "place",
         "rate",
@@ -73,20 +78,20 @@ class Node:
 
     def __init__(self, world: World, place: int) -> None:
         self.world = world
-        self.place = place
+        self.place = place  # among the nodes
         self.life = 0  # how often its process was started
         self.wipes = 0  # of its disk
-        self.is_up = False
+        self.is_up = False  # its process
         self.is_failing = False  # the disk
         self.rate = 1.0  # of its clock
-        self.offset = 0.0
-        self.paused_until = 0.0
+        self.offset = 0.0  # of its clock
+        self.paused_until = 0.0  # in the true time, as the next one
         self.tick_at = 0.0
         self.disk = self._new_disk()
-        self.reads: list[ReadRecords] = []  # that the disk has not answered
+        self.reads: list[ReadRecords | GoOn] = []  # for followers that catch up, not answered yet
         self.terms: dict[int, Term] = {}  # by shard that it leads
         self.newest_session: dict[int, int] = {}  # by shard
-        self.member: Member
+        self.participant: Participant
 
     @property
     def store(self) -> StoreId:
@@ -106,7 +111,7 @@ class Node:
         self.life += 1
         self.is_up = True
         me = Leadership(self.store, RunId(f"{self.store}.{self.life}"))
-        self.member = Member(me, world.new_session, settings=world.settings, rules=world.rules)
+        self.participant = Participant(me, world.new_session, settings=world.settings, rules=world.rules)
         self.reads = []
         self.terms = {}
         self.newest_session = {}
@@ -115,12 +120,12 @@ class Node:
             epoch = self.disk.durable.epochs[shard] if world.rules.durable_epochs else 0
             whole = self.disk.durable.whole[shard]
             logs = ShardLogs(self.disk, shard)
-            made = self.member.add_shard(shard, logs, epoch=epoch, is_whole=whole, now=now)
+            made = self.participant.add_shard(shard, logs, epoch=epoch, is_whole=whole, now=now)
             if any(s.damaged for log in self.disk.memory.shards[shard].values() for s in log.values()):
                 made.damage_found(now)
         if self.is_failing:
-            self.member.disk_fails(now)
-        self.member.tick(now)
+            self.participant.disk_fails(now)
+        self.participant.tick(now)
         self.carry_out()
 
     def crash(self) -> None:
@@ -145,7 +150,7 @@ class Node:
     # --- effects ---
 
     def carry_out(self) -> None:
-        for effect in self.member.take_effects():
+        for effect in self.participant.take_effects():
             HANDLERS[type(effect)](self, effect)
 
     def _send(self, effect: Send) -> None:
@@ -194,7 +199,7 @@ class Node:
             return
         now = self.now()
         for token in tokens:
-            shard_here = self.member.shards[token.shard]
+            shard_here = self.participant.shards[token.shard]
             if token.index >= 0:
                 shard_here.index_synced(token.epoch, token.index, now)
             else:
@@ -209,19 +214,23 @@ class Node:
 
     def _take_inventory(self, effect: TakeInventory) -> None:
         logs = [(log, states(log_)) for log, log_ in self.disk.memory.shards[effect.shard].items()]
-        member = self.member
-        member.shards[effect.shard].inventory_taken(effect.session, logs, self.now())
+        participant = self.participant
+        participant.shards[effect.shard].inventory_taken(effect.session, logs, self.now())
         self.carry_out()
 
-    def _read_records(self, effect: ReadRecords) -> None:
+    def _read_records(self, effect: ReadRecords | GoOn) -> None:
         self.reads.append(effect)
 
     def answer_read(self) -> None:
         """The disk has read what somebody catches up with."""
         want = self.reads.pop(0)
+        if isinstance(want, GoOn):
+            self.participant.shards[want.shard].go_on(want.to, want.session, self.now())
+            self.carry_out()
+            return
         length = min(want.length, 8 * self.world.chance.randrange(1, 4))
         read = self.disk.read(want.shard, want.log, want.base, want.epoch, want.offset, length)
-        self.member.shards[want.shard].records_read(want.to, want.session, read, self.now())
+        self.participant.shards[want.shard].records_read(want.to, want.session, read, self.now())
         self.carry_out()
 
     def _cas(self, effect: Cas) -> None:
@@ -241,34 +250,43 @@ class Node:
             self.world.leaderships += 1
             self.terms[effect.shard] = Term(effect.epoch)
             self.world.checks.leads(effect.shard, effect.epoch, self.disk)
+            # It may hear of its election so late that another store leads by now: then it owes nothing.
+            self._check(effect.shard, "of a new leader")
         elif effect.role is Role.OPEN:
             self.world.checks.opens(effect.shard, self.disk)
         elif effect.role in (Role.FOLLOWER, Role.OUTSIDER):
-            self.terms.pop(effect.shard, None)
+            term = self.terms.pop(effect.shard, None)
+            if term is not None:
+                term.safety.end()
 
     def _committed(self, effect: Committed) -> None:
         world, shard = self.world, effect.shard
         checks, term = world.checks, self.terms[shard]
-        leader = self.member.shards[shard].leader
+        leader = self.participant.shards[shard].leader
         assert leader is not None
         record = world.etcd.records[shard].record
         if world.rules.all_members:  # else I2 tells
             checks.counts(record, effect.epoch, (*leader.others, self.store))
-        fresh: set[LogId] = set()
+        fresh = term.fresh = set()
         if self._is_first(effect):
             for log, segments in self.disk.memory.shards[shard].items():
                 for segment in segments.values():
                     if segment.epoch != effect.epoch:
                         self._count_segment(shard, log, segment)
                         fresh.add(log)
-        while term.appended and term.appended[0][0] <= effect.up_to:
-            _, log, position, number = term.appended.popleft()
-            checks.confirm(shard, log, position, number)
-            term.deliverable.append((log, position, number))
-            fresh.add(log)
+        term.safety.commit(effect.up_to)
         for node in world.nodes:
             if node.store in record.isr:
                 checks.has_all(shard, node.disk, "when confirmed", fresh)
+
+    def _confirm(self, shard: int, count: int, _: int) -> None:
+        """A publisher gets confirms of all that it published in a turn."""
+        term = self.terms[shard]
+        for _number in range(count):
+            log, position, number = term.appended.popleft()
+            self.world.checks.confirm(shard, log, position, number)
+            term.deliverable.append((log, position, number))
+            term.fresh.add(log)
 
     def _is_first(self, effect: Committed) -> bool:
         key = (effect.shard, effect.epoch)
@@ -287,10 +305,11 @@ class Node:
 
     def publish(self, shard: int, log: LogId, count: int = 1) -> bool:
         """A client publishes some messages in one turn."""
-        here = self.member.shards[shard]
+        here = self.participant.shards[shard]
         if not here.takes_publishes:
             return False
         changes = [self._record(shard, log, here.epoch) for _ in range(count)]
+        self.terms[shard].safety.when_safe(partial(self._confirm, shard, count))
         self._append(shard, changes)
         return True
 
@@ -308,26 +327,25 @@ class Node:
         else:
             change = Records(log, tail.base, tail.epoch, tail.length, tail.end, 1, pack((number,)))
         self.change(shard, change)
-        leader = self.member.shards[shard].leader
-        assert leader is not None
-        self.terms[shard].appended.append((leader.index + 1, log, change.last, number))
+        self.terms[shard].appended.append((log, change.last, number))
         return change
 
     def _append(self, shard: int, changes: Sequence[LogChange]) -> None:
-        here = self.member.shards[shard]
-        self.world.checks.appended(shard, here.epoch, self.member.home.me)
+        here = self.participant.shards[shard]
+        self.world.checks.appended(shard, here.epoch, self.participant.home.me)
         index = here.append(changes, self.now())
+        self.terms[shard].safety.appended(index)
         self.disk.pending.append((shard, Token(shard, 0, epoch=here.epoch, index=index)))
         self.carry_out()
 
     def deliver(self, shard: int, acks: float = 0.7) -> None:
         """A consumer gets a message, and acks it with this chance."""
-        here, term = self.member.shards[shard], self.terms.get(shard)
+        here, term = self.participant.shards[shard], self.terms.get(shard)
         if term is None or not here.may_deliver(self.now()):
             return
         world, checks = self.world, self.world.checks
         if not world.disk_rules.committed_only and term.appended:
-            _, log, position, number = term.appended[0]
+            log, position, number = term.appended[0]
             checks.delivers(shard, term.epoch, log, position, number)
         if not term.deliverable:
             return
@@ -359,7 +377,7 @@ class Node:
 
     def expire(self, shard: int, log: LogId) -> None:
         """A message expires, committed or not."""
-        here = self.member.shards[shard]
+        here = self.participant.shards[shard]
         segments = self.disk.memory.shards[shard].get(log)
         if not here.takes_publishes or not segments:
             return
@@ -368,7 +386,7 @@ class Node:
 
     def retain(self, shard: int, log: LogId) -> None:
         """A stream drops its oldest segment, whoever has read it."""
-        here = self.member.shards[shard]
+        here = self.participant.shards[shard]
         segments = self.disk.memory.shards[shard].get(log, {})
         if not here.takes_publishes or len(segments) < 2:
             return
@@ -380,7 +398,7 @@ class Node:
 
     def delete_log(self, shard: int, log: LogId) -> None:
         """A queue is deleted; its number is never used again."""
-        here = self.member.shards[shard]
+        here = self.participant.shards[shard]
         segments = self.disk.memory.shards[shard].get(log)
         if not here.takes_publishes or segments is None:
             return
@@ -406,6 +424,7 @@ HANDLERS: dict[type, Callable[..., None]] = {
     KeepWhole: Node._keep_whole,
     TakeInventory: Node._take_inventory,
     ReadRecords: Node._read_records,
+    GoOn: Node._read_records,
     Cas: Node._cas,
     ReadRecord: Node._read_record,
     Committed: Node._committed,

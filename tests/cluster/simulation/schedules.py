@@ -127,8 +127,45 @@ def hand_over_unknown(rules: Rules, disk_rules: DiskRules) -> None:
     stage.publish(a, 8)
     stage.run_for(0.5)
     stage.holds = lambda request: request.node == a.place
-    a.member.drain()
+    a.participant.drain()
     stage.until(lambda: bool(stage.held))
+    _overtake(stage, a, b, c)
+
+
+def hand_over_given_up(rules: Rules, disk_rules: DiskRules) -> None:
+    """A leader gives up on a hand-over whose outcome is not known, and it is written then."""
+    stage = Stage(rules, disk_rules)
+    a, b, c = stage.begin()
+    stage.publish(a, 8)
+    stage.holds = lambda request: request.node == a.place and request.record != stage.record
+    a.participant.prefer({0: b.store})
+    stage.until(lambda: bool(stage.held))
+    a.participant.prefer({})
+    stage.answer_unknown(stage.held[0])
+    stage.until(lambda: stage.is_open(a) or len(stage.held) > 1)
+    while len(stage.held) > 1:  # it tries again until it gives up
+        stage.answer_unknown(stage.held.pop())
+        stage.run_for(0.2)
+    stage.until(lambda: stage.is_open(a))
+    _overtake(stage, a, b, c)
+
+
+def stale_evidence(rules: Rules, disk_rules: DiskRules) -> None:
+    """A process was found dead; another one of its store leads since."""
+    stage = Stage(rules, disk_rules)
+    a, b, c = stage.begin()
+    stage.publish(a, 8)
+    stage.run_for(0.3)
+    stage.without_etcd.update((b.place, c.place))
+    stage.cut(c, a)  # so that B alone finds that A is gone
+    a.crash()
+    stage.run_for(0.2)
+    a.boot()
+    stage.join()
+    stage.holds = lambda request: request.node == b.place
+    stage.until(lambda: stage.is_open(a))
+    stage.without_etcd.clear()
+    stage.until(lambda: bool(stage.held) or stage.time > 5.0)
     _overtake(stage, a, b, c)
 
 
@@ -221,7 +258,7 @@ def early_confirm(rules: Rules, disk_rules: DiskRules) -> None:
     stage.heal()
 
 
-def emptied_base(rules: Rules, disk_rules: DiskRules) -> None:
+def diverged_tail(rules: Rules, disk_rules: DiskRules) -> None:
     """Scenario 8: an old leader has records and marks that nobody else has; others take their positions."""
     stage = Stage(rules, disk_rules)
     a, b, c = stage.begin()
@@ -249,9 +286,12 @@ DIRECTED: dict[str, Schedule] = {
     "no_echo_while_standing": echo_while_standing,
     "grace_after_boot": restart_and_stand,
     "stop_before_hand_over": hand_over_unknown,
+    "doubtful_hand_over": hand_over_given_up,
+    "exact_evidence": stale_evidence,
     "barrier": unsynced_heir,
     "only_whole_stand": damaged_heir,
     "note_damage": interrupted_repair,
     "early_admission": early_confirm,
-    "marks_go": emptied_base,
+    "marks_go": diverged_tail,
+    "by_epoch": diverged_tail,
 }

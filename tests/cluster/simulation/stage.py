@@ -65,7 +65,7 @@ class Stage(World):
     def answer_unknown(self, request: Request) -> None:
         """Who sent this gives up on it; etcd may carry it out yet."""
         node = self.nodes[request.node]
-        node.member.shards[request.shard].cas_answered(request.revision, None, node.now())
+        node.participant.shards[request.shard].cas_answered(request.revision, None, node.now())
         node.carry_out()
 
     def carry_out_held(self) -> None:
@@ -100,10 +100,10 @@ class Stage(World):
         return self.etcd.records[0].record
 
     def roles(self) -> list[str]:
-        return [node.member.shards[0].role.name if node.is_up else "DOWN" for node in self.nodes]
+        return [node.participant.shards[0].role.name if node.is_up else "DOWN" for node in self.nodes]
 
     def is_open(self, node: Node) -> bool:
-        return node.is_up and node.member.shards[0].role is Role.OPEN
+        return node.is_up and node.participant.shards[0].role is Role.OPEN
 
     def leader(self) -> Node:
         (node,) = [node for node in self.nodes if self.is_open(node)]

@@ -23,9 +23,9 @@ def test_1_a_leader_that_was_paused_delivers_nothing_and_follows() -> None:
     stage.publish(b, 2)
     stage.wait(2.0)
     a.paused_until = 0.0
-    assert not a.member.shards[0].may_deliver(a.now()), "its first turn finds the lease lapsed"
+    assert not a.participant.shards[0].may_deliver(a.now()), "its first turn finds the lease lapsed"
     stage.run_for(1.0)
-    assert a.member.shards[0].role is Role.FOLLOWER
+    assert a.participant.shards[0].role is Role.FOLLOWER
     assert stage.confirmed() >= confirmed + 2
     stage.until(lambda: stage.isr() == {a.store, b.store, c.store})
     stage.heal()
@@ -38,8 +38,8 @@ def test_2_neither_side_goes_on_if_none_can_have_enough_copies() -> None:
     stage.without_etcd.update((a.place, b.place))
     stage.publish(a, 2)
     stage.run_for(8.0)
-    assert a.member.shards[0].role is Role.SUSPENDED
-    assert c.member.shards[0].role is Role.OPENING, "it is elected, and cannot open alone"
+    assert a.participant.shards[0].role is Role.SUSPENDED
+    assert c.participant.shards[0].role is Role.OPENING, "it is elected, and cannot open alone"
     assert stage.confirmed() == 1
     stage.without_etcd.clear()
     stage.join()
@@ -58,7 +58,7 @@ def test_2_two_of_an_in_sync_set_of_two_go_on_without_etcd() -> None:
     stage.run_for(8.0)
     assert stage.is_open(a)
     assert stage.confirmed() == before + 2
-    assert c.member.shards[0].role is Role.FOLLOWER, "it may not stand"
+    assert c.participant.shards[0].role is Role.FOLLOWER, "it may not stand"
     assert stage.record.epoch == 1
 
 
@@ -154,7 +154,7 @@ def test_11_12_without_etcd_all_goes_on_until_a_follower_dies() -> None:
     stage.crash(c)
     stage.publish(a, 1)
     stage.run_for(5.0)
-    assert a.member.shards[0].role is Role.SUSPENDED
+    assert a.participant.shards[0].role is Role.SUSPENDED
     assert stage.confirmed() == before + 3
     stage.etcd.is_up = True
     stage.until(lambda: stage.is_open(a) and stage.confirmed() == before + 4)
@@ -168,7 +168,7 @@ def test_13_rolling_restarts_hand_over_and_lose_nothing() -> None:
     for node in stage.nodes:
         stage.publish(stage.leader(), 2)
         leads = stage.is_open(node)
-        node.member.drain()
+        node.participant.drain()
         began = stage.time
         stage.until(lambda node=node: not stage.is_open(node) and any(map(stage.is_open, stage.nodes)))  # type: ignore[misc]
         if leads:
@@ -198,7 +198,7 @@ def test_a_leader_with_a_failing_disk_hands_over() -> None:
     stage = Stage()
     a, b, c = stage.begin()
     a.is_failing = True
-    a.member.disk_fails(a.now())
+    a.participant.disk_fails(a.now())
     stage.publish(a, 2)
     stage.until(lambda: stage.is_open(b) or stage.is_open(c))
     assert stage.confirmed() >= 3, "both were on all other members, which open with them"
@@ -209,7 +209,7 @@ def test_a_follower_with_a_failing_disk_leaves_the_in_sync_set() -> None:
     stage = Stage()
     a, b, c = stage.begin()
     b.is_failing = True
-    b.member.disk_fails(b.now())
+    b.participant.disk_fails(b.now())
     stage.publish(a, 2)
     stage.until(lambda: stage.isr() == {a.store, c.store})
     stage.until(lambda: stage.confirmed() == 3)

@@ -5,6 +5,8 @@ A failure names its seed. Repeat it with `python -m tests.cluster.simulation --s
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 
 from tests.cluster.simulation.__main__ import main
@@ -26,7 +28,6 @@ BY_CHANCE = {
     "new_epoch_at_restart": 60,
     "only_in_sync_stand": 20,
     "one_session": 60,
-    "by_epoch": 300,
     "no_delete_first": 40,
     "all_logs": 100,
     "joiner_has_opening": 100,
@@ -86,6 +87,10 @@ def test_a_schedule_notices_that_its_rule_is_off(rule: str) -> None:
 @pytest.mark.parametrize("rule", sorted(BY_CHANCE))
 def test_chance_notices_that_a_rule_is_off(rule: str) -> None:
     assert first_caught(rule, range(BY_CHANCE[rule])) is not None
+
+
+def test_all_rules_hold_unless_they_are_switched_off() -> None:
+    assert all(asdict(Rules()).values())
 
 
 def test_every_rule_is_noticed_in_one_way_or_another() -> None:

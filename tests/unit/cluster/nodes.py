@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from warren.cluster.config import Known, Leadership, RunId, ShardRecord, StoreId
 from warren.cluster.effects import Apply, Effect, Role, Send, TakeInventory
-from warren.cluster.member import Member
 from warren.cluster.messages import Ack, Acks, Batch, Echo, Inventory, Message
+from warren.cluster.participant import Participant
 from warren.cluster.settings import Settings
 from warren.cluster.shard import Shard
 from warren.storage.replication import LogId, NamedOffset, SegmentState
@@ -28,6 +28,9 @@ class NoLogs:
     def logs(self) -> Sequence[LogId]:
         return ()
 
+    def has(self, log: LogId) -> bool:
+        return False
+
     def segments(self, log: LogId) -> Sequence[SegmentState]:
         return ()
 
@@ -44,8 +47,8 @@ class Alone:
     def __init__(self, store: StoreId = A, *, epoch: int = 0, settings: Settings | None = None) -> None:
         numbers = count(1)
         self.me = Leadership(store, RUNS[store])
-        self.member = Member(self.me, lambda: next(numbers), settings=settings)
-        self.shard: Shard = self.member.add_shard(0, NoLogs(), epoch=epoch, now=0.0)
+        self.participant = Participant(self.me, lambda: next(numbers), settings=settings)
+        self.shard: Shard = self.participant.add_shard(0, NoLogs(), epoch=epoch, now=0.0)
         self.revision = 0
         self.effects: list[Effect] = []
 
@@ -59,14 +62,14 @@ class Alone:
 
     def take(self, kind: type[T]) -> list[T]:
         """All effects of a kind since they were last taken."""
-        self.effects += self.member.take_effects()
+        self.effects += self.participant.take_effects()
         found: list[T] = [effect for effect in self.effects if isinstance(effect, kind)]
         self.effects = [effect for effect in self.effects if not isinstance(effect, kind)]
         return found
 
     def sent(self, kind: type[T]) -> list[tuple[StoreId, T]]:
         """All messages of a kind since they were last taken."""
-        self.effects += self.member.take_effects()
+        self.effects += self.participant.take_effects()
         found: list[tuple[StoreId, T]] = [
             (effect.to, effect.message)
             for effect in self.effects
@@ -85,10 +88,10 @@ class Alone:
 
     def link(self, *stores: StoreId, now: float = 0.0) -> None:
         for store in stores:
-            self.member.link_up(store, RUNS[store], now)
+            self.participant.link_up(store, RUNS[store], now)
 
     def hear(self, sender: StoreId, message: Message, now: float = 0.0) -> None:
-        self.member.received(sender, message, now)
+        self.participant.received(sender, message, now)
 
     def sync(self, now: float = 0.0) -> None:
         """All that was applied is synced."""
@@ -122,7 +125,7 @@ class Alone:
         self.lead(now)
         self.follow(B, 101, now)
         self.follow(C, 102, now)
-        self.member.tick(now)
+        self.participant.tick(now)
 
     # --- a follower, and the leader that the test plays ---
 

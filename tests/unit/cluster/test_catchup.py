@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.cluster.simulation.disk import Disk, ShardLogs, pack, states
-from warren.cluster.catchup import Catchup, size_of
+from warren.cluster.catchup import Catchup, Progress, size_of
 from warren.cluster.inventory import Fetch
 from warren.cluster.settings import CATCHUP_IN_FLIGHT_BYTES_MAX, HELD_BYTES_MAX, Rules
 from warren.storage.replication import Drop, LogChange, LogId, Marks, Records, RemoveLog
@@ -59,12 +59,12 @@ def test_files_come_first_and_what_is_new_after_them() -> None:
     for place in range(3):
         pair.leader.memory.change(0, record(ONE, 1, place, place))
     catchup = pair.begin()
-    assert not catchup.go_on(0)
+    assert catchup.go_on(0, 9) is Progress.WAITS
     pair.append(catchup, record(ONE, 1, 3, 33))
     pair.append(catchup, Marks(ONE, 1, 7, pack((1,))))
     assert pair.follower.memory.shards[0] == {}, "what is new is held"
     pair.answer(catchup)
-    assert catchup.go_on(0)
+    assert catchup.go_on(0, 9) is Progress.DONE
     assert pair.same()
 
 
@@ -73,15 +73,15 @@ def test_a_log_that_is_live_gets_changes_at_once_and_one_that_waits_does_not() -
     pair.leader.memory.change(0, record(ONE, 1, 0, 1))
     pair.leader.memory.change(0, record(TWO, 1, 0, 2))
     catchup = pair.begin()
-    catchup.go_on(0)
+    catchup.go_on(0, 9)
     pair.append(catchup, record(TWO, 1, 1, 22))
     pair.answer(catchup)
-    catchup.go_on(0)
+    catchup.go_on(0, 9)
     pair.append(catchup, record(ONE, 1, 1, 11))
     assert pair.follower.memory.shards[0][ONE][1].ids == [1, 11]
     assert TWO not in pair.follower.memory.shards[0]
     pair.answer(catchup)
-    assert catchup.go_on(0)
+    assert catchup.go_on(0, 9) is Progress.DONE
     assert pair.same()
 
 
@@ -90,13 +90,13 @@ def test_a_log_that_is_new_is_live_from_its_first_record() -> None:
     catchup = pair.begin()
     pair.append(catchup, record(ONE, 1, 0, 1))
     assert pair.same()
-    assert catchup.go_on(0)
+    assert catchup.go_on(0, 9) is Progress.DONE
 
 
 def test_a_log_that_the_leader_does_not_have_goes() -> None:
     pair = Pair()
     pair.follower.memory.change(0, record(ONE, 1, 0, 1))
-    assert pair.begin().go_on(0)
+    assert pair.begin().go_on(0, 9) is Progress.DONE
     assert pair.same()
 
 
@@ -104,10 +104,10 @@ def test_a_log_that_is_deleted_while_it_is_sent_goes() -> None:
     pair = Pair()
     pair.leader.memory.change(0, record(ONE, 1, 0, 1))
     catchup = pair.begin()
-    catchup.go_on(0)
+    catchup.go_on(0, 9)
     pair.append(catchup, RemoveLog(ONE))
     pair.answer(catchup)
-    assert catchup.go_on(0)
+    assert catchup.go_on(0, 9) is Progress.DONE
     assert pair.same()
 
 
@@ -116,13 +116,13 @@ def test_a_segment_that_is_dropped_while_it_is_sent_leaves_no_trace() -> None:
     for place in range(4):
         pair.leader.memory.change(0, record(ONE, 1, place, place))
     catchup = pair.begin()
-    catchup.go_on(0)
+    catchup.go_on(0, 9)
     pair.append(catchup, record(ONE, 1, 4, 44))
     pair.append(catchup, Marks(ONE, 1, 7, pack((2,))))
     pair.append(catchup, record(ONE, 6, 0, 6))
     pair.append(catchup, Drop(ONE, 1, 7))
     pair.answer(catchup)
-    assert catchup.go_on(0)
+    assert catchup.go_on(0, 9) is Progress.DONE
     assert pair.same()
 
 
@@ -130,9 +130,9 @@ def test_nothing_is_read_while_too_much_is_on_its_way() -> None:
     pair = Pair()
     pair.leader.memory.change(0, record(ONE, 1, 0, 1))
     catchup = pair.begin()
-    assert not catchup.go_on(CATCHUP_IN_FLIGHT_BYTES_MAX)
+    assert catchup.go_on(CATCHUP_IN_FLIGHT_BYTES_MAX, 9) is Progress.WAITS
     assert not pair.asked
-    assert not catchup.go_on(0)
+    assert catchup.go_on(0, 9) is Progress.WAITS
     assert pair.asked
 
 
@@ -140,10 +140,23 @@ def test_a_log_that_grows_faster_than_it_is_sent_is_noticed() -> None:
     pair = Pair()
     pair.leader.memory.change(0, record(ONE, 1, 0, 1))
     catchup = pair.begin()
-    catchup.go_on(0)
+    catchup.go_on(0, 9)
     change = Records(ONE, 1, 7, 16, 2, 1, bytes(HELD_BYTES_MAX // 2))
     assert size_of((change, Drop(ONE, 1, 7))) == HELD_BYTES_MAX // 2
     catchup.pass_on((change,))
     assert not catchup.holds_too_much
     catchup.pass_on((change, change))
     assert catchup.holds_too_much
+
+
+def test_a_turn_compares_some_logs_only() -> None:
+    pair = Pair()
+    for number in range(5):
+        pair.leader.memory.change(0, record(LogId(number), 1, 0, number))
+    pair.follower.memory = pair.leader.memory.copy()
+    catchup = pair.begin()
+    assert catchup.go_on(0, 2) is Progress.MORE
+    assert catchup.go_on(0, 2) is Progress.MORE
+    assert len(catchup.live) == 4
+    assert catchup.go_on(0, 2) is Progress.DONE
+    assert pair.same()

@@ -48,7 +48,7 @@ def test_a_batch_is_acked_when_it_is_synced_and_not_before() -> None:
 def test_the_epoch_reaches_the_disk_before_any_batch_of_it() -> None:
     node, session = following()
     node.hear(A, batch(session, 1))
-    effects = [e for e in node.effects + node.member.take_effects() if isinstance(e, KeepEpoch | Apply)]
+    effects = [e for e in node.effects + node.participant.take_effects() if isinstance(e, KeepEpoch | Apply)]
     assert isinstance(effects[0], KeepEpoch)
     assert effects[0].epoch == 4
 
@@ -98,19 +98,26 @@ def test_a_follower_follows_a_beacon_of_a_later_epoch_without_etcd() -> None:
 def test_a_link_that_ends_ends_the_session() -> None:
     node, session = following()
     node.hear(A, batch(session, 1))
-    node.member.link_down(A, 1.0)
+    node.participant.link_down(A, 1.0)
     node.sync()
     assert node.sent(Acks) == []
     node.link(A, now=1.1)
     assert node.session() != session
 
 
+def test_a_follower_whose_files_do_not_fit_begins_anew() -> None:
+    node, session = following()
+    node.shard.apply_failed(0.1)
+    node.participant.tick(0.2)
+    assert node.session() != session
+
+
 def test_a_follower_that_is_refused_asks_again_later() -> None:
     node, session = following()
     node.hear(A, Refused(0, 4), 1.0)
-    node.member.tick(1.5)
+    node.participant.tick(1.5)
     assert node.take(TakeInventory) == []
-    node.member.tick(2.1)
+    node.participant.tick(2.1)
     assert node.session() != session
 
 
@@ -124,7 +131,7 @@ def test_a_follower_that_hears_of_a_later_epoch_asks_for_the_record() -> None:
 
 def test_a_session_in_which_nothing_comes_is_opened_anew() -> None:
     node, session = following()
-    node.member.tick(6.0)
+    node.participant.tick(6.0)
     assert node.session() != session
 
 
@@ -136,10 +143,10 @@ def test_a_damaged_store_notes_it_before_it_is_repaired() -> None:
     node.shard.inventory_taken(taken.session, [(LOG, [SegmentState(1, 3, 80, damaged=True)])], 0.0)
     assert node.take(KeepWhole) == [KeepWhole(0, is_whole=False)]
     assert node.sent(Inventory) == []
-    node.member.tick(0.1)
+    node.participant.tick(0.1)
     assert node.take(TakeInventory) == []
     node.sync(0.2)
-    node.member.tick(0.3)
+    node.participant.tick(0.3)
     session = node.session()
     node.hear(A, batch(session, 1, in_step=True), 0.4)
     assert not node.shard.follower.is_whole
@@ -152,7 +159,7 @@ def test_a_damaged_store_notes_it_before_it_is_repaired() -> None:
 
 
 def stands(node: Alone, now: float) -> bool:
-    node.member.tick(now)
+    node.participant.tick(now)
     return any(cas.record.leader == node.me for cas in node.take(Cas))
 
 
@@ -174,9 +181,9 @@ def test_nobody_stands_who_is_not_in_sync() -> None:
 
 def test_nobody_stands_who_is_draining_damaged_or_has_a_failing_disk() -> None:
     spoils: list[Callable[[Alone], None]] = [
-        lambda node: node.member.drain(),
+        lambda node: node.participant.drain(),
         lambda node: node.shard.damage_found(0.0),
-        lambda node: node.member.disk_fails(0.0),
+        lambda node: node.participant.disk_fails(0.0),
     ]
     for spoil in spoils:
         node = Alone(B)
@@ -188,21 +195,21 @@ def test_nobody_stands_who_is_draining_damaged_or_has_a_failing_disk() -> None:
 def test_a_leader_whose_process_is_gone_is_not_waited_for() -> None:
     node = Alone(B)
     node.learn(LED)
-    node.member.peer_gone(A, 0.2)
+    node.participant.peer_gone(A, 0.2)
     assert stands(node, 0.2)
 
 
 def test_a_leader_that_comes_back_in_another_run_is_not_waited_for() -> None:
     node = Alone(B)
     node.learn(LED)
-    node.member.link_up(A, RunId("another"), 0.2)
+    node.participant.link_up(A, RunId("another"), 0.2)
     assert stands(node, 0.2)
 
 
 def test_an_older_process_that_is_gone_says_nothing_of_a_leader_elected_since() -> None:
     node = Alone(B)
     node.learn(LED)
-    node.member.peer_gone(A, 0.2)
+    node.participant.peer_gone(A, 0.2)
     node.learn(LED._replace(epoch=5, leader=Leadership(A, RunId("another"))), 0.3)
     assert not stands(node, 0.5)
 
@@ -211,7 +218,7 @@ def test_a_store_that_led_in_an_earlier_run_stands_at_once_in_a_new_epoch() -> N
     node = Alone(A)
     node.learn(LED._replace(leader=Leadership(A, RunId("before"))))
     assert node.role() is Role.FOLLOWER
-    node.member.tick(0.1)
+    node.participant.tick(0.1)
     (cas,) = node.take(Cas)
     assert (cas.record.epoch, cas.record.leader) == (5, node.me)
 
@@ -224,7 +231,7 @@ def test_who_stands_echoes_no_other_leader_until_the_outcome_is_known() -> None:
     node.hear(A, Beacon(9.9, ((0, 4),)), 10.1)
     assert node.sent(Echo) == [(A, Echo(9.9, ()))]
     node.shard.cas_answered(1, None, 10.2)
-    node.member.tick(10.3)
+    node.participant.tick(10.3)
     (touch,) = node.take(Cas)
     assert touch.record == LED, "the leader is back: the same record again ends the doubt"
     node.shard.cas_answered(1, Known(2, LED), 10.4)

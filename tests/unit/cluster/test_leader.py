@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from tests.unit.cluster.nodes import LOG, RECORD, A, Alone, B, C, D
+from tests.unit.cluster.nodes import LOG, RECORD, A, Alone, B, C, D, NoLogs
 from warren.cluster import config
+from warren.cluster.catchup import Catchup
 from warren.cluster.config import Leadership
-from warren.cluster.effects import Cas, Committed, ReadRecord, Role
-from warren.cluster.messages import Batch
+from warren.cluster.effects import Cas, Committed, GoOn, ReadRecord, Role
+from warren.cluster.messages import Batch, Inventory, Refused
 from warren.cluster.session import Backoff
-from warren.cluster.settings import BATCH_BYTES_MAX, IN_FLIGHT_BYTES_MAX
-from warren.storage.replication import Drop, Records
+from warren.cluster.settings import BATCH_BYTES_MAX, HELD_BYTES_MAX, IN_FLIGHT_BYTES_MAX, Rules, Settings
+from warren.storage.replication import Drop, LogId, Records
 
 
 def records(size: int = 8) -> Records:
@@ -21,10 +22,10 @@ def test_a_leader_opens_when_all_members_are_in_step_and_echo() -> None:
     node.link(B, C)
     node.lead()
     node.follow(B, 101)
-    node.member.tick(0.1)
+    node.participant.tick(0.1)
     assert node.role() is Role.OPENING
     node.follow(C, 102, 0.1)
-    node.member.tick(0.1)
+    node.participant.tick(0.1)
     assert node.role() is Role.OPEN
     assert [committed.up_to for committed in node.take(Committed)] == [0]
 
@@ -35,7 +36,7 @@ def test_a_leader_does_not_open_before_its_own_disk_has_all() -> None:
     node.learn(RECORD._replace(epoch=1, leader=node.me))
     node.follow(B, 101)
     node.follow(C, 102)
-    node.member.tick(0.1)
+    node.participant.tick(0.1)
     assert node.role() is Role.OPENING
     node.sync(0.1)
     assert node.role() is Role.OPEN
@@ -95,8 +96,8 @@ def test_publishers_wait_when_a_member_owes_too_much() -> None:
 def test_a_member_whose_process_is_gone_leaves_at_once() -> None:
     node = Alone()
     node.open()
-    node.member.peer_gone(C, 0.2)
-    node.member.tick(0.2)
+    node.participant.peer_gone(C, 0.2)
+    node.participant.tick(0.2)
     (cas,) = node.take(Cas)
     assert cas.record.isr == (A, B)
     assert node.others() == (B, C), "it counts until that is known to be written"
@@ -107,12 +108,12 @@ def test_a_member_whose_process_is_gone_leaves_at_once() -> None:
 def test_at_the_minimum_nobody_leaves() -> None:
     node = Alone()
     node.open()
-    node.member.peer_gone(C, 0.2)
-    node.member.peer_gone(B, 0.2)
-    node.member.tick(0.2)
+    node.participant.peer_gone(C, 0.2)
+    node.participant.peer_gone(B, 0.2)
+    node.participant.tick(0.2)
     assert node.take(Cas) == []
     assert node.role() is Role.OPEN
-    node.member.tick(2.0)
+    node.participant.tick(2.0)
     assert node.role() is Role.SUSPENDED
 
 
@@ -125,7 +126,7 @@ def test_a_member_that_owes_an_ack_leaves_even_if_it_echoes() -> None:
     for now in (1.0, 1.5, 1.7):
         node.echo(B, now)
         node.echo(C, now)
-    node.member.tick(1.7)
+    node.participant.tick(1.7)
     (cas,) = node.take(Cas)
     assert cas.record.isr == (A, B)
 
@@ -143,7 +144,7 @@ def joined(now: float = 0.0) -> Alone:
 def test_a_joiner_counts_from_the_moment_its_admission_is_sent() -> None:
     node = joined()
     assert node.others() == (B,)
-    node.member.tick(0.1)
+    node.participant.tick(0.1)
     (cas,) = node.take(Cas)
     assert set(cas.record.isr) == {A, B, C}
     assert node.others() == (B, C)
@@ -151,15 +152,15 @@ def test_a_joiner_counts_from_the_moment_its_admission_is_sent() -> None:
 
 def test_an_admission_of_unknown_outcome_counts_until_the_revision_has_moved() -> None:
     node = joined()
-    node.member.tick(0.1)
+    node.participant.tick(0.1)
     (cas,) = node.take(Cas)
     node.shard.cas_answered(cas.revision, None, 0.2)
     assert node.take(ReadRecord)
     assert node.shard.known is not None
     node.shard.record_read(node.shard.known, 0.3)
-    node.member.peer_gone(C, 0.3)
+    node.participant.peer_gone(C, 0.3)
     assert node.others() == (B, C), "it may yet be written"
-    node.member.tick(0.4)
+    node.participant.tick(0.4)
     (touch,) = node.take(Cas)
     assert touch == Cas(0, cas.revision, node.shard.known.record), "the same again, so that it cannot be"
     node.shard.cas_answered(touch.revision, config.Known(touch.revision + 1, touch.record), 0.5)
@@ -173,7 +174,7 @@ def test_a_joiner_takes_the_place_of_the_one_that_leaves() -> None:
     node.lead(0.0, record)
     node.follow(B, 101)
     node.follow(D, 104)
-    node.member.tick(0.1)
+    node.participant.tick(0.1)
     (cas,) = node.take(Cas)
     assert (cas.record.replicas, cas.record.isr, cas.record.leaving) == ((A, B, D), (A, B, D), ())
 
@@ -183,8 +184,8 @@ def test_a_draining_leader_stops_waits_for_its_batches_and_hands_over() -> None:
     node.open()
     index = node.shard.append([records()], 0.1)
     numbers = {to: batch.number for to, batch in node.sent(Batch)}
-    node.member.drain()
-    node.member.tick(0.2)
+    node.participant.drain()
+    node.participant.tick(0.2)
     assert not node.shard.takes_publishes
     assert not node.shard.may_deliver(0.2)
     assert node.take(Cas) == []
@@ -193,12 +194,12 @@ def test_a_draining_leader_stops_waits_for_its_batches_and_hands_over() -> None:
     node.ack(B, 101, numbers[B], 0.2)
     node.ack(C, 102, numbers[C], 0.2)
     assert node.take(Committed) == [Committed(0, 1, index)], "what it has taken it confirms"
-    node.member.tick(0.3)
+    node.participant.tick(0.3)
     (cas,) = node.take(Cas)
     assert cas.record.epoch == 2
     assert cas.record.leader in (
-        Leadership(B, node.member.home.links[B]),
-        Leadership(C, node.member.home.links[C]),
+        Leadership(B, node.participant.home.links[B]),
+        Leadership(C, node.participant.home.links[C]),
     )
 
 
@@ -213,3 +214,33 @@ def test_a_store_that_comes_and_goes_waits_twice_as_long_each_time() -> None:
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
     backoff.leave(now + 100.0, first=1.0, last=60.0)
     assert backoff.delay == 1.0
+
+
+def test_a_follower_whose_log_grows_too_fast_has_to_begin_anew() -> None:
+    node = Alone()
+    node.link(B, C)
+    node.lead()
+    node.follow(B, 101)
+    leader = node.shard.leader
+    assert leader is not None
+    session = leader.sessions[B]
+    session.catchup = Catchup(NoLogs(), {}, Rules(), lambda _: None, lambda *_: None)
+    session.catchup.log = LOG
+    node.shard.append([records(HELD_BYTES_MAX + 1)], 0.1)
+    node.ack(B, 101, 1, 0.1)
+    assert B not in leader.sessions
+    assert node.sent(Refused) == [(B, Refused(0, 1))]
+
+
+def test_many_logs_are_compared_over_several_turns() -> None:
+    node = Alone(settings=Settings(logs_a_turn=2))
+    node.link(B, C)
+    node.lead()
+    theirs = tuple((LogId(number), ()) for number in range(9))
+    node.hear(B, Inventory(0, 1, 7, theirs, is_last=True))
+    turns = 0
+    while not any(batch.in_step for _, batch in node.sent(Batch)):
+        (again,) = node.take(GoOn)
+        node.shard.go_on(again.to, again.session, 0.1)
+        turns += 1
+    assert turns == 2

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from tests.unit.cluster.golden_frames import FRAMES
 from warren.cluster.config import RunId, StoreId
 from warren.cluster.messages import Ack, Acks, Batch, Beacon, Echo, Hello, Inventory, Message, Refused
-from warren.cluster.wire import PREFIX, FrameSplitter, agreed_version, decode, encode
+from warren.cluster.wire import (
+    PREFIX,
+    FrameSplitter,
+    agreed_version,
+    decode,
+    encode,
+    encode_batch,
+    pack_changes,
+)
 from warren.cluster.wire_values import WireError
 from warren.storage.replication import (
     AllMarks,
@@ -69,6 +77,11 @@ MESSAGES: st.SearchStrategy[Any] = st.one_of(
 @given(MESSAGES)
 def test_what_is_written_is_read(message: Message) -> None:
     assert decode(encode(message)) == message
+
+
+@given(st.builds(Batch, U16, U64, U64, U64, st.lists(CHANGES, max_size=5).map(tuple), st.booleans()))
+def test_changes_that_were_packed_before_make_the_same_frame(batch: Batch) -> None:
+    assert encode_batch(batch, pack_changes(batch.changes)) == encode(batch)
 
 
 @given(st.lists(MESSAGES, max_size=4), st.data())

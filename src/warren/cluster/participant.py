@@ -21,7 +21,7 @@ from warren.cluster.settings import Rules, Settings
 from warren.cluster.shard import Shard
 
 
-class Member:
+class Participant:
     __slots__ = ("beacon_at", "home", "shards")
 
     def __init__(

@@ -10,18 +10,18 @@ from tests.unit.cluster.nodes import RECORD, RUNS, A, Alone, B, C, NoLogs
 from warren.cluster.config import Known, Leadership, RunId
 from warren.cluster.effects import Cas, Close, KeepEpoch, ReadRecord, Role, RoleChanged
 from warren.cluster.messages import Ack, Acks, Batch, Beacon, Echo, Hello, Inventory, Refused
-from warren.cluster.roles import ROLES, Turn
+from warren.cluster.roles import ROLES, Occasion
 
 
 def test_a_beacon_names_all_shards_that_the_node_leads_and_the_other_keeps() -> None:
     node = Alone()
-    other = node.member.add_shard(1, NoLogs(), epoch=0, now=0.0)
+    other = node.participant.add_shard(1, NoLogs(), epoch=0, now=0.0)
     node.link(B, C)
     node.lead()
     record = RECORD._replace(epoch=1, leader=node.me, replicas=(A, B), isr=(A, B))
     other.learn(Known(1, record), 0.0)
     node.sent(Beacon)
-    node.member.tick(1.0)
+    node.participant.tick(1.0)
     assert dict(node.sent(Beacon)) == {B: Beacon(1.0, ((0, 1), (1, 1))), C: Beacon(1.0, ((0, 1),))}
 
 
@@ -35,19 +35,19 @@ def test_a_new_leader_sends_its_beacon_at_once() -> None:
 def test_beacons_come_at_their_time_and_only_from_leaders() -> None:
     node = Alone()
     node.link(B)
-    node.member.tick(0.0)
+    node.participant.tick(0.0)
     assert node.sent(Beacon) == []
     node.lead()
     node.sent(Beacon)
-    node.member.tick(0.3)
+    node.participant.tick(0.3)
     assert len(node.sent(Beacon)) == 1
-    node.member.tick(0.4)
+    node.participant.tick(0.4)
     assert node.sent(Beacon) == []
 
 
 def test_all_acks_of_a_turn_for_a_node_are_one_frame() -> None:
     node = Alone(B)
-    shards = [node.shard, *(node.member.add_shard(n, NoLogs(), epoch=0, now=0.0) for n in (1, 2))]
+    shards = [node.shard, *(node.participant.add_shard(n, NoLogs(), epoch=0, now=0.0) for n in (1, 2))]
     led = RECORD._replace(epoch=2, leader=Leadership(A, RUNS[A]))
     node.link(A)
     for shard in shards:
@@ -86,11 +86,11 @@ def test_a_suspended_leader_resumes_when_all_echo_again() -> None:
     node = Alone()
     node.open()
     node.take(RoleChanged)
-    node.member.tick(2.0)
+    node.participant.tick(2.0)
     assert not node.shard.may_deliver(2.0)
     for store in (B, C):
         node.echo(store, 2.1)
-    node.member.tick(2.2)
+    node.participant.tick(2.2)
     assert node.shard.may_deliver(2.2)
     assert [change.role for change in node.take(RoleChanged)] == [Role.SUSPENDED, Role.OPEN]
 
@@ -118,22 +118,22 @@ def test_a_store_that_the_record_does_not_name_is_an_outsider() -> None:
     node = Alone()
     node.learn(RECORD._replace(epoch=1, leader=Leadership(B, RunId("r")), replicas=(B, C), isr=(B, C)))
     assert node.role() is Role.OUTSIDER
-    node.member.tick(100.0)
+    node.participant.tick(100.0)
     assert node.take(Cas) == []
 
 
 def test_the_record_is_read_at_first_and_from_time_to_time() -> None:
     node = Alone()
-    node.member.tick(0.0)
+    node.participant.tick(0.0)
     assert node.take(ReadRecord) == [ReadRecord(0)]
-    node.member.tick(0.5)
+    node.participant.tick(0.5)
     assert node.take(ReadRecord) == []
-    node.member.tick(1.1)
+    node.participant.tick(1.1)
     assert node.take(ReadRecord) == [ReadRecord(0)]
     node.learn(RECORD._replace(epoch=1, leader=Leadership(B, RUNS[B])), 1.2)
-    node.member.tick(3.0)
+    node.participant.tick(3.0)
     assert node.take(ReadRecord) == []
-    node.member.tick(12.0)
+    node.participant.tick(12.0)
     assert node.take(ReadRecord) == [ReadRecord(0)]
 
 
@@ -165,24 +165,24 @@ def test_the_preferred_leader_is_the_first_replica_unless_placement_says_otherwi
     node.lead(0.0, RECORD)
     node.follow(A, 101)
     node.follow(C, 102)
-    node.member.tick(0.0)
-    node.member.prefer({0: C})
+    node.participant.tick(0.0)
+    node.participant.prefer({0: C})
     for now in (30.0, 60.5, 60.6):
         node.echo(A, now)
         node.echo(C, now)
-        node.member.tick(now)
+        node.participant.tick(now)
     (cas,) = node.take(Cas)
     assert cas.record.leader == Leadership(C, RUNS[C])
 
 
-@pytest.mark.parametrize(("role", "turn"), list(product(Role, Turn)))
-def test_only_the_table_changes_a_role(role: Role, turn: Turn) -> None:
+@pytest.mark.parametrize(("role", "occasion"), list(product(Role, Occasion)))
+def test_only_the_table_changes_a_role(role: Role, occasion: Occasion) -> None:
     node = Alone()
     node.shard.role = role
-    node.shard._turn(turn)
-    assert node.role() is ROLES.get((role, turn), role)
-    assert len(node.take(RoleChanged)) == ((role, turn) in ROLES)
+    node.shard._change_role(occasion)
+    assert node.role() is ROLES.get((role, occasion), role)
+    assert len(node.take(RoleChanged)) == ((role, occasion) in ROLES)
 
 
-def test_every_role_but_the_first_is_reached_by_some_turn() -> None:
+def test_every_role_but_the_first_is_reached_by_some_occasion() -> None:
     assert set(ROLES.values()) == set(Role)
