@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from warren.storage.log_directory import LogDirectory, is_part
 from warren.storage.log_steps import Surroundings
@@ -66,10 +67,17 @@ class Replica:
         """Carry out changes, and call `then` when they are safe. If one of them does not fit
         (`ReplicaMismatch`), those before it are carried out all the same, and `then` is never called.
         """
+        touched: dict[
+            LogId, ReplicaLog
+        ] = {}  # a batch is safe behind those before it, so no other log counts
         for change in changes:
+            log = self.logs.get(change.log)
             self._apply(change)
+            log = log or self.logs.get(change.log)
+            if log is not None:
+                touched[change.log] = log
         batch = Batch(then)
-        for log in self.logs.values():
+        for log in touched.values():
             if not log.is_settled:
                 batch.left += 1
                 log.steps.do(lambda: self._is_done(batch))
@@ -129,8 +137,12 @@ class Replica:
             copy = self.logs[other]
             if not copy.removed:
                 copy.apply(RemoveLog(other))
-            copy.steps.do(lambda other=other: self.logs.pop(other, None) is not None or True)  # type: ignore[misc]
+            copy.steps.do(partial(self._forget, other))
         self.removed.add(log)
+
+    def _forget(self, log: LogId) -> bool:
+        self.logs.pop(log, None)
+        return True
 
     def _take_over(self, found: FoundLog) -> None:
         log = self.log(found.log)
