@@ -285,6 +285,21 @@ def test_records_that_do_not_fit_are_refused(pair: Pair) -> None:
     pair.check_same()
 
 
+def test_what_came_before_a_refused_change_is_done_before_the_next_batch_is_safe(pair: Pair) -> None:
+    first = records(pair)
+    pair.append(b"three")
+    (rest,) = pair.leader.take()
+    pair.follower.apply([first, rest])
+    pair.follower.settle()
+    with pytest.raises(ReplicaMismatch, match="no segment"):
+        pair.follower.apply([Truncate(QUEUE, 1, 1, len(first.data)), Marks(QUEUE, 9, 1, b"")])
+    safe = pair.follower.apply([])
+    while not safe:
+        pair.follower.finish_round()
+        pair.follower.housekeeping.run()
+    assert pair.follower.segments() == {f"129/{1:020}.seg": first.data}
+
+
 def test_marks_and_cuts_that_do_not_fit_are_refused(pair: Pair) -> None:
     first = records(pair)
     mark = encode_mark(1, 0, 1, 1)
