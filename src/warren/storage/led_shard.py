@@ -95,9 +95,18 @@ class LedShard:
 
     def inventory(self) -> dict[LogId, list[SegmentState]]:
         """What there is of each log. If a queue was deleted, its logs are not there."""
-        found = {log: states for log, states in self.replica.inventory().items() if log not in self.opened}
+        found = {
+            log: states
+            for log, states in self.replica.inventory().items()
+            if log not in self.opened and not self.is_deleted(log)
+        }
         found |= {log: states_of(opened.segments) for log, opened in self.opened.items()}
         return {log: states for log, states in found.items() if states}
+
+    def is_deleted(self, log: LogId) -> bool:
+        """Whether the queue of a log was deleted here. Then all its logs are, also those never opened."""
+        directory = self.replica.log(log).directory
+        return directory.deleted or (directory.parent is not None and directory.parent.deleted)
 
     def source(self, log: LogId, base: int) -> SegmentSource | None:
         """For reading the records of a segment in a thread (`copying.read_records`); None if it is gone."""
@@ -155,7 +164,7 @@ class LedShard:
         """The log of a queue, or of a part of it, and the last position in it. If it was not read back yet,
         it is now.
         """
-        if log.queue not in self.read_back:
+        if self.replica.log(log).copies.all and log.queue not in self.read_back:
             self.are_recovered(self.recovery({log.queue}, set())())
         found = self.recovered.logs.pop((log.queue, log.part), None) or RecoveredLog([], 0)
         parts, directory = self.parts, self.replica.log(log).directory
@@ -172,7 +181,8 @@ class LedShard:
     def open_stream(self, queue: int) -> tuple[SegmentedStream, int]:
         """The log of a stream, and the last position in it."""
         log = LogId(queue)
-        if queue not in self.read_back:
+        named = self.replica.log(log).named
+        if (self.replica.log(log).copies.all or named is not None) and queue not in self.read_back:
             self.are_recovered(self.recovery({queue}, {queue})())
         found = self.recovered.streams.pop(queue, None) or RecoveredStream([], 0, {}, 0)
         parts, directory = self.parts, self.replica.log(log).directory
@@ -216,6 +226,11 @@ class LedShard:
 
     def let_go(self) -> dict[LogId, list[Segment]]:
         """This node does not lead any more, and nobody uses the opened logs: their segments."""
-        segments = {log: opened.let_go() for log, opened in self.opened.items()}
+        segments = {}
+        for log, opened in self.opened.items():
+            parent = self.replica.log(log).directory.parent
+            if parent is not None and opened in parent.parts:
+                parent.parts.remove(opened)
+            segments[log] = opened.let_go()
         self.changed.clear()
         return segments

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from warren.storage.log_directory import LogDirectory, is_part
 from warren.storage.log_steps import Surroundings
@@ -66,10 +67,19 @@ class Replica:
         """Carry out changes, and call `then` when they are safe. If one of them does not fit
         (`ReplicaMismatch`), those before it are carried out all the same, and `then` is never called.
         """
-        for change in changes:
-            self._apply(change)
+        touched: dict[LogId, ReplicaLog] = {}
+        try:
+            for change in changes:
+                touched |= self._apply(change)
+        except ReplicaMismatch:
+            self._add_batch(touched, lambda: None)
+            raise
+        self._add_batch(touched, then)
+
+    def _add_batch(self, touched: dict[LogId, ReplicaLog], then: Callable[[], None]) -> None:
+        """Wait for the logs that were touched. The others are waited for by the batches before."""
         batch = Batch(then)
-        for log in self.logs.values():
+        for log in touched.values():
             if not log.is_settled:
                 batch.left += 1
                 log.steps.do(lambda: self._is_done(batch))
@@ -80,14 +90,15 @@ class Replica:
         """Call `then` when all that was applied is done and safe."""
         self.apply((), then)
 
-    def _apply(self, change: LogChange) -> None:
-        log = self.logs.get(change.log)
+    def _apply(self, change: LogChange) -> dict[LogId, ReplicaLog]:
+        """The logs that have something to do now."""
         if isinstance(change, RemoveLog):
-            self._remove(change.log)
-        elif change.log in self.removed:
+            return self._remove(change.log)
+        if change.log in self.removed:
             raise ReplicaMismatch(change.log, "the queue was deleted")
-        else:
-            (log or self.log(change.log)).apply(change)
+        log = self.log(change.log)
+        log.apply(change)
+        return {change.log: log}
 
     def _is_done(self, batch: Batch) -> bool:
         batch.left -= 1
@@ -120,17 +131,23 @@ class Replica:
         parent = self.log(LogId(log.queue)).directory
         return LogDirectory(f"{parent.path}/{log.part}", self.around.files, parent=parent)
 
-    def _remove(self, log: LogId) -> None:
+    def _remove(self, log: LogId) -> dict[LogId, ReplicaLog]:
         """The queue of a log is deleted: with it go its parts."""
-        for other in [
-            other for other in self.logs if other == log or (not log.part and other.queue == log.queue)
-        ]:
-            self.removed.add(other)
-            copy = self.logs[other]
+        going = {
+            other: copy
+            for other, copy in self.logs.items()
+            if other == log or (not log.part and other.queue == log.queue)
+        }
+        self.removed |= {log, *going}
+        for other, copy in going.items():
             if not copy.removed:
                 copy.apply(RemoveLog(other))
-            copy.steps.do(lambda other=other: self.logs.pop(other, None) is not None or True)  # type: ignore[misc]
-        self.removed.add(log)
+                copy.steps.do(partial(self._forget, other))
+        return going
+
+    def _forget(self, log: LogId) -> bool:
+        self.logs.pop(log, None)
+        return True
 
     def _take_over(self, found: FoundLog) -> None:
         log = self.log(found.log)

@@ -180,8 +180,13 @@ class Shards:
             self._when_quiet(every, is_quiet)
 
         def is_quiet() -> None:
+            deleted = [log for log in led.replica.logs if led.is_deleted(log)]
             for log, some in segments.items():
-                self._close_log(led, log, some)
+                if log not in deleted:
+                    self._close_log(led, log, some)
+            for log in deleted:
+                del led.replica.logs[log]
+                led.replica.removed.add(log)
             then(led.replica)
 
         self.commit.when_safe(is_safe)
@@ -212,9 +217,6 @@ class Shards:
         """A log that was led becomes a copy."""
         replica, opened = led.replica, led.opened[log]
         old = replica.logs.pop(log)
-        if old.directory.deleted:
-            replica.removed.add(log)
-            return
         copy = ReplicaLog(led.shard, log, old.directory, self, on_mismatch=replica.on_mismatch)
         copy.parts = old.parts
         copy.note_highest(max(old.highest_base, led.taps[log].highest), max(old.highest_epoch, led.epoch))

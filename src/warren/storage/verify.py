@@ -2,6 +2,7 @@
 
     definitions.log    every line
     journal            every record
+    shards             the logs of a cluster's queues, in the same way
     a queue            its name, foreign files; in each log, positions that go up from segment to segment
     a stream           the lines of its offsets
     a segment          see verify_segment.py
@@ -68,6 +69,11 @@ def verify(files: DataFiles, tell: Tell) -> Checked:
             if not log.part:
                 checked.queues += 1
                 _check_queue(log, files, tell)
+            _check_segments(log, threads, checked, tell)
+        for log in files.copied_logs():
+            if not log.part:
+                checked.queues += 1
+                _check_offsets(log, tell)
             _check_segments(log, threads, checked, tell)
     return checked
 

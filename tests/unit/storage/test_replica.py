@@ -10,7 +10,9 @@ import pytest
 
 from tests.support.log_machine import TIME_MS, message, read_on
 from tests.support.shard_machine import SHARD, ShardMachine, close_all, resync
+from warren.storage import diverged
 from warren.storage.copying import read_records
+from warren.storage.data_files import DataFiles, FileKind, FileProblem
 from warren.storage.format import HEADER_BYTES, MARK_BYTES, encode_mark, encode_record, encode_segment_header
 from warren.storage.queue_log import QueueLog
 from warren.storage.replication import (
@@ -26,6 +28,7 @@ from warren.storage.replication import (
     Truncate,
 )
 from warren.storage.segment_copies import ReplicaMismatch
+from warren.storage.verify import verify
 
 QUEUE = LogId(129)
 PART = LogId(129, "priority-3")
@@ -212,6 +215,42 @@ def test_deleted_queue_goes_with_its_parts(pair: Pair) -> None:
         pair.follower.apply([Records(QUEUE, 1, 1, 0, 1, 1, b"")])
 
 
+def test_queue_that_is_deleted_while_its_part_was_never_opened_goes_as_a_whole(pair: Pair) -> None:
+    part, _ = pair.led.open_log(PART)
+    pair.append(b"one")
+    pair.append(b"two", log=part)
+    pair.send()
+    pair.settle()
+    pair.turn_round(2)
+    resync(pair.leader, pair.follower)
+    pair.settle()
+    pair.log.delete()
+    assert pair.led.inventory() == {}
+    pair.send()
+    pair.check_same()
+    assert pair.leader.follow().inventory() == {}
+    assert not list(pair.follower.shard_directory.iterdir())
+
+
+def test_part_that_is_led_again_is_deleted_with_its_queue(pair: Pair) -> None:
+    for epoch in (2, 3):
+        part, position = pair.led.open_log(PART)
+        part.append(message(b"of a part"), position + 1, False)
+        pair.append(b"one")
+        pair.send()
+        pair.settle()
+        pair.turn_round(epoch)
+        resync(pair.leader, pair.follower)
+        pair.settle()
+    part, position = pair.led.open_log(PART)
+    part.append(message(b"last"), position + 1, False)
+    pair.log.delete()
+    pair.send()
+    pair.check_same()
+    assert not pair.leader.store.is_failing
+    assert pair.follower.segments() == {}
+
+
 # --- what does not fit is refused, and changes nothing ---
 
 
@@ -244,6 +283,21 @@ def test_records_that_do_not_fit_are_refused(pair: Pair) -> None:
     refuse(pair, second._replace(data=first.data[HEADER_BYTES:], count=2, last=2), "damaged")
     pair.follower.apply([second])
     pair.check_same()
+
+
+def test_what_came_before_a_refused_change_is_done_before_the_next_batch_is_safe(pair: Pair) -> None:
+    first = records(pair)
+    pair.append(b"three")
+    (rest,) = pair.leader.take()
+    pair.follower.apply([first, rest])
+    pair.follower.settle()
+    with pytest.raises(ReplicaMismatch, match="no segment"):
+        pair.follower.apply([Truncate(QUEUE, 1, 1, len(first.data)), Marks(QUEUE, 9, 1, b"")])
+    safe = pair.follower.apply([])
+    while not safe:
+        pair.follower.finish_round()
+        pair.follower.housekeeping.run()
+    assert pair.follower.segments() == {f"129/{1:020}.seg": first.data}
 
 
 def test_marks_and_cuts_that_do_not_fit_are_refused(pair: Pair) -> None:
@@ -522,6 +576,57 @@ def test_closed_segment_that_goes_on_after_all_is_indexed_anew(pair: Pair) -> No
     other.close()
 
 
+def test_many_logs_are_recovered_in_a_thread_and_opened_at_once(pair: Pair) -> None:
+    numbers = range(1_000, 1_020)
+    for number in numbers:
+        log, _ = pair.led.open_log(LogId(number))
+        log.append(message(str(number).encode()), 1, False)
+    part, _ = pair.led.open_log(LogId(1_003, "seen"))
+    part.append(message(b"seen"), 1, False)
+    pair.send()
+    pair.settle()
+    pair.leader, pair.follower = pair.follower, pair.leader
+    pair.follower.follow()
+    led = pair.leader.lead(2)
+    led.are_recovered(led.recovery(set(numbers), set())())
+    for number in numbers:
+        log, position = led.open_log(LogId(number))
+        assert (position, [found.body for _, found in read_on(log)]) == (1, [str(number).encode()])
+    log, _ = led.open_log(LogId(1_003, "seen"))
+    assert [found.body for _, found in read_on(log)] == [b"seen"]
+    assert all(isinstance(change, Marks) for change in pair.leader.take())
+
+
+def test_what_is_set_aside_has_a_limit_and_the_oldest_goes_first(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diverged, "KEPT_BYTES_MAX", 400)
+    keeper = pair.follower.shards.diverged
+    for base in (1, 2, 3):
+        keeper.keep(SHARD, QUEUE, base, 1, HEADER_BYTES, bytes(150))
+    kept = sorted(int(file.name[:20]) for file in keeper.path.rglob("*.seg"))
+    assert kept == [2, 3]
+    keeper.keep(SHARD, QUEUE, 4, 1, HEADER_BYTES, bytes(500))
+    assert "records that the leader does not have are too large to be kept" in pair.follower.told
+
+
+def test_segment_that_recovery_cannot_read_is_not_dropped_elsewhere(pair: Pair) -> None:
+    """A node with damaged files must not have others delete theirs."""
+    pair.append(*[bytes(100)] * 10)
+    pair.send()
+    pair.settle()
+    pair.leader, pair.follower = pair.follower, pair.leader
+    pair.follower.follow()
+    led = pair.leader.lead(2)
+    name = f"{1:020}"
+    directory = pair.leader.shard_directory / "129"
+    later = b"WARREN\0S" + (9).to_bytes(4, "little")
+    (directory / f"{name}.seg").write_bytes(later + bytes(500))
+    (directory / f"{name}.idx").unlink()
+    led.open_log(QUEUE)
+    assert not [change for change in pair.leader.take() if isinstance(change, Drop)]
+
+
 def test_chunks_for_a_copy_are_whole_records(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("warren.storage.copying.CHUNK_BYTES", 150)
     pair.append(b"one", b"two", bytes(300), b"four")
@@ -543,3 +648,27 @@ def test_shard_that_is_not_known_has_an_empty_inventory(tmp_path: Path) -> None:
     assert machine.replica.inventory() == {}
     assert machine.shards.there() == [SHARD]
     machine.close()
+
+
+def test_verify_looks_into_copies_too(pair: Pair) -> None:
+    pair.follower.streams.add(STREAM.queue)
+    stream, _ = pair.led.open_stream(STREAM.queue)
+    for position in range(1, 11):
+        stream.append(message(bytes(100)), position, TIME_MS + position)
+    stream.note_offset("billing", 3)
+    part, _ = pair.led.open_log(PART)
+    pair.append(*[bytes(100)] * 10)
+    pair.append(b"of a part", log=part)
+    pair.send()
+    pair.settle()
+    pair.follower.stop()
+    problems: list[FileProblem] = []
+    checked = verify(DataFiles(pair.follower.data), problems.append)
+    assert problems == []
+    assert (checked.queues, checked.records) == (3, 21)
+    file = min((pair.follower.shard_directory / "129").glob("*.seg"))
+    data = bytearray(file.read_bytes())
+    data[HEADER_BYTES + 50] ^= 1
+    file.write_bytes(data)
+    verify(DataFiles(pair.follower.data), problems.append)
+    assert {(problem.file, problem.kind) for problem in problems} == {(str(file), FileKind.DAMAGE)}
