@@ -147,6 +147,7 @@ class ClusterDefinitions:
             self.is_loading = False
 
     async def _load(self) -> bool:
+        began = self.node.world.now()
         try:
             loaded = await self.etcd.load(self.metadata.prefix)
         except EtcdError as error:
@@ -159,6 +160,10 @@ class ClusterDefinitions:
             return False
         self.loads += 1
         self.node.end_turn()
+        took_ms = round(1000 * (self.node.world.now() - began))
+        self.log.info(
+            "definitions loaded from etcd", count=len(loaded.kvs), revision=loaded.revision, ms=took_ms
+        )
         self._tell_unreadable()
         return True
 
