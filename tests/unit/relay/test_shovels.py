@@ -192,14 +192,14 @@ async def test_status_has_the_reason_of_a_failure(yard: Yard) -> None:
         src_uri="amqp://", src_queue="q", dest_uri="amqp://guest:wrong@127.0.0.1:1", reconnect_delay=0
     )
     await yard.until(lambda: yard.status().state is State.TERMINATED)
-    assert yard.status().reason.startswith("cannot connect to 127.0.0.1:1: ")
+    assert yard.status().reason.startswith("destination: cannot connect to 127.0.0.1:1: ")
 
 
 async def test_a_wrong_password_is_a_reason(yard: Yard) -> None:
     uri = yard.uri(yard.there).replace("guest:guest", "guest:wrong")
     yard.shovel(src_uri="amqp://", src_queue="q", dest_uri=uri, reconnect_delay=0)
     await yard.until(lambda: yard.status().state is State.TERMINATED)
-    assert "403" in yard.status().reason
+    assert yard.status().reason.startswith("destination: the broker closed the connection: 403 ")
     assert "wrong" not in yard.status().reason
 
 
@@ -387,6 +387,7 @@ async def test_a_queue_that_is_to_be_there_before_is_waited_for(yard: Yard, end:
     await yard.until(lambda: yard.status().state is State.TERMINATED)
     broker, queue = where[end]
     assert f"no queue '{queue}'" in yard.status().reason
+    assert yard.status().reason.startswith({"src": "source: ", "dest": "destination: "}[end])
     assert queue not in broker.node.vhosts["/"].queues
     yard.queue(broker, queue)
     await yard.until(lambda: yard.status().state is State.RUNNING)
