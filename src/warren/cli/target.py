@@ -1,12 +1,12 @@
 """Which broker a command speaks to, and with which login.
 
 The URL comes from `--url`, else from the profile that `--profile` names, else from `WARREN_URL`, else from
-another profile (`WARREN_PROFILE`, or the default one), else it is the local broker's. The password comes from the
-URL, else from `WARREN_PASSWORD`, else from the profile's file, else from a prompt; on the local broker the user
-guest needs none of these.
+another profile (`WARREN_PROFILE`, or the default one), else it is the local broker's. The password comes from
+the URL, else from `WARREN_PASSWORD`, else from the profile's file, else from a prompt; on the local broker
+the user guest needs none of these.
 
-Where a URL is given, a profile counts only if `--profile` names it: the password, the certificates and the AMQP
-address of one broker are never used for another.
+Where a URL is given, a profile counts only if `--profile` names it: the password, the certificates and the
+AMQP address of one broker are never used for another.
 """
 
 from __future__ import annotations
