@@ -267,6 +267,7 @@ async def test_connections_of_shovels_have_names_of_their_own(api: Api) -> None:
     assert len({row["name"] for row in rows}) == len(rows) == 4
     named = sorted(row["client_properties"]["connection_name"] for row in rows)
     assert named == ["Shovel fixed", "Shovel fixed", "Shovel s", "Shovel s"]
+    assert {(row["type"], row["protocol"]) for row in rows} == {("direct", "Direct 0-9-1")}
 
 
 # --- figures ---
