@@ -406,6 +406,15 @@ async def test_what_a_uri_asks_for_is_agreed_on(yard: Yard) -> None:
     assert bodies_in(yard) == [large]
 
 
+async def test_no_heartbeats_are_agreed_on_within_the_process(yard: Yard) -> None:
+    """A broker that was stopped for some minutes would take itself for dead when it goes on."""
+    yard.shovel(src_uri="amqp://?heartbeat=7", src_queue="q", dest_uri=yard.uri(yard.there), dest_queue="q")
+    await yard.until(lambda: yard.status().state is State.RUNNING)
+    [within] = connections_of(yard.here.node)
+    [over_a_socket] = connections_of(yard.there.node)
+    assert (within.liveness.interval_seconds, over_a_socket.liveness.interval_seconds) == (0, 10)
+
+
 async def test_time_to_connect_is_that_of_the_uri(yard: Yard) -> None:
     """A listener that nobody accepts from: a connection is made, and its TLS handshake never answered."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
