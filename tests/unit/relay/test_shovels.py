@@ -14,6 +14,7 @@ from warren.amqp.errors import PreconditionFailed
 from warren.amqp.properties import BasicProperties, decode_properties
 from warren.amqp.table import Table
 from warren.broker.access import Permissions
+from warren.broker.events import ConnectionClosed
 from warren.broker.parameters import Json
 from warren.relay.service import RelayName
 from warren.relay.supervisor import State
@@ -391,6 +392,23 @@ async def test_a_queue_that_is_to_be_there_before_is_waited_for(yard: Yard, end:
     assert queue not in broker.node.vhosts["/"].queues
     yard.queue(broker, queue)
     await yard.until(lambda: yard.status().state is State.RUNNING)
+
+
+async def test_broker_that_closes_the_channel_hears_of_the_end(yard: Yard) -> None:
+    """And need not log that the connection broke, each time that the shovel tries again."""
+    yard.queue(yard.here, "from")
+    reasons: list[str] = []
+    yard.there.subscribe(ConnectionClosed, lambda event: reasons.append(event.reason))
+    yard.shovel(
+        src_uri="amqp://",
+        src_queue="from",
+        dest_uri=yard.uri(yard.there),
+        dest_queue="absent",
+        dest_predeclared=True,
+        reconnect_delay=0,
+    )
+    await yard.until(lambda: bool(reasons))
+    assert reasons == ["client closed: 200 the relay ends"]
 
 
 async def test_what_a_uri_asks_for_is_agreed_on(yard: Yard) -> None:
