@@ -66,8 +66,8 @@ def get_logger() -> structlog.stdlib.BoundLogger:
 def log_events(
     log: structlog.stdlib.BoundLogger, source: Events, *, least: int = logging.DEBUG
 ) -> Callable[[], None]:
-    """Log the broker's events of this level at least. Those that the log level hides are not subscribed to, so
-    they cost nothing. Returns a function that ends this.
+    """Log the broker's events of this level at least. Those that the log level hides are not subscribed to,
+    so they cost nothing. Returns a function that ends this.
     """
 
     def failed(event: events.Failure) -> None:
