@@ -77,6 +77,7 @@ class QueueChanges:
             arguments=given.table("arguments", {}),
         )
         check_may_declare_queue(access, vhost, command)
+        vhost.tally.declared_queues += 1
         is_new = name not in vhost.queues
         await self.context.execute(command)
         known = None if is_new else vhost.queues.get(name)  # which may be deleted by now

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -215,7 +216,8 @@ class Broker:
         self._add_metrics()
         self.node.turns.look_around = self.resources.check_memory
         self.on_reload.append(self._set_watermarks)
-        self.end_log = log_events(self.log, self.node.events)
+        # What is read back from the data directory is not new: of that, only warnings are for the log.
+        self.end_log = log_events(self.log, self.node.events, least=logging.WARNING)
         self.audit_log.start(self.config.audit_log, self.node.events)
         await self._recover()
         self.churn = Churn(self.node.events)
@@ -364,6 +366,8 @@ class Broker:
         with without_collector():
             recovered = await self.storage.recover()
             self.node.restore(recovered)
+        self.end_log()
+        self.end_log = log_events(self.log, self.node.events)
         self.storage.start()
         clustering = self.config.clustering()
         if clustering is not None:

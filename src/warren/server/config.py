@@ -284,6 +284,12 @@ class Config:
         _check(bool(self.auth_backends), "auth_backends", self.auth_backends, "at least one name")
         if OAUTH2 in self.auth_backends:
             self.oauth2.check()
+        _check(
+            not self.otel_endpoint or self.otel_endpoint.startswith(("http://", "https://")),
+            "otel_endpoint",
+            self.otel_endpoint,
+            "a URL such as http://collector:4318/v1/traces",
+        )
         _check(self.log_level in LOG_LEVELS, "log_level", self.log_level, ", ".join(LOG_LEVELS))
 
     def _check_listeners(self) -> None:
@@ -404,7 +410,8 @@ def _from_file(path: Path, *, required: bool) -> dict[str, Any]:
     try:
         settings = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"cannot read {path}: {reason}") from error
     settings |= _from_tls_table(settings.pop(TLS_TABLE, {}))
     settings |= _from_cluster_table(settings.pop(CLUSTER_TABLE, {}))
     unknown = settings.keys() - {f.name for f in fields(Config)}

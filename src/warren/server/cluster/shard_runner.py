@@ -1,4 +1,4 @@
-"""Runs the shards of a node: the protocol (`Member`), between disk, links and etcd.
+"""Runs the shards of a node: the protocol (`Participant`), between disk, links and etcd.
 
 Whatever happens becomes a call of the protocol, with the time. The effects that it wants are carried out
 then, in their order, before anything else happens. The owner uses the logs of shards that are open, and has
@@ -33,7 +33,7 @@ from warren.cluster.effects import (
     Send,
     TakeInventory,
 )
-from warren.cluster.member import Member
+from warren.cluster.participant import Participant
 from warren.cluster.messages import Message
 from warren.cluster.safety import ShardSafety
 from warren.cluster.settings import Settings
@@ -89,7 +89,7 @@ class ShardRunner:
         self.owner = owner
         self.log = log
         self.clock = clock
-        self.member = Member(me, self._new_session, settings=settings)
+        self.member = Participant(me, self._new_session, settings=settings)
         self.here: dict[int, ShardHere] = {}  # all shards of the cluster
         self.led: dict[int, ShardHere] = {}  # those that this node leads, and can append to
         self.peers: Peers | None = None
