@@ -20,7 +20,7 @@ from warren.cluster.safety import ShardSafety
 from warren.cluster.settings import Settings
 from warren.cluster.wire import VERSION
 from warren.server.cluster.etcd import Etcd
-from warren.server.cluster.peers import Credentials, Peers
+from warren.server.cluster.peers import NodeCredentials, Peers
 from warren.server.cluster.shard_records import ShardRecords
 from warren.server.cluster.shard_runner import ShardRunner
 from warren.server.log import get_logger
@@ -103,7 +103,7 @@ class ShardNode:
                 on_mismatch=partial(self._mismatch, number),
             )
             self.runner.add(number, copies)
-        credentials = Credentials(
+        credentials = NodeCredentials(
             hello=Hello("test", self.store_id, me.run, VERSION, VERSION),
             secret=SECRET,
             random_bytes=os.urandom,
@@ -168,7 +168,7 @@ class ShardNode:
 
     async def until_in_sync(self, shard: int, count: int) -> None:
         """Return when so many stores have all that is confirmed, as the record says that the leader knows."""
-        here = self.runner.member.shards[shard]
+        here = self.runner.participant.shards[shard]
         async with asyncio.timeout(SECONDS_MAX):
             while here.known is None or len(here.known.record.isr) < count:  # noqa: ASYNC110 - etcd tells nobody
                 await asyncio.sleep(LOOK_SECONDS)

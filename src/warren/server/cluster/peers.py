@@ -33,7 +33,7 @@ UNSENT_BYTES_MAX = 256 * 1024 * 1024  # a node that takes so little that this wa
 BACKLOG = 128
 
 
-class Owner(Protocol):
+class LinkOwner(Protocol):
     """Whoever the links are for. Stores are other nodes, by the ids of their data directories."""
 
     def link_up(self, store: StoreId, run: RunId) -> None:
@@ -59,7 +59,7 @@ class PeerAddress(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Credentials:
+class NodeCredentials:
     """What a node shows to others, and asks of them."""
 
     hello: Hello
@@ -74,8 +74,8 @@ class Peers:
 
     def __init__(
         self,
-        credentials: Credentials,
-        owner: Owner,
+        credentials: NodeCredentials,
+        owner: LinkOwner,
         run: Callable[[Callable[[], None]], None],
         log: structlog.stdlib.BoundLogger,
     ) -> None:

@@ -60,7 +60,12 @@ class ShardHere:
     # --- what there is ---
 
     def logs(self) -> Iterable[LogId]:
-        return list(self.copies.logs)
+        return [log for log in self.copies.logs if self.has(log)]
+
+    def has(self, log: LogId) -> bool:
+        """Whether the log is there, and its queue is not deleted."""
+        copy = self.copies.logs.get(log)
+        return copy is not None and not copy.directory.deleted
 
     def segments(self, log: LogId) -> Sequence[SegmentState]:
         if self.led is not None and log in self.led.opened:

@@ -33,8 +33,8 @@ from warren.cluster.effects import (
     Send,
     TakeInventory,
 )
-from warren.cluster.participant import Participant
 from warren.cluster.messages import Message
+from warren.cluster.participant import Participant
 from warren.cluster.safety import ShardSafety
 from warren.cluster.settings import Settings
 from warren.cluster.shard import Shard
@@ -71,7 +71,7 @@ def boot_time() -> float:
 
 
 class ShardRunner:
-    """The `Owner` of a node's links to others."""
+    """The `LinkOwner` of a node's links to others."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class ShardRunner:
         self.owner = owner
         self.log = log
         self.clock = clock
-        self.member = Participant(me, self._new_session, settings=settings)
+        self.participant = Participant(me, self._new_session, settings=settings)
         self.here: dict[int, ShardHere] = {}  # all shards of the cluster
         self.led: dict[int, ShardHere] = {}  # those that this node leads, and can append to
         self.peers: Peers | None = None
@@ -107,7 +107,7 @@ class ShardRunner:
         """The node looks after a shard, of which it has these copies."""
         here = ShardHere(number, copies, self._damage_found)
         self.here[number] = here
-        self.member.add_shard(
+        self.participant.add_shard(
             number,
             here,
             epoch=self.shards.epoch_of(number),
@@ -135,7 +135,7 @@ class ShardRunner:
     def _tick(self) -> None:
         if not self.is_stopped:
             self.timer = self.world.call_later(TICK_SECONDS, self._tick)
-            self.member.tick(self.clock())
+            self.participant.tick(self.clock())
             self.carry_out()
 
     def mismatch(self, found: ReplicaMismatch, number: int) -> None:
@@ -149,26 +149,26 @@ class ShardRunner:
         self.carry_out()
 
     def _shard(self, number: int) -> Shard:
-        return self.member.shards[number]
+        return self.participant.shards[number]
 
     # --- the links ---
 
     def link_up(self, store: StoreId, run: RunId) -> None:
-        self.member.link_up(store, run, self.clock())
+        self.participant.link_up(store, run, self.clock())
         self.carry_out()
 
     def link_down(self, store: StoreId) -> None:
-        self.member.link_down(store, self.clock())
+        self.participant.link_down(store, self.clock())
         self.carry_out()
 
     def peer_gone(self, store: StoreId) -> None:
-        self.member.peer_gone(store, self.clock())
+        self.participant.peer_gone(store, self.clock())
         self.carry_out()
 
     def received(self, store: StoreId, messages: Sequence[Message]) -> None:
         now = self.clock()
         for message in messages:
-            self.member.received(store, message, now)
+            self.participant.received(store, message, now)
         self.carry_out()
 
     # --- etcd ---
@@ -216,7 +216,7 @@ class ShardRunner:
             return
         self.is_carrying_out = True
         try:
-            while effects := self.member.take_effects():
+            while effects := self.participant.take_effects():
                 for effect in effects:
                     HANDLERS[type(effect)](self, effect)
         finally:

@@ -15,7 +15,7 @@ from warren.cluster.config import RunId, StoreId
 from warren.cluster.messages import Beacon, Hello, Message
 from warren.cluster.wire import PREFIX, encode
 from warren.server.cluster import peers as peers_module
-from warren.server.cluster.peers import UNPROVED_MAX, Credentials, Peers
+from warren.server.cluster.peers import UNPROVED_MAX, NodeCredentials, Peers
 
 SECRET = b"known to all nodes of the cluster"
 HOST = "127.0.0.1"
@@ -85,7 +85,9 @@ class Node:
         self.owner = Recorder()
         self.lines = Lines()
         log = structlog.wrap_logger(None, processors=[self.lines])
-        self.credentials = Credentials(hello=hello, secret=secret, random_bytes=lambda count: b"?" * count)
+        self.credentials = NodeCredentials(
+            hello=hello, secret=secret, random_bytes=lambda count: b"?" * count
+        )
         self.peers = Peers(self.credentials, self.owner, lambda work: work(), log)
         self.port = 0
 
