@@ -160,6 +160,9 @@ class DelayQueue(InternalQueue):
                 self.heap.push(due, position, location)
             self._come_back()
 
+    def detach(self) -> None:
+        self.lane.detach()
+
     def end(self) -> None:
         self.surroundings.timetable.drop(self.appointment)
         self.lane.end()
@@ -196,6 +199,9 @@ class SeenQueue(InternalQueue):
         opened = store.open_log(self.vhost, self.name)
         if opened is not None:
             self.seen.restore(*opened)
+
+    def detach(self) -> None:
+        self.seen.log = None
 
     def end(self) -> None:
         self.seen.delete()

@@ -270,6 +270,11 @@ class Queue:
     def open(self, store: Store) -> None:
         """Open the queue's log, and take over the messages in it. A queue that is not durable has none."""
 
+    def detach(self) -> None:
+        """The queue's logs are not its own any more: another node leads them. What it does from now on does
+        not change them.
+        """
+
     def end(self) -> None:
         """The queue is deleted and empty. Let go of all that refers back to it, so that the queue is freed
         with the last of its unacked messages, without the garbage collector.

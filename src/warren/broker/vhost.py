@@ -181,6 +181,33 @@ class Vhost:
         queue.end()
         return count
 
+    def replace_queue(self, old: Queue, make: Callable[[], Queue]) -> Queue:
+        """The queue is led by another node from now on, or by this one: another object stands for it, which
+        `make` makes when the old one has ended. Its definition and its bindings stay. Consumers of the old
+        one are told that it is gone here.
+        """
+        bindings, consumers = list(old.incoming), old.consumers
+        old.deleted = True
+        old.detach()
+        old.purge()
+        self.elsewhere -= not old.is_here
+        self.policies.forget(old)
+        self._routes_changed(*old.incoming.sources)
+        for binding in bindings:
+            binding.source.discard(binding)
+        self.surroundings.turns.spread(self._telling(consumers))
+        old.end()
+        new = make()
+        new.paused = old.paused
+        (self.internal_queues if new.internal else self.queues)[new.name] = new
+        self.elsewhere += not new.is_here
+        if not new.internal:
+            self.policies.apply_to_queue(new)
+        for binding in bindings:
+            binding.source.add(Binding(binding.source, new, binding.routing_key, binding.arguments))
+        self._routes_changed(*new.incoming.sources)
+        return new
+
     def _disown(self, queue: Queue) -> None:
         """An exclusive queue does not belong to its connection any more."""
         if queue.owner is not None:
