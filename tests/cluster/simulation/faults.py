@@ -12,9 +12,15 @@ if TYPE_CHECKING:
 
 PAUSE_SECONDS_MAX = 6.0
 QUIET_SECONDS_MAX = 2.0
+LEADERS_SHARE = 0.4
 
 
 def _any(world: World) -> Node:
+    """A node; leaders have more trouble than others."""
+    if world.chance.random() < LEADERS_SHARE:
+        leaders = [node for node in world.nodes if node.is_up and node.terms]
+        if leaders:
+            return world.chance.choice(leaders)
     return world.nodes[int(world.chance.random() * len(world.nodes))]
 
 
