@@ -69,6 +69,9 @@ class Participant:
 
     def link_up(self, store: StoreId, run: RunId, now: float) -> None:
         """A node can be spoken to, over a new link."""
+        if store == self.home.me.store:  # a data directory was copied: nobody can say which of the two counts
+            self.home.effects.append(Close(store, "it has the store id of this node"))
+            return
         if store in self.home.links:
             self.link_down(store, now)
         self.home.links[store] = run
