@@ -18,12 +18,12 @@ from warren.cluster import config
 from warren.cluster.beacons import Lease
 from warren.cluster.catchup import Catchup, Progress, size_of
 from warren.cluster.config import Known, Leadership, ShardRecord, StoreId
-from warren.cluster.effects import GoOn, ReadRecords, Send
+from warren.cluster.effects import Close, GoOn, ReadRecords, Send
 from warren.cluster.home import Home, LedLogs
 from warren.cluster.inventory import Fetch
 from warren.cluster.messages import Batch, Inventory, Refused
 from warren.cluster.session import NOTHING, Backoff, Sent, Session
-from warren.cluster.settings import BATCH_BYTES_MAX, IN_FLIGHT_BYTES_MAX
+from warren.cluster.settings import BATCH_BYTES_MAX, IN_FLIGHT_BYTES_MAX, INVENTORY_LOGS_MAX
 from warren.storage.replication import LogChange, LogId, Records, SegmentState
 
 
@@ -213,6 +213,9 @@ class Leader:
             logs = {}
         for log, segments in page.logs:
             logs[log] = (*logs.get(log, ()), *segments)
+        if len(logs) > INVENTORY_LOGS_MAX:
+            self.home.effects.append(Close(store, "its inventory has too many logs"))
+            return
         if page.is_last:
             self._begin_session(store, page.session, logs, now)
         else:

@@ -3,10 +3,20 @@
 Of a pair of nodes are: the link, beacons and their echoes, and the frame that carries all acks of a turn. All
 else is of a shard.
 
-The owner calls a method for all that happens, with the time, and then carries out what `take_effects` gives.
+The owner calls a method for all that happens, with the time, and then carries out what `take_effects` gives:
+
+    start                    `add_shard` for each shard, with the epoch and the note that the store has kept
+    links                    `link_up`, `link_down`, `peer_gone`, `received`
+    time                     `tick`, every 50 ms or so, and after the machine has slept
+    etcd, about a shard      `learn` (a watch), `record_read`, `cas_answered`
+    disk, about a shard      `synced`, `index_synced`, `inventory_taken`, `records_read`, `go_on`,
+                             `apply_failed`, `damage_found`
+    the broker, of a shard   `append` at the end of a turn, `takes_publishes`, `may_deliver`
+    this node                `drain`, `disk_fails`, `disk_works`, `prefer`
+
 A link is up once the other node has answered a challenge, so that its run lives then. When another link to
 the same store comes up, the owner drops what is left of the older one. `peer_gone` means that connecting was
-refused: no process of that store is there.
+refused by the other machine: no process of that store is there.
 """
 
 from __future__ import annotations
@@ -59,6 +69,9 @@ class Participant:
 
     def link_up(self, store: StoreId, run: RunId, now: float) -> None:
         """A node can be spoken to, over a new link."""
+        if store == self.home.me.store:  # a data directory was copied: nobody can say which of the two counts
+            self.home.effects.append(Close(store, "it has the store id of this node"))
+            return
         if store in self.home.links:
             self.link_down(store, now)
         self.home.links[store] = run

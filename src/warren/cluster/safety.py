@@ -3,6 +3,9 @@
 Rounds are the leader's indexes. The round that gathers is the batch that the leader appends next; it is over
 when its index is committed. There is one `ShardSafety` for each term. When the term ends, nobody who waits is
 called any more: what they wait for may come true under the next leader, or not.
+
+Whoever drives the protocol tells it what was appended and committed, and sets `behind` from the leader's
+`is_behind` once a turn.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ HELD_BYTES_MAX = 16 * 1024 * 1024  # of new changes of a log, while the log is s
 CHUNK_BYTES = 256 * 1024  # of a file that is sent at once
 BATCH_BYTES_MAX = 1024 * 1024  # of changes in one batch, plus one change
 INVENTORY_SEGMENTS_MAX = 20_000  # in one page
+INVENTORY_LOGS_MAX = 2_000_000  # of a shard
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,15 @@ if TYPE_CHECKING:
 
 PAUSE_SECONDS_MAX = 6.0
 QUIET_SECONDS_MAX = 2.0
+LEADERS_SHARE = 0.4
 
 
 def _any(world: World) -> Node:
+    """A node; leaders have more trouble than others."""
+    if world.chance.random() < LEADERS_SHARE:
+        leaders = [node for node in world.nodes if node.is_up and node.terms]
+        if leaders:
+            return world.chance.choice(leaders)
     return world.nodes[int(world.chance.random() * len(world.nodes))]
 
 
@@ -122,17 +128,30 @@ def flip_bits(world: World) -> None:
     world.damage(node, shard)
 
 
+def mend(world: World) -> None:
+    """Much works again: without this, most of a run would be spent with nothing to break."""
+    world.network.cuts.clear()
+    world.etcd.is_up = True
+    for node in world.nodes:
+        node.is_failing = False
+        if not node.is_up:
+            node.boot()
+        node.participant.disk_works()
+        node.participant.home.is_draining = False
+
+
 FAULTS: list[tuple[float, Callable[[World], None]]] = [  # each up to this share of all faults
-    (0.10, crash_or_boot),
-    (0.24, boot),
-    (0.32, cut),
-    (0.62, end_links),
-    (0.70, pause),
-    (0.80, let_time_pass),
-    (0.83, fail_disk),
-    (0.85, drain),
-    (0.88, stop_etcd),
-    (0.94, carry_out_late),
-    (0.99, operate),
-    (1.00, flip_bits),
+    (0.12, crash_or_boot),
+    (0.20, boot),
+    (0.28, cut),
+    (0.55, end_links),
+    (0.63, pause),
+    (0.71, let_time_pass),
+    (0.74, fail_disk),
+    (0.76, drain),
+    (0.79, stop_etcd),
+    (0.84, carry_out_late),
+    (0.90, operate),
+    (0.91, flip_bits),
+    (1.00, mend),
 ]

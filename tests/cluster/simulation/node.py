@@ -375,6 +375,18 @@ class Node:
             changes.append(drop)
         self._append(shard, changes)
 
+    def recover(self, shard: int) -> None:
+        """A new leader drops what is done with before it is open, as a recovery does."""
+        for log, segments in self.disk.memory.shards[shard].items():
+            for segment in segments.values():
+                if self.world.checks.done.issuperset(segment.ids):
+                    ends = self.terms[shard].ends
+                    ends[log] = max(ends.get(log, 1), segment.end)
+                    drop = Drop(log, segment.base, segment.epoch)
+                    self.change(shard, drop)
+                    self._append(shard, [drop])
+                    return
+
     def expire(self, shard: int, log: LogId) -> None:
         """A message expires, committed or not."""
         here = self.participant.shards[shard]

@@ -5,6 +5,9 @@ A failure names its seed. Repeat it with `python -m tests.cluster.simulation --s
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import asdict
 
 import pytest
@@ -71,6 +74,16 @@ def test_a_seed_is_always_the_same_run() -> None:
     assert first.time == second.time
     assert first.checks.confirmed == second.checks.confirmed
     assert first.etcd.records == second.etcd.records
+
+
+def test_a_seed_is_the_same_run_in_every_process() -> None:
+    told = set()
+    for hashes in ("1", "2"):
+        command = [sys.executable, "-m", "tests.cluster.simulation", "--seeds", "0:9"]
+        environment = {**os.environ, "PYTHONHASHSEED": hashes}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        told.add(done.stdout.partition(" in ")[0])
+    assert len(told) == 1, told
 
 
 @pytest.mark.parametrize("rule", sorted(DIRECTED))

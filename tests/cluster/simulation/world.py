@@ -235,7 +235,9 @@ class World:
                     break
             else:
                 return
-        if x < 0.89:
+        if node.participant.shards[shard].role is Role.OPENING:
+            node.recover(shard)
+        elif x < 0.89:
             log = self.logs[shard][int(chance.random() * len(self.logs[shard]))]
             node.publish(shard, log, 1 + int(chance.random() * 3))
         elif x < 0.985:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.cluster.nodes import LOG, RECORD, RUNS, A, Alone, B, C
 from warren.cluster.config import Known, Leadership, RunId
-from warren.cluster.effects import Apply, Cas, KeepEpoch, KeepWhole, ReadRecord, Role, TakeInventory
+from warren.cluster.effects import Apply, Cas, Close, KeepEpoch, KeepWhole, ReadRecord, Role, TakeInventory
 from warren.cluster.follower import _pages
 from warren.cluster.messages import Ack, Acks, Batch, Beacon, Echo, Inventory, Refused
 from warren.cluster.settings import INVENTORY_SEGMENTS_MAX, Settings
@@ -245,6 +245,17 @@ def test_a_long_inventory_has_several_pages() -> None:
     assert [is_last for _, is_last in pages] == [False, True]
     assert tuple(s for page, _ in pages for log, part in page if log == LOG for s in part) == many
     assert _pages([]) == [((), True)]
+
+
+def test_an_inventory_that_never_ends_ends_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warren.cluster.leader.INVENTORY_LOGS_MAX", 5)
+    node = Alone(A)
+    node.link(B, C)
+    node.lead()
+    for page in range(3):
+        logs = tuple((LogId(3 * page + number), ()) for number in range(3))
+        node.hear(B, Inventory(0, 1, 7, logs, is_last=False))
+    assert [close.to for close in node.take(Close)] == [B]
 
 
 def test_a_leader_puts_pages_together() -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.unit.cluster.nodes import LOG, RECORD, A, Alone, B, C, D, NoLogs
+from tests.unit.cluster.nodes import LOG, RECORD, RUNS, A, Alone, B, C, D, NoLogs
 from warren.cluster import config
 from warren.cluster.catchup import Catchup
 from warren.cluster.config import Leadership
-from warren.cluster.effects import Cas, Committed, GoOn, ReadRecord, Role
+from warren.cluster.effects import Apply, Cas, Committed, GoOn, ReadRecord, Role
 from warren.cluster.messages import Batch, Inventory, Refused
 from warren.cluster.session import Backoff
 from warren.cluster.settings import BATCH_BYTES_MAX, HELD_BYTES_MAX, IN_FLIGHT_BYTES_MAX, Rules, Settings
@@ -40,6 +40,22 @@ def test_a_leader_does_not_open_before_its_own_disk_has_all() -> None:
     assert node.role() is Role.OPENING
     node.sync(0.1)
     assert node.role() is Role.OPEN
+
+
+def test_a_sync_of_what_came_before_its_election_is_not_enough() -> None:
+    node = Alone()
+    node.link(B, C)
+    node.learn(RECORD._replace(epoch=1, leader=Leadership(B, RUNS[B])))
+    session = node.session()
+    node.hear(B, Batch(0, 1, session, 1, (Drop(LOG, 1, 1),), in_step=True))
+    (earlier,) = node.take(Apply)
+    node.learn(RECORD._replace(epoch=2, leader=node.me))
+    leader = node.shard.leader
+    assert leader is not None
+    node.shard.synced(earlier.token, 0.1)
+    assert leader.synced < 0
+    node.sync(0.2)
+    assert leader.synced == 0
 
 
 def test_a_batch_is_committed_when_the_last_member_has_synced_it() -> None:

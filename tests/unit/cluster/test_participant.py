@@ -159,6 +159,13 @@ def test_a_node_that_says_hello_twice_is_hung_up_on() -> None:
     assert [close.to for close in node.take(Close)] == [B]
 
 
+def test_a_node_with_a_copy_of_this_store_is_hung_up_on() -> None:
+    node = Alone()
+    node.participant.link_up(A, RunId("another"), 0.0)
+    assert [close.to for close in node.take(Close)] == [A]
+    assert node.participant.home.links == {}
+
+
 def test_the_preferred_leader_is_the_first_replica_unless_placement_says_otherwise() -> None:
     node = Alone(B)
     node.link(A, C)
