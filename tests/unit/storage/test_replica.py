@@ -610,6 +610,14 @@ def test_what_is_set_aside_has_a_limit_and_the_oldest_goes_first(
     assert "records that the leader does not have are too large to be kept" in pair.follower.told
 
 
+def test_what_is_set_aside_never_takes_the_place_of_something_else(pair: Pair) -> None:
+    keeper = pair.follower.shards.diverged
+    for data in (b"one", b"other", b"one"):
+        keeper.keep(SHARD, QUEUE, 1, 1, HEADER_BYTES, data)
+    kept = sorted(file.read_bytes()[HEADER_BYTES:] for file in keeper.path.rglob("*.seg"))
+    assert kept == [b"one", b"other"]
+
+
 def test_segment_that_recovery_cannot_read_is_not_dropped_elsewhere(pair: Pair) -> None:
     """A node with damaged files must not have others delete theirs."""
     pair.append(*[bytes(100)] * 10)
