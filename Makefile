@@ -20,9 +20,10 @@ test: lint $(NODE_MODULES)/.ready
 	@./scripts/need peers
 	@./scripts/test $(BIN)/python
 
-# What needs no Spark, no Node, and no long load
+# Tests that need no Spark, no Node, no long load, and no broker with its HTTP API for each of them
 quick: equip
-	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2 --dist worksteal tests/unit tests/semantics tests/property
+	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2 --dist worksteal tests/unit tests/semantics tests/property \
+		--ignore=tests/unit/management --ignore=tests/unit/moving --ignore=tests/unit/relay
 
 lint: equip
 	$(BIN)/ruff check .

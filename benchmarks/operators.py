@@ -45,7 +45,6 @@ LOADS = {
 }
 PAGE_SIZE = 100
 PAGERS = 5
-PAGE_SECONDS = 0.2  # between two pages of one tool
 MADE_A_TURN = 500
 LISTS = (
     "/api/queues",
@@ -75,11 +74,10 @@ def ask(url: str) -> None:
 
 
 @contextmanager
-def watched(url: str, queues: int) -> Iterator[None]:
+def watched(url: str, asked: argparse.Namespace) -> Iterator[None]:
     """Scrape, look and page in a process of its own, until the block ends."""
-    process = subprocess.Popen(
-        [sys.executable, __file__, "--watch", url, "--queues", str(queues)], stdout=subprocess.PIPE
-    )
+    words = [f"--watch={url}", f"--queues={asked.queues}", f"--page-seconds={asked.page_seconds}"]
+    process = subprocess.Popen([sys.executable, __file__, *words], stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
         process.stdout.readline()  # the tools have begun
@@ -89,8 +87,8 @@ def watched(url: str, queues: int) -> Iterator[None]:
         process.wait()
 
 
-def watch(url: str, queues: int) -> None:
-    pages = max(1, queues // PAGE_SIZE)
+def watch(url: str, asked: argparse.Namespace) -> None:
+    pages = max(1, asked.queues // PAGE_SIZE)
     threads = [
         threading.Thread(target=repeat, args=(1.0, [f"{url}/metrics"])),
         threading.Thread(
@@ -103,7 +101,7 @@ def watch(url: str, queues: int) -> None:
             f"{url}/api/queues?page={1 + (page + pager * pages // PAGERS) % pages}&page_size={PAGE_SIZE}"
             for page in range(pages)
         ]
-        threads.append(threading.Thread(target=repeat, args=(PAGE_SECONDS * len(urls), urls)))
+        threads.append(threading.Thread(target=repeat, args=(asked.page_seconds * len(urls), urls)))
     for thread in threads:
         thread.start()
     print("watching", flush=True)
@@ -166,7 +164,7 @@ def compare(
     for _ in range(asked.rounds):
         alone.append(rate(broker["amqp"], flags, asked.seconds))
         for watched_one, found in ((other, elsewhere), (broker, seen)):
-            with watched(f"http://{watched_one['http']}", asked.queues):
+            with watched(f"http://{watched_one['http']}", asked):
                 found.append(rate(broker["amqp"], flags, asked.seconds))
     without, beside, with_it = map(statistics.median, (alone, elsewhere, seen))
     print(
@@ -257,11 +255,14 @@ def main() -> None:
     parser.add_argument("--queues", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument(
+        "--page-seconds", type=float, default=1.0, help="how often each of five tools asks for a page"
+    )
     parser.add_argument("--turns", action="store_true", help="measure turns of the event loop instead")
     parser.add_argument("--watch", metavar="URL", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.watch:
-        watch(asked.watch, asked.queues)
+        watch(asked.watch, asked)
     elif asked.turns:
         begin_process()
         tune_process()

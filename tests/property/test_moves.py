@@ -11,6 +11,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,8 @@ from tests.rules.stage import LOG, Stage, numbers, staged
 from tests.support.jobs import start_job
 from warren.broker import message_job
 from warren.broker.message_job import Kind
+
+pytestmark = pytest.mark.slow
 
 MESSAGES = 60
 SELECTORS = st.sampled_from([None, "number < 40", "odd", "number > 50 OR number < 10"])

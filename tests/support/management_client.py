@@ -27,17 +27,25 @@ class ManagementClient:
         self, method: str, path: str, value: object = None, *, login: tuple[str, str] = GUEST
     ) -> tuple[int, Any]:
         """The status of the answer, and its JSON if it has any."""
+        status, content = self.send(
+            method, path, None if value is None else json.dumps(value).encode(), login=login
+        )
+        return status, json.loads(content) if content else None
+
+    def send(
+        self, method: str, path: str, body: bytes | None = None, *, login: tuple[str, str] = GUEST
+    ) -> tuple[int, bytes]:
+        """The status of the answer, and its content."""
         credentials = base64.b64encode(":".join(login).encode()).decode()
         request = urllib.request.Request(  # noqa: S310 - a broker of the test
             f"{self.url}/api/{path}",
-            None if value is None else json.dumps(value).encode(),
+            body,
             {"Authorization": f"Basic {credentials}", "Content-Type": "application/json"},
             method=method,
         )
         try:
             with urllib.request.urlopen(request, timeout=REQUEST_SECONDS_MAX) as answer:  # noqa: S310 - as above
-                status, content = answer.status, answer.read()
+                return answer.status, answer.read()
         except urllib.error.HTTPError as error:
             with error:
-                status, content = error.code, error.read()
-        return status, json.loads(content) if content else None
+                return error.code, error.read()

@@ -243,7 +243,7 @@ class ClassicQueue(Queue):
 
     def place_on_disk(self, message: Message) -> tuple[str, int] | None:
         lane = self.lane_of(message)
-        if lane.log is None or not message.persistent:
+        if lane.log is None or not (message.persistent or self.rules.keeps_transient):
             return None
         return part_of(lane.level), lane.position
 

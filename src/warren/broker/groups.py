@@ -225,7 +225,7 @@ class Groups:
     def _next_unseen(self, lane: Lane) -> Entry | None:
         """The next entry of a lane behind the walk, read from behind if it is not ready yet."""
         entry = self._behind_walked(lane)
-        if entry is None and self.passed < AHEAD_MAX and lane.has_behind():
+        if entry is None and self.passed < AHEAD_MAX and lane.may_read_on():
             lane.read_on()
             entry = self._behind_walked(lane)
         return entry

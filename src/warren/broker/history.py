@@ -75,7 +75,7 @@ class History:
         self.values = (0,) * (counters + gauges)  # at the last sample
         self.tick = tick  # up to which the columns are right
         self.changed = tick  # the last one at which a number was not the same as before
-        self.columns: list[array[int] | None] = [None] * (counters + gauges)  # None: always was 0
+        self.columns: list[array[int] | None] = [None] * (counters + gauges)  # None: no change is known
         self.stored_as = stored_as
         self.value_max = 2**32 - 1 if stored_as == SMALL else 2**64 - 1
 
@@ -110,6 +110,15 @@ class History:
                     column[slot] = value
         self.tick = tick
 
+    def forget(self) -> None:
+        """Forget the past: as if no counter had gone up, and all gauges had always been what they are."""
+        for index, column in enumerate(self.columns):
+            if column is not None and index < self.counters:
+                self.columns[index] = None
+            elif column is not None:
+                value = min(self.values[index], self.value_max)
+                self.columns[index] = array(self.stored_as, [value]) * SLOTS
+
     def change(self, index: int) -> int:
         """By how much a number changed in the last tick."""
         column = self.columns[index]
@@ -122,7 +131,7 @@ class History:
         """What a number was, the newest first: so many samples, each `step` slots before the last."""
         column = self.columns[index]
         if column is None:
-            return [0] * count
+            return [self.values[index]] * count
         ago = range(min(1 + step * (count - 1), scale.slots))
         found = [column[scale.slot(self.tick, slots)] for slots in ago]
         if index < self.counters:

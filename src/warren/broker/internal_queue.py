@@ -19,7 +19,7 @@ from warren.broker.entry import Entry
 from warren.broker.events import MessageScheduled
 from warren.broker.exchange.delayed import DELAY, due_ms, negative
 from warren.broker.exchange.exchange import Exchange
-from warren.broker.lane import Lane
+from warren.broker.lane import HELD_MS, Lane
 from warren.broker.message import Message
 from warren.broker.outcome import ON_ITS_WAY, STORED
 from warren.broker.queue import Queue, publish_to
@@ -92,7 +92,11 @@ class DelayQueue(InternalQueue):
         try:
             while self.heap.count and self.heap.next_due() <= self.clock.time_ms:
                 self.heap.pop()
-                entry = self.lane.take_out(self.heap.position, self.heap.location, self.clock.time_ms)
+                position, location = self.heap.position, self.heap.location
+                if position > self.lane.released:
+                    self.heap.push(self.clock.time_ms + HELD_MS, position, location)
+                    continue
+                entry = self.lane.take_out(position, location, self.clock.time_ms)
                 if entry is not None:
                     self._release(entry)
                 yield RELEASE_WORK

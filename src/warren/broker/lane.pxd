@@ -36,6 +36,8 @@ cdef class Lane:
     cdef readonly Pack packed
     cdef readonly MessageLog overflow
     cdef readonly uint64_t position
+    cdef readonly uint64_t released
+    cdef readonly object gate
     cdef readonly Expiry expiry
 
     @cython.locals(waits=bint, log=MessageLog, location=uint64_t)
@@ -55,11 +57,17 @@ cdef class Lane:
     @cython.locals(passed=Py_ssize_t)
     cpdef put_back(self, Entry entry)
     cpdef bint has_behind(self)
+    @cython.locals(head=Entry)
     cpdef bint has_any(self)
+    @cython.locals(head=Entry)
     cpdef Entry first(self)
+    cpdef uint64_t last_position(self)
+    @cython.locals(tail=Entry)
+    cpdef bint may_read_on(self)
     cpdef Entry pop(self)
     cpdef remove(self, Entry entry)
     cpdef bint is_ready(self, Entry entry)
+    @cython.locals(following=Entry)
     cpdef Entry next_ready(self, Entry last, uint64_t position)
     cpdef bint is_stray(self, Entry entry)
     cpdef bint is_among_strays(self, Entry entry)

@@ -16,6 +16,9 @@ How many entries may be ready depends on demand. A lane without consumers holds 
 borrows memory from the node's budget to hold more, twice as much each time, up to `READY_MAX` or
 `READY_BYTES_MAX`. A ready entry whose message is on disk can be given up, from the tail on: the message then
 waits in the log again, as if it had never been read.
+
+A message that must not go out before it is safe (`MessageLog.holds_back`) is in its place all the same, ready
+or behind. Only those up to the position `released` are given to anybody.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from warren.amqp.budget import Budget
 from warren.broker.entry import Entry
 from warren.broker.entry_list import EntryList
 from warren.broker.expiry import Expiry
+from warren.broker.gate import Gate
 from warren.broker.location import IN_OVERFLOW, IN_PACK, LOCATION_MASK
 from warren.broker.memory import Memory
 from warren.broker.message import Message
@@ -38,6 +42,7 @@ READY_FREE_MAX, READY_FREE_BYTES_MAX = 32, 16 * 1024  # what a queue may hold wi
 READY_SLACK, READY_SLACK_BYTES = 64, 16 * 1024  # a lane gives entries up when it is so far above its limit
 READ_MAX, READ_BYTES_MAX = 2_000, 4 * 1024 * 1024  # at most so much is read from disk at a time
 READ_FEW, READ_FEW_BYTES = 32, 16 * 1024  # at least so much may be read, however small the lane's limit
+HELD_MS = 100  # a message whose time has come before it is safe is looked at again after so long
 PASSED_FOR_A_UNIT = 50  # passing so many entries, to find the place of one, costs a unit of work
 
 
@@ -74,6 +79,8 @@ class Lane:
         self.packed = Pack(memory)  # messages in memory that are not entries
         self.overflow: MessageLog | None = None  # for messages that memory has no room for
         self.position = 0  # of the last message that came
+        self.released = NOTHING_TO_READ  # the last position that may go out, if there is a gate
+        self.gate: Gate | None = None  # holds messages back until they are safe; None if the log does not
         self.expiry: Expiry | None = None  # made when the first message with an expiration of its own comes
 
     def __repr__(self) -> str:
@@ -92,6 +99,8 @@ class Lane:
         location = 0
         if log is not None:
             location = log.append(message, self.position, not waits)
+            if self.gate is not None:
+                self.gate.note(self.position)
         elif waits:
             location = self.put_behind(message)
         if not waits:
@@ -126,6 +135,8 @@ class Lane:
         """
         self.position += 1
         if self.log is not None and message.persistent:
+            if self.gate is not None:
+                self.gate.note(self.position)
             return self.position, self.log.append(message, self.position, False), True
         return self.position, self.put_behind(message), False
 
@@ -161,14 +172,33 @@ class Lane:
         return self.overflow is not None and self.overflow.unread > 0
 
     def has_any(self) -> bool:
-        """Whether there is any message, ready or behind."""
-        return self.ready.head is not None or self.has_behind()
+        """Whether there is any message, ready or behind, that may go out."""
+        head = self.ready.head
+        if head is not None:
+            return head.position <= self.released
+        return self.has_behind() and (self.gate is None or self.next_behind() <= self.released)
 
     def first(self) -> Entry | None:
-        """The next entry, made ready if need be; it stays in the lane."""
+        """The next entry that may go out, made ready if need be; it stays in the lane."""
         while self.ready.head is None and self.has_behind():
             self.read_on()
-        return self.ready.head
+        head = self.ready.head
+        return None if head is None or head.position > self.released else head
+
+    def last_position(self) -> int:
+        """The position of the last message that may go out."""
+        return min(self.position, self.released)
+
+    def may_read_on(self) -> bool:
+        """Whether anything behind the ready entries might go out."""
+        tail = self.ready.tail
+        return self.has_behind() and (tail is None or tail.position < self.released)
+
+    def release(self, position: int) -> None:
+        """Messages up to this position are safe, and may go out."""
+        self.released = position
+        if self.queue is not None:
+            self.queue.touch()
 
     def pop(self) -> Entry:
         """Take out the first ready entry; there must be one."""
@@ -269,6 +299,9 @@ class Lane:
             position = expiry.pop_due(now_ms)
             if not position:
                 return None
+            if position > self.released:
+                expiry.note_behind(now_ms + HELD_MS, position, expiry.location)
+                continue
             entry = expiry.ready_at(position)
             if entry is not None:
                 self.remove(entry)
@@ -305,8 +338,10 @@ class Lane:
     def next_ready(self, last: Entry | None, position: int) -> Entry | None:
         """The ready entry behind `last`, if that is still ready; else the first one beyond `position`."""
         if last is not None and self.is_ready(last):
-            return last.behind
-        return self.ready.first_beyond(position, None)
+            following = last.behind
+        else:
+            following = self.ready.first_beyond(position, None)
+        return None if following is None or following.position > self.released else following
 
     def next_stray(self, last: Entry | None, position: int) -> Entry | None:
         """The first stray beyond `position`. The search begins at `last`, so that a walk over very many
@@ -483,6 +518,9 @@ class Lane:
         """
         self.log = log
         self.position = position
+        if log.holds_back:
+            self.gate = Gate(log.safety, self.release)
+            self.released = position
         return log.due()
 
     def restore(self, log: MessageLog, position: int) -> None:

@@ -46,6 +46,12 @@ class Message:
             self.exchange, self.routing_key, self.properties, self.body, self.persistent, time_ms, self.died
         )
 
+    def made_persistent(self) -> Message:
+        """The same message for a queue that keeps all messages on disk. Its properties say what they said."""
+        made = message_like(self, self.body, self.time_ms)
+        made.persistent = True
+        return made
+
     def waiting_until(self, due_ms: int) -> Message:
         """The same message, to be kept until it is due."""
         return Message(

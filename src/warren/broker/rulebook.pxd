@@ -44,6 +44,7 @@ cdef class Rulebook:
     cdef bint refuses_to_dlx
     cdef int64_t delivery_limit
     cdef bint single_active
+    cdef bint keeps_transient
 
     @cython.locals(queue=ClassicQueue, unsafe=bint, lane=Lane)
     cpdef int publish(self, Message message) except -1

@@ -75,6 +75,7 @@ class Rulebook:
         self.delivery_limit = _or_none(rules.delivery_limit)  # how often a message may be given back
         self.retry.set_limits(_or_none(rules.retry_delay_min), rules.retry_delay_max)
         self.single_active = rules.single_active_consumer
+        self.keeps_transient = rules.keeps_transient
         if self.groups is None and rules.group_header is not None:
             self.groups = Groups(rules.group_header, self.queue, self)
             for lane in self.queue.lanes:
@@ -87,6 +88,8 @@ class Rulebook:
 
     def publish(self, message: Message) -> int:
         """Add a message; return one of the answers in `outcome.py`."""
+        if self.keeps_transient and not message.persistent:
+            message = message.made_persistent()
         if self.seen is not None and self.seen.concerns(message):
             return self.publish_once(message, self.seen)
         return self.put(message)

@@ -69,11 +69,15 @@ class Rules:
     """Whether redeliveries carry the header `x-delivery-count`: if a rule counts deliveries, and always in
     quorum queues.
     """
+    keeps_transient: bool = False
+    """Whether messages go to disk whatever their delivery mode is: in quorum queues."""
 
     @cached_property
     def need_rulebook(self) -> bool:
         """Whether a rule is set for which the queue needs a rulebook."""
-        return any(getattr(self, rule.field) != rule.default for rule in RULES if rule.needs_rulebook)
+        return self.keeps_transient or any(
+            getattr(self, rule.field) != rule.default for rule in RULES if rule.needs_rulebook
+        )
 
 
 @dataclass(frozen=True)
@@ -369,7 +373,7 @@ def _make_rules(
             counts = counts or rule.counts_deliveries
         elif not said and kind in rule.defaults:
             values[rule.field] = rule.defaults[kind]
-    return Rules(**values, tells_delivery_count=counts)
+    return Rules(**values, tells_delivery_count=counts, keeps_transient=kind == QUORUM)
 
 
 def _sources(

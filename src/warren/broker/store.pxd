@@ -16,6 +16,7 @@ cdef class MessageLog:
     cdef public Py_ssize_t unread
     cdef public Py_ssize_t unread_bytes
     cdef public uint64_t given_back
+    cdef public bint holds_back
 
     cpdef uint64_t append(self, Message message, uint64_t position, bint taken) except? 0
     cpdef uint64_t peek(self) except? 0

@@ -56,6 +56,7 @@ class MessageLog:
         self.unread = 0  # how many messages are unread
         self.unread_bytes = 0  # the size of their bodies
         self.given_back = 0  # how often a message became unread again
+        self.holds_back = False  # whether messages go to consumers only when they are safe
 
     def append(self, message: Message, position: int, taken: bool) -> int:
         """Add a message; return its location, for `take_out`. The message is unread unless it is `taken`:

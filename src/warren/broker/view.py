@@ -121,20 +121,20 @@ class LaneView:
     def begin(self, above: int) -> None:
         """Look only at the messages beyond this position that are there now."""
         self.position = above
-        self.until = self.lane.position
+        self.until = self.lane.last_position()
 
     def find(self) -> None:
         """Look on until a message is wanted. A message that was found before and not taken is looked at
         again.
         """
         self.found = None
-        while self.seen_all_of != self.lane.position and not self.view.is_tired():
+        while self.seen_all_of != self.lane.last_position() and not self.view.is_tired():
             entry = self.lane.next_ready(self.entry, self.position)
             self.is_listed = entry is not None
             if entry is None:
                 entry = self.next_behind()
             if entry is None or entry.position > self.until:
-                self.seen_all_of = self.lane.position
+                self.seen_all_of = self.lane.last_position()
                 return
             if self.view.wants(entry):
                 self.found = entry
@@ -176,7 +176,7 @@ class LaneView:
         if stray is not None and stray.position < position:
             self.is_listed = True
             return stray
-        if position == NOTHING_TO_READ:
+        if position == NOTHING_TO_READ or position > self.lane.released:
             return None
         if position == packed:
             return self.made(self.pack_browser, position, IN_PACK)

@@ -28,6 +28,7 @@ from warren.management.health_checks import HealthChecks
 from warren.management.limits import Limits
 from warren.management.log_lines import LogLines
 from warren.management.login_attempts import LoginAttemptsOfNode
+from warren.management.login_settings import LoginSettings
 from warren.management.message_jobs import MessageJobs
 from warren.management.nodes import Nodes
 from warren.management.openapi import Description
@@ -64,6 +65,7 @@ RESOURCES = (
     GlobalParameters,
     Limits,
     LoginAttemptsOfNode,
+    LoginSettings,
     MessageJobs,
     Aliveness,
     Bindings,

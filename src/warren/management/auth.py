@@ -111,8 +111,9 @@ def sees(user: User, vhost: str) -> bool:
 
 
 def visible_vhosts(node: Node, request: web.Request) -> list[Vhost]:
+    """In order of their names."""
     user = user_of(request)
-    return [vhost for vhost in node.vhosts.values() if sees(user, vhost.name)]
+    return [node.vhosts[name] for name in sorted(node.vhosts) if sees(user, name)]
 
 
 def visible_vhost(node: Node, request: web.Request) -> Vhost:

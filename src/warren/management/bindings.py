@@ -7,11 +7,13 @@ make or remove one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 from urllib.parse import quote
 
 from aiohttp import web
 
-from warren.broker.binding import Binding
+from warren.amqp.table import Table
+from warren.broker.binding import Binding, Destination
 from warren.broker.commands import Bind, Unbind
 from warren.broker.exchange.exchange import Exchange
 from warren.broker.queue import Queue
@@ -24,6 +26,7 @@ from warren.management.endpoint import Endpoint
 from warren.management.errors import ObjectNotFound
 from warren.management.fields import fields_in
 from warren.management.listing import Row, list_endpoint, send_list
+from warren.management.order import in_order, names_in_order
 from warren.management.paths import DESTINATION, EXCHANGE, QUEUE, SOURCE, VHOST, exchange_name
 from warren.management.properties_key import is_named, key_of, properties_key
 from warren.management.schema import TABLE, TEXT, record
@@ -32,6 +35,10 @@ from warren.server.pace import at_a_pace
 TO_QUEUE, TO_EXCHANGE = "q", "e"  # the kind of destination, in paths
 KIND = f"{{kind:[{TO_QUEUE}{TO_EXCHANGE}]}}"
 KEY = "{properties_key:[^/]+}"
+Bound: TypeAlias = tuple[Vhost, Binding | Queue]
+"""A binding and its vhost. A queue stands for its binding to the default exchange: very many bindings made at
+once would be work for Python's collector.
+"""
 BETWEEN = f"/api/bindings/{VHOST}/e/{SOURCE}/{KIND}/{DESTINATION}"
 
 
@@ -72,29 +79,50 @@ class Bindings:
     # --- lists ---
 
     async def all(self, request: web.Request) -> web.StreamResponse:
-        return await _send(request, *visible_vhosts(self.node, request))
+        return await self._send_all(request, visible_vhosts(self.node, request))
 
     async def of_vhost(self, request: web.Request) -> web.StreamResponse:
-        return await _send(request, visible_vhost(self.node, request))
+        return await self._send_all(request, [visible_vhost(self.node, request)])
+
+    async def _send_all(self, request: web.Request, vhosts: list[Vhost]) -> web.StreamResponse:
+        """Send the bindings of these vhosts. The vhosts are in order, and so are their exchanges, since a
+        binding goes by its source first.
+        """
+        found: list[Bound] = []
+        for vhost in vhosts:
+            for name in await names_in_order(list(vhost.exchanges)):
+                exchange = vhost.exchanges.get(name)  # which may be deleted by now
+                if exchange is not None:
+                    found += await self._from(vhost, exchange)
+        return await _send(request, found)
+
+    async def _from(self, vhost: Vhost, exchange: Exchange) -> list[Bound]:
+        """The bindings from an exchange, in order."""
+        if exchange.name:
+            return await _in_order(vhost, list(exchange.bindings.values()))
+        queues = await self.context.queue_order.of([vhost])
+        return [(vhost, queue) async for queue in at_a_pace(queues) if not queue.internal]
 
     async def of_source(self, request: web.Request) -> web.StreamResponse:
+        """As in RabbitMQ, an exchange that is absent has no bindings."""
         vhost = visible_vhost(self.node, request)
-        exchange = vhost.find_exchange(exchange_name(request))
-        return await _send(request, vhost, bindings=_from(vhost, exchange))
+        exchange = vhost.exchanges.get(exchange_name(request))
+        return await _send(request, [] if exchange is None else await self._from(vhost, exchange))
 
     async def of_destination(self, request: web.Request) -> web.StreamResponse:
         vhost = visible_vhost(self.node, request)
-        exchange = vhost.find_exchange(exchange_name(request))
-        return await _send(request, vhost, bindings=list(exchange.incoming))
+        exchange = vhost.exchanges.get(exchange_name(request))
+        incoming = [] if exchange is None else list(exchange.incoming)
+        return await _send(request, await _in_order(vhost, incoming))
 
     async def of_queue(self, request: web.Request) -> web.StreamResponse:
         vhost = visible_vhost(self.node, request)
         queue = vhost.find_queue(request.match_info["queue"])
-        return await _send(request, vhost, bindings=_to_queue(vhost, queue))
+        return await _send(request, await _in_order(vhost, list(_to_queue(vhost, queue))))
 
     async def between(self, request: web.Request) -> web.StreamResponse:
         vhost = visible_vhost(self.node, request)
-        return await _send(request, vhost, bindings=_between(vhost, request))
+        return await _send(request, await _in_order(vhost, list(_between(vhost, request))))
 
     # --- one binding ---
 
@@ -142,15 +170,21 @@ class Bindings:
 # --- which bindings ---
 
 
-def _of(vhost: Vhost) -> Iterator[Binding]:
-    for exchange in list(vhost.exchanges.values()):
-        yield from _from(vhost, exchange)
+async def _in_order(vhost: Vhost, bindings: list[Binding]) -> list[Bound]:
+    every = at_a_pace(await in_order(bindings, _order))
+    return [(vhost, each) async for each in every if not each.destination.deleted]
 
 
-def _from(vhost: Vhost, exchange: Exchange) -> Iterator[Binding]:
-    if not exchange.name:
-        return (_implicit(vhost, queue) for queue in list(vhost.queues.values()))
-    return iter(list(exchange.bindings.values()))
+def _order(binding: Binding) -> tuple[str, str, str, str, bool]:
+    """The key by which bindings of one vhost go."""
+    destination, arguments = binding.destination, binding.arguments
+    return (
+        binding.source.name,
+        destination.name,
+        binding.routing_key,
+        key_of(binding) if arguments else "",
+        destination.is_queue,
+    )
 
 
 def _to_queue(vhost: Vhost, queue: Queue) -> Iterator[Binding]:
@@ -197,27 +231,33 @@ def _named(vhost: Vhost, request: web.Request) -> Binding:
 # --- as JSON ---
 
 
-async def _send(
-    request: web.Request, *vhosts: Vhost, bindings: Iterable[Binding] | None = None
-) -> web.StreamResponse:
-    """Send these bindings, or all of the vhosts. They go by the names of their destinations."""
-    found: list[tuple[str, Binding]] = []
-    for vhost in vhosts:
-        every = at_a_pace(_of(vhost) if bindings is None else bindings)
-        found += [(vhost.name, each) async for each in every if not each.destination.deleted]
-    return await send_list(
-        request, found, lambda each: describe(*each), lambda each: each[1].destination.name
-    )
+async def _send(request: web.Request, found: list[Bound]) -> web.StreamResponse:
+    """Send these bindings with their vhosts. The query filters them by the names of their destinations."""
+    return await send_list(request, found, lambda each: _describe_bound(*each), lambda each: _name(each[1]))
+
+
+def _name(bound: Binding | Queue) -> str:
+    return bound.destination.name if isinstance(bound, Binding) else bound.name
+
+
+def _describe_bound(vhost: Vhost, bound: Binding | Queue) -> Row:
+    """The vhost may be deleted by now, with its default exchange."""
+    if isinstance(bound, Binding):
+        return describe(vhost.name, bound)
+    return _row(vhost.name, "", bound, bound.name, {})
 
 
 def describe(vhost: str, binding: Binding) -> Row:
-    destination = binding.destination
+    return _row(vhost, binding.source.name, binding.destination, binding.routing_key, binding.arguments)
+
+
+def _row(vhost: str, source: str, destination: Destination, routing_key: str, arguments: Table) -> Row:
     return {
-        "source": binding.source.name,
+        "source": source,
         "vhost": vhost,
         "destination": destination.name,
         "destination_type": "queue" if destination.is_queue else "exchange",
-        "routing_key": binding.routing_key,
-        "arguments": binding.arguments,
-        "properties_key": key_of(binding),
+        "routing_key": routing_key,
+        "arguments": arguments,
+        "properties_key": properties_key(routing_key, arguments),
     }

@@ -63,6 +63,7 @@ class Channels:
             found,
             lambda each: describe(self.node, *each) | stats.of_channel(each[1]),
             lambda each: channel_name(*each),
+            order=lambda each: (each[0].vhost_name, channel_name(*each)),
         )
 
     async def get(self, request: web.Request) -> web.StreamResponse:

@@ -1,4 +1,6 @@
-"""The cluster as a whole: its name, RabbitMQ's list of extensions, and rebalancing of queues."""
+"""The cluster as a whole: its name, RabbitMQ's list of extensions, rebalancing of queues, and forgetting old
+samples.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from warren.management.context import Context
 from warren.management.endpoint import Endpoint
 from warren.management.fields import fields_in
 from warren.management.json_text import json_response
+from warren.management.paths import NAME, check_node
 from warren.management.rights import Right
 from warren.management.schema import TABLE, TEXT, record, rows
 
@@ -41,6 +44,17 @@ class Cluster:
                 summary="Extensions of RabbitMQ's management pages: there are none.",
                 gives=rows(TABLE),
             ),
+            *(
+                Endpoint(
+                    method="DELETE",
+                    path=path,
+                    handler=self.reset,
+                    summary="Forget all samples of the past, from which rates are told.",
+                    right=Right.ADMINISTRATOR,
+                    done=(204,),
+                )
+                for path in ("/api/reset", f"/api/reset/{NAME}")
+            ),
             Endpoint(
                 method="POST",
                 path="/api/rebalance/queues",
@@ -61,6 +75,12 @@ class Cluster:
 
     async def extensions(self, request: web.Request) -> web.StreamResponse:
         return json_response([])
+
+    async def reset(self, request: web.Request) -> web.StreamResponse:
+        if "name" in request.match_info:
+            check_node(self.node, request)
+        await self.context.broker.sampler.forget()
+        return web.Response(status=204)
 
     async def rebalance(self, request: web.Request) -> web.StreamResponse:
         return web.Response(status=204)

@@ -79,7 +79,10 @@ class Connections:
         found = [each async for each in at_a_pace(connections) if each.vhost_name]
         stats = stats_for(self.context, request)
         return await send_list(
-            request, found, lambda each: describe(self.node, each) | stats.of_connection(each)
+            request,
+            found,
+            lambda each: describe(self.node, each) | stats.of_connection(each),
+            order=lambda each: (each.vhost_name, each.name),
         )
 
     async def get(self, request: web.Request) -> web.StreamResponse:

@@ -40,7 +40,11 @@ class Consumers:
     async def _send(self, request: web.Request, connections: Iterable[Connection]) -> web.StreamResponse:
         found = [each async for each in at_a_pace(_consumers_of(connections))]
         return await send_list(
-            request, found, lambda each: describe(self.node, *each), lambda each: each[2].tag
+            request,
+            found,
+            lambda each: describe(self.node, *each),
+            lambda each: each[2].tag,
+            order=lambda each: (channel_name(each[0], each[1]), each[2].tag),
         )
 
 

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar, TypeVarTuple, Unpack
 
 from warren.broker.commands import Command
+from warren.management.order import QueueOrder
 from warren.server.app import Broker
 from warren.storage.files import NONE_LEFT
 
@@ -26,6 +27,7 @@ class Context:
         self.broker = broker
         self.node = broker.node
         self.store = broker.store
+        self.queue_order = QueueOrder(self.node.vhosts)
         self.threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="warren-http")
 
     async def in_thread(self, work: Callable[[Unpack[Arguments]], T], *arguments: *Arguments) -> T:

@@ -38,6 +38,7 @@ from warren.version import __version__
 
 Row: TypeAlias = dict[str, Any]
 
+OF_ALL = ("/api/definitions", "/api/all-configuration")  # the second is RabbitMQ's old name of the first
 BUILT_IN = "amq."
 FILE = "file"  # the field of a form that has the file
 FILE_NAME = re.compile(r"[\w.+-]+", re.ASCII)
@@ -66,14 +67,11 @@ class DefinitionsResource:
             takes_form=record({FILE: BYTES}),
             done=(204,),
         )
+        to_import = "Make what a file of definitions has. What is there already stays, or is changed."
         return [
-            get(path="/api/definitions", handler=self.export_all, summary="All definitions."),
+            *(get(path=path, handler=self.export_all, summary="All definitions.") for path in OF_ALL),
             get(path=of_vhost, handler=self.export_vhost, summary="The definitions of a vhost."),
-            post(
-                path="/api/definitions",
-                handler=self.import_all,
-                summary="Make what a file of definitions has. What is there already stays, or is changed.",
-            ),
+            *(post(path=path, handler=self.import_all, summary=to_import) for path in OF_ALL),
             post(
                 path=of_vhost,
                 handler=self.import_vhost,

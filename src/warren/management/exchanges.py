@@ -71,6 +71,7 @@ class Exchanges:
             exchanges,
             lambda each: describe(*each) | stats.of_exchange(each[1]),
             lambda each: each[1].name,
+            order=lambda each: (each[0].name, each[1].name),
         )
 
     async def get(self, request: web.Request) -> web.StreamResponse:

@@ -86,7 +86,17 @@ class FederationLinks:
 
 async def _send(request: web.Request, links: Iterator[Row]) -> web.StreamResponse:
     """Send these links. They go by the names of their exchanges and queues."""
-    return await send_list(request, list(links), lambda row: row, lambda row: str(row[row["type"]]))
+
+    def name_of(row: Row) -> str:
+        return str(row[row["type"]])
+
+    return await send_list(
+        request,
+        list(links),
+        lambda row: row,
+        name_of,
+        order=lambda row: (row["vhost"], row["type"], name_of(row)),
+    )
 
 
 def down(links: Iterator[Row]) -> Iterator[Row]:

@@ -62,6 +62,12 @@ class Fields:
             raise self._wrong(name, "a whole number")
         return value
 
+    def number(self, name: str, default: int | None = None) -> int:
+        """A whole number that is not written as a string: RabbitMQ takes no other here."""
+        if isinstance(self.given.get(name), str):
+            raise self._wrong(name, "a whole number")
+        return self.whole(name, default)
+
     def count(self, name: str, default: int | None = None, *, most: int = 2**63 - 1) -> int:
         """A whole number from 0 to `most`."""
         value = self.whole(name, default)

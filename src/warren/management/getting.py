@@ -128,7 +128,6 @@ class Getting:
         vhost, access = entered_vhost(self.node, request)
         name = request.match_info["queue"]
         access.check(Permission.READ, "queue", name)
-        vhost.queue_for(None, name)
         wish = Wish.of(await fields_in(request, EXPECTED))
         queue = vhost.queue_for(None, name)
         if queue.rules.single_active_consumer:

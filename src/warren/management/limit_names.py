@@ -17,17 +17,27 @@ class LimitNames:
 
     kind: type[VhostLimits | UserLimits]
 
+    def known(self) -> dict[str, str]:
+        """The names of our fields, by those of RabbitMQ."""
+        return {field.name.replace("_", "-"): field.name for field in fields(self.kind)}
+
+    def has(self, name: str) -> bool:
+        return name in self.known()
+
     def field_of(self, name: str) -> str:
-        known = {field.name.replace("_", "-"): field.name for field in fields(self.kind)}
+        known = self.known()
         if name not in known:
             raise BadRequest(f"unknown limit '{name}': expected one of {', '.join(known)}")
         return known[name]
 
     def values_in(self, given: Fields) -> dict[str, int]:
-        """The limits in an object, by the names of our fields. RabbitMQ's files may have any negative number
-        for no limit.
-        """
-        return {self.field_of(name): max(given.whole(name), NO_LIMIT) for name in given.given}
+        """The limits in an object, by the names of our fields."""
+        return {self.field_of(name): limit_in(given, name) for name in given.given}
+
+
+def limit_in(given: Fields, name: str) -> int:
+    """As in RabbitMQ, any negative number stands for no limit."""
+    return max(given.number(name), NO_LIMIT)
 
 
 VHOST_LIMITS, USER_LIMITS = LimitNames(VhostLimits), LimitNames(UserLimits)

@@ -13,9 +13,10 @@ from warren.broker.vhost import Vhost
 from warren.management.auth import visible_vhost, visible_vhosts
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
+from warren.management.errors import BadRequest
 from warren.management.fields import fields_in
 from warren.management.json_text import send_rows
-from warren.management.limit_names import USER_LIMITS, VHOST_LIMITS, limits_told
+from warren.management.limit_names import USER_LIMITS, VHOST_LIMITS, limit_in, limits_told
 from warren.management.paths import NAME, USER, VHOST
 from warren.management.rights import Right
 from warren.management.schema import TABLE, TEXT, WHOLE, record, rows
@@ -77,11 +78,14 @@ class Limits:
 
     async def put_for_vhost(self, request: web.Request) -> web.StreamResponse:
         vhost, name = visible_vhost(self.node, request), VHOST_LIMITS.field_of(request.match_info["name"])
-        return await self._change_vhost(vhost, name, (await fields_in(request, EXPECTED)).whole("value"))
+        return await self._change_vhost(vhost, name, limit_in(await fields_in(request, EXPECTED), "value"))
 
     async def delete_for_vhost(self, request: web.Request) -> web.StreamResponse:
-        name = VHOST_LIMITS.field_of(request.match_info["name"])
-        return await self._change_vhost(visible_vhost(self.node, request), name, None)
+        """As in RabbitMQ, a limit that there is not is not set: that is no error."""
+        vhost, name = visible_vhost(self.node, request), request.match_info["name"]
+        if not VHOST_LIMITS.has(name):
+            return web.Response(status=204)
+        return await self._change_vhost(vhost, VHOST_LIMITS.field_of(name), None)
 
     async def _change_vhost(self, vhost: Vhost, name: str, value: int | None) -> web.StreamResponse:
         await self.context.execute(SetVhostLimits(vhost=vhost.name, **asdict(vhost.limits) | {name: value}))
@@ -90,7 +94,7 @@ class Limits:
     # --- users ---
 
     async def of_users(self, request: web.Request) -> web.StreamResponse:
-        return await self._send_users(request, list(self.node.users.values()))
+        return await self._send_users(request, [self.node.users[name] for name in sorted(self.node.users)])
 
     async def of_user(self, request: web.Request) -> web.StreamResponse:
         return await self._send_users(request, [find_user(self.node, request)])
@@ -100,12 +104,19 @@ class Limits:
         return await send_rows(request, (row for row in told if row["value"]))
 
     async def put_for_user(self, request: web.Request) -> web.StreamResponse:
-        user, name = find_user(self.node, request), USER_LIMITS.field_of(request.match_info["name"])
-        return await self._change_user(user, name, (await fields_in(request, EXPECTED)).whole("value"))
+        """As in RabbitMQ, it is 400 if the user is absent."""
+        named, name = request.match_info["user"], USER_LIMITS.field_of(request.match_info["name"])
+        value = limit_in(await fields_in(request, EXPECTED), "value")
+        user = self.node.users.get(named)
+        if user is None:
+            raise BadRequest(f"no_such_user: {named}")
+        return await self._change_user(user, name, value)
 
     async def delete_for_user(self, request: web.Request) -> web.StreamResponse:
-        name = USER_LIMITS.field_of(request.match_info["name"])
-        return await self._change_user(find_user(self.node, request), name, None)
+        user, name = find_user(self.node, request), request.match_info["name"]
+        if not USER_LIMITS.has(name):
+            return web.Response(status=204)
+        return await self._change_user(user, USER_LIMITS.field_of(name), None)
 
     async def _change_user(self, user: User, name: str, value: int | None) -> web.StreamResponse:
         await self.context.execute(SetUserLimits(user=user.name, **asdict(user.limits) | {name: value}))

@@ -2,7 +2,8 @@
 
     ?name=orders&use_regex=false         only items whose name has this text, or matches this expression;
                                          capitals do not matter
-    ?sort=messages&sort_reverse=true     by a column, which may be nested: `message_stats.publish`
+    ?sort=messages&sort_reverse=true     by a column, which may be nested: `message_stats.publish`; without
+                                         it in the order that `order.py` tells
     ?columns=name,messages_ready         only these columns
     ?page=1&page_size=100                one page, in an object that tells how many pages there are
 
@@ -13,12 +14,8 @@ parameters) have no pages, and come whole whatever `page` says; flags are on if 
 
 from __future__ import annotations
 
-import asyncio
-import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
 from aiohttp import web
@@ -28,6 +25,7 @@ from warren.management.columns import COLUMNS, Columns, chosen, columns_in
 from warren.management.endpoint import Endpoint, Parameter
 from warren.management.errors import ApiError, BadRequest, Handler
 from warren.management.json_text import send_rows, to_json
+from warren.management.order import in_order
 from warren.management.schema import COUNT, FLAG, TABLE, TEXT, Schema, record
 from warren.management.schema import rows as rows_of
 from warren.server.pace import at_a_pace
@@ -38,7 +36,6 @@ T = TypeVar("T")
 PAGE_SIZE, PAGE_SIZE_MAX = 100, 500
 ON = "true"  # the one value with which a flag is on
 PATTERN_LENGTH_MAX = 500
-SORTED_AT_ONCE_MAX = 250
 PAGES = (
     Parameter("page", COUNT, "Which page to give, from 1 on. Without it, all items come as a list."),
     Parameter("page_size", COUNT, f"Items on a page: {PAGE_SIZE} if not given, at most {PAGE_SIZE_MAX}."),
@@ -113,6 +110,10 @@ class Wanted:
         """How many pages so many items fill."""
         return -(-count // self.page_size)
 
+    def last(self) -> int | None:
+        """How many items there are up to the end of the page; None without a page."""
+        return None if self.page is None else self.page * self.page_size
+
     def check_page(self, count: int) -> None:
         """As in RabbitMQ, the page that begins where the list ends is empty, and those behind are wrong."""
         if self.page is not None and (self.page - 1) * self.page_size > count:
@@ -156,10 +157,11 @@ async def send_whole_list(
     items: Sequence[T],
     describe: Callable[[T], Row],
     name_of: Callable[[T], str],
+    order: Callable[[T], Any],
 ) -> web.StreamResponse:
     """The same as `send_list`, for a list that has no pages."""
     wanted = Wanted.of(request, paged=False)
-    return await _send(request, items, wanted, describe, name_of, lambda item, _column: describe(item))
+    return await _send(request, items, wanted, describe, name_of, lambda item, _column: describe(item), order)
 
 
 async def send_list(
@@ -168,12 +170,14 @@ async def send_list(
     describe: Callable[[T], Row],
     name_of: Callable[[T], str] = lambda item: str(getattr(item, "name", "")),
     part_with: Callable[[T, str], Row] | None = None,
+    order: Callable[[T], Any] | None = None,
 ) -> web.StreamResponse:
     """Send the rows of these items that the query asks for. `part_with` makes the part of an item's row that
-    has a column, where that is less work than the whole row.
+    has a column, where that is less work than the whole row. `order` is the key by which the items go if the
+    query does not say otherwise; without it, they are in order.
     """
     part = part_with or (lambda item, _column: describe(item))
-    return await _send(request, items, Wanted.of(request), describe, name_of, part)
+    return await _send(request, items, Wanted.of(request), describe, name_of, part, order)
 
 
 async def _send(
@@ -183,23 +187,27 @@ async def _send(
     describe: Callable[[T], Row],
     name_of: Callable[[T], str],
     part: Callable[[T, str], Row],
+    order: Callable[[T], Any] | None,
 ) -> web.StreamResponse:
     found = await matching(items, wanted.is_wanted, name_of)
-    wanted.check_page(len(found))
-    shown = wanted.part_of(found)
+    count = len(found)
+    wanted.check_page(count)
+    if order is not None:
+        found = await in_order(found, order, most=None if wanted.sort or wanted.reverse else wanted.last())
+    if wanted.reverse:
+        found = found[::-1]
     if wanted.sort:
-        shown = wanted.part_of(await in_order(found, wanted, part))
-    elif wanted.reverse:
-        shown = wanted.part_of(found[::-1])
+        found = await sorted_by_column(found, wanted, part)
+    shown = wanted.part_of(found)
     rows = (wanted.row_of(item, part) if wanted.columns else describe(item) for item in shown)
     if wanted.page is None:
         return await send_rows(request, rows)
     page = {
         "page": wanted.page,
-        "page_count": wanted.pages(len(found)),
+        "page_count": wanted.pages(count),
         "page_size": wanted.page_size,
         "item_count": len(shown),
-        "filtered_count": len(found),
+        "filtered_count": count,
         "total_count": len(items),
     }
     return await send_rows(request, rows, head=to_json(page)[:-1] + b',"items":', tail=b"}")
@@ -213,26 +221,17 @@ async def matching(
     return [item async for item in at_a_pace(items) if is_wanted(name_of(item))]
 
 
-async def in_order(items: Sequence[T], wanted: Wanted, part_with: Callable[[T, str], Row]) -> list[T]:
+async def sorted_by_column(items: Sequence[T], wanted: Wanted, part_with: Callable[[T, str], Row]) -> list[T]:
     """The items by the column to sort by, up to the end of the page. Only the sorted values are kept, since
-    all rows at once would take much memory. Very many are sorted in runs, which are merged: to sort all at
-    once would hold the loop.
+    all rows at once would take much memory.
     """
     column, deeper = wanted.sort[0], wanted.sort[1:]
-    order = itemgetter(0)
 
     def key(item: T) -> tuple[int, Any]:
         value = part_with(item, column).get(column)
         return sort_key(value_at(value, deeper) if deeper else value)
 
-    runs: list[list[tuple[tuple[int, Any], T]]] = []
-    for first in range(0, len(items), SORTED_AT_ONCE_MAX):
-        keyed = [(key(item), item) for item in items[first : first + SORTED_AT_ONCE_MAX]]
-        runs.append(sorted(keyed, key=order, reverse=wanted.reverse))
-        await asyncio.sleep(0)
-    merged = heapq.merge(*runs, key=order, reverse=wanted.reverse)
-    most = None if wanted.page is None else wanted.page * wanted.page_size
-    return [item async for _key, item in at_a_pace(islice(merged, most))]
+    return await in_order(items, key, reverse=wanted.reverse, most=wanted.last())
 
 
 def name_filter(text: str, *, use_regex: bool) -> Callable[[str], bool] | None:

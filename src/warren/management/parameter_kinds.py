@@ -17,6 +17,7 @@ from warren.broker.commands import (
 )
 from warren.broker.node import Node
 from warren.broker.parameters import Json
+from warren.broker.policy import Policy
 from warren.broker.vhost import Vhost
 from warren.management.errors import BadRequest
 from warren.management.fields import Fields
@@ -26,6 +27,8 @@ from warren.management.policies import contents, policies_of, policy_command
 POLICY, OPERATOR_POLICY, VHOST_LIMITS_COMPONENT = "policy", "operator_policy", "vhost-limits"
 OF_ADMINISTRATORS = frozenset({OPERATOR_POLICY, VHOST_LIMITS_COMPONENT})
 """Components that only administrators change: their other endpoints ask for that as well."""
+OF_BROKER = frozenset({POLICY, OPERATOR_POLICY, VHOST_LIMITS_COMPONENT})
+"""Components that are no parts of their own."""
 LIMITS = "limits"  # the name of the one parameter of the component `vhost-limits`
 
 
@@ -41,6 +44,20 @@ def parameters_of(node: Node, vhost: Vhost) -> Iterator[dict[str, Any]]:
 
 def global_parameters_of(node: Node) -> list[dict[str, Any]]:
     return [{"name": name, "value": value} for name, value in node.parameters.of_node.items()]
+
+
+def policy_row(vhost: Vhost, policy: Policy) -> dict[str, Any]:
+    return _row(vhost, POLICY, policy.name, contents(policy))
+
+
+def check_component(node: Node, component: str, name: str) -> None:
+    """400 unless this broker has a component that looks at such a parameter: others are taken from files of
+    definitions only, which may be RabbitMQ's with plugins of its own.
+    """
+    if component not in node.parameters.checks and component not in OF_BROKER:
+        raise BadRequest(f"component {component} not found")
+    if component == VHOST_LIMITS_COMPONENT and name != LIMITS:
+        raise BadRequest(f"component {component} has no parameter but '{LIMITS}'")
 
 
 def setting_command(vhost: str, component: str, name: str, fields: Fields) -> Command:

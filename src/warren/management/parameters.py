@@ -22,9 +22,12 @@ from warren.management.fields import fields_in, name_in
 from warren.management.listing import Row, send_whole_list, whole_list_endpoint
 from warren.management.parameter_kinds import (
     OF_ADMINISTRATORS,
+    POLICY,
+    check_component,
     clearing_command,
     global_parameters_of,
     parameters_of,
+    policy_row,
     setting_command,
 )
 from warren.management.paths import COMPONENT, NAME, VHOST
@@ -36,6 +39,7 @@ from warren.relay.shovel_definition import read_shovel
 ROW = record({"vhost": TEXT, "component": TEXT, "name": TEXT, "value": ANY})
 GLOBAL_ROW = record({"name": TEXT, "value": ANY})
 TAKES = record({"value": ANY})
+ORDER = ("vhost", "name", "component")  # the columns by which lists go
 EXPECTED = '{"value": …}'
 
 
@@ -83,12 +87,18 @@ class VhostParameters:
         return await _send(request, self._rows(request, [visible_vhost(self.node, request)]))
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        return send_object(request, _shown(request, self._find(request, visible_vhost(self.node, request))))
+        """As in RabbitMQ, a policy is shown as well, though lists leave policies out."""
+        vhost = visible_vhost(self.node, request)
+        policy = vhost.policies.find(request.match_info["name"], operator=False)
+        if request.match_info["component"] == POLICY and policy is not None:
+            return send_object(request, policy_row(vhost, policy))
+        return send_object(request, _shown(request, self._find(request, vhost)))
 
     async def put(self, request: web.Request) -> web.StreamResponse:
         vhost = visible_vhost(self.node, request)
         component, name = name_in(request, "component"), name_in(request, "name")
         _check_may_change(request)
+        check_component(self.node, component, name)
         fields = await fields_in(request, EXPECTED)
         if component == SHOVEL:
             read_shovel(name, fields.value("value"))  # one that cannot run is taken from files only
@@ -181,7 +191,11 @@ def _check_may_change(request: web.Request) -> None:
 
 async def _send(request: web.Request, rows: Iterable[Row]) -> web.StreamResponse:
     return await send_whole_list(
-        request, list(rows), lambda row: _shown(request, row), lambda row: str(row["name"])
+        request,
+        list(rows),
+        lambda row: _shown(request, row),
+        lambda row: str(row["name"]),
+        lambda row: [row.get(column, "") for column in ORDER],
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from aiohttp import web
@@ -34,6 +35,8 @@ RowsOf: TypeAlias = Callable[[User], Iterator[Row]]
 
 PERMISSIONS = record({"user": TEXT, "vhost": TEXT, "configure": TEXT, "write": TEXT, "read": TEXT})
 TOPIC_PERMISSIONS = record({"user": TEXT, "vhost": TEXT, "exchange": TEXT, "write": TEXT, "read": TEXT})
+ORDER = {"permissions": ("vhost", "user"), "topic-permissions": ("vhost", "user", "exchange")}
+"""The columns by which lists go."""
 EXPECTED = '{"configure": pattern, "write": pattern, "read": pattern}'
 TOPIC_EXPECTED = '{"exchange": name, "write": pattern, "read": pattern}'
 
@@ -184,7 +187,9 @@ def _lists(node: Node, kind: str, rows_of: RowsOf) -> list[Endpoint]:
 
     async def _send(request: web.Request, found: Iterator[Row]) -> web.StreamResponse:
         rows = [row async for row in at_a_pace(found)]
-        return await send_whole_list(request, rows, lambda row: row, lambda row: str(row["user"]))
+        return await send_whole_list(
+            request, rows, lambda row: row, lambda row: str(row["user"]), itemgetter(*ORDER[kind])
+        )
 
     words = kind.replace("-", " ")
     return restricted(

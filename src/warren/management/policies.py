@@ -71,7 +71,13 @@ class Policies:
 
     async def _send(self, request: web.Request, vhosts: list[Vhost]) -> web.StreamResponse:
         found = [(vhost, policy) for vhost in vhosts for policy in policies_of(vhost, operator=self.operator)]
-        return await send_whole_list(request, found, lambda each: describe(*each), lambda each: each[1].name)
+        return await send_whole_list(
+            request,
+            found,
+            lambda each: describe(*each),
+            lambda each: each[1].name,
+            lambda each: (each[1].priority, each[0].name, each[1].name),
+        )
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         return send_object(request, describe(*self._find(request)))
@@ -127,7 +133,7 @@ def policy_command(vhost: str, name: str, fields: Fields, *, operator: bool) -> 
         name=name,
         pattern=fields.text("pattern"),
         definition=fields.table("definition"),
-        priority=fields.whole("priority", 0),
+        priority=fields.number("priority", 0),
         apply_to=fields.text("apply-to", ALL),
         operator=operator,
     )

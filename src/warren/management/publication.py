@@ -33,6 +33,7 @@ from warren.session.publish_rights import check_key, check_publish, check_user_i
 from warren.session.reply_to import PSEUDO_QUEUE, rewrite_reply_to
 
 QUEUE_WORK = 6  # units of `Budget` that it costs to write a small message to a queue
+DELIVERY_MODES = (None, 1, PERSISTENT)
 BYTES_FOR_WORK = 1024  # so many bytes of the body cost as much again
 
 
@@ -92,6 +93,8 @@ class Publication:
         wire_name, wire_key = encode_name(draft.exchange), encode_name(draft.routing_key)
         exchange = check_publish(self.access, self.vhost, wire_name, wire_key)
         properties = draft.properties
+        if properties.delivery_mode not in DELIVERY_MODES:
+            raise PreconditionFailed(f"invalid message: {{delivery_mode_unknown,{properties.delivery_mode}}}")
         if properties.user_id is not None:
             check_user_id(self.access, encode_name(properties.user_id)[1:])
         if properties.expiration is not None:

@@ -14,7 +14,7 @@ from warren.management.context import Context
 from warren.management.endpoint import Endpoint, Parameter
 from warren.management.errors import BadRequest
 from warren.management.exchanges import IF_UNUSED
-from warren.management.fields import fields_in, name_in
+from warren.management.fields import Fields, fields_in, name_in
 from warren.management.paths import QUEUE, VHOST
 from warren.management.schema import FLAG, TABLE, TEXT, record
 
@@ -68,6 +68,7 @@ class QueueChanges:
         vhost, access = entered_vhost(self.node, request)
         given = await fields_in(request, EXPECTED)
         name = name_in(request, "queue")
+        _check_node(given, self.node.name)
         command = DeclareQueue(
             vhost=vhost.name,
             name=name,
@@ -116,3 +117,10 @@ class QueueChanges:
         if action not in ACTIONS:
             raise BadRequest(f"action: {action!r} is none of {', '.join(ACTIONS)}")
         return web.Response(status=204)
+
+
+def _check_node(given: Fields, here: str) -> None:
+    """As in RabbitMQ, a queue can be declared on a node of the cluster: there is one."""
+    node = given.text("node", here)
+    if node not in {"", here}:
+        raise BadRequest(f"Node {node} could not be contacted: this one is '{here}'")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import chain
 from typing import cast
 
 from aiohttp import web
@@ -45,6 +44,7 @@ class Queues:
         query = (*STATS_QUERY, DISABLE_STATS, QUEUE_TOTALS)
         return [
             list_endpoint("/api/queues", self.all, "The queues of all vhosts that the user sees.", query),
+            list_endpoint("/api/queues/detailed", self.all, "The same: nothing is left out above.", query),
             list_endpoint(f"/api/queues/{VHOST}", self.of_vhost, "The queues of a vhost.", query),
             object_endpoint(f"/api/queues/{VHOST}/{QUEUE}", self.get, "One queue.", STATS_QUERY),
         ]
@@ -64,7 +64,7 @@ class Queues:
         return send_object(request, told | await details_of(self.node, self.context.store.files, queue))
 
     async def _send(self, request: web.Request, vhosts: list[Vhost]) -> web.StreamResponse:
-        queues = list(chain.from_iterable(vhost.all_queues() for vhost in vhosts))
+        queues = await self.context.queue_order.of(vhosts)
         vhost_of = {vhost.name: vhost for vhost in vhosts}  # a vhost may be deleted while its rows are sent
 
         def defined(queue: Queue) -> Row:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from operator import attrgetter
 
 from aiohttp import web
 
@@ -26,12 +27,13 @@ from warren.management.fields import Fields, fields_in, name_in
 from warren.management.json_text import json_response
 from warren.management.limit_names import OF_RABBITMQ, USER_LIMITS, limits_told
 from warren.management.listing import list_endpoint, send_list
-from warren.management.paths import USER
 from warren.management.rights import Right
 from warren.management.schema import TEXT, WORDS, record, rows
 
 EXPECTED = '{"password": text, "tags": text}, or with "password_hash" in the place of "password"'
 OWN_LIMITS = "warren_limits"  # the field of exports with limits that RabbitMQ has not
+ONE_USER = "{user:(?!bulk-delete$|without-permissions$)[^/]+}"
+"""As in RabbitMQ, users of these names have no path of their own."""
 BULK_EXPECTED = '{"users": [names]}'
 
 _get = partial(Endpoint, method="GET", right=Right.ADMINISTRATOR)
@@ -46,7 +48,7 @@ class Users:
         self.node = context.node
 
     def endpoints(self) -> list[Endpoint]:
-        one = f"/api/users/{USER}"
+        one = f"/api/users/{ONE_USER}"
         return [
             *restricted(
                 Right.ADMINISTRATOR,
@@ -92,11 +94,13 @@ class Users:
         ]
 
     async def list_all(self, request: web.Request) -> web.StreamResponse:
-        return await send_list(request, list(self.node.users.values()), describe)
+        return await self._send(request, list(self.node.users.values()))
 
     async def list_without_permissions(self, request: web.Request) -> web.StreamResponse:
-        users = [user for user in self.node.users.values() if not user.permissions]
-        return await send_list(request, users, describe)
+        return await self._send(request, [user for user in self.node.users.values() if not user.permissions])
+
+    async def _send(self, request: web.Request, users: list[User]) -> web.StreamResponse:
+        return await send_list(request, users, describe, order=attrgetter("name"))
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         return send_object(request, describe(find_user(self.node, request)))

@@ -22,11 +22,11 @@ from warren.management.auth import visible_vhost, visible_vhosts
 from warren.management.columns import object_endpoint, send_object
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
-from warren.management.errors import ObjectNotFound
+from warren.management.errors import BadRequest, ObjectNotFound
 from warren.management.fields import Fields, fields_in, name_in
 from warren.management.listing import list_endpoint, send_list
 from warren.management.message_stats import QUERY, stats_for
-from warren.management.paths import NAME, VHOST, check_node
+from warren.management.paths import NAME, VHOST
 from warren.management.rights import Right, user_of
 from warren.management.schema import FLAG, TEXT, WORDS, record
 
@@ -75,9 +75,12 @@ class Vhosts:
         ]
 
     async def start(self, request: web.Request) -> web.StreamResponse:
-        """A vhost that is there runs."""
-        visible_vhost(self.node, request)
-        check_node(self.node, request)
+        """A vhost that is there runs. As in RabbitMQ, it is 400 if the vhost or the node is absent."""
+        vhost, name = request.match_info["vhost"], request.match_info["name"]
+        if vhost not in self.node.vhosts:
+            raise BadRequest(f"Request to node {name} failed: no vhost '{vhost}'")
+        if name != self.node.name:
+            raise BadRequest(f"Request to node {name} failed: this node is '{self.node.name}'")
         return web.Response(status=204)
 
     async def list_all(self, request: web.Request) -> web.StreamResponse:

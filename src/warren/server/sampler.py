@@ -8,6 +8,7 @@ nothing has no history, and costs a glance.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Protocol
 
 from warren.broker.history import LARGE, SMALL, TICK_SECONDS, History, Timeline
@@ -77,6 +78,23 @@ class Sampler:
             note(exchange, exchange.tally.figures(), (), tick)
         counters = (*vhost.tally.total().figures(), *vhost.octets)
         note(vhost, counters, (ready, unacked), tick, stored_as=LARGE)
+
+    async def forget(self) -> None:
+        """Forget all samples that were taken."""
+        async for sampled in at_a_pace(self._all_sampled()):
+            if sampled.history is not None:
+                sampled.history.forget()
+
+    def _all_sampled(self) -> Iterator[Sampled]:
+        yield self.churn
+        yield self.figures
+        for connection in connections_of(self.node):
+            yield connection
+            yield from connection.open_channels()
+        for vhost in list(self.node.vhosts.values()):
+            yield vhost
+            yield from vhost.all_queues()
+            yield from list(vhost.exchanges.values())
 
     def _take_of_connection(self, connection: Connection, tick: int) -> None:
         if connection.state is State.CLOSED:

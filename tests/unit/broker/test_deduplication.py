@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from tests.support.rounds import Rounds
 from warren.amqp.properties import BasicProperties
 from warren.broker.deduplication import Seen
 from warren.broker.message import Message
 from warren.broker.store import MessageLog
-
-
-class Rounds:
-    """A safety with several rounds on their way."""
-
-    def __init__(self) -> None:
-        self.gathering = 1
-        self.behind = False
-        self.waiting: dict[int, list[Callable[[int], None]]] = {}
-
-    def when_safe(self, callback: Callable[[int], None]) -> None:
-        self.waiting.setdefault(self.gathering, []).append(callback)
-
-    def end(self, number: int) -> None:
-        for tell in self.waiting.pop(number, []):
-            tell(number)
 
 
 class NoteLog(MessageLog):

@@ -116,3 +116,14 @@ def test_samples_are_the_totals_at_the_ends_of_slots(increments: list[int], scal
 def test_timeline_knows_when_ticks_were() -> None:
     timeline = Timeline(tick=100, time_ms=1_000_000)
     assert timeline.time_of(98) == 990_000
+
+
+def test_what_is_forgotten_never_changed() -> None:
+    history = History(1, 1, 0)
+    for tick, length in enumerate((3, 9, 5), start=1):
+        history.note((10 * tick, length), tick)
+    history.forget()
+    assert [history.samples(index, MINUTE, 1, 4) for index in (0, 1)] == [[30] * 4, [5] * 4]
+    assert [history.change(index) for index in (0, 1)] == [0, 0]
+    history.note((34, 6), 4)
+    assert [history.samples(index, MINUTE, 1, 3) for index in (0, 1)] == [[34, 30, 30], [6, 5, 5]]

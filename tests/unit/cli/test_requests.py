@@ -16,6 +16,8 @@ from click.shell_completion import ShellComplete
 from tests.support.recorded_api import Raw, RecordedApi
 from warren.cli.main import main, warren
 
+pytestmark = pytest.mark.slow
+
 MISSING = (404, {"error": "Object Not Found", "reason": "Not Found"})
 
 

@@ -82,6 +82,21 @@ async def test_text_of_very_many_digits_is_no_number(api: Api) -> None:
 
 
 async def test_numbers_may_be_written_as_texts(api: Api) -> None:
-    for text, limit in (("7", 7), ("-1", None)):
-        assert (await api.put("/api/vhost-limits/%2F/max-queues", {"value": text})).status == 204
-        assert api.vhost.limits.max_queues == limit
+    await api.publish(api.declare("q"), [b"1", b"2", b"3"])
+    body = {"count": "2", "ackmode": "ack_requeue_true", "encoding": "auto"}
+    assert len((await api.post("/api/queues/%2F/q/get", body)).json) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("vhost-limits/%2F/max-queues", {"value": "7"}),
+        ("user-limits/reader/max-channels", {"value": "7"}),
+        ("policies/%2F/p", {"pattern": "x", "definition": {"expires": 1000}, "priority": "7"}),
+    ],
+)
+async def test_where_rabbitmq_takes_no_numbers_as_texts_they_are_refused(
+    api: Api, path: str, body: object
+) -> None:
+    answer = await api.put(f"/api/{path}", body)
+    assert (answer.status, answer.json["error"]) == (400, "bad_request")

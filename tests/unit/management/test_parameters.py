@@ -18,6 +18,30 @@ VALUE = {"uri": "amqp://elsewhere", "expires": 3_600_000, "nested": [1, 1.5, Non
 PATH = "/api/parameters/component/%2F/name"
 
 
+@pytest.fixture(autouse=True)
+def components(api: Api) -> None:
+    """Components of the broker, whose parameters these tests set."""
+    for name in ("component", "c"):
+        api.broker.node.parameters.register(name, lambda *_: None)
+
+
+async def test_parameter_of_an_unknown_component_is_taken_from_files_only(api: Api) -> None:
+    answer = await api.put("/api/parameters/odd/%2F/name", {"value": 1})
+    assert (answer.status, answer.json["reason"]) == (400, "component odd not found")
+    row = {"vhost": "/", "component": "odd", "name": "name", "value": 1}
+    assert (await api.post("/api/definitions", {"parameters": [row]})).status == 204
+    assert (await api.get("/api/parameters/odd")).json == [row]
+
+
+async def test_policy_is_shown_as_a_parameter_but_not_listed(api: Api) -> None:
+    value = {"pattern": "^q", "definition": {"max-length": 3}, "priority": 0, "apply-to": "queues"}
+    await api.put("/api/policies/%2F/p", value)
+    row = {"vhost": "/", "component": "policy", "name": "p", "value": value}
+    assert (await api.get("/api/parameters/policy/%2F/p")).json == row
+    assert (await api.get("/api/parameters/policy/%2F/absent")).status == 404
+    assert (await api.get("/api/parameters/policy")).json == []
+
+
 async def test_parameter_is_set_told_and_cleared(api: Api) -> None:
     assert (await api.get(PATH)).status == 404
     assert (await api.put(PATH, {"value": 1})).status == 201
@@ -72,6 +96,11 @@ async def test_limits_of_a_vhost_are_a_parameter_as_well(api: Api) -> None:
         ("/api/parameters/policy/%2F/p", {"value": {}}, "policies may not be set using this method"),
         ("/api/parameters/operator_policy/%2F/p", {"value": {}}, "value: key_missing: pattern"),
         ("/api/parameters/vhost-limits/%2F/limits", {"value": {"odd": 1}}, "unknown limit 'odd'"),
+        (
+            "/api/parameters/vhost-limits/%2F/odd",
+            {"value": {}},
+            "component vhost-limits has no parameter but",
+        ),
         ("/api/global-parameters/g", {}, "key_missing: value"),
         ("/api/global-parameters/cluster_name", {"value": 5}, "cluster_name: expected a name"),
     ],

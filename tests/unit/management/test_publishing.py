@@ -167,6 +167,8 @@ async def test_firehose_names_who_published(api: Api) -> None:
         {"properties": "none"},
         {"properties": {"priority": 256}},
         {"properties": {"delivery_mode": "x"}},
+        {"properties": {"delivery_mode": 0}},
+        {"properties": {"delivery_mode": 3}},
         {"properties": {"timestamp": -1}},
         {"properties": {"expiration": "soon"}},
         {"properties": {"user_id": "somebody"}},

@@ -141,3 +141,11 @@ async def test_queue_that_is_deleted_while_it_is_declared_again_is_no_error(
 
     monkeypatch.setattr(Context, "execute", execute_slowly)
     assert await put(api) == 204
+
+
+@pytest.mark.parametrize(
+    ("node", "status"), [("warren", 201), ("", 201), ("rabbit@elsewhere", 400), (5, 400)]
+)
+async def test_queue_is_declared_on_this_node_only(api: Api, node: object, status: int) -> None:
+    assert (await api.put("/api/queues/%2F/new", {"durable": True, "node": node})).status == status
+    assert ("new" in api.vhost.queues) == (status == 201)

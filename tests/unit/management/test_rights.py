@@ -27,6 +27,9 @@ ALLOWED = {
     ADMINISTRATOR: {ADMINISTRATOR},
 }
 EXPECTED = {
+    "GET /api/all-configuration": ADMINISTRATOR,
+    "POST /api/all-configuration": ADMINISTRATOR,
+    "GET /api/auth": PUBLIC,
     "GET /api/auth/attempts/{name}": MONITORING,
     "DELETE /api/auth/attempts/{name}": MONITORING,
     "GET /api/auth/attempts/{name}/source": MONITORING,
@@ -120,6 +123,7 @@ EXPECTED = {
     "PUT /api/policies/{vhost}/{name}": POLICYMAKER,
     "DELETE /api/policies/{vhost}/{name}": POLICYMAKER,
     "GET /api/queues": MANAGEMENT,
+    "GET /api/queues/detailed": MANAGEMENT,
     "GET /api/queues/{vhost}": MANAGEMENT,
     "GET /api/queues/{vhost}/{queue}": MANAGEMENT,
     "GET /api/queues/{vhost}/{queue}/messages": MANAGEMENT,
@@ -135,6 +139,8 @@ EXPECTED = {
     "DELETE /api/queues/{vhost}/{queue}/contents": MANAGEMENT,
     "POST /api/queues/{vhost}/{queue}/get": MANAGEMENT,
     "POST /api/rebalance/queues": ADMINISTRATOR,
+    "DELETE /api/reset": ADMINISTRATOR,
+    "DELETE /api/reset/{name}": ADMINISTRATOR,
     "GET /api/segments/{vhost}": USER,
     "GET /api/segments/{vhost}/{queue}": USER,
     "GET /api/segments/{vhost}/{queue}/{base}": USER,

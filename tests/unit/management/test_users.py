@@ -139,3 +139,12 @@ async def test_password_of_half_characters_is_refused(api: Api, given: dict[str,
     assert (answer.status, answer.json["reason"]) == (400, "password: expected a string of whole characters")
     assert (await api.post("/api/auth/hash_password", half)).status == 400
     assert (await api.get("/api/auth/hash_password/%80")).status < 500
+
+
+@pytest.mark.parametrize("name", ["bulk-delete", "without-permissions"])
+async def test_names_of_paths_are_no_users(api: Api, name: str) -> None:
+    """As in RabbitMQ, but for longer names that only begin so."""
+    assert (await api.put(f"/api/users/{name}", {"password_hash": "", "tags": ""})).status == 405
+    assert (await api.delete(f"/api/users/{name}")).status == 405
+    assert (await api.put(f"/api/users/{name}-2", {"password_hash": "", "tags": ""})).status == 201
+    assert (await api.get(f"/api/users/{name}-2")).json["name"] == f"{name}-2"

@@ -49,7 +49,7 @@ async def test_vhost_that_is_not_there_is_404(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "status"), [("%2F/start/warren", 204), ("%2F/start/other", 404), ("absent/start/warren", 404)]
+    ("path", "status"), [("%2F/start/warren", 204), ("%2F/start/other", 400), ("absent/start/warren", 400)]
 )
 async def test_vhost_that_is_there_is_started(api: Api, path: str, status: int) -> None:
     assert (await api.request("POST", f"/api/vhosts/{path}")).status == status

@@ -13,6 +13,8 @@ import pytest
 from warren.pipeline.errors import PipelineError
 from warren.pipeline.jobs.lock import only_one
 
+pytestmark = pytest.mark.slow
+
 HOLDS = """
 import sys
 from warren.pipeline.jobs.lock import only_one
