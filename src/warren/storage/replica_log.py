@@ -227,7 +227,9 @@ class ReplicaLog:
         assert segment is not None, "its records came before"
         if segment.rewriting:
             return self.steps.later(lambda: self._replace_marks(copy, data))
-
+        if not data and not segment.marks_written:
+            segment.forget_marks()
+            return True
         size = [0]
 
         def replace() -> None:
