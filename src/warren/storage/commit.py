@@ -520,6 +520,8 @@ class GroupCommit:
         if segment.is_dropped() and not segment.is_made() and segment.flying is None:
             return  # its records were never written
         data = segment.marks_to_write()
+        if not data:
+            return  # others have taken their place
         if not directory.made:
             directory.make()
         self.files.write(segment.path + ".acks", data, segment.marks_written)

@@ -10,15 +10,22 @@ look into them, and delete them. All of them together have at most `KEPT_BYTES_M
 from __future__ import annotations
 
 import os
+from itertools import chain, count
 from pathlib import Path
 
 from warren.storage.files import OpenFiles
-from warren.storage.format import HEADER_BYTES, encode_segment_header, segment_name
+from warren.storage.format import encode_segment_header, segment_name
 from warren.storage.problems import Logger
 from warren.storage.replication import LogId
 
 DIVERGED = "diverged"
 KEPT_BYTES_MAX = 1024 * 1024 * 1024
+
+
+def _free_name(directory: Path, name: str, content: bytes) -> Path:
+    """A path where nothing is, or the same content."""
+    paths = (directory / f"{name}{more}.seg" for more in chain([""], (f".{number}" for number in count(2))))
+    return next(path for path in paths if not path.exists() or path.read_bytes() == content)
 
 
 class Diverged:
@@ -37,14 +44,16 @@ class Diverged:
         if not data:
             return
         directory = self.path / str(shard) / str(log.queue) / log.part
-        path = directory / f"{segment_name(base)}@{epoch}-{offset}.seg"
-        size = HEADER_BYTES + len(data)
+        content = encode_segment_header(base, epoch) + data
+        path = _free_name(directory, f"{segment_name(base)}@{epoch}-{offset}", content)
+        if path.exists():
+            return  # kept before, by an attempt that did not come to its end
         told = {"shard": shard, "queue": log.queue, "bytes": len(data), "position": base}
-        if not self._make_room(size):
+        if not self._make_room(len(content)):
             self.log.warning("records that the leader does not have are too large to be kept", **told)
             return
         self.files.make_directory(str(directory))
-        self.files.replace(str(path), encode_segment_header(base, epoch) + data, sync=self.sync)
+        self.files.replace(str(path), content, sync=self.sync)
         if self.sync:
             for parent in list(path.parents)[1:]:
                 self.files.sync(str(parent))

@@ -47,7 +47,7 @@ OpenLog: TypeAlias = QueueLog | SegmentedStream
 
 
 @dataclass(frozen=True)
-class LogParts:
+class LogTools:
     """What the logs of a node share."""
 
     commit: GroupCommit
@@ -72,11 +72,11 @@ class Recovered:
 class LedShard:
     """One shard, in one epoch."""
 
-    def __init__(self, replica: Replica, epoch: int, parts: LogParts) -> None:
+    def __init__(self, replica: Replica, epoch: int, tools: LogTools) -> None:
         self.shard = replica.shard
         self.replica = replica  # the logs that are not opened
         self.epoch = epoch
-        self.parts = parts
+        self.tools = tools
         self.opened: dict[LogId, OpenLog] = {}
         self.taps: dict[LogId, LogTap] = {}  # of the logs that are opened
         self.changed: list[LogTap] = []  # those of them with something to take
@@ -144,9 +144,9 @@ class LedShard:
         """What reads the logs of these queues back, some of them `streams`: to be called in a thread. The
         result goes to `are_recovered`, on the event loop. None of these logs may be opened already.
         """
-        parts = self.parts
+        tools = self.tools
         recovery = QueuesRecovery(
-            self.replica.path, parts.problems, lambda _path: None, parts.log, marks_may_be_lost=True
+            self.replica.path, tools.problems, lambda _path: None, tools.log, marks_may_be_lost=True
         )
 
         def run() -> Recovered:
@@ -167,12 +167,12 @@ class LedShard:
         if self.replica.log(log).copies.all and log.queue not in self.read_back:
             self.are_recovered(self.recovery({log.queue}, set())())
         found = self.recovered.logs.pop((log.queue, log.part), None) or RecoveredLog([], 0)
-        parts, directory = self.parts, self.replica.log(log).directory
+        tools, directory = self.tools, self.replica.log(log).directory
         queue_log = QueueLog(
-            directory, parts.commit, parts.problems, parts.segment_bytes, segments=found.segments
+            directory, tools.commit, tools.problems, tools.segment_bytes, segments=found.segments
         )
         for segment in found.segments:
-            parts.commit.rewritings.consider(segment)
+            tools.commit.rewritings.consider(segment)
         tap = self._seal(log, queue_log)
         for segment in found.segments:  # of which recovery has marked all as delivered
             tap.marked(segment, encode_mark(segment.base, 0, segment.last - segment.base + 1, 1))
@@ -185,15 +185,15 @@ class LedShard:
         if (self.replica.log(log).copies.all or named is not None) and queue not in self.read_back:
             self.are_recovered(self.recovery({queue}, {queue})())
         found = self.recovered.streams.pop(queue, None) or RecoveredStream([], 0, {}, 0)
-        parts, directory = self.parts, self.replica.log(log).directory
+        tools, directory = self.tools, self.replica.log(log).directory
         named = NamedOffsets(
-            directory, parts.files, parts.housekeeping, found.offsets, found.offsets_size, sync=parts.sync
+            directory, tools.files, tools.housekeeping, found.offsets, found.offsets_size, sync=tools.sync
         )
         stream = SegmentedStream(
             directory,
-            parts.commit,
-            parts.problems,
-            parts.stream_segment_bytes,
+            tools.commit,
+            tools.problems,
+            tools.stream_segment_bytes,
             named,
             found.segments,
             found.position,
@@ -207,7 +207,7 @@ class LedShard:
         """
         assert log not in self.opened, "a log is opened once"
         copy = self.replica.log(log)
-        tap = self.taps[log] = LogTap(log, self.changed, self.parts.files.read)
+        tap = self.taps[log] = LogTap(log, self.changed, self.tools.files.read)
         for one in copy.copies.all:
             segment = segment_at(opened.segments, one.base)
             if segment is not None:

@@ -20,7 +20,7 @@ RETRY_SECONDS = 0.5
 LOOK_AGAIN_SECONDS = 0.05  # until it is looked again whether something in the background is over
 
 
-class Surroundings(Protocol):
+class CopyTools(Protocol):
     """What the logs of a store share."""
 
     commit: GroupCommit
@@ -38,8 +38,8 @@ class Surroundings(Protocol):
 class LogSteps:
     """The steps of one log. A step is a function that returns whether it is over."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self.around = around
+    def __init__(self, tools: CopyTools) -> None:
+        self.tools = tools
         self.steps: deque[Callable[[], bool]] = deque()
         self.busy = False  # a step is under way
 
@@ -65,7 +65,7 @@ class LogSteps:
             if again():
                 self._go_on()
 
-        self.around.call_later(LOOK_AGAIN_SECONDS, look_again)
+        self.tools.call_later(LOOK_AGAIN_SECONDS, look_again)
         return False
 
     def in_thread(
@@ -80,11 +80,11 @@ class LogSteps:
         then what follows on the event loop. Marks of a `segment` whose ack file is replaced, and that could
         not be written until then, are given up: the new file counts.
         """
-        around = self.around
+        tools = self.tools
 
         def close_files() -> None:
             for suffix in (".seg", ".acks"):
-                around.files.close(path + suffix)
+                tools.files.close(path + suffix)
 
         def finish() -> None:
             close_files()
@@ -92,24 +92,24 @@ class LogSteps:
             self._go_on()
 
         def submit() -> None:
-            around.housekeeping.attempt(trouble, path, run, failed)
+            tools.housekeeping.attempt(trouble, path, run, failed)
 
         def run() -> None:
             work()
-            around.call_from_thread(finish)
+            tools.call_from_thread(finish)
 
         def try_again() -> None:
-            around.call_later(RETRY_SECONDS, submit)
+            tools.call_later(RETRY_SECONDS, submit)
 
         def failed() -> None:
-            around.call_from_thread(try_again)
+            tools.call_from_thread(try_again)
 
         def begin(_round: int) -> None:
-            around.commit.write_marks()  # and deletes what was dropped: before the work, in the same thread
+            tools.commit.write_marks()  # and deletes what was dropped: before the work, in the same thread
             if segment is not None:
                 segment.forget_marks()
             close_files()
             submit()
 
-        around.commit.when_safe(begin)
+        tools.commit.when_safe(begin)
         return False

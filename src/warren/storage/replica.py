@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from warren.storage.log_directory import LogDirectory, is_part
-from warren.storage.log_steps import Surroundings
+from warren.storage.log_steps import CopyTools
 from warren.storage.named_offsets import NamedOffsets
 from warren.storage.replica_files import CopiedSegment
 from warren.storage.replica_log import ReplicaLog
@@ -44,14 +44,14 @@ class Replica:
         self,
         shard: int,
         path: str,
-        around: Surroundings,
+        tools: CopyTools,
         found: Iterable[FoundLog] = (),
         *,
         on_mismatch: Callable[[ReplicaMismatch], None],
     ) -> None:
         self.shard = shard
         self.path = path  # the directory of the shard
-        self.around = around
+        self.tools = tools
         self.on_mismatch = on_mismatch  # called if a log turns out to be another than it was taken for, later
         self.logs: dict[LogId, ReplicaLog] = {}
         self.removed: set[LogId] = set()  # logs that were deleted while this process runs
@@ -108,7 +108,7 @@ class Replica:
     def _go_on(self) -> None:
         while self.batches and not self.batches[0].left:
             batch = self.batches.popleft()
-            self.around.commit.when_safe(lambda _round, then=batch.then: then())  # type: ignore[misc]
+            self.tools.commit.when_safe(lambda _round, then=batch.then: then())  # type: ignore[misc]
 
     # --- logs ---
 
@@ -119,7 +119,7 @@ class Replica:
             if log.part and not is_part(log.part):
                 raise ReplicaMismatch(log, "there is no such part of a queue")
             directory = self.directory_of(log)
-            found = ReplicaLog(self.shard, log, directory, self.around, on_mismatch=self.on_mismatch)
+            found = ReplicaLog(self.shard, log, directory, self.tools, on_mismatch=self.on_mismatch)
             self.logs[log] = found
             if log.part:
                 self.log(LogId(log.queue)).parts.append(found)
@@ -127,9 +127,9 @@ class Replica:
 
     def directory_of(self, log: LogId) -> LogDirectory:
         if not log.part:
-            return LogDirectory(f"{self.path}/{log.queue}", self.around.files)
+            return LogDirectory(f"{self.path}/{log.queue}", self.tools.files)
         parent = self.log(LogId(log.queue)).directory
-        return LogDirectory(f"{parent.path}/{log.part}", self.around.files, parent=parent)
+        return LogDirectory(f"{parent.path}/{log.part}", self.tools.files, parent=parent)
 
     def _remove(self, log: LogId) -> dict[LogId, ReplicaLog]:
         """The queue of a log is deleted: with it go its parts."""
@@ -158,11 +158,11 @@ class Replica:
         if found.offsets or found.offsets_bytes:
             log.named = NamedOffsets(
                 log.directory,
-                self.around.files,
-                self.around.housekeeping,
+                self.tools.files,
+                self.tools.housekeeping,
                 found.offsets,
                 found.offsets_bytes,
-                sync=self.around.sync,
+                sync=self.tools.sync,
             )
 
 

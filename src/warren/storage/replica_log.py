@@ -21,7 +21,7 @@ from pathlib import Path
 
 from warren.storage.format import bad_marks, segment_name
 from warren.storage.log_directory import LogDirectory
-from warren.storage.log_steps import LogSteps, Surroundings
+from warren.storage.log_steps import CopyTools, LogSteps
 from warren.storage.named_offsets import NamedOffsets
 from warren.storage.replica_files import (
     CopiedSegment,
@@ -56,21 +56,21 @@ class ReplicaLog:
         shard: int,
         log: LogId,
         directory: LogDirectory,
-        around: Surroundings,
+        tools: CopyTools,
         *,
         on_mismatch: Callable[[ReplicaMismatch], None],
     ) -> None:
         self.shard = shard
         self.log = log
         self.directory = directory
-        self.around = around
+        self.tools = tools
         self.on_mismatch = on_mismatch  # called if files turn out not to be what they were taken for
         self.copies = SegmentCopies(log)  # what there is to be of each segment
         self.named: NamedOffsets | None = None  # the named offsets of a stream, once there are some
         self.highest_base = 0  # of all segments that this log ever had, while this process runs
         self.highest_epoch = 0  # of these
         self.removing: dict[int, CopiedSegment] = {}  # dropped segments whose files may still be there
-        self.steps = LogSteps(around)  # what is left to do
+        self.steps = LogSteps(tools)  # what is left to do
         self.removed = False  # its queue is deleted
         self.parts: list[ReplicaLog] = []  # the queue's other logs, whose directories are in this one's
 
@@ -127,7 +127,7 @@ class ReplicaLog:
             self._close_before(copy)
         elif copy.segment.is_closed():
             return self._reopen(copy, records)
-        segment, commit = copy.segment, self.around.commit
+        segment, commit = copy.segment, self.tools.commit
         if not segment.dirty:
             commit.gather(segment)
         segment.append_raw(records.data, records.last, records.count)
@@ -144,7 +144,7 @@ class ReplicaLog:
         segment = CopiedSegment(self.path_of(copy.base), copy.base, self.directory, copy.epoch, self)
         if copy.base <= self.highest_base and copy.epoch <= self.highest_epoch:
             segment.unjournaled = True
-            self.around.note_cut(segment.path, copy.epoch, 0)
+            self.tools.note_cut(segment.path, copy.epoch, 0)
         self.note_highest(copy.base, copy.epoch)
         return segment
 
@@ -159,7 +159,7 @@ class ReplicaLog:
         if before is not None and not before.is_closed():
             before.enter(Life.CLOSED)
             if not before.dirty and before.flying is None:
-                self.around.commit.complete(before)
+                self.tools.commit.complete(before)
 
     def _path_is_taken(self, base: int) -> bool:
         path = self.path_of(base)
@@ -173,7 +173,7 @@ class ReplicaLog:
             old = self.removing.pop(copy.base, None)
             if old is not None:
                 old.superseded = True  # if to delete it has failed before, that is not tried again
-            remove_leftovers(path, self.around.files, sync=self.around.sync)
+            remove_leftovers(path, self.tools.files, sync=self.tools.sync)
 
         def freed() -> None:
             copy.segment = self._new_segment(copy)
@@ -213,7 +213,7 @@ class ReplicaLog:
         if segment is not None and data:  # it is None if the segment was dropped meanwhile
             segment.add_marks(data)
             if not segment.marked:
-                self.around.commit.mark(segment)
+                self.tools.commit.mark(segment)
         return True
 
     def _apply_all_marks(self, marks: AllMarks) -> None:
@@ -227,11 +227,13 @@ class ReplicaLog:
         assert segment is not None, "its records came before"
         if segment.rewriting:
             return self.steps.later(lambda: self._replace_marks(copy, data))
-
+        if not data and not segment.marks_written:
+            segment.forget_marks()
+            return True
         size = [0]
 
         def replace() -> None:
-            size[0] = replace_marks(segment.path, copy.base, data, self.around.files, sync=self.around.sync)
+            size[0] = replace_marks(segment.path, copy.base, data, self.tools.files, sync=self.tools.sync)
 
         def replaced() -> None:
             segment.marks_written = size[0]
@@ -241,10 +243,10 @@ class ReplicaLog:
     def _name_offset(self, change: NamedOffset) -> bool:
         if self.named is None:
             self.named = NamedOffsets(
-                self.directory, self.around.files, self.around.housekeeping, {}, 0, sync=self.around.sync
+                self.directory, self.tools.files, self.tools.housekeeping, {}, 0, sync=self.tools.sync
             )
         self.named.note(change.name, change.offset)
-        self.around.commit.note_offsets(self.named)
+        self.tools.commit.note_offsets(self.named)
         return True
 
     # --- what goes ---
@@ -258,7 +260,7 @@ class ReplicaLog:
         segment, copy.segment = copy.segment, None
         if segment is not None and not segment.is_dropped():
             self.removing[copy.base] = segment
-            self.around.commit.drop(segment)
+            self.tools.commit.drop(segment)
         return True
 
     def _apply_set_aside(self, change: SetAside) -> None:
@@ -273,7 +275,7 @@ class ReplicaLog:
             return self.steps.later(lambda: self._set_aside(copy))
 
         def work() -> None:
-            set_aside(path, self.shard, self.log, copy.state, self.around.diverged, self.around.files)
+            set_aside(path, self.shard, self.log, copy.state, self.tools.diverged, self.tools.files)
 
         def done() -> None:
             copy.segment = None
@@ -296,7 +298,7 @@ class ReplicaLog:
 
         def work() -> None:
             ends[:] = [
-                cut_segment(segment, self.shard, self.log, length, self.around.diverged, self.around.files)
+                cut_segment(segment, self.shard, self.log, length, self.tools.diverged, self.tools.files)
             ]
 
         def done() -> None:
@@ -310,7 +312,7 @@ class ReplicaLog:
             copy.segment.unjournaled = True
             copy.last = last if copy.last is None else copy.last
 
-        self.around.note_cut(segment.path, copy.epoch, length)
+        self.tools.note_cut(segment.path, copy.epoch, length)
         self._retire(segment)
         return self.steps.in_thread("cannot cut segment", segment.path, work, done, segment)
 
@@ -327,7 +329,7 @@ class ReplicaLog:
         def removed() -> None:
             segments = [copy.segment for copy in copies if copy.segment is not None]
             self.directory.deleted = True
-            self.around.commit.forget(segments, self.directory.path)
+            self.tools.commit.forget(segments, self.directory.path)
 
         return self.steps.in_thread("cannot delete directory", self.directory.path, lambda: None, removed)
 
@@ -343,6 +345,6 @@ class ReplicaLog:
         """In the background: write the files beside a segment that is over, if it is known what they are."""
         if segment.is_retired or segment.is_dropped():
             return
-        is_stream = self.around.is_stream(self.log.queue)
+        is_stream = self.tools.is_stream(self.log.queue)
         if is_stream is not None:
             segment.write_files(is_stream=is_stream)

@@ -24,7 +24,7 @@ from warren.storage.commit import GroupCommit
 from warren.storage.diverged import Diverged
 from warren.storage.files import OpenFiles, names_in
 from warren.storage.housekeeping import Housekeeping
-from warren.storage.led_shard import LedShard, LogParts, OpenLog
+from warren.storage.led_shard import LedShard, LogTools, OpenLog
 from warren.storage.log_directory import OFFSETS
 from warren.storage.log_steps import LOOK_AGAIN_SECONDS, RETRY_SECONDS
 from warren.storage.named_offsets import NamedOffsets, read_offsets
@@ -54,7 +54,7 @@ class ShardSettings:
 
 
 class Shards:
-    """All shards of a store. It is also what their logs share (`Surroundings`)."""
+    """All shards of a store. It is also what their logs share (`CopyTools`)."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class Shards:
         """Lead a shard in an epoch: `then` is called when all that was applied to its copies is safe. Nothing
         may be applied to them any more.
         """
-        parts = LogParts(
+        tools = LogTools(
             self.commit,
             self.files,
             self.housekeeping,
@@ -163,7 +163,7 @@ class Shards:
             copies = [copy for log in replica.logs.values() for copy in log.copies.all]
             self._when_quiet(
                 [copy.segment for copy in copies if copy.segment is not None],
-                lambda: then(LedShard(replica, epoch, parts)),
+                lambda: then(LedShard(replica, epoch, tools)),
             )
 
         self.note_epoch(replica.shard, epoch)

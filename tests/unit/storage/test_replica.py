@@ -11,7 +11,7 @@ import pytest
 from tests.support.log_machine import TIME_MS, message, read_on
 from tests.support.shard_machine import SHARD, ShardMachine, close_all, resync
 from warren.storage import diverged
-from warren.storage.copying import read_records
+from warren.storage.copying import DamagedSegment, read_records
 from warren.storage.data_files import DataFiles, FileKind, FileProblem
 from warren.storage.format import HEADER_BYTES, MARK_BYTES, encode_mark, encode_record, encode_segment_header
 from warren.storage.queue_log import QueueLog
@@ -610,6 +610,14 @@ def test_what_is_set_aside_has_a_limit_and_the_oldest_goes_first(
     assert "records that the leader does not have are too large to be kept" in pair.follower.told
 
 
+def test_what_is_set_aside_never_takes_the_place_of_something_else(pair: Pair) -> None:
+    keeper = pair.follower.shards.diverged
+    for data in (b"one", b"other", b"one"):
+        keeper.keep(SHARD, QUEUE, 1, 1, HEADER_BYTES, data)
+    kept = sorted(file.read_bytes()[HEADER_BYTES:] for file in keeper.path.rglob("*.seg"))
+    assert kept == [b"one", b"other"]
+
+
 def test_segment_that_recovery_cannot_read_is_not_dropped_elsewhere(pair: Pair) -> None:
     """A node with damaged files must not have others delete theirs."""
     pair.append(*[bytes(100)] * 10)
@@ -640,6 +648,42 @@ def test_chunks_for_a_copy_are_whole_records(pair: Pair, monkeypatch: pytest.Mon
         offset += len(found.data)
     assert sizes == [2, 1, 1]
     pair.check_same()
+
+
+def test_damaged_segment_is_not_copied_from(pair: Pair) -> None:
+    pair.append(b"one", b"two")
+    pair.leader.settle()
+    source = pair.led.source(QUEUE, 1)
+    assert source is not None
+    first = read_records(source, 0)
+    assert first is not None
+    file = Path(source.path + ".seg")
+    data = bytearray(file.read_bytes())
+    data[HEADER_BYTES + 20] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(DamagedSegment, match="no record at 32"):
+        read_records(source, 0)
+    assert read_records(source, len(first.data)) is None
+
+
+def test_all_marks_replace_those_that_are_there_and_those_that_wait(pair: Pair) -> None:
+    first = records(pair)
+    name = f"129/{1:020}.seg"
+    pair.follower.apply([first, Marks(QUEUE, 1, 1, encode_mark(1, 0, 1, 5))])
+    pair.follower.apply([AllMarks(QUEUE, 1, 1, b"")])
+    pair.follower.settle()
+    assert pair.follower.marks() == {name: b""}
+    mark = encode_mark(1, 0, 2, 1)
+    pair.follower.apply([Marks(QUEUE, 1, 1, mark)])
+    pair.follower.settle()
+    assert pair.follower.marks() == {name: mark}
+    pair.follower.apply([AllMarks(QUEUE, 1, 1, mark), Marks(QUEUE, 1, 1, encode_mark(1, 0, 1, 2))])
+    pair.follower.settle()
+    both = encode_mark(1, 0, 1, 2) + encode_mark(1, 1, 1, 1)
+    assert pair.follower.marks() == {name: both}
+    pair.follower.apply([AllMarks(QUEUE, 1, 1, mark)])
+    pair.follower.settle()
+    assert pair.follower.marks() == {name: mark}
 
 
 def test_shard_that_is_not_known_has_an_empty_inventory(tmp_path: Path) -> None:
