@@ -24,8 +24,8 @@ from warren.broker.commands import (
     SetPermissions,
     Unbind,
 )
-from warren.cluster.definition import LAST
-from warren.cluster.proposals import ANSWER_SECONDS_MAX, ATTEMPTS_MAX, RETRY_SECONDS
+from warren.cluster.definitions.definition import LAST
+from warren.cluster.definitions.proposals import ANSWER_SECONDS_MAX, ATTEMPTS_MAX, RETRY_SECONDS
 
 ALL = Permissions(".*", ".*", ".*")
 

@@ -20,11 +20,11 @@ from warren.amqp.errors import AmqpError, NotFound, ResourceLocked
 from warren.broker.changes import Applied
 from warren.broker.commands import Command, DeclareExchange, DeclareQueue, DeleteExchange, DeleteQueue
 from warren.broker.node import Node
-from warren.cluster.definition import Home
-from warren.cluster.definition_copy import DefinitionCopy, Record
-from warren.cluster.gateway import Gateway, LastRead
-from warren.cluster.plan import WRITES_MAX, Plan, Planner, still_wanted, transaction_of
-from warren.cluster.proposal import Asker, Flight, Proposal, Stage
+from warren.cluster.definitions.definition import Home
+from warren.cluster.definitions.definition_copy import DefinitionCopy, Record
+from warren.cluster.definitions.gateway import Gateway, LastRead
+from warren.cluster.definitions.plan import WRITES_MAX, Plan, Planner, still_wanted, transaction_of
+from warren.cluster.definitions.proposal import Asker, Flight, Proposal, Stage
 from warren.cluster.transactions import Answer, Compare, KeyValue, Outcome
 
 ANSWER_SECONDS_MAX = 10.0  # for a client that waits
