@@ -8,7 +8,7 @@ from warren.broker.access import Permission
 from warren.broker.commands import DeclareQueue, DeleteQueue
 from warren.broker.events import QueuePurged
 from warren.broker.topology_rights import check_may_declare_queue
-from warren.broker.vhost import check_owner
+from warren.broker.vhost import check_here, check_owner
 from warren.management.auth import entered_vhost
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint, Parameter
@@ -105,6 +105,7 @@ class QueueChanges:
         queue = vhost.find_queue(request.match_info["queue"])
         access.check(Permission.READ, "queue", queue.name)
         check_owner(queue, None)
+        check_here(queue)
         count = queue.purge()
         self.node.events.emit(QueuePurged(queue.vhost, queue.name, count))
         self.node.end_turn()

@@ -10,10 +10,10 @@ from tests.support.fakes import EXCHANGE_TYPES, FakeWorld
 from warren.broker.changes import Applied
 from warren.broker.commands import Command
 from warren.broker.node import Limits, Node
-from warren.cluster.definition import LAST, Home
-from warren.cluster.definition_copy import DefinitionCopy
-from warren.cluster.gateway import LastRead
-from warren.cluster.metadata import Metadata
+from warren.cluster.definitions.definition import LAST, Home
+from warren.cluster.definitions.definition_copy import DefinitionCopy
+from warren.cluster.definitions.gateway import LastRead
+from warren.cluster.definitions.metadata import Metadata
 from warren.cluster.transactions import (
     OPERATIONS_MAX,
     Answer,

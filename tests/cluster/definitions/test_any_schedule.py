@@ -34,7 +34,7 @@ from warren.broker.commands import (
     SetVhostLimits,
     Unbind,
 )
-from warren.cluster.definition import path_of, removal_of
+from warren.cluster.definitions.definition import path_of, removal_of
 from warren.storage.command_text import command_to_json
 from warren.storage.definition_keys import REMOVING, REPLACING, key_of
 

@@ -24,8 +24,8 @@ from warren.broker.commands import (
     SetPermissions,
     Unbind,
 )
-from warren.cluster.definition import LAST
-from warren.cluster.proposals import ANSWER_SECONDS_MAX, ATTEMPTS_MAX
+from warren.cluster.definitions.definition import LAST
+from warren.cluster.definitions.proposals import ANSWER_SECONDS_MAX, ATTEMPTS_MAX, RETRY_SECONDS
 
 ALL = Permissions(".*", ".*", ".*")
 
@@ -262,6 +262,19 @@ def test_without_etcd_a_declare_ends_with_405_that_says_why(etcd: ModelEtcd) -> 
     assert "q" not in a.node.vhosts["/"].queues, "what was answered is not sent any more"
 
 
+def test_without_etcd_it_is_not_asked_all_the_time(etcd: ModelEtcd) -> None:
+    [a] = cluster(etcd, "a")
+    a.ask(queue("q0"))
+    a.run_request("refused")
+    for number in range(1, 50):
+        a.ask(queue(f"q{number}"))
+    assert a.requests == []
+    a.pass_time(RETRY_SECONDS)
+    assert len(a.requests) == 1
+    settle(a)
+    assert len(a.node.vhosts["/"].queues) == 50
+
+
 def test_without_etcd_nothing_is_said_not_to_be_there(etcd: ModelEtcd) -> None:
     [a] = cluster(etcd, "a")
     told: list[object] = []
@@ -283,7 +296,7 @@ def test_without_etcd_a_redeclare_of_what_is_there_goes_on(etcd: ModelEtcd) -> N
     settle(a)
     asked = a.ask(queue())
     a.run_request("lost")
-    assert code(asked) == 0
+    assert code(asked) == 0, "as far as anybody can know"
 
 
 def test_commands_of_one_turn_go_in_one_transaction(etcd: ModelEtcd) -> None:

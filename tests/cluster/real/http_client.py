@@ -28,15 +28,28 @@ class HttpClient:
     def delete(self, path: str) -> None:
         self._ask("DELETE", path, None)
 
+    def refused(self, method: str, path: str) -> str:
+        """What the broker says to a request that it refuses."""
+        status, found = self._send(method, f"/api/{path}", None)
+        assert status >= FIRST_ERROR, (status, found)
+        return found.decode()
+
+    def text(self, path: str) -> bytes:
+        """What is not part of the API."""
+        return self._send("GET", path, None)[1]
+
     def _ask(self, method: str, path: str, content: dict[str, Any] | None) -> bytes:
+        status, found = self._send(method, f"/api/{path}", content)
+        assert status < FIRST_ERROR, (status, found)
+        return found
+
+    def _send(self, method: str, path: str, content: dict[str, Any] | None) -> tuple[int, bytes]:
         body = None if content is None else json.dumps(content).encode()
         headers = {"Authorization": GUEST, "Content-Type": "application/json"}
         connection = http.client.HTTPConnection(self.host, timeout=SECONDS_MAX)
         try:
-            connection.request(method, f"/api/{path}", body, headers)
+            connection.request(method, path, body, headers)
             answer = connection.getresponse()
-            found = answer.read()
+            return answer.status, answer.read()
         finally:
             connection.close()
-        assert answer.status < FIRST_ERROR, (answer.status, found)
-        return found

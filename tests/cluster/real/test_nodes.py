@@ -395,3 +395,18 @@ def test_nodes_agree_after_a_storm_in_which_etcd_and_a_node_are_killed(nodes: No
     eventually(lambda: topology("a") == topology("b") == topology("c"))
     nodes.start("d")
     assert topology("d") == topology("a")
+
+
+def test_http_api_tells_of_queues_on_other_nodes_and_is_alive_everywhere(nodes: Nodes) -> None:
+    for name in "ab":
+        nodes.start(name)
+    nodes.channel("a").queue_declare("q", durable=True)
+    for name in "ab":
+        api = HttpClient(nodes.running[name].http_url)
+        told = api.get("queues/%2F/q")
+        assert (told["node"], told["durable"]) == ("a", True)
+        assert api.get("aliveness-test/%2F") == {"status": "ok"}
+        assert b"rabbitmq_queues" in api.text("/metrics/per-object")
+        assert api.get("overview")["cluster_name"] == "demo"
+    refused = HttpClient(nodes.running["b"].http_url).refused("DELETE", "queues/%2F/q/contents")
+    assert f"node 'a' at {nodes.running['a'].told['amqp']}" in refused

@@ -16,9 +16,9 @@ from typing import Any
 from structlog.stdlib import BoundLogger
 
 from warren.broker.node import Node
-from warren.cluster.definition import LAST, Home
-from warren.cluster.gateway import LastRead
-from warren.cluster.metadata import Metadata
+from warren.cluster.definitions.definition import LAST, Home
+from warren.cluster.definitions.gateway import LastRead
+from warren.cluster.definitions.metadata import Metadata
 from warren.cluster.transactions import Answer, Changed, KeyValue, Transaction
 from warren.server.cluster.etcd import Etcd
 from warren.server.cluster.etcd_errors import EtcdError

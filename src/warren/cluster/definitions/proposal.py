@@ -11,7 +11,7 @@ from enum import Enum
 
 from warren.broker.changes import Applied
 from warren.broker.commands import Command
-from warren.cluster.definition import path_of
+from warren.cluster.definitions.definition import path_of
 from warren.storage.definition_keys import key_of
 
 

@@ -20,11 +20,11 @@ from warren.amqp.errors import AmqpError, NotFound, ResourceLocked
 from warren.broker.changes import Applied
 from warren.broker.commands import Command, DeclareExchange, DeclareQueue, DeleteExchange, DeleteQueue
 from warren.broker.node import Node
-from warren.cluster.definition import Home
-from warren.cluster.definition_copy import DefinitionCopy, Record
-from warren.cluster.gateway import Gateway, LastRead
-from warren.cluster.plan import WRITES_MAX, Plan, Planner, still_wanted, transaction_of
-from warren.cluster.proposal import Asker, Flight, Proposal, Stage
+from warren.cluster.definitions.definition import Home
+from warren.cluster.definitions.definition_copy import DefinitionCopy, Record
+from warren.cluster.definitions.gateway import Gateway, LastRead
+from warren.cluster.definitions.plan import WRITES_MAX, Plan, Planner, still_wanted, transaction_of
+from warren.cluster.definitions.proposal import Asker, Flight, Proposal, Stage
 from warren.cluster.transactions import Answer, Compare, KeyValue, Outcome
 
 ANSWER_SECONDS_MAX = 10.0  # for a client that waits
@@ -56,6 +56,7 @@ class Proposals:
         self.held: dict[str, list[Proposal]] = {}  # by path: wait until what was `asked` is done, then read
         self.to_sweep: dict[str, None] = {}  # paths of what is dead, and is to be removed from etcd
         self.is_pumping = False  # whether `_pump` is to be called
+        self.is_resting = False  # whether nothing is asked of etcd for a while
         self.trouble = ""  # why etcd could not be reached the last time
 
     # --- what is asked for ---
@@ -185,8 +186,20 @@ class Proposals:
             self.is_pumping = True
             self.node.world.call_soon(self._pump)
 
+    def _pump_later(self) -> None:
+        """Etcd could not be reached: ask nothing for a while."""
+        if not self.is_resting:
+            self.is_resting = True
+            self.node.world.call_later(RETRY_SECONDS, self._has_rested)
+
+    def _has_rested(self) -> None:
+        self.is_resting = False
+        self.pump_soon()
+
     def _pump(self) -> None:
         self.is_pumping = False
+        if self.is_resting:
+            return
         if self.flight is None:
             self._send()
         if not self.reading:
@@ -300,7 +313,7 @@ class Proposals:
             proposal.attempts -= 1
             proposal.move(Stage.TO_SEND, self.node.world.now())
             self.to_send.appendleft(proposal)
-        self.node.world.call_later(RETRY_SECONDS, self.pump_soon)
+        self._pump_later()
 
     def _have_read(self, read: LastRead) -> None:
         waiting = [each for each in self.reading if each.stage is Stage.READING]
@@ -319,7 +332,7 @@ class Proposals:
             else:
                 proposal.move(Stage.TO_READ, self.node.world.now())
                 self.to_read.append(proposal)
-        self.node.world.call_later(RETRY_SECONDS, self.pump_soon)
+        self._pump_later()
 
     def compare_count(self, last: KeyValue | None) -> None:
         """If this node has the revision of the last change, it must have counted that one, too."""

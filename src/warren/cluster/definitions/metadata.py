@@ -17,12 +17,12 @@ from warren.amqp.errors import AmqpError
 from warren.broker.changes import Applied
 from warren.broker.commands import Command
 from warren.broker.node import Node
-from warren.cluster.definition import LAST, Home, removal_of
-from warren.cluster.definition_copy import DefinitionCopy, Difference
-from warren.cluster.gateway import Gateway
-from warren.cluster.model_changes import ModelChanges
-from warren.cluster.proposal import Asker
-from warren.cluster.proposals import Proposals
+from warren.cluster.definitions.definition import LAST, Home, removal_of
+from warren.cluster.definitions.definition_copy import DefinitionCopy, Difference
+from warren.cluster.definitions.gateway import Gateway
+from warren.cluster.definitions.model_changes import ModelChanges
+from warren.cluster.definitions.proposal import Asker
+from warren.cluster.definitions.proposals import Proposals
 from warren.cluster.transactions import Changed, KeyValue
 
 

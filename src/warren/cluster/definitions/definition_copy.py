@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from warren.broker.commands import Command
-from warren.cluster.definition import (
+from warren.cluster.definitions.definition import (
     ORDER,
     PLACES_MAX,
     Definition,

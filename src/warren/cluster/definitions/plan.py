@@ -18,7 +18,7 @@ from warren.broker.commands import (
     DeleteVhost,
 )
 from warren.broker.node import Node
-from warren.cluster.definition import (
+from warren.cluster.definitions.definition import (
     LAST,
     Definition,
     Home,
@@ -27,7 +27,7 @@ from warren.cluster.definition import (
     path_of,
     says_the_same,
 )
-from warren.cluster.definition_copy import DefinitionCopy, Record, is_permission
+from warren.cluster.definitions.definition_copy import DefinitionCopy, Record, is_permission
 from warren.cluster.transactions import (
     ABSENT,
     Compare,

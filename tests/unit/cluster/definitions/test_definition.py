@@ -20,7 +20,7 @@ from warren.broker.commands import (
     SetUserLimits,
     SetVhostLimits,
 )
-from warren.cluster.definition import (
+from warren.cluster.definitions.definition import (
     PLACES_MAX,
     Definition,
     Home,

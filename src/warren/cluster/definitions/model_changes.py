@@ -9,8 +9,8 @@ from warren.broker.changes import Applied
 from warren.broker.client import ClientId
 from warren.broker.commands import Command, DeclareQueue
 from warren.broker.node import Node
-from warren.cluster.definition import Home, removal_of
-from warren.cluster.definition_copy import Difference, Record, is_permission
+from warren.cluster.definitions.definition import Home, removal_of
+from warren.cluster.definitions.definition_copy import Difference, Record, is_permission
 
 ELSEWHERE = ClientId(0)  # owns exclusive queues that live on other nodes; no connection has this id
 
