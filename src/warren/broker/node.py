@@ -205,16 +205,18 @@ class Node:
             raise applied.error
         return applied
 
-    def apply(self, command: Command, number: int = 0) -> Applied:
+    def apply(self, command: Command, number: int = 0, store: Store | None = None) -> Applied:
         """Carry out what the cluster has agreed on. A durable queue that lives here gets this number.
-        Follow-ups are commands of their own.
+        Follow-ups are commands of their own. `store` is for a queue of a shard that this node leads: it
+        opens the queue's logs, and the node's own store does not know of the queue.
         """
         self.turns.budget.left -= COMMAND_WORK
         applied = carry_out(self, command)
         if applied.changed and not (type(command) is DeclareQueue and command.home):
-            self.store.record(command, number)
+            if store is None:
+                self.store.record(command, number)
             if type(command) is DeclareQueue:
-                applied.made.open(self.store)
+                applied.made.open(store or self.store)
         return applied
 
     def where_is(self, node: str) -> str:

@@ -153,15 +153,23 @@ class Config:
     cluster_etcd_ca: str = ""  # the file with the certificates that etcd's are signed with
     cluster_etcd_cert: str = ""  # the file with our own certificate, if etcd wants one
     cluster_etcd_key: str = ""  # the file with its key; empty: the key is in the file of the certificate
-    cluster_peers_bind: str = ""  # the address and port where other nodes of the cluster connect to
-    cluster_secret_file: str = ""  # the file with the secret that all nodes of the cluster share
+    cluster_peers_bind: str = ""
+    """The address and port where other nodes of the cluster connect to; empty: they are all on this machine,
+    and the kernel chooses a port.
+    """
+    cluster_secret_file: str = ""
+    """The file with the secret that all nodes of the cluster share; empty: the first node keeps one in etcd.
+    """
     cluster_shards: int = 64  # how many parts the replicated queues are in; fixed when a cluster is made
     cluster_replicas: int = 3  # on how many nodes a replicated queue is
     cluster_min_in_sync: int = 2  # how many of them must have a message before it is confirmed
     cluster_lease: float = 1.5  # seconds for which a leader may deliver after it last heard of its followers
     cluster_grace: float = 2.5  # seconds without a sign of its leader, after which a follower stands for it
-    cluster_replace_after: float = 1_800.0  # seconds after which a node that is gone is replaced
-    cluster_replicate: str = "durable"  # which queues are replicated: durable, quorum (only those), or none
+    cluster_replace_after: float = 1_800.0  # seconds after which a node that is gone is replaced; not yet
+    cluster_replicate: str = "none"
+    """Which queues are replicated: `durable`, `quorum` (only those), or `none`. Replication is in the making:
+    streams are not replicated yet, and clients have to connect to the leader of a queue.
+    """
     log_level: str = "info"  # debug, info, warning or error
     heartbeat: int = 60  # seconds, as offered to clients; 0: no heartbeats
     channel_max: int = 2047  # how many channels a connection may have

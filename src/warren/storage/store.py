@@ -100,6 +100,7 @@ class DiskStore(Store):
         self.is_recovered = False  # all was read back
         self.timers = timers
         self.shards: Shards | None = None  # what it keeps of the shards of a cluster
+        self.after_marks: Callable[[], None] | None = None  # called when the marks of a turn are written
 
     keeps_streams = True
 
@@ -118,6 +119,8 @@ class DiskStore(Store):
         commit = self.commit
         if commit.marked or commit.dropped or commit.offsets or commit.rewritings.written:
             commit.write_marks()
+        if self.after_marks is not None:
+            self.after_marks()
 
     def record(self, command: Command, number: int = 0) -> None:
         if self.file.definitions.record(command, number):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.cluster.real.broker_nodes import Nodes
+from tests.cluster.real.etcd_process import EtcdProcess
 from warren.server.cluster.etcd import Etcd
 from warren.server.cluster.etcd_settings import EtcdSettings
 from warren.server.cluster.local_etcd import PROGRAM, LocalEtcd
@@ -40,3 +43,19 @@ async def etcd(local_etcd: LocalEtcd) -> AsyncIterator[Etcd]:
     client = Etcd(EtcdSettings(endpoints=(local_etcd.endpoint,)), time.monotonic)
     yield client
     await client.close()
+
+
+@pytest.fixture
+def etcd_process(tmp_path: Path) -> Iterator[EtcdProcess]:
+    with EtcdProcess(tmp_path / "etcd") as process:
+        yield process
+
+
+@pytest.fixture
+def nodes(tmp_path: Path, etcd_process: EtcdProcess) -> Iterator[Nodes]:
+    """A cluster whose brokers the test starts."""
+    with ExitStack() as stack:
+        found = Nodes(tmp_path, etcd_process, stack)
+        yield found
+    for process in found.running.values():
+        process.check_log()

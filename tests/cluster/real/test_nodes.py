@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import signal
 import threading
-import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pika
@@ -19,72 +15,12 @@ import pika.exceptions
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
+from tests.cluster.real.broker_nodes import WAIT_SECONDS, Nodes, close, closed_with, eventually
 from tests.cluster.real.etcd_process import EtcdProcess
 from tests.cluster.real.http_client import HttpClient
 from tests.support.process import BrokerProcess
 
-WAIT_SECONDS = 60.0
-ASK_SECONDS = 0.05
-
 pytestmark = pytest.mark.slow
-
-
-class Nodes:
-    """The brokers of a cluster, by name."""
-
-    def __init__(self, path: Path, etcd: EtcdProcess, stack: ExitStack) -> None:
-        self.path = path
-        self.etcd = etcd
-        self.stack = stack
-        self.running: dict[str, BrokerProcess] = {}
-
-    def start(self, name: str, *arguments: str) -> BrokerProcess:
-        flags = ("--cluster", "demo", "--etcd", self.etcd.endpoint, "--node", name, *arguments)
-        process = BrokerProcess(self.path / name, *flags)
-        self.running[name] = self.stack.enter_context(process)
-        return process
-
-    def channel(self, name: str) -> BlockingChannel:
-        connection = pika.BlockingConnection(pika.URLParameters(self.running[name].address.url()))
-        self.stack.callback(close, connection)
-        return connection.channel()
-
-
-def close(connection: pika.BlockingConnection) -> None:
-    """Its broker may have been killed, which the client has not noticed."""
-    with contextlib.suppress(pika.exceptions.AMQPError):
-        connection.close()
-
-
-@pytest.fixture
-def etcd(tmp_path: Path) -> Iterator[EtcdProcess]:
-    with EtcdProcess(tmp_path / "etcd") as process:
-        yield process
-
-
-@pytest.fixture
-def nodes(tmp_path: Path, etcd: EtcdProcess) -> Iterator[Nodes]:
-    with ExitStack() as stack:
-        found = Nodes(tmp_path, etcd, stack)
-        yield found
-    for process in found.running.values():
-        process.check_log()
-
-
-def closed_with(code: int, ask: Callable[[], object]) -> str:
-    """The text with which the broker closes the channel."""
-    with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
-        ask()
-    assert caught.value.reply_code == code
-    return str(caught.value.reply_text)
-
-
-def eventually(what: Callable[[], bool]) -> None:
-    """Wait until something holds that no event tells us of."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not what():
-        assert time.monotonic() < deadline, "it does not become true"
-        time.sleep(ASK_SECONDS)
 
 
 def test_three_nodes_share_their_definitions(nodes: Nodes) -> None:
@@ -246,9 +182,10 @@ def test_a_directory_of_a_broker_that_was_alone_is_refused(nodes: Nodes, tmp_pat
     assert "of a broker that was alone" in refused.log()
 
 
-def test_a_node_that_waits_for_etcd_can_be_stopped(tmp_path: Path, etcd: EtcdProcess) -> None:
-    etcd.kill()
-    waiting = BrokerProcess(tmp_path / "a", "--cluster", "demo", "--etcd", etcd.endpoint, "--node", "a")
+def test_a_node_that_waits_for_etcd_can_be_stopped(tmp_path: Path, etcd_process: EtcdProcess) -> None:
+    etcd_process.kill()
+    endpoint = etcd_process.endpoint
+    waiting = BrokerProcess(tmp_path / "a", "--cluster", "demo", "--etcd", endpoint, "--node", "a")
     waiting.launch()
     eventually(lambda: "waiting for etcd" in waiting.log())
     waiting.terminate()

@@ -20,7 +20,7 @@ from warren.broker.node import Node
 from warren.cluster.definitions.definition import LAST, Home, removal_of
 from warren.cluster.definitions.definition_copy import DefinitionCopy, Difference
 from warren.cluster.definitions.gateway import Gateway
-from warren.cluster.definitions.model_changes import ModelChanges
+from warren.cluster.definitions.model_changes import SHARD, ModelChanges
 from warren.cluster.definitions.proposal import Asker
 from warren.cluster.definitions.proposals import Proposals
 from warren.cluster.transactions import Changed, KeyValue
@@ -37,6 +37,7 @@ class Metadata:
         self.model = ModelChanges(node, me)
         self.proposals = Proposals(node, gateway, prefix, self.copy, me)
         self.addresses: dict[str, str] = {}  # of all nodes, by name: where clients connect
+        self.leader_of: Callable[[int], str] = lambda _shard: ""  # the name of the node that leads a shard
 
     def propose(self, command: Command, then: Callable[[Applied], None] | None) -> None:
         self.proposals.propose(command, then)
@@ -45,6 +46,10 @@ class Metadata:
         self.proposals.catch_up(then)
 
     def where_is(self, node: str) -> str:
+        if node.startswith(SHARD):
+            node = self.leader_of(int(node.removeprefix(SHARD)))
+            if not node:
+                return "no node now, since its shard has no leader"
         return f"node '{node}' at {self.addresses[node]}" if node in self.addresses else f"node '{node}'"
 
     # --- changes that come from etcd ---

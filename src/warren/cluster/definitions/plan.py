@@ -4,7 +4,7 @@ compared, so that a transaction changes nothing if this node does not know the l
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from warren.amqp.errors import NotFound
@@ -94,6 +94,7 @@ class Planner:
         self.node = node
         self.copy = copy
         self.me = me  # this node, and its run
+        self.shard_of: Callable[[DeclareQueue], int | None] = _in_no_shard  # the shard of a new queue
 
     def plan(self, command: Command) -> Plan | Applied:
         """What to write; or the result, if there is nothing to change. Raises what the client is told."""
@@ -132,7 +133,9 @@ class Planner:
             return None
         plan.compares[path] = Compare(path, ABSENT if record is None else record.mod_revision)
         on = tuple(self._need(plan, need, key) for need in needs_of(key))
-        plan.puts[path] = Definition(command=command, on=on, home=self._home_of(command))
+        shard = self.shard_of(command) if isinstance(command, DeclareQueue) else None
+        home = self._home_of(command) if shard is None else None
+        plan.puts[path] = Definition(command=command, on=on, home=home, shard=shard)
         return None
 
     def _add_removal(self, plan: Plan, command: Command, record: Record | None) -> Applied | None:
@@ -187,6 +190,11 @@ class Planner:
         if isinstance(command, DeclareExchange) and not (command.durable and not command.auto_delete):
             return Home(node, "" if command.durable else run)
         return None
+
+
+def _in_no_shard(_command: DeclareQueue) -> int | None:
+    """The queue lives on this node alone."""
+    return None
 
 
 def still_wanted(node: Node, command: Command) -> bool:

@@ -46,6 +46,7 @@ class Proposals:
         self.copy = copy
         self.me = me  # this node, and its run
         self.planner = Planner(node, copy, me)
+        self.leads: Callable[[int], bool] = lambda _shard: False  # whether this node leads a shard
         self.open: dict[Proposal, None] = {}  # all that are not answered
         self.to_send: deque[Proposal] = deque()
         self.to_read: list[Proposal] = []
@@ -81,7 +82,10 @@ class Proposals:
         self._begin(proposal)
 
     def _is_mine(self, record: Record) -> bool:
-        home = record.definition.home
+        """Whether this node looks after a queue or an exchange: it lives here, or this node leads it."""
+        home, shard = record.definition.home, record.definition.shard
+        if shard is not None:
+            return self.leads(shard)
         return home is not None and home.node == self.me.node
 
     def catch_up(self, then: Callable[[AmqpError | None], None]) -> None:

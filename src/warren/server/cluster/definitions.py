@@ -50,6 +50,7 @@ class ClusterDefinitions:
         self.loads = 0  # how often all definitions were loaded
         self.told_at = float("-inf")  # when the log told of trouble with etcd
         self.unreadable: set[str] = set()  # paths of definitions that the log has told of
+        self.on_node: Callable[[str, dict[str, str]], None] | None = None  # told where a node is, by its name
 
     # --- start and end ---
 
@@ -218,12 +219,14 @@ class ClusterDefinitions:
     def _node_is_at(self, kv: KeyValue) -> None:
         name = kv.key.rpartition("/")[2]
         try:
-            facts = json.loads(kv.value)
+            facts: dict[str, str] = json.loads(kv.value)
             self.metadata.addresses[name] = str(facts["amqp"])
             run = str(facts["run"])
         except (ValueError, KeyError, TypeError) as error:
             self.log.warning("a node's record in etcd is not understood", node=name, error=repr(error))
             return
+        if self.on_node is not None:
+            self.on_node(name, facts)
         if (
             name == self.settings.node
             and kv.mod_revision > self.metadata.copy.revision

@@ -19,6 +19,7 @@ from warren.server.cluster.etcd_errors import EtcdError
 from warren.server.cluster.etcd_settings import EtcdSettings
 from warren.server.cluster.local_etcd import LocalEtcd
 from warren.server.cluster.settings import ClusterSettings
+from warren.server.cluster.shard_service import ShardService
 from warren.server.config_error import ConfigError
 from warren.storage.store import DiskStore
 
@@ -27,6 +28,7 @@ T = TypeVar("T")
 RETRY_SECONDS = 1.0
 TOLD_EVERY = 10  # attempts to reach etcd
 STOP_SECONDS_MAX = 2.0  # for changes that the end of connections asks for
+NOT_REPLICATED = "none"  # the setting of a cluster whose queues each live on one node
 IN = "in"  # the state of a node that is in its cluster
 
 
@@ -42,6 +44,7 @@ class ClusterNode:
         self.etcd = Etcd(where, node.world.now)
         self.definitions = ClusterDefinitions(node, self.etcd, settings, self.run, log)
         self.membership: Membership | None = None  # None until the node is known to belong here
+        self.shards: ShardService | None = None  # None if no queues are replicated
 
     async def start(self, recovered: list[Command], store: DiskStore) -> None:
         """Get into the cluster, and let the model, which has what was `recovered` from disk, follow its
@@ -57,22 +60,30 @@ class ClusterNode:
             (command, numbers(command.vhost, command.name) if isinstance(command, DeclareQueue) else 0)
             for command in recovered
         )
+        if self.settings.replicate != NOT_REPLICATED:
+            self.shards = ShardService(
+                self.node, self.definitions, self.etcd, self.settings, cluster, self.run, store, self.log
+            )
+            await self.shards.recover()
         await self.definitions.start()
 
     async def listens(self, addresses: dict[str, str], version: str) -> None:
         """Tell the others where clients find this node."""
         assert self.membership is not None, "a node starts before it listens"
+        peers = "" if self.shards is None else await self.shards.listen()
         facts = {
-            "store": self.membership.store,
+            "store": self.membership.store if self.shards is None else self.shards.store_id,
             "run": self.run,
             "amqp": addresses.get("amqp") or addresses.get("amqps", ""),
             "http": addresses.get("http") or addresses.get("https", ""),
-            "peers": self.settings.peers_bind,
+            "peers": peers,
             "version": version,
             "state": IN,
         }
         await self._until_reached(lambda: register(self.etcd, self.settings, facts))
         self.definitions.is_registered = True
+        if self.shards is not None:
+            self.shards.start()
 
     async def _until_reached(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask etcd until it answers; ConfigError if it refuses."""
@@ -89,12 +100,18 @@ class ClusterNode:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def stop(self) -> None:
-        """What belongs to connections that have ended should go from all nodes before this one is gone."""
+        """Hand over what this node leads, so that nobody has to wait until its end is noticed. What belongs
+        to connections that have ended should go from all nodes before this one is gone.
+        """
+        if self.shards is not None:
+            await self.shards.hand_over()
         try:
             async with asyncio.timeout(STOP_SECONDS_MAX):
                 await self.definitions.settled()
         except TimeoutError:
             self.log.info("what this run leaves in etcd is removed by its next one")
+        if self.shards is not None:
+            await self.shards.stop()
         await self.definitions.stop()
         await self.etcd.close()
         if self.local is not None:

@@ -95,6 +95,7 @@ class ShardRunner:
         self.peers: Peers | None = None
         self.records: ShardRecords | None = None
         self.timer: Timer | None = None
+        self.on_committed: Callable[[], None] = _nothing  # called when those who waited were told
         self.is_carrying_out = False
         self.is_stopped = False
 
@@ -309,6 +310,7 @@ class ShardRunner:
             return  # nobody can have appended anything
         if effect.up_to > safety.committed:
             safety.commit(effect.up_to)
+            self.on_committed()
 
     # --- roles ---
 
@@ -366,6 +368,10 @@ class ShardRunner:
             done()
 
         self.shards.follow_again(led, is_copy)
+
+
+def _nothing() -> None:
+    """Nobody has anything to send."""
 
 
 def _read(source: SegmentSource, offset: int) -> Records | None:
