@@ -3,7 +3,7 @@
     waiting     the follower may lack anything of the log; its changes are not passed on
         |  the plan is made and sent: what is to be removed, cut and fetched
     being sent  chunks are read, one at a time; new changes of the log are held
-        |  the last chunk is sent, and the held changes after it
+        |  the last chunk is sent, then all marks, and the held changes after them
     live        changes are passed on as they come
 
 The plan takes the log as it is in this very turn, with all that was appended, and from this turn on changes
@@ -50,12 +50,15 @@ class Catchup:
     __slots__ = (
         "_held_bytes",
         "ask",
+        "ask_marks",
         "fetches",
         "held",
         "is_reading",
         "live",
         "log",
         "logs",
+        "marks",
+        "marks_asked",
         "rules",
         "send",
         "theirs",
@@ -70,12 +73,16 @@ class Catchup:
         rules: Rules,
         send: Callable[[Sequence[LogChange]], None],
         ask: Callable[[LogId, Fetch, int], None],
+        ask_marks: Callable[[LogId, int, int], None],
     ) -> None:
         self.logs = logs  # the leader's
         self.theirs = theirs  # what the follower has
         self.rules = rules  # all of them hold, but in the simulator
         self.send = send  # sends changes to the follower
         self.ask = ask  # asks for bytes of a segment
+        self.ask_marks = ask_marks  # asks for all marks of a segment
+        self.marks_asked: set[tuple[int, int]] = set()  # bases and epochs, of the log that is being sent
+        self.marks: list[AllMarks] = []  # that have come
         self.waiting = dict.fromkeys(sorted({*theirs, *logs.logs()}))  # logs that are not begun, in order
         self.live: set[LogId] = set()  # logs whose changes are passed on
         self.log: LogId | None = None  # that is being sent
@@ -93,6 +100,8 @@ class Catchup:
             if self.log is not None:
                 if self.fetches:
                     self._read()
+                    return Progress.WAITS
+                if self.marks_asked:
                     return Progress.WAITS
                 self._go_live()
             elif self.waiting:
@@ -129,6 +138,13 @@ class Catchup:
             self.fetches.appendleft(fetch._replace(offset=offset))
         self.send((records,))
 
+    def marks_read(self, log: LogId, base: int, epoch: int, marks: AllMarks | None) -> None:
+        """Marks of a segment were read; None: the segment is not there any more."""
+        if log == self.log and (base, epoch) in self.marks_asked:
+            self.marks_asked.discard((base, epoch))
+            if marks is not None:
+                self.marks.append(marks)
+
     def _begin(self, log: LogId) -> None:
         del self.waiting[log]
         ours, theirs = self.logs.segments(log), self.theirs.get(log, ())
@@ -142,6 +158,10 @@ class Catchup:
             self.send(plan.changes)
         self.log = log
         self.fetches.extend(plan.fetches)
+        # Marks are asked for now, so that they are of records that the files have now: later ones are held.
+        self.marks_asked.update((segment.base, segment.epoch) for segment in ours)
+        for segment in ours:
+            self.ask_marks(log, segment.base, segment.epoch)
 
     def _read(self) -> None:
         assert self.log is not None
@@ -163,12 +183,9 @@ class Catchup:
     def _go_live(self) -> None:
         log = self.log
         assert log is not None
-        changes: list[LogChange] = [
-            AllMarks(log, segment.base, segment.epoch, self.logs.marks(log, segment.base, segment.epoch))
-            for segment in self.logs.segments(log)
-        ]
-        # Marks are a lattice, and the last offset of a name counts: held ones can be told twice.
-        changes = [*filter(self._is_wanted, self.held), *changes, *self.logs.offsets(log)]
+        marks = [marks for marks in self.marks if (marks.base, marks.epoch) not in self.vanished]
+        changes: list[LogChange] = [*marks, *filter(self._is_wanted, self.held), *self.logs.offsets(log)]
+        self.marks = []
         self.log = None
         self.held = []
         self._held_bytes = 0

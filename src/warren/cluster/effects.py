@@ -78,6 +78,17 @@ class ReadRecords(NamedTuple):
     length: int  # bytes at the most, but for a record that is larger
 
 
+class ReadMarks(NamedTuple):
+    """Read all marks of a segment, as they are in this very turn; `Shard.marks_read` answers, some day."""
+
+    shard: int
+    to: StoreId  # the follower
+    session: int  # in which it gets them
+    log: LogId
+    base: int  # of the segment
+    epoch: int  # of the segment
+
+
 class GoOn(NamedTuple):
     """There is more to do for a follower than one turn should do; `Shard.go_on` answers, in another turn."""
 
@@ -128,6 +139,7 @@ Effect: TypeAlias = (
     | KeepWhole
     | TakeInventory
     | ReadRecords
+    | ReadMarks
     | GoOn
     | Cas
     | ReadRecord

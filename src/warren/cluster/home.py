@@ -16,12 +16,11 @@ class LedLogs(Protocol):
     """The logs of a shard that this node leads, as memory has them: synced or not."""
 
     def logs(self) -> Iterable[LogId]: ...
-    def has(self, log: LogId) -> bool: ...
+
+    def has(self, log: LogId) -> bool:
+        """Whether the log's queue is there. It may have no segment: then its log is empty, not deleted."""
+
     def segments(self, log: LogId) -> Sequence[SegmentState]: ...
-
-    def marks(self, log: LogId, base: int, epoch: int) -> bytes:
-        """All marks of a segment, folded, as `AllMarks` has them."""
-
     def offsets(self, log: LogId) -> Sequence[NamedOffset]: ...
 
 

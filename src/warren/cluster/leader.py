@@ -18,13 +18,13 @@ from warren.cluster import config
 from warren.cluster.beacons import Lease
 from warren.cluster.catchup import Catchup, Progress, size_of
 from warren.cluster.config import Known, Leadership, ShardRecord, StoreId
-from warren.cluster.effects import Close, GoOn, ReadRecords, Send
+from warren.cluster.effects import Close, GoOn, ReadMarks, ReadRecords, Send
 from warren.cluster.home import Home, LedLogs
 from warren.cluster.inventory import Fetch
 from warren.cluster.messages import Batch, Inventory, Refused
 from warren.cluster.session import NOTHING, Backoff, Sent, Session
 from warren.cluster.settings import BATCH_BYTES_MAX, IN_FLIGHT_BYTES_MAX, INVENTORY_LOGS_MAX
-from warren.storage.replication import LogChange, LogId, Records, SegmentState
+from warren.storage.replication import AllMarks, LogChange, LogId, Records, SegmentState
 
 
 class Wish(NamedTuple):
@@ -232,6 +232,7 @@ class Leader:
             self.home.rules,
             partial(self._send, session, now=now),
             partial(self._ask, session),
+            partial(self._ask_marks, session),
         )
         self._go_on(session, now)
 
@@ -243,6 +244,17 @@ class Leader:
         session.catchup.send = partial(self._send, session, now=now)
         session.catchup.records_read(records)
         self._go_on(session, now)
+
+    def marks_read(self, want: ReadMarks, marks: AllMarks | None, now: float) -> None:
+        """Marks of a segment were read for a follower that catches up."""
+        session = self.sessions.get(want.to)
+        if session is None or session.session != want.session or session.catchup is None:
+            return
+        session.catchup.marks_read(want.log, want.base, want.epoch, marks)
+        self._go_on(session, now)
+
+    def _ask_marks(self, session: Session, log: LogId, base: int, epoch: int) -> None:
+        self.home.effects.append(ReadMarks(self.shard, session.store, session.session, log, base, epoch))
 
     def go_on(self, store: StoreId, session_number: int, now: float) -> None:
         """Another turn has come for a follower that catches up."""

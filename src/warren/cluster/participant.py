@@ -9,8 +9,8 @@ The owner calls a method for all that happens, with the time, and then carries o
     links                    `link_up`, `link_down`, `peer_gone`, `received`
     time                     `tick`, every 50 ms or so, and after the machine has slept
     etcd, about a shard      `learn` (a watch), `record_read`, `cas_answered`
-    disk, about a shard      `synced`, `index_synced`, `inventory_taken`, `records_read`, `go_on`,
-                             `apply_failed`, `damage_found`
+    disk, about a shard      `synced`, `index_synced`, `inventory_taken`, `records_read`, `marks_read`,
+                             `go_on`, `apply_failed`, `damage_found`
     the broker, of a shard   `append` at the end of a turn, `takes_publishes`, `may_deliver`
     this node                `drain`, `disk_fails`, `disk_works`, `prefer`
 

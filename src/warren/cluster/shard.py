@@ -15,14 +15,24 @@ from collections.abc import Sequence
 
 from warren.cluster import config
 from warren.cluster.config import Known, Leadership, ShardRecord, StoreId
-from warren.cluster.effects import Apply, Cas, Committed, KeepEpoch, ReadRecord, Role, RoleChanged, Send
+from warren.cluster.effects import (
+    Apply,
+    Cas,
+    Committed,
+    KeepEpoch,
+    ReadMarks,
+    ReadRecord,
+    Role,
+    RoleChanged,
+    Send,
+)
 from warren.cluster.follower import Follower
 from warren.cluster.home import Home, LedLogs
 from warren.cluster.leader import Leader, Wish
 from warren.cluster.messages import Ack, Batch, Beacon, Inventory, Refused
 from warren.cluster.roles import ROLES, Occasion
 from warren.cluster.standing import stands_at
-from warren.storage.replication import LogChange, LogId, Records, SegmentState
+from warren.storage.replication import AllMarks, LogChange, LogId, Records, SegmentState
 
 
 class Shard:
@@ -251,6 +261,10 @@ class Shard:
     def records_read(self, to: StoreId, session: int, records: Records | None, now: float) -> None:
         if self.leader is not None:
             self.leader.records_read(to, session, records, now)
+
+    def marks_read(self, want: ReadMarks, marks: AllMarks | None, now: float) -> None:
+        if self.leader is not None:
+            self.leader.marks_read(want, marks, now)
 
     def go_on(self, to: StoreId, session: int, now: float) -> None:
         if self.leader is not None:

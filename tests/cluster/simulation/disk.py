@@ -206,9 +206,6 @@ class ShardLogs:
     def segments(self, log: LogId) -> list[SegmentState]:
         return states(self.disk.memory.shards[self.shard].get(log, {}))
 
-    def marks(self, log: LogId, base: int, epoch: int) -> bytes:
-        return pack(sorted(self.disk.memory.shards[self.shard][log][base].marks))
-
     def offsets(self, log: LogId) -> Sequence[NamedOffset]:
         return ()
 
@@ -270,6 +267,13 @@ class Disk:
             self.durable.change(shard, change)
         self.pending = []
         self.memory = self.durable.copy()
+
+    def read_marks(self, shard: int, log: LogId, base: int, epoch: int) -> AllMarks | None:
+        """All marks of a segment, as they are now."""
+        segment = self.memory.shards[shard].get(log, {}).get(base)
+        if segment is None or segment.epoch != epoch:
+            return None
+        return AllMarks(log, base, epoch, pack(sorted(segment.marks)))
 
     def read(self, shard: int, log: LogId, base: int, epoch: int, offset: int, length: int) -> Records | None:
         """Whole records of a segment."""

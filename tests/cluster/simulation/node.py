@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.cluster.simulation.disk import (
     RECORDS_A_SEGMENT,
@@ -27,6 +27,7 @@ from warren.cluster.effects import (
     GoOn,
     KeepEpoch,
     KeepWhole,
+    ReadMarks,
     ReadRecord,
     ReadRecords,
     Role,
@@ -37,10 +38,15 @@ from warren.cluster.effects import (
 from warren.cluster.messages import Acks, Inventory
 from warren.cluster.participant import Participant
 from warren.cluster.safety import ShardSafety
-from warren.storage.replication import Drop, LogChange, LogId, Marks, Records, RemoveLog
+from warren.storage.replication import AllMarks, Drop, LogChange, LogId, Marks, Records, RemoveLog
 
 if TYPE_CHECKING:
     from tests.cluster.simulation.world import World
+
+
+class MarksRead(NamedTuple):
+    asked: ReadMarks
+    marks: AllMarks | None  # as they were when they were asked for
 
 
 class Term:
@@ -88,7 +94,7 @@ class Node:
         self.paused_until = 0.0  # in the true time, as the next one
         self.tick_at = 0.0
         self.disk = self._new_disk()
-        self.reads: list[ReadRecords | GoOn] = []  # for followers that catch up, not answered yet
+        self.reads: list[ReadRecords | GoOn | MarksRead] = []  # for followers that catch up, not answered
         self.terms: dict[int, Term] = {}  # by shard that it leads
         self.newest_session: dict[int, int] = {}  # by shard
         self.participant: Participant
@@ -221,9 +227,17 @@ class Node:
     def _read_records(self, effect: ReadRecords | GoOn) -> None:
         self.reads.append(effect)
 
+    def _read_marks(self, effect: ReadMarks) -> None:
+        marks = self.disk.read_marks(effect.shard, effect.log, effect.base, effect.epoch)
+        self.reads.append(MarksRead(effect, marks))
+
     def answer_read(self) -> None:
         """The disk has read what somebody catches up with."""
         want = self.reads.pop(0)
+        if isinstance(want, MarksRead):
+            self.participant.shards[want.asked.shard].marks_read(want.asked, want.marks, self.now())
+            self.carry_out()
+            return
         if isinstance(want, GoOn):
             self.participant.shards[want.shard].go_on(want.to, want.session, self.now())
             self.carry_out()
@@ -437,6 +451,7 @@ HANDLERS: dict[type, Callable[..., None]] = {
     TakeInventory: Node._take_inventory,
     ReadRecords: Node._read_records,
     GoOn: Node._read_records,
+    ReadMarks: Node._read_marks,
     Cas: Node._cas,
     ReadRecord: Node._read_record,
     Committed: Node._committed,

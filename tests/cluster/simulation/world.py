@@ -204,7 +204,7 @@ class World:
             if not node.is_failing:
                 node.sync()
         elif x < 0.77:
-            if node.reads:
+            for _ in range(min(len(node.reads), 4)):
                 node.answer_read()
         elif x < 0.8:
             if etcd.watches[node.place] and etcd.is_up:

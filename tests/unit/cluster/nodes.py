@@ -34,9 +34,6 @@ class NoLogs:
     def segments(self, log: LogId) -> Sequence[SegmentState]:
         return ()
 
-    def marks(self, log: LogId, base: int, epoch: int) -> bytes:
-        return b""
-
     def offsets(self, log: LogId) -> Sequence[NamedOffset]:
         return ()
 

@@ -8,7 +8,7 @@ from tests.cluster.simulation.disk import Disk, ShardLogs, pack, states
 from warren.cluster.catchup import Catchup, Progress, size_of
 from warren.cluster.inventory import Fetch
 from warren.cluster.settings import CATCHUP_IN_FLIGHT_BYTES_MAX, HELD_BYTES_MAX, Rules
-from warren.storage.replication import Drop, LogChange, LogId, Marks, Records, RemoveLog
+from warren.storage.replication import AllMarks, Drop, LogChange, LogId, Marks, Records, RemoveLog
 
 ONE, TWO = LogId(1), LogId(2)
 
@@ -25,11 +25,28 @@ class Pair:
         self.leader = Disk("a", 1, marks_go=True)
         self.follower = Disk("b", 1, marks_go=True)
         self.asked: list[tuple[LogId, Fetch, int]] = []
+        self.marks: list[tuple[LogId, int, int, AllMarks | None]] = []  # that were asked for
+        self.marks_wait = False
+        self.catchup: Catchup
 
     def begin(self) -> Catchup:
         theirs = {log: states(segments) for log, segments in self.follower.memory.shards[0].items()}
         logs = ShardLogs(self.leader, 0)
-        return Catchup(logs, theirs, Rules(), self.send, lambda *asked: self.asked.append(asked))
+        self.catchup = Catchup(logs, theirs, Rules(), self.send, self.ask, self.ask_marks)
+        return self.catchup
+
+    def ask(self, log: LogId, fetch: Fetch, length: int) -> None:
+        self.asked.append((log, fetch, length))
+
+    def ask_marks(self, log: LogId, base: int, epoch: int) -> None:
+        self.marks.append((log, base, epoch, self.leader.read_marks(0, log, base, epoch)))
+        if not self.marks_wait:
+            self.answer_marks()
+
+    def answer_marks(self) -> None:
+        for answer in self.marks:
+            self.catchup.marks_read(*answer)
+        self.marks = []
 
     def send(self, changes: Sequence[LogChange]) -> None:
         for change in changes:
@@ -147,6 +164,22 @@ def test_a_log_that_grows_faster_than_it_is_sent_is_noticed() -> None:
     assert not catchup.holds_too_much
     catchup.pass_on((change, change))
     assert catchup.holds_too_much
+
+
+def test_marks_are_of_the_turn_in_which_a_log_is_begun_and_later_ones_follow() -> None:
+    pair = Pair()
+    pair.marks_wait = True
+    pair.leader.memory.change(0, record(ONE, 1, 0, 1))
+    pair.leader.memory.change(0, Marks(ONE, 1, 7, pack((1,))))
+    pair.follower.memory.change(0, record(ONE, 1, 0, 1))
+    catchup = pair.begin()
+    assert catchup.go_on(0, 9) is Progress.WAITS
+    pair.append(catchup, record(ONE, 1, 1, 2))
+    pair.append(catchup, Marks(ONE, 1, 7, pack((2,))))
+    pair.answer_marks()
+    assert pair.follower.memory.shards[0][ONE][1].marks == set()
+    assert catchup.go_on(0, 9) is Progress.DONE
+    assert pair.same()
 
 
 def test_a_turn_compares_some_logs_only() -> None:

@@ -240,7 +240,7 @@ def test_a_follower_whose_log_grows_too_fast_has_to_begin_anew() -> None:
     leader = node.shard.leader
     assert leader is not None
     session = leader.sessions[B]
-    session.catchup = Catchup(NoLogs(), {}, Rules(), lambda _: None, lambda *_: None)
+    session.catchup = Catchup(NoLogs(), {}, Rules(), lambda _: None, lambda *_: None, lambda *_: None)
     session.catchup.log = LOG
     node.shard.append([records(HELD_BYTES_MAX + 1)], 0.1)
     node.ack(B, 101, 1, 0.1)
