@@ -8,8 +8,8 @@ are done and a round of the group commit has synced them, and so are those of th
     done         gathered for a round, or carried out in a thread
     safe         synced
 
-`inventory` says what there is once all that was applied is done. It is true at any moment: if the process
-ends before, the next start finds less, and tells that.
+`inventory` says what there is once all that was applied is done. If the process ends before that, the next
+start looks at the files, and its inventory says what these have.
 """
 
 from __future__ import annotations

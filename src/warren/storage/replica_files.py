@@ -104,13 +104,23 @@ def remove_leftovers(path: str, files: OpenFiles, *, sync: bool) -> None:
         files.sync(str(Path(path).parent))
 
 
-def replace_marks(path: str, base: int, marks: bytes, files: OpenFiles, *, sync: bool) -> int:
-    """Put these marks, as few as say what they say, in place of those that the ack file has. If it says the
-    same, it stays. The size of the file.
+def compare_marks(path: str, base: int, marks: bytes) -> tuple[int, bytes] | None:
+    """How an ack file comes to say what these marks say, and no more: its size, and what to add to it. None
+    if it says something that they do not, so that it has to be replaced. Most often it does not: and to
+    replace very many files, each of them synced, would take long.
     """
     known = _marks(path, base)
-    if known is not None and known[0].encode() == marks:
-        return known[1]
+    if known is None:
+        return None
+    fates, size = known
+    if fates.encode() == marks:
+        return size, b""
+    fates.add(marks)
+    return (size, marks) if fates.encode() == marks else None
+
+
+def replace_marks(path: str, base: int, marks: bytes, files: OpenFiles, *, sync: bool) -> int:
+    """Put these marks in place of those that the ack file has. The size of the file."""
     new = path + ".acks.new"
     files.write_anew(new, encode_header(ACKS_MAGIC, base) + marks)
     if sync:
@@ -157,7 +167,8 @@ def cut_segment(
         return None
     diverged.keep(shard, log, base, segment.epoch, length, data[length:])
     marks = _marks_up_to(path, base, last - base + 1)
-    marks_written = replace_marks(path, base, marks, files, sync=diverged.sync)
+    same = compare_marks(path, base, marks)
+    marks_written = replace_marks(path, base, marks, files, sync=diverged.sync) if same is None else same[0]
     for suffix in (".idx", ".due", ".chunks"):
         Path(path + suffix).unlink(missing_ok=True)
     if diverged.sync:

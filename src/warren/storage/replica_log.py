@@ -25,6 +25,7 @@ from warren.storage.log_steps import CopyTools, LogSteps
 from warren.storage.named_offsets import NamedOffsets
 from warren.storage.replica_files import (
     CopiedSegment,
+    compare_marks,
     cut_segment,
     remove_leftovers,
     replace_marks,
@@ -230,13 +231,16 @@ class ReplicaLog:
         if not data and not segment.marks_written:
             segment.forget_marks()
             return True
-        size = [0]
+        found: list[tuple[int, bytes]] = []
 
         def replace() -> None:
-            size[0] = replace_marks(segment.path, copy.base, data, self.tools.files, sync=self.tools.sync)
+            path, files, sync = segment.path, self.tools.files, self.tools.sync
+            known = compare_marks(path, copy.base, data)
+            found.append(known or (replace_marks(path, copy.base, data, files, sync=sync), b""))
 
         def replaced() -> None:
-            segment.marks_written = size[0]
+            segment.marks_written, added = found[-1]
+            self._mark(copy, added)
 
         return self.steps.in_thread("cannot replace ack file", segment.path, replace, replaced, segment)
 

@@ -160,11 +160,13 @@ class Shards:
         )
 
         def is_settled() -> None:
-            copies = [copy for log in replica.logs.values() for copy in log.copies.all]
-            self._when_quiet(
-                [copy.segment for copy in copies if copy.segment is not None],
-                lambda: then(LedShard(replica, epoch, tools)),
-            )
+            copied = [copy.segment for log in replica.logs.values() for copy in log.copies.all]
+            segments = [segment for segment in copied if segment is not None]
+            self._when_quiet(segments, lambda: is_quiet(segments))
+
+        def is_quiet(segments: list[CopiedSegment]) -> None:
+            self._close_files(segments)
+            then(LedShard(replica, epoch, tools))
 
         self.note_epoch(replica.shard, epoch)
         replica.when_settled(is_settled)
@@ -212,6 +214,14 @@ class Shards:
             self.timers.call_later(RETRY_SECONDS, look)
 
         look()
+
+    def _close_files(self, segments: list[CopiedSegment]) -> None:
+        """A recovery may delete some of them. If another one gets the same path later, it must not be written
+        into an open file that has no name any more.
+        """
+        for segment in segments:
+            for suffix in (".seg", ".acks"):
+                self.files.close(segment.path + suffix)
 
     def _close_log(self, led: LedShard, log: LogId, segments: list[Segment]) -> None:
         """A log that was led becomes a copy."""

@@ -13,7 +13,14 @@ from tests.support.shard_machine import SHARD, ShardMachine, close_all, resync
 from warren.storage import diverged
 from warren.storage.copying import DamagedSegment, read_records
 from warren.storage.data_files import DataFiles, FileKind, FileProblem
-from warren.storage.format import HEADER_BYTES, MARK_BYTES, encode_mark, encode_record, encode_segment_header
+from warren.storage.format import (
+    ACKED,
+    HEADER_BYTES,
+    MARK_BYTES,
+    encode_mark,
+    encode_record,
+    encode_segment_header,
+)
 from warren.storage.queue_log import QueueLog
 from warren.storage.replication import (
     AllMarks,
@@ -551,6 +558,22 @@ def test_recovery_that_drops_a_segment_tells_the_copies(pair: Pair) -> None:
     pair.send()
     pair.check_same()
     assert pair.led.inventory() == {}
+
+
+def test_segment_that_a_recovery_removed_may_come_again(pair: Pair) -> None:
+    """What is written then must not go into the file of before, which may still be open without a name."""
+    first = records(pair)
+    pair.follower.apply([first, Marks(QUEUE, 1, 1, encode_mark(1, 0, 2, ACKED))])
+    pair.follower.settle()
+    led = pair.follower.lead(2)
+    led.open_log(QUEUE)
+    assert pair.follower.take() == [Drop(QUEUE, 1, 1)]
+    pair.follower.follow()
+    pair.follower.apply([first, AllMarks(QUEUE, 1, 1, encode_mark(1, 0, 1, 1))])
+    pair.follower.settle()
+    name = f"129/{1:020}.seg"
+    assert pair.follower.segments() == {name: first.data}
+    assert pair.follower.marks() == {name: encode_mark(1, 0, 1, 1)}
 
 
 def test_closed_segment_that_goes_on_after_all_is_indexed_anew(pair: Pair) -> None:
