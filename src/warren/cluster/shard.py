@@ -281,12 +281,6 @@ class Shard:
         if self.leader is not None:
             self.leader.stop(now)
 
-    def begin_anew(self, now: float) -> None:
-        """What the leader has sent does not fit what this store has: another inventory tells the leader."""
-        if self.leader is None:
-            self.follower.close(now)
-            self.follower.open(now)
-
     # --- links ---
 
     def link_up(self, store: StoreId, now: float) -> None:

@@ -141,6 +141,9 @@ class ShardNode:
     def raise_disk_alarm(self) -> None:
         raise AssertionError("the disk works")
 
+    def has_queue(self, number: int) -> bool:
+        return number == LOG.queue
+
     def shard_opened(self, shard: int, led: LedShard, safety: ShardSafety) -> None:
         self.led[shard] = LedLog(led, safety)
 

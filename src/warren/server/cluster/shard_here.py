@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from warren.cluster.safety import ShardSafety
-from warren.storage.copying import DamagedSegment, marks_of, read_marks, states_of
+from warren.storage.copying import states_of
 from warren.storage.led_shard import LedShard
 from warren.storage.replica import Replica
 from warren.storage.replication import LogId, NamedOffset, SegmentState
@@ -23,12 +23,12 @@ Step: TypeAlias = Callable[[Callable[[], None]], None]  # is called with what to
 class ShardHere:
     """Is what the protocol knows as the `LedLogs` of the shard."""
 
-    def __init__(self, number: int, copies: Replica, damage_found: Callable[[int], None]) -> None:
+    def __init__(self, number: int, copies: Replica, has_queue: Callable[[int], bool]) -> None:
         self.number = number
         self.copies = copies  # all logs of the shard; those that are opened are in `led`
         self.led: LedShard | None = None  # while this node leads
         self.safety: ShardSafety | None = None  # of that term
-        self.damage_found = damage_found  # called with the shard if one of its files cannot be read
+        self.has_queue = has_queue  # whether there is a queue of this number
         self.steps: deque[Step] = deque()  # that wait for the one that is being taken
         self.is_stepping = False
 
@@ -60,12 +60,12 @@ class ShardHere:
     # --- what there is ---
 
     def logs(self) -> Iterable[LogId]:
-        return [log for log in self.copies.logs if self.has(log)]
+        return [log for log, copy in self.copies.logs.items() if not copy.directory.deleted]
 
     def has(self, log: LogId) -> bool:
-        """Whether the log is there, and its queue is not deleted."""
+        """Whether the log is there, though perhaps without a segment, and its queue is not deleted."""
         copy = self.copies.logs.get(log)
-        return copy is not None and not copy.directory.deleted
+        return self.has_queue(log.queue) if copy is None else not copy.directory.deleted
 
     def segments(self, log: LogId) -> Sequence[SegmentState]:
         if self.led is not None and log in self.led.opened:
@@ -79,16 +79,6 @@ class ShardHere:
             return next((segment for segment in segments if segment.base == base), None)
         copy = self.copies.logs.get(log)
         return None if copy is None else copy.segment(base)
-
-    def marks(self, log: LogId, base: int, epoch: int) -> bytes:
-        segment = self.segment(log, base)
-        if segment is None or segment.epoch != epoch:
-            return b""
-        try:
-            return read_marks(marks_of(log, segment)).data
-        except DamagedSegment:
-            self.damage_found(self.number)
-            return b""
 
     def offsets(self, log: LogId) -> Sequence[NamedOffset]:
         if self.led is not None:

@@ -58,6 +58,8 @@ class ShardQueues:
         self.me = StoreId("")  # this node's store
         self.open: dict[int, tuple[LedShard, ShardSafety]] = {}  # the shards that are open here
         self.holds: dict[int, Hold] = {}  # of shards that may not deliver now
+        self.numbers: set[int] = set()  # of all queues that are in shards,
+        self.numbers_at = -1  # at this revision
         metadata.model.shards = self
         metadata.proposals.planner.shard_of = self.shard_of
         metadata.proposals.leads = self.open.__contains__
@@ -85,6 +87,17 @@ class ShardQueues:
         locator = Locator(command.arguments.get(LOCATOR, Locator.CLIENT_LOCAL.value))
         queues = Counter(record.definition.shard for record in self.metadata.copy.records.values())
         return shard_for_queue(locator, self.me, leaders, {shard: queues[shard] for shard in leaders})
+
+    def has_queue(self, number: int) -> bool:
+        copy = self.metadata.copy
+        if self.numbers_at != copy.revision:
+            self.numbers_at = copy.revision
+            self.numbers = {
+                record.number
+                for record in copy.records.values()
+                if record.alive and record.definition.shard is not None
+            }
+        return number in self.numbers
 
     def _records(self, shard: int) -> Iterator[Record]:
         for record in list(self.metadata.copy.records.values()):

@@ -24,8 +24,10 @@ from warren.cluster.effects import (
     Close,
     Committed,
     Effect,
+    GoOn,
     KeepEpoch,
     KeepWhole,
+    ReadMarks,
     ReadRecord,
     ReadRecords,
     Role,
@@ -41,10 +43,18 @@ from warren.cluster.shard import Shard
 from warren.server.cluster.peers import Peers
 from warren.server.cluster.shard_here import ShardHere
 from warren.server.cluster.shard_records import ShardRecords
-from warren.storage.copying import DamagedSegment, SegmentSource, read_records, source_of, unwritten
+from warren.storage.copying import (
+    DamagedSegment,
+    SegmentSource,
+    marks_of,
+    read_marks,
+    read_records,
+    source_of,
+    unwritten,
+)
 from warren.storage.led_shard import LedShard
 from warren.storage.replica import Replica
-from warren.storage.replication import Records
+from warren.storage.replication import AllMarks, Records
 from warren.storage.segment_copies import ReplicaMismatch
 from warren.storage.shards import Shards
 
@@ -54,6 +64,9 @@ SESSION_BYTES = 8
 
 class ShardOwner(Protocol):
     """Whoever uses the logs of the shards that this node leads."""
+
+    def has_queue(self, number: int) -> bool:
+        """Whether there is a queue of this number."""
 
     def shard_opened(self, shard: int, led: LedShard, safety: ShardSafety) -> None:
         """The logs of a shard can be used. What is appended is safe when `safety` says so."""
@@ -106,7 +119,7 @@ class ShardRunner:
 
     def add(self, number: int, copies: Replica) -> None:
         """The node looks after a shard, of which it has these copies."""
-        here = ShardHere(number, copies, self._damage_found)
+        here = ShardHere(number, copies, self.owner.has_queue)
         self.here[number] = here
         self.participant.add_shard(
             number,
@@ -142,7 +155,7 @@ class ShardRunner:
     def mismatch(self, found: ReplicaMismatch, number: int) -> None:
         """A copy is another than the leader takes it for: the follower begins anew, with an inventory."""
         self.log.warning("a copy does not fit what its leader sends", shard=number, reason=str(found))
-        self._shard(number).begin_anew(self.clock())
+        self._shard(number).apply_failed(self.clock())
         self.carry_out()
 
     def _damage_found(self, number: int) -> None:
@@ -303,6 +316,33 @@ class ShardRunner:
         self._shard(effect.shard).records_read(effect.to, effect.session, records, self.clock())
         self.carry_out()
 
+    def _read_marks(self, effect: ReadMarks) -> None:
+        segment = self.here[effect.shard].segment(effect.log, effect.base)
+        if segment is None or segment.epoch != effect.epoch:
+            self._marks_are_read(effect, None)
+        else:
+            self.world.in_thread(
+                partial(read_marks, marks_of(effect.log, segment)),
+                partial(self._marks_are_read, effect),
+                partial(self._reading_marks_failed, effect),
+            )
+
+    def _reading_marks_failed(self, effect: ReadMarks, error: BaseException) -> None:
+        if isinstance(error, DamagedSegment):
+            self._damage_found(effect.shard)
+        self._marks_are_read(effect, None)
+
+    def _marks_are_read(self, effect: ReadMarks, marks: AllMarks | None) -> None:
+        self._shard(effect.shard).marks_read(effect, marks, self.clock())
+        self.carry_out()
+
+    def _go_on(self, effect: GoOn) -> None:
+        self.world.call_soon(partial(self._go_on_now, effect))
+
+    def _go_on_now(self, effect: GoOn) -> None:
+        self._shard(effect.shard).go_on(effect.to, effect.session, self.clock())
+        self.carry_out()
+
     def _committed(self, effect: Committed) -> None:
         here = self.here[effect.shard]
         led, safety = here.led, here.safety
@@ -392,6 +432,8 @@ HANDLERS: dict[type[Effect], Callable[[ShardRunner, Any], None]] = {
     Apply: ShardRunner._apply,
     TakeInventory: ShardRunner._take_inventory,
     ReadRecords: ShardRunner._read_records,
+    ReadMarks: ShardRunner._read_marks,
+    GoOn: ShardRunner._go_on,
     Committed: ShardRunner._committed,
     RoleChanged: ShardRunner._role_changed,
 }
