@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from warren.server.config import load
+
 PACKAGING = Path(__file__).parents[2] / "packaging"
 MINUTES_MAX = 5
 
@@ -44,3 +46,32 @@ def test_compose_file_builds_the_image_beside_it() -> None:
     service = yaml.safe_load((PACKAGING / "compose.yaml").read_text())["services"]["warren"]
     build = PACKAGING / service["build"]["context"]
     assert (build / service["build"]["dockerfile"]).samefile(PACKAGING / "Dockerfile")
+
+
+def test_guest_can_log_in_to_the_container_of_the_compose_file_and_from_this_machine_only() -> None:
+    """Clients come to a container through a network, never from its loopback."""
+    service = yaml.safe_load((PACKAGING / "compose.yaml").read_text())["services"]["warren"]
+    assert "guest" not in load({}, environment=service["environment"]).loopback_users
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+
+
+def test_data_directory_on_kubernetes_is_below_the_volume(tmp_path: Path) -> None:
+    """The volume itself belongs to root, so that the broker could not make it private."""
+    documents = list(yaml.safe_load_all((PACKAGING / "kubernetes.yaml").read_text()))
+    settings = tmp_path / "warren.toml"
+    settings.write_text(documents[0]["data"]["warren.toml"])
+    (container,) = documents[2]["spec"]["template"]["spec"]["containers"]
+    volume = next(mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == "data")
+    assert Path(volume) in load({"config": str(settings)}, environment={}).data_dir.parents
+
+
+def test_image_is_built_without_what_was_compiled_here() -> None:
+    left_out = (PACKAGING / "Dockerfile.dockerignore").read_text().splitlines()
+    assert {".git", ".venv", "**/*.so", "**/*.c"} <= set(left_out)
+    assert not {"src", "setup.py", "pyproject.toml", "README.md", "LICENSE"} & set(left_out)
+
+
+def test_image_has_the_extras_that_settings_ask_for() -> None:
+    text = (PACKAGING / "Dockerfile").read_text()
+    assert "'/source[oauth,otel]'" in text
+    assert "'warrenmq[oauth,otel]'" in text

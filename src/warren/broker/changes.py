@@ -41,9 +41,10 @@ from warren.broker.events import (
     VhostLimitsChanged,
     VhostMetadataChanged,
 )
+from warren.broker.exchange.exchange import Exchange
 from warren.broker.firehose import Firehose
 from warren.broker.limits import UserLimits, VhostLimits, read_limits
-from warren.broker.making import Workshop, make_exchange, make_queue, make_vhost
+from warren.broker.making import Workshop, check_store, make_exchange, make_queue, make_vhost
 from warren.broker.parameters import CLUSTER_NAME, Parameters, is_same
 from warren.broker.policy import Policy
 from warren.broker.tally import VhostTally
@@ -102,6 +103,15 @@ def check(node: Changeable, command: Command) -> None:
 
 def carry_out(node: Changeable, command: Command) -> Applied:
     return _CARRY_OUT[type(command)](node, command)
+
+
+def foresee(node: Changeable, command: Command) -> tuple[Command, ...]:
+    """For a change that is first agreed on with other nodes, and was checked: raise what carrying it out
+    would raise, and return the follow-ups that belong to the same change. Those of a deleted vhost do not:
+    its permissions end with it by themselves.
+    """
+    foreseeing = _FORESEEN.get(type(command))
+    return () if foreseeing is None else foreseeing(node, command)
 
 
 def find_vhost(node: Changeable, name: str) -> Vhost:
@@ -361,11 +371,15 @@ def _declare_exchange(node: Changeable, command: commands.DeclareExchange) -> Ap
         return Applied(changed=False, made=existing)
     exchange = make_exchange(node, command)
     vhost.add_exchange(exchange)
-    queues = tuple(
-        commands.DeclareQueue(vhost=vhost.name, name=name, durable=command.durable)
+    return Applied(changed=True, made=exchange, follow_up=_internal_queues(vhost, exchange))
+
+
+def _internal_queues(vhost: Vhost, exchange: Exchange) -> tuple[Command, ...]:
+    """The commands that declare the queues of an exchange."""
+    return tuple(
+        commands.DeclareQueue(vhost=vhost.name, name=name, durable=exchange.durable)
         for name in exchange.internal_queues()
     )
-    return Applied(changed=True, made=exchange, follow_up=queues)
 
 
 def _check_exchange_goes(node: Changeable, command: commands.DeleteExchange) -> None:
@@ -378,11 +392,13 @@ def _delete_exchange(node: Changeable, command: commands.DeleteExchange) -> Appl
     if exchange is None:
         return UNCHANGED
     vhost.remove_exchange(exchange)
+    return Applied(changed=True, follow_up=_internal_queues_go(vhost, exchange))
+
+
+def _internal_queues_go(vhost: Vhost, exchange: Exchange) -> tuple[Command, ...]:
+    """The commands that delete the queues of an exchange."""
     queues = (name for name in exchange.internal_queues() if name in vhost.internal_queues)
-    return Applied(
-        changed=True,
-        follow_up=tuple(commands.DeleteQueue(vhost=vhost.name, name=name) for name in queues),
-    )
+    return tuple(commands.DeleteQueue(vhost=vhost.name, name=name) for name in queues)
 
 
 # --- queues ---
@@ -460,6 +476,76 @@ def _unbind(node: Changeable, command: commands.Unbind) -> Applied:
     binding = Binding(source, destination, command.routing_key, command.arguments)
     return CHANGED if vhost.unbind(binding) else UNCHANGED
 
+
+# --- changes that are agreed on first ---
+
+
+def _in_vhost(node: Changeable, command: Any) -> tuple[Command, ...]:
+    find_vhost(node, command.vhost)
+    return ()
+
+
+def _of_user(node: Changeable, command: Any) -> tuple[Command, ...]:
+    find_user(node, command.user)
+    return ()
+
+
+def _foresee_vhost_limits(node: Changeable, command: commands.SetVhostLimits) -> tuple[Command, ...]:
+    read_limits(VhostLimits, command)
+    return _in_vhost(node, command)
+
+
+def _foresee_user_limits(node: Changeable, command: commands.SetUserLimits) -> tuple[Command, ...]:
+    read_limits(UserLimits, command)
+    return _of_user(node, command)
+
+
+def _foresee_policy(node: Changeable, command: commands.PutPolicy) -> tuple[Command, ...]:
+    policy_of(command)
+    return _in_vhost(node, command)
+
+
+def _foresee_exchange(node: Changeable, command: commands.DeclareExchange) -> tuple[Command, ...]:
+    vhost = find_vhost(node, command.vhost)
+    if command.name in vhost.exchanges:
+        return ()
+    return _internal_queues(vhost, make_exchange(node, command))
+
+
+def _foresee_exchange_goes(node: Changeable, command: commands.DeleteExchange) -> tuple[Command, ...]:
+    vhost = find_vhost(node, command.vhost)
+    exchange = vhost.exchanges.get(command.name)
+    return () if exchange is None else _internal_queues_go(vhost, exchange)
+
+
+def _foresee_queue(node: Changeable, command: commands.DeclareQueue) -> tuple[Command, ...]:
+    check_store(node, command)
+    return ()
+
+
+def _foresee_binding(node: Changeable, command: commands.Bind) -> tuple[Command, ...]:
+    vhost = find_vhost(node, command.vhost)
+    vhost.find_exchange(command.source)
+    (vhost.find_queue if command.to_queue else vhost.find_exchange)(command.destination)
+    return ()
+
+
+_FORESEEN: dict[type[Command], Callable[[Changeable, Any], tuple[Command, ...]]] = {
+    commands.SetVhostLimits: _foresee_vhost_limits,
+    commands.PutPolicy: _foresee_policy,
+    commands.DeletePolicy: _in_vhost,
+    commands.SetUserLimits: _foresee_user_limits,
+    commands.SetPermissions: _of_user,
+    commands.ClearPermissions: _of_user,
+    commands.SetTopicPermissions: _of_user,
+    commands.ClearTopicPermissions: _of_user,
+    commands.DeclareExchange: _foresee_exchange,
+    commands.DeleteExchange: _foresee_exchange_goes,
+    commands.DeclareQueue: _foresee_queue,
+    commands.DeleteQueue: _in_vhost,
+    commands.Bind: _foresee_binding,
+    commands.Unbind: _in_vhost,
+}
 
 _CHECKS: dict[type[Command], Callable[[Changeable, Any], None]] = {
     commands.SetVhostMetadata: _check_vhost_metadata,

@@ -356,6 +356,12 @@ class ClassicQueue(Queue):
             self.surroundings.turns.spread(self._dropping(lane.clear(deleted=self.deleted)))
         return count
 
+    def detach(self) -> None:
+        for lane in self.lanes:
+            lane.detach()
+        if self.book is not None and self.book.seen is not None:
+            self.book.seen.log = None
+
     def end(self) -> None:
         for lane in self.lanes:
             lane.end()

@@ -202,6 +202,8 @@ class DeclareQueue:
     arguments: Table = field(default_factory=dict)
     by_broker: bool = field(default=False, metadata=OF_THE_MOMENT)
     """Whether the broker chose the name, which may then begin with `amq.`."""
+    home: str = field(default="", metadata=OF_THE_MOMENT)
+    """For a queue that lives on another node of the cluster, the name of that node."""
 
 
 @dataclass(frozen=True, kw_only=True)

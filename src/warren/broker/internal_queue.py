@@ -23,6 +23,7 @@ from warren.broker.lane import HELD_MS, Lane
 from warren.broker.message import Message
 from warren.broker.outcome import ON_ITS_WAY, STORED
 from warren.broker.queue import Queue, publish_to
+from warren.broker.queue_elsewhere import QueueElsewhere
 from warren.broker.store import MessageLog, Store, StreamLog
 from warren.broker.timetable import Appointment
 from warren.broker.vhost import Vhost
@@ -159,6 +160,9 @@ class DelayQueue(InternalQueue):
                 self.heap.push(due, position, location)
             self._come_back()
 
+    def detach(self) -> None:
+        self.lane.detach()
+
     def end(self) -> None:
         self.surroundings.timetable.drop(self.appointment)
         self.lane.end()
@@ -196,6 +200,9 @@ class SeenQueue(InternalQueue):
         if opened is not None:
             self.seen.restore(*opened)
 
+    def detach(self) -> None:
+        self.seen.log = None
+
     def end(self) -> None:
         self.seen.delete()
         super().end()
@@ -212,10 +219,25 @@ def exchange_of(queue: str) -> str | None:
 def make_internal_queue(vhost: Vhost, name: str, **named: Any) -> Queue | None:
     """Make the queue of this name for its exchange; None if no exchange has such a queue."""
     for prefix, make in _KINDS.items():
-        exchange = vhost.exchanges.get(name.removeprefix(prefix)) if name.startswith(prefix) else None
-        if exchange is not None and name in exchange.internal_queues():
+        exchange = _exchange_of(vhost, prefix, name)
+        if exchange is not None:
             return make(vhost, exchange, **named)
     return None
+
+
+def _exchange_of(vhost: Vhost, prefix: str, name: str) -> Exchange | None:
+    exchange = vhost.exchanges.get(name.removeprefix(prefix)) if name.startswith(prefix) else None
+    return exchange if exchange is not None and name in exchange.internal_queues() else None
+
+
+def take_in(vhost: Vhost, queue: QueueElsewhere) -> None:
+    """If an exchange has a queue of this name, the one that lives on another node takes its place here."""
+    for prefix in _KINDS:
+        exchange = _exchange_of(vhost, prefix, queue.name)
+        if exchange is not None:
+            queue.internal = True
+            if prefix == DELAYED:
+                exchange.router.waiting_room = queue  # type: ignore[attr-defined]  # a `Delayed`
 
 
 def _delay_queue(vhost: Vhost, exchange: Exchange, **named: Any) -> Queue:

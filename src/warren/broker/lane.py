@@ -503,6 +503,10 @@ class Lane:
         dropped.extend(self.strays)
         return dropped
 
+    def detach(self) -> None:
+        """The log belongs to another node now."""
+        self.log = self.gate = None
+
     def end(self) -> None:
         """The queue is deleted: let go of it, since the queue and its lanes would form a cycle."""
         self.queue = None  # type: ignore[assignment]  # everywhere else it is a Queue

@@ -13,8 +13,9 @@ from warren.broker.declarations import check_exchange_type, is_durable
 from warren.broker.events import Events
 from warren.broker.exchange.delayed import Delayed
 from warren.broker.exchange.exchange import Exchange, Router
-from warren.broker.internal_queue import make_internal_queue
+from warren.broker.internal_queue import make_internal_queue, take_in
 from warren.broker.queue import Queue
+from warren.broker.queue_elsewhere import QueueElsewhere
 from warren.broker.rules import STREAM, queue_type
 from warren.broker.store import Store
 from warren.broker.stream import Stream
@@ -73,12 +74,13 @@ def make_queue(node: Workshop, wanted: DeclareQueue) -> Queue:
     arguments say whether any other queue is a stream.
     """
     vhost = node.vhosts[wanted.vhost]
+    if wanted.home:
+        return _make_queue_elsewhere(vhost, wanted)
     internal = make_internal_queue(vhost, wanted.name, durable=wanted.durable)
     if internal is not None:
         return internal
+    check_store(node, wanted)
     is_stream = queue_type(wanted.arguments) == STREAM
-    if is_stream and not node.store.keeps_streams:
-        raise PreconditionFailed("a stream needs a broker with a data directory")
     return (Stream if is_stream else ClassicQueue)(
         wanted.name,
         wanted.vhost,
@@ -88,3 +90,24 @@ def make_queue(node: Workshop, wanted: DeclareQueue) -> Queue:
         owner=wanted.owner,
         arguments=wanted.arguments,
     )
+
+
+def _make_queue_elsewhere(vhost: Vhost, wanted: DeclareQueue) -> Queue:
+    queue = QueueElsewhere(
+        wanted.name,
+        wanted.vhost,
+        vhost.surroundings,
+        home=wanted.home,
+        durable=is_durable(wanted),
+        auto_delete=wanted.auto_delete,
+        owner=wanted.owner,
+        arguments=wanted.arguments,
+    )
+    take_in(vhost, queue)
+    return queue
+
+
+def check_store(node: Workshop, wanted: DeclareQueue) -> None:
+    """406 for a queue that this node's store cannot keep."""
+    if queue_type(wanted.arguments) == STREAM and not node.store.keeps_streams:
+        raise PreconditionFailed("a stream needs a broker with a data directory")

@@ -38,6 +38,7 @@ cdef class Node:
     cdef public set alarms
     cdef object changes
     cdef bint is_changing
+    cdef public object proposer
 
     @cython.locals(turns=Turns, budget=Budget, queues=list, drained=Py_ssize_t, left=long)
     cpdef drain(self)

@@ -9,7 +9,7 @@ from itertools import count
 from typing import Protocol, TypeVar
 
 from warren.amqp.budget import Budget
-from warren.amqp.errors import AmqpError
+from warren.amqp.errors import AmqpError, NotImplementedByBroker
 from warren.amqp.writer import Output
 from warren.broker.access import User
 from warren.broker.changes import Applied, carry_out, check, completed
@@ -74,6 +74,26 @@ class Limits:
     login_delay_seconds_max: float = 60.0  # for how long; 0: nobody has to wait
 
 
+class Proposer(Protocol):
+    """Changes definitions in agreement with the other nodes of a cluster."""
+
+    def propose(self, command: Command, then: Callable[[Applied], None] | None) -> None:
+        """Have the change made on all nodes, and call `then` with the result once this one has it. None, if
+        the model itself asks: the change is made as soon as that is possible.
+        """
+        ...
+
+    def catch_up(self, then: Callable[[AmqpError | None], None]) -> None:
+        """Call back once this node has all changes that were made anywhere before; or, with the reason, when
+        that could not be found out in time.
+        """
+        ...
+
+    def where_is(self, node: str) -> str:
+        """A node of the cluster, with its address, for a user."""
+        ...
+
+
 class Node:
     """All state of one node. `change` and `execute` are the only ways to change its definitions."""
 
@@ -118,6 +138,7 @@ class Node:
         self.alarms: set[str] = set()  # the resources that are short, such as "memory"
         self.changes: deque[tuple[Command, Callable[[Applied], None] | None]] = deque()  # not begun yet
         self.is_changing = False  # whether a change is being carried out
+        self.proposer: Proposer | None = None  # makes changes, in a cluster
 
     # --- changes ---
 
@@ -126,7 +147,12 @@ class Node:
         alone, before this returns. A durable change is safe on disk when `store.safety` says so.
 
         A change that is asked for during another change is carried out after it.
+
+        In a cluster the change is made on all nodes, and `then` is called later.
         """
+        if self.proposer is not None and type(command) not in NOT_KEPT:
+            self.proposer.propose(command, then)
+            return
         self.changes.append((command, then))
         if self.is_changing:
             return
@@ -163,8 +189,11 @@ class Node:
 
     def execute(self, command: Command) -> Applied:
         """Carry out a change now, or raise the reason why it cannot be made: for programs that embed the
-        broker, and for tests. A subscriber to events may call this while another change is carried out.
+        broker, and for tests. A subscriber to events may call this while another change is carried out. In a
+        cluster no change is made at once: use `change`.
         """
+        if self.proposer is not None and type(command) not in NOT_KEPT:
+            raise NotImplementedByBroker("a change at once, in a cluster: ask for it with `change`")
         if self.is_changing:
             command = completed(self, command)
             check(self, command)
@@ -175,6 +204,23 @@ class Node:
         if applied.error is not None:
             raise applied.error
         return applied
+
+    def apply(self, command: Command, number: int = 0, store: Store | None = None) -> Applied:
+        """Carry out what the cluster has agreed on. A durable queue that lives here gets this number.
+        Follow-ups are commands of their own. `store` is for a queue of a shard that this node leads: it
+        opens the queue's logs, and the node's own store does not know of the queue.
+        """
+        self.turns.budget.left -= COMMAND_WORK
+        applied = carry_out(self, command)
+        if applied.changed and not (type(command) is DeclareQueue and command.home):
+            if store is None:
+                self.store.record(command, number)
+            if type(command) is DeclareQueue:
+                applied.made.open(store or self.store)
+        return applied
+
+    def where_is(self, node: str) -> str:
+        return f"node '{node}'" if self.proposer is None else self.proposer.where_is(node)
 
     def restore(self, commands: Iterable[Command]) -> None:
         """Carry out the commands that earlier runs recorded; then have every durable queue open its log."""
@@ -255,6 +301,7 @@ class Node:
             open_overflow=self.store.open_overflow,
             expire=vhost.expire_queue,
             trace_delivered=vhost.trace_delivered,
+            where_is=self.where_is,
             tally=vhost.tally,
         )
 

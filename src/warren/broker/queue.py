@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from warren.amqp.errors import AccessRefused
+from warren.amqp.errors import AccessRefused, ResourceLocked
 from warren.amqp.table import Table
 from warren.broker.binding import Incoming
 from warren.broker.client import ClientId, Origin
@@ -36,6 +36,7 @@ class Queue:
     is_queue = True  # a binding's destination is a queue or an exchange
     lets_go = True  # whether single messages can be taken out
     internal = False  # whether the queue belongs to an exchange, and is not for clients
+    is_here = True  # whether it lives on this node, and not on another one of the cluster
     routes_again = False  # whether messages are routed again when they leave, and so must keep CC and BCC
 
     def __init__(
@@ -78,6 +79,10 @@ class Queue:
         )  # of all like it in the vhost
         self.delivered_bytes = 0  # of the bodies of messages that were delivered
         self.history: History | None = None  # samples of the counts; None while there is nothing to tell
+
+    def not_here(self) -> ResourceLocked:
+        """The error for who uses a queue that lives on another node."""
+        raise NotImplementedError
 
     # --- on the path of every message ---
 
@@ -264,6 +269,11 @@ class Queue:
 
     def open(self, store: Store) -> None:
         """Open the queue's log, and take over the messages in it. A queue that is not durable has none."""
+
+    def detach(self) -> None:
+        """The queue's logs are not its own any more: another node leads them. What it does from now on does
+        not change them.
+        """
 
     def end(self) -> None:
         """The queue is deleted and empty. Let go of all that refers back to it, so that the queue is freed

@@ -230,8 +230,8 @@ class Store:
     def write_marks(self) -> None:
         """Write down what was delivered and acked, before any client can hear of it."""
 
-    def record(self, command: Command) -> None:
-        """Keep a command that was carried out."""
+    def record(self, command: Command, number: int = 0) -> None:
+        """Keep a command that was carried out. A queue gets this number, if any, and else the next one."""
 
     def is_saving(self) -> bool:
         """Whether any change of the definitions is not safe yet."""

@@ -377,6 +377,9 @@ class Stream(Queue):
             raise NotImplementedByBroker(f"queue.purge not supported by stream queues {self.what}")
         return self.length()
 
+    def detach(self) -> None:
+        self.log = None
+
     def end(self) -> None:
         self.surroundings.timetable.drop(self.retention)
         if self.log is not None:

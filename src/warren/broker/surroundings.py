@@ -61,4 +61,5 @@ class Surroundings:
     open_overflow: Callable[[], MessageLog | None]  # a log for messages that memory has no room for
     expire: Callable[[str], None]  # delete the queue of this name, which nobody has used for too long
     trace_delivered: Tracer
+    where_is: Callable[[str], str] = str  # for a user: a node of the cluster, with its address
     tally: VhostTally = field(default_factory=VhostTally)  # counts of the whole vhost

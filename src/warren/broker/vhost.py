@@ -63,6 +63,7 @@ class Vhost:
         self.exchanges_by_wire_name: dict[bytes, Exchange] = {}  # by short strings with their length octet
         self.queues: dict[str, Queue] = {}  # those that clients use
         self.internal_queues: dict[str, Queue] = {}  # those that belong to an exchange
+        self.elsewhere = 0  # how many of all these live on other nodes of the cluster
         self.reply_queues: dict[str, Queue] = {}  # those behind amq.rabbitmq.reply-to
         self.exclusive_queues: dict[ClientId, dict[str, Queue]] = {}  # by the connection that owns them
         self.connections = 0  # open ones, for the limit
@@ -122,9 +123,15 @@ class Vhost:
 
     def queue_for(self, client: ClientId | None, name: str) -> Queue:
         """The queue of this name, if this connection may consume from it, bind it and delete it: 405 if the
-        queue is exclusive to another connection, 403 if it belongs to an exchange. None stands for a caller
-        without a connection, such as the HTTP API.
+        queue is exclusive to another connection, or lives on another node, 403 if it belongs to an exchange.
+        None stands for a caller without a connection, such as the HTTP API.
         """
+        queue = self.bindable_queue(client, name)
+        check_here(queue)
+        return queue
+
+    def bindable_queue(self, client: ClientId | None, name: str) -> Queue:
+        """The same, also for a queue that lives on another node of the cluster."""
         queue = self.find_queue(name)
         check_owner(queue, client)
         if name in self.internal_queues:
@@ -149,6 +156,7 @@ class Vhost:
             self.queues[queue.name] = queue
         if queue.owner is not None:
             self.exclusive_queues.setdefault(queue.owner, {})[queue.name] = queue
+        self.elsewhere += not queue.is_here
         self.version.bump()
         if self.events.wants(QueueCreated):
             self.events.emit(QueueCreated(self.name, queue.name))
@@ -160,6 +168,7 @@ class Vhost:
         if queue.deleted:
             return 0
         queue.deleted = True
+        self.elsewhere -= not queue.is_here
         (self.internal_queues if queue.internal else self.queues).pop(queue.name, None)
         self.policies.forget(queue)
         self._disown(queue)
@@ -171,6 +180,33 @@ class Vhost:
         count = queue.purge()
         queue.end()
         return count
+
+    def replace_queue(self, old: Queue, make: Callable[[], Queue]) -> Queue:
+        """The queue is led by another node from now on, or by this one: another object stands for it, which
+        `make` makes when the old one has ended. Its definition and its bindings stay. Consumers of the old
+        one are told that it is gone here.
+        """
+        bindings, consumers = list(old.incoming), old.consumers
+        old.deleted = True
+        old.detach()
+        old.purge()
+        self.elsewhere -= not old.is_here
+        self.policies.forget(old)
+        self._routes_changed(*old.incoming.sources)
+        for binding in bindings:
+            binding.source.discard(binding)
+        self.surroundings.turns.spread(self._telling(consumers))
+        old.end()
+        new = make()
+        new.paused = old.paused
+        (self.internal_queues if new.internal else self.queues)[new.name] = new
+        self.elsewhere += not new.is_here
+        if not new.internal:
+            self.policies.apply_to_queue(new)
+        for binding in bindings:
+            binding.source.add(Binding(binding.source, new, binding.routing_key, binding.arguments))
+        self._routes_changed(*new.incoming.sources)
+        return new
 
     def _disown(self, queue: Queue) -> None:
         """An exclusive queue does not belong to its connection any more."""
@@ -324,6 +360,15 @@ class Vhost:
             exchange.remember(routing_key, queues)
         return queues
 
+    def check_route(self, exchange: Exchange, queues: list[Queue]) -> None:
+        """405 if a client's message would go to a queue on another node of the cluster. To be called if there
+        are any queues `elsewhere`.
+        """
+        check_here(*queues)
+        if exchange.seen is not None:  # what it has seen is where its own queue is
+            own = (self.internal_queues.get(name) for name in exchange.internal_queues())
+            check_here(*(queue for queue in own if queue is not None))
+
     def depends_on_properties(self, exchange: Exchange) -> bool:
         """Whether the route from this exchange depends on more than the routing key and bindings, so that it
         cannot be remembered.
@@ -410,6 +455,13 @@ def check_owner(queue: Queue, client: ClientId | None) -> None:
     """405 if the queue is exclusive to another connection."""
     if queue.owner is not None and queue.owner != client:
         raise locked(queue)
+
+
+def check_here(*queues: Queue) -> None:
+    """405 if one of these queues lives on another node of the cluster."""
+    for queue in queues:
+        if not queue.is_here:
+            raise queue.not_here()
 
 
 def locked(queue: Queue) -> ResourceLocked:

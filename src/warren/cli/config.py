@@ -9,7 +9,9 @@ from dataclasses import fields
 import click
 
 from warren.relay.static_shovels import static_shovels
-from warren.server.config import Config, Given, given_settings, load
+from warren.server.audit import check_audit_log
+from warren.server.authenticators import load_authenticator
+from warren.server.config import INTERNAL, Config, Given, given_settings, load
 from warren.server.config_error import ConfigError
 from warren.server.config_reference import as_markdown, in_toml
 from warren.server.tls import make_context
@@ -31,6 +33,10 @@ def check(file: str | None) -> int:
     try:
         settings = load({"config": file})
         static_shovels(settings)
+        check_audit_log(settings.audit_log)
+        for name in settings.auth_backends:
+            if name != INTERNAL:
+                load_authenticator(name)
         tls = settings.tls()
         if tls is not None:
             make_context(tls)  # reads the certificates

@@ -7,7 +7,7 @@ import click
 from warren.cli.grammar import Remote, completing, listing, nouns, over_http, show_list
 from warren.cli.text import printable
 
-CONNECTION_COLUMNS = ("name", "user", "state", "channels", "protocol")
+CONNECTION_COLUMNS = ("name", "user", "state", "channels", "protocol", "user_provided_name")
 CHANNEL_COLUMNS = ("name", "user", "consumer_count", "prefetch_count", "messages_unacknowledged", "state")
 CONSUMER_COLUMNS = (
     "queue.name",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from warren.cli.grammar import Failed, Nouns, Remote, listing, nouns, over_http, show_list
+from warren.cli.grammar import Failed, Nouns, Remote, completing, listing, nouns, over_http, show_list
 from warren.cli.uris import filled_in
 from warren.cli.values import JsonObject, JsonValue
 from warren.client.api import Row
@@ -33,7 +33,7 @@ def list_links(remote: Remote, columns: tuple[str, ...], query: dict[str, str], 
 
 @links.verb("restart")
 @over_http
-@click.argument("link")
+@click.argument("link", shell_complete=completing("federation-links", field="id"))
 def restart(remote: Remote, link: str) -> None:
     """Start a link of the vhost again; LINK is its id."""
     rows = remote.api.get("federation-links", remote.vhost)
@@ -83,7 +83,7 @@ def _add_ls_and_delete(group: Nouns, component: str, what: str) -> None:
 
     @group.verb("delete", "rm", "clear")
     @over_http
-    @click.argument("name")
+    @click.argument("name", shell_complete=completing("parameters", component))
     def delete(remote: Remote, name: str) -> None:
         remote.api.delete("parameters", component, remote.vhost, name)
         remote.printer.said(f"{what} '{name}' deleted")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +24,13 @@ from warren.cli import exits
 from warren.cli.output import Printer
 from warren.cli.profiles import names, profiles_path
 from warren.cli.target import Given, Target, TargetError, find_target
-from warren.client.api import Api, ApiError, Unreachable
+from warren.cli.text import has_field
+from warren.client.api import Api, ApiError, Row, Unreachable
 from warren.client.errors import ClientError
 from warren.client.uri import UriTls, without_passwords
 
 VHOST_DEFAULT = "/"
-KINDS_OF_VHOSTS = {"exchanges", "policies", "queues", "shovels"}
+KINDS_OF_VHOSTS = {"exchanges", "federation-links", "parameters", "policies", "queues", "shovels"}
 COMPLETIONS_MAX = 100
 COMPLETION_SECONDS_MAX = 2.0
 
@@ -182,12 +183,29 @@ def show_list(
     with secrets are printed without the passwords of URIs.
     """
     shown = tuple(columns) or tuple(default)
-    asked = shown if vhost is None else dict.fromkeys([*shown, "vhost"])
+    unknown = dict.fromkeys([*columns, *([query["sort"]] if "sort" in query else ())])
+    asked = dict.fromkeys([*shown, *unknown, *(() if vhost is None else ("vhost",))])
     wanted = query if remote.printer.as_json and not columns else query | {"columns": ",".join(asked)}
-    pages = remote.api.pages(*parts, query=wanted)
+    pages = _dropping(unknown, remote.api.pages(*parts, query=wanted))
     if vhost is not None:
         pages = ([row for row in page if row.get("vhost") == vhost] for page in pages)
     remote.printer.table(map(without_passwords, pages) if has_secrets else pages, shown, cut=bool(columns))
+    for name in unknown:
+        path = click.get_current_context().command_path
+        sys.stderr.write(f"{path}: nothing in this list has a field '{name}'\n")
+
+
+def _dropping(fields: dict[str, None], pages: Iterator[list[Row]]) -> Iterator[list[Row]]:
+    """The same pages. Of these fields, drop those that a row has; of an empty list nothing can be told."""
+    is_empty = True
+    for page in pages:
+        for row in page:
+            is_empty = False
+            for name in [each for each in fields if has_field(row, each)]:
+                del fields[name]
+        yield page
+    if is_empty:
+        fields.clear()
 
 
 # --- completion ---
@@ -197,9 +215,11 @@ def _profiles(_context: click.Context, _parameter: click.Parameter, begun: str) 
     return [CompletionItem(name) for name in names(profiles_path()) if name.startswith(begun)]
 
 
-def completing(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Completes the names of objects of this kind, such as `queues`, by asking the broker. If the broker
-    cannot be asked without a prompt, nothing is offered.
+def completing(
+    *path: str, field: str = "name"
+) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """Completes the names of objects with this path, such as `queues`, by asking the broker; or another field
+    of them. If the broker cannot be asked without a prompt, nothing is offered.
     """
 
     def complete(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
@@ -210,14 +230,16 @@ def completing(kind: str) -> Callable[[click.Context, click.Parameter, str], lis
         )
         try:
             target = find_target(given, can_prompt=False)
-            of_vhost = (target.vhost or VHOST_DEFAULT,) if kind in KINDS_OF_VHOSTS else ()
-            query = {"name": begun, "columns": "name", "page": "1", "page_size": str(COMPLETIONS_MAX)}
+            of_vhost = (target.vhost or VHOST_DEFAULT,) if path[0] in KINDS_OF_VHOSTS else ()
+            query = {"columns": field, "page": "1", "page_size": str(COMPLETIONS_MAX)}
+            if field == "name":
+                query = {"name": begun, **query}
             with target.api(answer_seconds_max=COMPLETION_SECONDS_MAX) as api:
-                answer = api.get(kind, *of_vhost, query=query)
+                answer = api.get(*path, *of_vhost, query=query)
         except (TargetError, ApiError, Unreachable):
             return []
         rows = answer["items"] if isinstance(answer, dict) else answer
-        found = (row["name"] for row in rows)
+        found = (row[field] for row in rows)
         return [CompletionItem(name) for name in found if name and name.startswith(begun)]
 
     return complete

@@ -40,6 +40,11 @@ USAGE_ERROR = 2
 @click.option("--tls-key", metavar="FILE", help="its key, unless that is in the same file")
 @click.option("--tls-port", metavar="N", help="the port for AMQP with TLS, -1 for none (5671)")
 @click.option("--http-tls-port", metavar="N", help="the port for the HTTP API with TLS (none)")
+@click.option("--cluster", metavar="NAME", help="the cluster that this node is in (none: it is alone)")
+@click.option("--node", "cluster_node", metavar="NAME", help="the name of this node in the cluster")
+@click.option("--etcd", "cluster_etcd", metavar="URL,…", help="the cluster's etcd, or 'local' to run one")
+@click.option("--peers-bind", "cluster_peers_bind", metavar="ADDR", help="host:port for nodes of the cluster")
+@click.option("--secret-file", "cluster_secret_file", metavar="FILE", help="has the secret that nodes share")
 @click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error (info)")
 def serve(**flags: str | None) -> int:
     """Run the broker. Settings come from flags, else from the environment (WARREN_…), else from warren.toml,
@@ -71,21 +76,50 @@ async def run_broker(config: Config, read_settings: Callable[[], Config]) -> Non
     loop.add_signal_handler(signal.SIGHUP, reload_wanted.set)  # which would end a broker that starts
     raise_open_files_limit()
     begin_process()
-    async with Broker(config, count_memory()) as broker:
-        tune_process()
-        reloading = Reload(broker, read_settings)
-        loop.add_signal_handler(signal.SIGHUP, reloading.request)
-        if reload_wanted.is_set():
-            reloading.request()
-        addresses = " ".join(f"{name}={address}" for name, address in broker.addresses().items())
-        sys.stdout.write(f"ready {addresses}\n")
-        sys.stdout.flush()
-        systemd = Systemd(os.environ, log.get_logger())
-        systemd.ready(f"AMQP on {broker.address}")
-        with systemd.watched(loop):
-            await stopping.wait()
-        systemd.stopping()
-        await reloading.stop()
+    broker = Broker(config, count_memory())
+    if not await start(broker, stopping):
+        return
+    try:
+        await serve_clients(broker, stopping, Reload(broker, read_settings), reload_wanted)
+    finally:
+        await broker.stop()
+
+
+async def start(broker: Broker, stopping: asyncio.Event) -> bool:
+    """Start the broker; return whether it runs. In a cluster it may have to wait for etcd, and a signal ends
+    that.
+    """
+    starting = asyncio.ensure_future(broker.start())
+    if broker.config.cluster:
+        signalled = asyncio.ensure_future(stopping.wait())
+        await asyncio.wait({starting, signalled}, return_when=asyncio.FIRST_COMPLETED)
+        signalled.cancel()
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait({starting})
+            return False
+    await starting
+    return True
+
+
+async def serve_clients(
+    broker: Broker, stopping: asyncio.Event, reloading: Reload, reload_wanted: asyncio.Event
+) -> None:
+    """Until a signal ends it."""
+    loop = asyncio.get_running_loop()
+    tune_process()
+    loop.add_signal_handler(signal.SIGHUP, reloading.request)
+    if reload_wanted.is_set():
+        reloading.request()
+    addresses = " ".join(f"{name}={address}" for name, address in broker.addresses().items())
+    sys.stdout.write(f"ready {addresses}\n")
+    sys.stdout.flush()
+    systemd = Systemd(os.environ, log.get_logger())
+    systemd.ready(f"AMQP on {broker.address}")
+    with systemd.watched(loop):
+        await stopping.wait()
+    systemd.stopping()
+    await reloading.stop()
 
 
 def raise_open_files_limit() -> None:

@@ -1,8 +1,12 @@
 """Which broker a command speaks to, and with which login.
 
-The URL comes from `--url`, else from `WARREN_URL`, else from the profile, else it is the local broker's. The
-password comes from the URL, else from `WARREN_PASSWORD`, else from the profile's file, else from a prompt; on
-the local broker the user guest needs none of these.
+The URL comes from `--url`, else from the profile that `--profile` names, else from `WARREN_URL`, else from
+another profile (`WARREN_PROFILE`, or the default one), else it is the local broker's. The password comes from
+the URL, else from `WARREN_PASSWORD`, else from the profile's file, else from a prompt; on the local broker
+the user guest needs none of these.
+
+Where a URL is given, a profile counts only if `--profile` names it: the password, the certificates and the
+AMQP address of one broker are never used for another.
 """
 
 from __future__ import annotations
@@ -91,11 +95,7 @@ def find_target(
     can_prompt: bool | None = None,
     with_profiles: bool = True,
 ) -> Target:
-    try:
-        name = given.profile or environment.get("WARREN_PROFILE")
-        profile = load_profile(name, profiles_path(environment)) if with_profiles else Profile()
-    except ProfileError as error:
-        raise TargetError(str(error)) from error
+    profile = _profile(given, environment) if with_profiles else Profile()
     url = _url(given, environment, profile)
     user = url.user or GUEST
     password = url.password if url.password is not None else _password(environment, profile)
@@ -113,12 +113,22 @@ def find_target(
     )
 
 
+def _profile(given: Given, environment: Mapping[str, str]) -> Profile:
+    """An empty one, if a URL is given and `--profile` is not."""
+    if given.profile is None and (given.url or environment.get(URL_VARIABLE)):
+        return Profile()
+    try:
+        return load_profile(given.profile or environment.get("WARREN_PROFILE"), profiles_path(environment))
+    except ProfileError as error:
+        raise TargetError(str(error)) from error
+
+
 def _url(given: Given, environment: Mapping[str, str], profile: Profile) -> HttpUrl:
     """The first that is given. An error names its place, and not the URL, which may have a password in it."""
     places = {
         "--url": given.url,
+        "url of the profile": profile.url,  # empty if it is not named and `WARREN_URL` is given
         URL_VARIABLE: environment.get(URL_VARIABLE),
-        "url of the profile": profile.url,
     }
     for place, text in places.items():
         if text:
@@ -163,4 +173,5 @@ def _password(environment: Mapping[str, str], profile: Profile) -> str | None:
     try:
         return Path(profile.password_file).expanduser().read_text(encoding="utf-8").split("\n", 1)[0]
     except (OSError, ValueError) as error:
-        raise TargetError(f"password_file {profile.password_file}: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise TargetError(f"password_file {profile.password_file}: {reason}") from error

@@ -42,5 +42,14 @@ def value_at(row: Row, column: str) -> object:
     return value
 
 
+def has_field(row: Row, column: str) -> bool:
+    """Whether a row has this column at all; its value may be null."""
+    if column in row:
+        return True
+    name, dot, rest = column.partition(".")
+    inner = row.get(name)
+    return bool(dot) and isinstance(inner, dict) and has_field(inner, rest)
+
+
 def cells(row: Row, columns: Sequence[str]) -> list[str]:
     return [cell(value_at(row, column)) for column in columns]

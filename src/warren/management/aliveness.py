@@ -43,12 +43,13 @@ class Aliveness:
     async def test(self, request: web.Request) -> web.StreamResponse:
         vhost, access = entered_vhost(self.node, request)
         origin = origin_of(request)
-        declare = DeclareQueue(vhost=vhost.name, name=QUEUE)
+        name = QUEUE if self.node.proposer is None else f"{QUEUE}.{self.node.name}"  # a queue is on one node
+        declare = DeclareQueue(vhost=vhost.name, name=name)
         check_may_declare_queue(access, vhost, declare)
-        access.check(Permission.READ, "queue", QUEUE)
+        access.check(Permission.READ, "queue", name)
         await self.context.execute(declare)
-        draft = Draft(exchange="", routing_key=QUEUE, properties=BasicProperties(), body=BODY)
+        draft = Draft(exchange="", routing_key=name, properties=BasicProperties(), body=BODY)
         await Publication(self.node, vhost, access, origin).publish(draft)
-        queue = vhost.queue_for(None, QUEUE)
+        queue = vhost.queue_for(None, name)
         got = await get_messages(self.node, queue, Wish(1, GONE, AUTO, None), origin)
         return well() if got.entries else failed("the message that was published is not in the queue")

@@ -145,7 +145,7 @@ class Bindings:
         check_may_bind(access, vhost, command)
         vhost.find_exchange(source)
         if to_queue:
-            vhost.queue_for(None, destination)
+            vhost.bindable_queue(None, destination)
         await self.context.execute(command)
         key = properties_key(command.routing_key, command.arguments)
         place = "/".join(quote(name, safe="", errors="surrogateescape") for name in (destination, key))

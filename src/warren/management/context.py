@@ -49,7 +49,7 @@ class Context:
     async def execute(self, *commands: Command) -> None:
         """Execute the commands, and wait until their changes are safe on disk."""
         for command in commands:
-            self.node.execute(command)
+            await self.broker.change(command)
         saved: asyncio.Future[int] | None = None
         if self.store.is_saving():
             saved = asyncio.get_running_loop().create_future()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeAlias
 
 from warren.amqp.errors import AmqpError
@@ -85,12 +85,22 @@ class Import:
         if not isinstance(rows, list):
             raise BadRequest(f"{kind}: expected a list")
         for turn, batch in enumerate(batches(rows, OBJECTS_A_TURN), start=1):
-            for row in batch:
-                await self._make(kind, row, make)
+            await self._make_batch(kind, batch, make)
             if turn % TURNS_A_FREEZE == 0:
                 set_aside_new()
             self.node.end_turn()
             await asyncio.sleep(0)
+
+    async def _make_batch(self, kind: str, rows: Iterable[object], make: Make) -> None:
+        """One after the other; or together, in a cluster, which agrees on many changes at once."""
+        if self.node.proposer is None:
+            for row in rows:
+                await self._make(kind, row, make)
+            return
+        found = await asyncio.gather(*(self._make(kind, row, make) for row in rows), return_exceptions=True)
+        for error in found:
+            if isinstance(error, BaseException):
+                raise error
 
     async def _make(self, kind: str, row: object, make: Make) -> None:
         if not isinstance(row, dict):
@@ -98,7 +108,7 @@ class Import:
         what = what_is(kind, row)
         for command in await make(Fields(row, what)):
             try:
-                self.node.execute(command)
+                await self.context.broker.change(command)
             except AmqpError as error:
                 raise BadRequest(f"{what}: {error.text}") from None
 

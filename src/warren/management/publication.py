@@ -1,5 +1,7 @@
 """Publishing a message that comes over HTTP: with the same permissions, routing, limits and deduplication as
 over AMQP. It counts as published when it is safe, as a confirm would say.
+
+The statistics count it as one that a client published with confirms and `mandatory`, as those of RabbitMQ do.
 """
 
 from __future__ import annotations
@@ -72,6 +74,8 @@ class Publication:
         for key in extra_keys:
             check_key(self.access, self.vhost, exchange, key)
         queues = self.vhost.walk(exchange, [draft.routing_key, *extra_keys], draft.properties)
+        if self.vhost.elsewhere:
+            self.vhost.check_route(exchange, queues)
         if len(queues) == 1 and queues[0].routes_again:
             delivered = properties  # with CC and BCC, since the message is routed again later
         message = Message(
@@ -86,6 +90,7 @@ class Publication:
         await self._made_safe()
         if self.confirms.refusals:
             raise BadRequest("rejected Unable to publish message. Check queue limits.")
+        self.vhost.tally.clients.confirmed += 1
         return bool(queues)
 
     def _check(self, draft: Draft) -> Exchange:
@@ -126,8 +131,18 @@ class Publication:
                 pass
             if not self.confirms.refusals:
                 seen.note(message, now_ms)
+        self._count(exchange, len(queues))
         if self.node.events.published:
             self.vhost.tell_published(message, queues, self.origin, extra_keys)
+
+    def _count(self, exchange: Exchange, routed: int) -> None:
+        clients = self.vhost.tally.clients
+        for tally in (clients, exchange.tally):
+            tally.published += 1
+            tally.routed += routed
+        clients.with_confirms += 1
+        if not routed:
+            clients.returned += 1
 
     async def _enqueue(self, message: Message, queues: list[Queue]) -> None:
         """Hand the message to all queues, even if the client hangs up; to very many over several turns."""

@@ -8,7 +8,7 @@ from warren.broker.access import Permission
 from warren.broker.commands import DeclareQueue, DeleteQueue
 from warren.broker.events import QueuePurged
 from warren.broker.topology_rights import check_may_declare_queue
-from warren.broker.vhost import check_owner
+from warren.broker.vhost import check_here, check_owner
 from warren.management.auth import entered_vhost
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint, Parameter
@@ -77,6 +77,7 @@ class QueueChanges:
             arguments=given.table("arguments", {}),
         )
         check_may_declare_queue(access, vhost, command)
+        vhost.tally.declared_queues += 1
         is_new = name not in vhost.queues
         await self.context.execute(command)
         known = None if is_new else vhost.queues.get(name)  # which may be deleted by now
@@ -104,6 +105,7 @@ class QueueChanges:
         queue = vhost.find_queue(request.match_info["queue"])
         access.check(Permission.READ, "queue", queue.name)
         check_owner(queue, None)
+        check_here(queue)
         count = queue.purge()
         self.node.events.emit(QueuePurged(queue.vhost, queue.name, count))
         self.node.end_turn()

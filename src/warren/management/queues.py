@@ -10,6 +10,7 @@ from aiohttp import web
 from warren.amqp.properties import decode_properties
 from warren.broker.node import Node
 from warren.broker.queue import Queue
+from warren.broker.queue_elsewhere import QueueElsewhere
 from warren.broker.rules import CLASSIC, queue_type
 from warren.broker.vhost import Vhost
 from warren.management.auth import visible_vhost, visible_vhosts
@@ -112,7 +113,7 @@ def definition(node: Node, vhost: Vhost, queue: Queue) -> Row:
         "name": queue.name,
         "vhost": queue.vhost,
         "type": kind,
-        "node": node.name,
+        "node": queue.home if isinstance(queue, QueueElsewhere) else node.name,
         "state": _state(queue),
         "durable": queue.durable,
         "auto_delete": queue.auto_delete,

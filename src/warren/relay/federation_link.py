@@ -65,13 +65,14 @@ def status_of(state: State) -> str:
 class Upstairs:
     """The way to an upstream: opens links to one of its brokers."""
 
-    def __init__(self, broker: Broker, vhost: str, end: End) -> None:
+    def __init__(self, broker: Broker, vhost: str, end: End, name: str) -> None:
         self.broker = broker
         self.vhost = vhost  # of this broker
         self.end = end
+        self.name = name  # of its connections, in lists of connections
 
     async def open(self) -> RelayLink:
-        return await open_end(self.broker, self.end, self.vhost, PRODUCT)
+        return await open_end(self.broker, self.end, self.vhost, PRODUCT, self.name)
 
     async def open_for(self, upstream: Upstream) -> RelayLink:
         """A link that messages come over, with the channels that the upstream is to have."""
@@ -115,6 +116,12 @@ class FederationLink:
         return f"<FederationLink of {self.key.place.kind} {self.key.place.name!r} to {self.upstream.name!r}>"
 
     @property
+    def name(self) -> str:
+        """Of its connections, here and upstream."""
+        kind, name = self.key.place.kind, self.key.place.name
+        return f"Federation link (upstream: {self.upstream.name}, {kind}: {name})"
+
+    @property
     def reconnect_seconds(self) -> float:
         return self.upstream.reconnect_seconds
 
@@ -146,7 +153,7 @@ class FederationLink:
     async def _open_local(self) -> RelayLink:
         vhost = self.key.place.vhost
         user = RelayUser(vhost, may_impersonate=self.upstream.trust_user_id)
-        link = await open_pipe(self.broker, read_end("amqp://", vhost).uri, PRODUCT, user)
+        link = await open_pipe(self.broker, read_end("amqp://", vhost).uri, PRODUCT, user, self.name)
         if isinstance(link.transport, RelayEnd):
             self.local_connection = link.transport.pipe.connection.name
         async with closed_on_failure(link):
@@ -155,7 +162,7 @@ class FederationLink:
         return link
 
     def _upstairs(self) -> Upstairs:
-        return Upstairs(self.broker, self.key.place.vhost, self.end)
+        return Upstairs(self.broker, self.key.place.vhost, self.end, self.name)
 
     async def _follow(self, pump: Pump) -> None:
         following = asyncio.create_task(self.side.follow(pump.source, self.end))

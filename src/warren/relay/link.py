@@ -33,7 +33,7 @@ from warren.broker.message import Message
 from warren.client.dial import closing, read_method, unexpected
 from warren.client.dialogue import CAPABILITIES, PROTOCOL_HEADER
 from warren.client.errors import ClientError
-from warren.client.frames import CHANNEL
+from warren.client.frames import CHANNEL, method_frame
 from warren.client.login import credentials, tuned
 from warren.client.tls_socket import server_name, tls_context
 from warren.client.uri import Uri
@@ -41,6 +41,7 @@ from warren.relay.inflow import Inflow
 
 ANSWER_SECONDS_MAX = 30.0
 CONNECT_SECONDS_MAX = 10.0
+GOODBYE = ConnectionClose(reply_code=200, reply_text="the relay ends")
 GOODBYE_SECONDS_MAX = 2.0  # a broker that ends waits for its relays
 HEARTBEAT_SECONDS = 10
 """If the broker asks for less often, it is as often as we want, or as the URI does; a dead peer is found
@@ -164,6 +165,8 @@ class RelayLink(asyncio.Protocol):
             answer, error = closed
             if self.transport is not None:
                 self.transport.write(answer)
+                if channel:  # the connection is still open: without a word, brokers log that it broke
+                    self.transport.write(method_frame(0, GOODBYE))
             raise error
         if isinstance(method, BasicCancel):
             raise ClientError(f"the queue at {self.uri.address} was deleted")
@@ -295,9 +298,8 @@ class RelayLink(asyncio.Protocol):
             if not self.ended.done():
                 self.is_closing = True
                 self.resume()
-                goodbye = ConnectionClose(reply_code=200, reply_text="the relay ends")
                 async with asyncio.timeout(GOODBYE_SECONDS_MAX):
-                    await self.ask(goodbye, ConnectionCloseOk, channel=0)
+                    await self.ask(GOODBYE, ConnectionCloseOk, channel=0)
         except ClientError as error:
             self.end(error)
         except TimeoutError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import count
 
 from warren.broker.access import IMPERSONATOR, Permission, User
@@ -191,7 +192,10 @@ class RelayEnd:
 
 
 async def open_pipe(broker: Broker, uri: Uri, product: str, user: User | None, name: str = "") -> RelayLink:
-    """Connect to this broker, as this user, or as the one whom the URI names."""
+    """Connect to this broker, as this user, or as the one whom the URI names. There are no heartbeats: both
+    ends live and die together, and a process that was stopped for a while would take itself for dead.
+    """
+    uri = replace(uri, tuning=replace(uri.tuning, heartbeat_seconds=0))
     link = RelayLink(uri, product, name)
     link.transport = RelayEnd(Pipe(broker, link, user))
     if link.ended.done():

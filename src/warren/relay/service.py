@@ -227,7 +227,7 @@ class Relays:
     def _forget_finished(self, name: RelayName) -> None:
         """A shovel that was to be deleted after some messages goes with its parameter."""
         if name in self.shovels and self.shovels[name].is_finished and name not in self.static:
-            self.broker.execute(ClearParameter(vhost=name.vhost, component=COMPONENT, name=name.name))
+            self.node.change(ClearParameter(vhost=name.vhost, component=COMPONENT, name=name.name))
 
 
 def relays_of(broker: Broker) -> Relays:

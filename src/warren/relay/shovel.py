@@ -5,7 +5,8 @@ again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -25,7 +26,7 @@ from warren.amqp.methods import (
 from warren.amqp.properties import decode_properties
 from warren.amqp.table import Table
 from warren.broker.message import Message
-from warren.client.errors import ClosedByBrokerError
+from warren.client.errors import ClientError, ClosedByBrokerError
 from warren.relay.ends import End, open_end
 from warren.relay.link import RelayLink, closed_on_failure
 from warren.relay.pump import NO_ACK, ON_CONFIRM, Pump, Rewrite
@@ -94,9 +95,11 @@ class Shovel:
         turn, self.turn = self.turn, self.turn + 1
         try:
             self.destination_end = pick(self.definition.destination, turn)
-            destination = await self._open_destination(self.destination_end)
+            with failing("destination"):
+                destination = await self._open_destination(self.destination_end)
             self.source_end = pick(self.definition.source, turn)
-            source, waiting = await self._open_source(self.source_end)
+            with failing("source"):
+                source, waiting = await self._open_source(self.source_end)
             return await self._carry(source, destination, waiting, running)
         except asyncio.CancelledError:
             if self.pump is not None:
@@ -121,13 +124,15 @@ class Shovel:
         )
         pump.start()
         if not pump.done.done():
-            await self._consume(source)
+            with failing("source"):
+                await self._consume(source)
         running()
         ends: set[asyncio.Future[Any]] = {source.ended, destination.ended, pump.done}
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        for link in (source, destination):
+        for link, name in ((source, "source"), (destination, "destination")):
             if not pump.done.done() and link.ended.done():
-                raise link.ended.result()
+                with failing(name):
+                    raise link.ended.result()
         return True
 
     def _limit(self, waiting: int) -> int | None:
@@ -279,6 +284,15 @@ class Shovel:
         }
         told.update({name: value for name, value in named.items() if value})
         return told
+
+
+@contextmanager
+def failing(end: str) -> Iterator[None]:
+    """Name the end in what goes wrong there: a reason such as a refused login may be of either."""
+    try:
+        yield
+    except ClientError as error:
+        raise ClientError(f"{end}: {error}") from error
 
 
 def pick(ends: tuple[End, ...], turn: int) -> End:

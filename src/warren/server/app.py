@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from warren.amqp.reader import ReadBuffer
 from warren.broker import commands
+from warren.broker.changes import Applied
 from warren.broker.events import Event
 from warren.broker.exchange.types import exchange_types
 from warren.broker.node import Limits, Node
@@ -23,6 +25,7 @@ from warren.server.address import Address
 from warren.server.audit import AuditLog
 from warren.server.authenticators import Authenticators
 from warren.server.churn import Churn
+from warren.server.cluster.part import ClusterPart, load_cluster
 from warren.server.collector import without_collector
 from warren.server.config import GUEST, HTTP_OFF, HTTP_PORT, Config, UserConfig
 from warren.server.config_error import ConfigError
@@ -48,6 +51,7 @@ from warren.server.watchdog import BEAT_SECONDS
 from warren.server.world import LoopWorld
 from warren.session.connection import connections_of
 from warren.storage.store import StorageSettings
+from warren.version import __version__
 
 E = TypeVar("E", bound=Event)
 
@@ -81,6 +85,7 @@ class Broker:
         """Called on SIGHUP with new settings, before these hold. `ConfigError` keeps the old ones."""
         self.on_reload: list[Callable[[], None]] = []
         """For who has more to read again on SIGHUP, from the start. Called when new settings hold."""
+        self.cluster: ClusterPart | None = None  # None for a broker that is alone
         self.event_stream: EventStream | None = None  # None unless the setting `events_stream` is on
         self.stopping = True  # or not started, or stopped: `stop` has nothing to do
 
@@ -142,14 +147,24 @@ class Broker:
         return self.node.events.subscribe(kind, callback)
 
     def execute(self, command: commands.Command) -> None:
-        """Change vhosts, users, permissions, limits, policies, exchanges, queues, bindings or tracing."""
+        """Change vhosts, users, permissions, limits, policies, exchanges, queues, bindings or tracing. In a
+        cluster, which has to agree on changes, use `change`.
+        """
         self.node.execute(command)
         self.node.end_turn()
+
+    async def change(self, command: commands.Command) -> None:
+        """The same, in a cluster, too: on all its nodes."""
+        made: asyncio.Future[Applied] = asyncio.get_running_loop().create_future()
+        self.node.change(command, lambda applied: None if made.done() else made.set_result(applied))
+        applied = made.result() if made.done() else await made
+        if applied.error is not None:
+            raise applied.error
 
     async def start(self) -> None:
         """Start the broker. A start that fails for any reason leaves no thread, lock, socket or task."""
         self.loop = asyncio.get_running_loop()
-        self.services, self.on_reload, self.event_stream = {}, [], None
+        self.services, self.on_reload, self.event_stream, self.cluster = {}, [], None, None
         self.log_tail = LogTail(self.loop)
         self.log_tail.attach()
         self.world = LoopWorld(self.loop, self.log)
@@ -172,6 +187,7 @@ class Broker:
             await self._stop_services()
             await self.listeners.wait_closed()
             await self.authenticators.stop()
+            await self._stop_cluster()
             self.audit_log.stop()
             await self.storage.close()
             self.world.close()
@@ -185,7 +201,10 @@ class Broker:
         settings = self.config.tls()
         self.tls = None if settings is None else Tls(settings)
         self.disk_space = DiskSpace(self.config.data_dir, self.config.disk_free_limit)
-        self.node = Node(self.world, self._limits(), exchange_types(), self.config.cluster_name, self.store)
+        clustering = self.config.clustering()
+        name = self.config.cluster_name if clustering is None else clustering.node
+        self.node = Node(self.world, self._limits(), exchange_types(), name, self.store)
+        self.node.cluster_name = self.config.cluster_name if clustering is None else clustering.name
         self.resources = Resources(
             self.node, self.memory_alarm, self.disk_space, lambda: self.store.is_failing
         )
@@ -197,7 +216,8 @@ class Broker:
         self._add_metrics()
         self.node.turns.look_around = self.resources.check_memory
         self.on_reload.append(self._set_watermarks)
-        self.end_log = log_events(self.log, self.node.events)
+        # What is read back from the data directory is not new: of that, only warnings are for the log.
+        self.end_log = log_events(self.log, self.node.events, least=logging.WARNING)
         self.audit_log.start(self.config.audit_log, self.node.events)
         await self._recover()
         self.churn = Churn(self.node.events)
@@ -206,6 +226,8 @@ class Broker:
         await self.authenticators.start(self)
         self._start_event_stream()
         await self._listen()
+        if self.cluster is not None:
+            await self.cluster.listens(self.addresses(), __version__)
         self.chores = [  # these run until `stop`
             asyncio.create_task(self._repeat(CHECK_SECONDS, self._check_liveness)),
             asyncio.create_task(self._repeat(RESOURCES_CHECK_SECONDS, self.resources.check)),
@@ -294,6 +316,11 @@ class Broker:
             except Exception as error:  # noqa: BLE001 - a service that fails must not keep the rest running
                 self.world.report(error)
 
+    async def _stop_cluster(self) -> None:
+        if self.cluster is not None:
+            await self.cluster.stop()
+            self.node.proposer = None
+
     async def stop(self) -> None:
         """Close every connection with 320, wait a little for the answers, write all to disk, and end."""
         if self.stopping:
@@ -314,6 +341,7 @@ class Broker:
         await self.authenticators.stop()
         if self.event_stream is not None:
             self.event_stream.stop()
+        await self._stop_cluster()
         for vhost in self.node.vhosts.values():
             for queue in vhost.all_queues():
                 queue.release_memory()
@@ -336,8 +364,15 @@ class Broker:
     async def _recover(self) -> None:
         """Restore the node from the data directory, then add the definitions of the configuration."""
         with without_collector():
-            self.node.restore(await self.storage.recover())
+            recovered = await self.storage.recover()
+            self.node.restore(recovered)
+        self.end_log()
+        self.end_log = log_events(self.log, self.node.events)
         self.storage.start()
+        clustering = self.config.clustering()
+        if clustering is not None:
+            self.cluster = load_cluster()(self.node, clustering, self.config.data_dir, self.log)
+            await self.cluster.start(recovered, self.store)
         await self.make_definitions(self.config)
 
     async def _all_closed(self) -> None:
@@ -392,9 +427,9 @@ class Broker:
             if command.vhost not in vhosts:
                 raise ConfigError(f"there is no vhost '{command.vhost}' for a policy or limits")
         for name in config.vhosts:
-            self.node.execute(commands.AddVhost(name=name))
+            await self.change(commands.AddVhost(name=name))
         for command in made:
-            self.node.execute(command)
+            await self.change(command)
         for user in config.users:
             if is_new or user is not GUEST:
                 await self._make_user(user)
@@ -403,13 +438,14 @@ class Broker:
         hashed = user.password_hash
         if hashed is None and user.password is not None:
             hashed = await self.loop.run_in_executor(self.world.threads, self._hash_of, user)
-        self.node.execute(commands.PutUser(name=user.name, password=hashed, tags=user.tags))
+        await self.change(commands.PutUser(name=user.name, password=hashed, tags=user.tags))
         for vhost, permissions in user.permissions.items():
-            self.node.execute(commands.SetPermissions(user=user.name, vhost=vhost, permissions=permissions))
+            granting = commands.SetPermissions(user=user.name, vhost=vhost, permissions=permissions)
+            await self.change(granting)
         if user.limits is not None:
-            self.node.execute(user.limits)
+            await self.change(user.limits)
         for (vhost, exchange), topics in user.topic_permissions.items():
-            self.node.execute(
+            await self.change(
                 commands.SetTopicPermissions(
                     user=user.name, vhost=vhost, exchange=exchange, permissions=topics
                 )

@@ -7,6 +7,7 @@ as events, so that it is in the stream `warren.events` as well.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -16,6 +17,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from io import TextIOWrapper
 from logging.handlers import QueueListener, WatchedFileHandler
+from pathlib import Path
 from queue import Full, Queue
 from typing import Protocol
 
@@ -26,6 +28,12 @@ from warren.server.config_error import ConfigError
 WAITING_MAX = 10_000  # lines that the disk has not taken; beyond that they are lost, and counted
 MODE = 0o600
 BY_FORCE = "CONNECTION_FORCED"
+
+
+def check_audit_log(path: str) -> None:
+    """Refuse a file that cannot be made for want of its directory. Nothing is written yet."""
+    if path and not Path(path).absolute().parent.is_dir():
+        raise ConfigError(f"audit_log = {path}: {os.strerror(errno.ENOENT)}")
 
 
 class Surroundings(Protocol):

@@ -15,6 +15,7 @@ from warren.broker.passwords import SCRYPT, PasswordHash
 from warren.broker.rules import TIME_MS_MAX
 from warren.server.address import PORT_MAX, Address, addresses
 from warren.server.certificate import LOGIN_SOURCES, SAN_TYPES, LoginRule
+from warren.server.cluster.settings import ClusterSettings, cluster_settings
 from warren.server.config_definitions import (
     StaticShovel,
     expect_known,
@@ -36,6 +37,7 @@ OFF = HTTP_OFF = -1  # as a port
 HTTP_PORT = 15672
 TLS_PORT = 5671
 TLS_TABLE = "tls"  # in the file `tls_cert` may also be written as `cert` in this table
+CLUSTER_TABLE = "cluster"  # in the file `cluster_etcd` may also be written as `etcd` in this table
 SAN_INDEX_MAX = 99
 SYNC_MODES = ("always", "none")
 SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX = 4096, 1024 * 1024 * 1024
@@ -137,6 +139,37 @@ class Config:
     """
     data_dir: Path = Path("warren-data")  # where the broker keeps its data
     cluster_name: str = "warren"  # the name of the cluster, and of its node, as clients and tools see it
+    cluster: str = ""
+    """The name of the cluster that this node is in; empty: it is alone, and needs no etcd. In the file, this
+    may also be `name` in the table `cluster`, `cluster_etcd` may be `etcd` there, and so may all of these.
+    """
+    cluster_node: str = ""  # the name of this node in the cluster; empty: that of the machine
+    cluster_etcd: tuple[str, ...] = ("http://127.0.0.1:2379",)
+    """The URLs of etcd's members; `["local"]`: the broker runs an etcd of its own, for a cluster on one
+    machine.
+    """
+    cluster_etcd_user: str = ""  # etcd's user; empty: etcd has no authentication
+    cluster_etcd_password: str = field(default="", repr=False)  # of that user
+    cluster_etcd_ca: str = ""  # the file with the certificates that etcd's are signed with
+    cluster_etcd_cert: str = ""  # the file with our own certificate, if etcd wants one
+    cluster_etcd_key: str = ""  # the file with its key; empty: the key is in the file of the certificate
+    cluster_peers_bind: str = ""
+    """The address and port where other nodes of the cluster connect to; empty: they are all on this machine,
+    and the kernel chooses a port.
+    """
+    cluster_secret_file: str = ""
+    """The file with the secret that all nodes of the cluster share; empty: the first node keeps one in etcd.
+    """
+    cluster_shards: int = 64  # how many parts the replicated queues are in; fixed when a cluster is made
+    cluster_replicas: int = 3  # on how many nodes a replicated queue is
+    cluster_min_in_sync: int = 2  # how many of them must have a message before it is confirmed
+    cluster_lease: float = 1.5  # seconds for which a leader may deliver after it last heard of its followers
+    cluster_grace: float = 2.5  # seconds without a sign of its leader, after which a follower stands for it
+    cluster_replace_after: float = 1_800.0  # seconds after which a node that is gone is replaced; not yet
+    cluster_replicate: str = "none"
+    """Which queues are replicated: `durable`, `quorum` (only those), or `none`. Replication is in the making:
+    streams are not replicated yet, and clients have to connect to the leader of a queue.
+    """
     log_level: str = "info"  # debug, info, warning or error
     heartbeat: int = 60  # seconds, as offered to clients; 0: no heartbeats
     channel_max: int = 2047  # how many channels a connection may have
@@ -193,6 +226,8 @@ class Config:
         object.__setattr__(self, "data_dir", Path(self.data_dir))  # an embedding program may give a string
         self._check_listeners()
         self._check_tls()
+        object.__setattr__(self, "cluster_etcd", tuple(self.cluster_etcd))
+        self.clustering()
         _check(0 <= self.heartbeat <= PORT_MAX, "heartbeat", self.heartbeat, "seconds, 0 for none")
         _check(1 <= self.channel_max <= PORT_MAX, "channel_max", self.channel_max, f"1 to {PORT_MAX}")
         _check(4096 <= self.frame_max <= 131_072, "frame_max", self.frame_max, "4096 to 131072")  # noqa: PLR2004
@@ -257,6 +292,12 @@ class Config:
         _check(bool(self.auth_backends), "auth_backends", self.auth_backends, "at least one name")
         if OAUTH2 in self.auth_backends:
             self.oauth2.check()
+        _check(
+            not self.otel_endpoint or self.otel_endpoint.startswith(("http://", "https://")),
+            "otel_endpoint",
+            self.otel_endpoint,
+            "a URL such as http://collector:4318/v1/traces",
+        )
         _check(self.log_level in LOG_LEVELS, "log_level", self.log_level, ", ".join(LOG_LEVELS))
 
     def _check_listeners(self) -> None:
@@ -304,6 +345,10 @@ class Config:
             ciphers=self.tls_ciphers,
             login=LoginRule(self.tls_login_from, self.tls_login_san_type, self.tls_login_san_index),
         )
+
+    def clustering(self) -> ClusterSettings | None:
+        """None for a broker that is alone."""
+        return cluster_settings(self)
 
     # --- where to listen ---
 
@@ -373,8 +418,10 @@ def _from_file(path: Path, *, required: bool) -> dict[str, Any]:
     try:
         settings = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"cannot read {path}: {reason}") from error
     settings |= _from_tls_table(settings.pop(TLS_TABLE, {}))
+    settings |= _from_cluster_table(settings.pop(CLUSTER_TABLE, {}))
     unknown = settings.keys() - {f.name for f in fields(Config)}
     if unknown:
         raise ConfigError(f"{path}: unknown setting {', '.join(sorted(unknown))}")
@@ -384,6 +431,14 @@ def _from_file(path: Path, *, required: bool) -> dict[str, Any]:
 def _from_tls_table(value: object) -> dict[str, Any]:
     table = expect_table(TLS_TABLE, value)
     return {f"{TLS_TABLE}_{name}": each for name, each in table.items()}
+
+
+def _from_cluster_table(value: object) -> dict[str, Any]:
+    if isinstance(value, str):  # the name alone
+        return {CLUSTER_TABLE: value}
+    table = expect_table(CLUSTER_TABLE, value)
+    named = {CLUSTER_TABLE: table["name"]} if "name" in table else {}
+    return named | {f"{CLUSTER_TABLE}_{name}": each for name, each in table.items() if name != "name"}
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
@@ -466,5 +521,6 @@ READERS: dict[str, Callable[[str, object], object]] = {  # of settings that are 
     "http_cors_origins": names,
     "oauth2": oauth2_settings,
     "tls_versions": names,
+    "cluster_etcd": names,
     **dict.fromkeys(LISTENER_SETTINGS, addresses),
 }

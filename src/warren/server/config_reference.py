@@ -80,7 +80,10 @@ def in_toml(value: object) -> str:
         differing = [each.name for each in fields(value) if getattr(value, each.name) != _default_of(each)]
         return f"{{{', '.join(f'{name} = {in_toml(getattr(value, name))}' for name in differing)}}}"
     text = str(value).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{text}"'
+    proxied = value.proxy_protocol if isinstance(value, Address) else None
+    return (
+        f'"{text}"' if proxied is None else f'{{ address = "{text}", proxy_protocol = {in_toml(proxied)} }}'
+    )
 
 
 def _default_of(field: Field[object]) -> object:

@@ -29,10 +29,13 @@ class Farewells:
         farewell = Farewell(transport, self.leaving, self.now(), closed)
         transport.set_protocol(farewell)
         transport.resume_reading()
-        if transport.can_write_eof():
-            transport.write_eof()
-        else:
+        if not transport.can_write_eof():
             transport.close()
+            return
+        try:
+            transport.write_eof()
+        except OSError:  # the client has reset the socket by now: nobody is left to hear our last words
+            transport.abort()
 
     def check(self) -> None:
         since = self.now() - LINGER_SECONDS_MAX

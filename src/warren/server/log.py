@@ -63,9 +63,11 @@ def get_logger() -> structlog.stdlib.BoundLogger:
     return log
 
 
-def log_events(log: structlog.stdlib.BoundLogger, source: Events) -> Callable[[], None]:
-    """Log the broker's events. Those that the log level hides are not subscribed to, so they cost nothing.
-    Returns a function that ends this.
+def log_events(
+    log: structlog.stdlib.BoundLogger, source: Events, *, least: int = logging.DEBUG
+) -> Callable[[], None]:
+    """Log the broker's events of this level at least. Those that the log level hides are not subscribed to,
+    so they cost nothing. Returns a function that ends this.
     """
 
     def failed(event: events.Failure) -> None:
@@ -73,7 +75,7 @@ def log_events(log: structlog.stdlib.BoundLogger, source: Events) -> Callable[[]
 
     ends = [source.subscribe(events.Failure, failed)]
     for kind, (level, text) in WHAT_TO_LOG.items():
-        if logging.getLogger("warren").isEnabledFor(level):
+        if level >= least and logging.getLogger("warren").isEnabledFor(level):
             ends.append(source.subscribe(kind, _Writer(log, level, text)))
 
     def end() -> None:

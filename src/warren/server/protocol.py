@@ -137,7 +137,8 @@ class AmqpProtocol(asyncio.BufferedProtocol):
         nothing of the socket.
         """
         client: socket.socket = self.transport.get_extra_info("socket")
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+        if client.fileno() >= 0:  # else it is closed already
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         self.transport.abort()
 
 

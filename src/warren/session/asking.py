@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from warren.amqp.errors import AmqpError
+from warren.amqp.errors import AmqpError, NotFound
 from warren.broker.changes import Applied
 from warren.broker.commands import Command
 from warren.session.roles import Host
@@ -68,3 +68,31 @@ class Asking:
         if error is not None:
             error.method_id = self.method_id
             self.channel.connection.on_error(self.channel.number, error)
+
+
+def look_again(channel: Asker, handle: Callable[[], None], error: NotFound) -> None:
+    """A method named what this node does not have. In a cluster, another node may have made that just now:
+    handle the method once more when this one has caught up. Elsewhere, raise the error.
+    """
+    connection = channel.connection
+    proposer = connection.node.proposer
+    if proposer is None or channel.waiting:
+        raise error
+    method_id = connection.handling
+    channel.wait()
+
+    def handle_again(reason: AmqpError | None) -> None:
+        if not channel.waiting or channel.discarding:
+            return
+        channel.stop_waiting()
+        connection.handling = method_id
+        try:
+            if reason is not None:
+                raise reason
+            handle()
+        except AmqpError as found:
+            connection.on_error(channel.number, found)
+        connection.handling = None
+        channel.listen_again()
+
+    proposer.catch_up(handle_again)

@@ -134,6 +134,8 @@ class Channel(ContentReader):
         self.exchange_tally = exchange.tally
         self.by_properties = exchange.seen is not None or vhost.depends_on_properties(exchange)
         self.queues = [] if self.by_properties else vhost.route(exchange, self.routing_key)
+        if vhost.elsewhere:
+            vhost.check_route(exchange, self.queues)
         self.route_version = self.version.number
         self.publish_changed = False
         self._see_if_special()
@@ -169,6 +171,8 @@ class Channel(ContentReader):
             self._check_extra_keys(exchange)
             key = self.routing_key[1:].decode("utf-8", "surrogateescape")
             queues = self.vhost.walk(exchange, [key, *self.extra_keys], decode_properties(properties))
+            if self.vhost.elsewhere:
+                self.vhost.check_route(exchange, queues)
             if len(queues) == 1 and queues[0].routes_again:
                 properties = self.properties  # with CC and BCC, since the message is routed again later
         if self.reply_to == REPLY_TO:

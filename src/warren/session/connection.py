@@ -10,6 +10,7 @@ read again when the last of them is gone. Deliveries stop and start in the same 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Protocol, cast
 
 from warren.amqp.errors import (
@@ -19,6 +20,7 @@ from warren.amqp.errors import (
     ConnectionForced,
     InternalError,
     NotAllowed,
+    NotFound,
     SoftError,
 )
 from warren.amqp.methods import (
@@ -58,6 +60,7 @@ from warren.session import (
     queue_methods,
 )
 from warren.session.alarm import block, follow_alarm
+from warren.session.asking import look_again
 from warren.session.channel import Channel
 from warren.session.consumer_timeout import check_timeout
 from warren.session.handshake import PROTOCOL_HEADER
@@ -195,7 +198,10 @@ class Connection(FrameReader):
             if handler is None:
                 raise CommandInvalid(f"{method.name} is not for a client to send")
             self.node.drain()
-            handler(channel, method)
+            try:
+                handler(channel, method)
+            except NotFound as error:
+                look_again(channel, partial(handler, channel, method), error)
             if self.output.pending_bytes > OUTPUT_BYTES_MAX:
                 self.halt("output")  # the client has to take these answers before it may ask for more
 

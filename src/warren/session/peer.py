@@ -45,6 +45,11 @@ class Peer:
         return f"{self.host}:{self.port} -> {self.here_host}:{self.here_port}"
 
     @property
+    def is_direct(self) -> bool:
+        """Whether it is a relay in this process, without a socket: only such a connection has no port."""
+        return self.here_port == 0
+
+    @property
     def is_loopback(self) -> bool:
         return is_loopback(self.host)
 

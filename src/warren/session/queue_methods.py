@@ -27,7 +27,14 @@ from warren.broker.queue import Queue
 from warren.broker.rules import CLASSIC, queue_type
 from warren.broker.topology_rights import check_may_bind, check_may_declare_queue
 from warren.session.channel import Channel, answering
-from warren.session.names import clients_queue, queue_name, random_name, usable_queue, without_line_ends
+from warren.session.names import (
+    bindable_queue,
+    clients_queue,
+    queue_name,
+    random_name,
+    usable_queue,
+    without_line_ends,
+)
 from warren.session.reply_to import PSEUDO_QUEUE
 
 Change = TypeVar("Change", commands.Bind, commands.Unbind)
@@ -125,14 +132,14 @@ def checked_binding(channel: Channel, method: QueueBind | QueueUnbind, change: t
 def bind(channel: Channel, method: QueueBind) -> None:
     command = checked_binding(channel, method, commands.Bind)
     channel.vhost.find_exchange(command.source)
-    clients_queue(channel, command.destination)
+    bindable_queue(channel, command.destination)
     channel.change(command, answering(channel, QueueBindOk(), no_wait=method.no_wait))
 
 
 def unbind(channel: Channel, method: QueueUnbind) -> None:
     command = checked_binding(channel, method, commands.Unbind)
     if command.destination in channel.vhost.queues or command.destination in channel.vhost.internal_queues:
-        clients_queue(channel, command.destination)
+        bindable_queue(channel, command.destination)
     channel.change(command, answering(channel, QueueUnbindOk(), no_wait=False))
 
 
@@ -150,10 +157,8 @@ def delete(channel: Channel, method: QueueDelete) -> None:
     name = without_line_ends(queue_name(channel, method.queue))
     channel.connection.access.check(Permission.CONFIGURE, "queue", name)
     vhost = channel.vhost
-    if name not in vhost.queues and name not in vhost.internal_queues:
-        queue_deleted(channel, method, 0, [])
-        return
-    clients_queue(channel, name)
+    if name in vhost.queues or name in vhost.internal_queues:
+        clients_queue(channel, name)
     notices: list[Method] = []
     channel.withheld = notices
 

@@ -25,6 +25,7 @@ from typing import Protocol
 from warren.broker.timers import Timers
 from warren.storage.disk import SYNC, SYNC_ALL, SYNC_DIRECTORY, WRITE, Buffer, Operation
 from warren.storage.files import OpenFiles
+from warren.storage.format import HEADER_BYTES
 from warren.storage.journal import Journal
 from warren.storage.log_directory import OFFSETS
 from warren.storage.rewriting import Rewritings
@@ -56,6 +57,26 @@ class DefinitionLines(Protocol):
     def has_news(self) -> bool: ...
     def operations(self) -> list[Operation]: ...
     def are_safe(self) -> None: ...
+
+
+class AllLines:
+    """Lines of several files, written in one round."""
+
+    def __init__(self, files: Sequence[DefinitionLines]) -> None:
+        self.files = files
+        self.writing: list[DefinitionLines] = []  # those with lines in the round in flight
+
+    def has_news(self) -> bool:
+        return any(file.has_news() for file in self.files)
+
+    def operations(self) -> list[Operation]:
+        self.writing = [file for file in self.files if file.has_news()]
+        return [operation for file in self.writing for operation in file.operations()]
+
+    def are_safe(self) -> None:
+        for file in self.writing:
+            file.are_safe()
+        self.writing = []
 
 
 class Offsets(Protocol):
@@ -163,6 +184,10 @@ class GroupCommit:
         self.leaving: dict[int, list[str]] = {}  # these directories, by the round that makes it safe
         self.stopped = False
         self.on_round_took: Callable[[float], None] | None = None  # told how many seconds a round took
+
+    def add_lines(self, lines: DefinitionLines) -> None:
+        """From now on, these lines are written and synced with the rounds, too."""
+        self.definitions = AllLines([self.definitions, lines])
 
     # --- gathering ---
 
@@ -298,10 +323,10 @@ class GroupCommit:
         to_sync = [segment for segment in flight.segments if not segment.volatile]
         if not self.sync or not to_sync:
             return []
-        new = [segment for segment in to_sync if not segment.is_named()]
+        new = [segment for segment in to_sync if not segment.can_be_journaled()]
         record = None
         if not self._are_many(flight, new):
-            record = self.journal.record([segment for segment in to_sync if segment.is_named()])
+            record = self.journal.record([segment for segment in to_sync if segment.can_be_journaled()])
         flight.is_journaled = record is not None
         if record is not None:
             to_sync = new
@@ -495,9 +520,13 @@ class GroupCommit:
         if segment.is_dropped() and not segment.is_made() and segment.flying is None:
             return  # its records were never written
         data = segment.marks_to_write()
+        if not data:
+            return  # others have taken their place
         if not directory.made:
             directory.make()
         self.files.write(segment.path + ".acks", data, segment.marks_written)
+        if directory.tap is not None:
+            directory.tap.marked(segment, data if segment.marks_written else data[HEADER_BYTES:])
         segment.marks_are_written()
         if segment.marks_written > segment.acks_bytes_max:
             self.rewritings.consider(segment)

@@ -26,7 +26,7 @@ from warren.storage.definitions import Definitions
 from warren.storage.definitions_recovery import DefinitionProblem, recover_definitions
 from warren.storage.directory import VERSION, read_identity
 from warren.storage.format import SUFFIXES, base_of, segment_name
-from warren.storage.log_directory import MANIFEST, belongs_to_queue, parts_in
+from warren.storage.log_directory import MANIFEST, OFFSETS, belongs_to_queue, parts_in
 
 LOCKS = Path("/proc/locks")
 
@@ -208,6 +208,21 @@ class DataFiles:
                     files = self._files(of_vhost, undefined, number, directory, defined=False)
                     yield replace(files, is_stream=is_stream)
 
+    def copied_logs(self) -> Iterator[QueueFiles]:
+        """In a cluster: the logs that other nodes have copies of, by shard and number. Nothing here says what
+        their queues are called.
+        """
+        shards = self.path / "shards"
+        for shard in sorted(filter(_is_number, shards.iterdir()) if shards.exists() else (), key=_number):
+            for path in sorted(filter(_is_number, shard.iterdir()), key=_number):
+                live = self.holder is not None
+                is_stream = (path / OFFSETS).exists() or any(path.glob("*.chunks"))
+                queue = QueueFiles(
+                    "", None, _number(path), path, defined=True, live=live, is_stream=is_stream
+                )
+                yield queue
+                yield from queue.parts()
+
     def queue(self, vhost: str, name: str) -> QueueFiles:
         for queue in self.queues(vhost):
             if queue.queue == name:
@@ -225,6 +240,14 @@ class DataFiles:
             return []
         names = os.listdir(self.queues_path)  # noqa: PTH208 - names are all that is needed
         return sorted((int(name), name) for name in names if name.isdecimal())
+
+
+def _is_number(path: Path) -> bool:
+    return path.name.isdecimal() and path.is_dir()
+
+
+def _number(path: Path) -> int:
+    return int(path.name)
 
 
 def _described(path: Path) -> tuple[str, str | None, bool]:

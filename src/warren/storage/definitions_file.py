@@ -8,36 +8,26 @@ from pathlib import Path
 from warren.broker.commands import Command
 from warren.storage.definitions import Definitions
 from warren.storage.definitions_recovery import DefinitionProblem, RecoveredDefinitions, recover_definitions
-from warren.storage.disk import RENAME, SYNC, SYNC_DIRECTORY, WRITE, Operation
-from warren.storage.files import FILE_MODE, OpenFiles, write_file
+from warren.storage.files import OpenFiles, write_file
+from warren.storage.lines_file import LinesFile
 
 
-class DefinitionsFile:
+class DefinitionsFile(LinesFile):
     """Says to the group commit what to write, and hears from it when that is safe."""
 
     def __init__(self, path: Path, files: OpenFiles, *, sync: bool) -> None:
-        self.path = path
-        self.files = files
-        self.made = path.with_suffix(".new")  # where the file is written anew
-        self.sync = sync
         self.definitions = Definitions()
+        super().__init__(path, files, self.definitions, sync=sync)
         self.deleted: frozenset[int] = frozenset()  # queues of the time before, by their numbers
         self.read: dict[bytes, Command] = {}  # by the line that says it; until all are taken
         self.is_damaged = False  # whether lines are lost that were once safe
-        self.size = 0  # how much of the file is safe
-        self.writing = 0  # how many bytes the round in flight adds
-        self.named = False  # whether the file's name is known to be on disk
-        self.file = -1  # the open file
-        self.next_file = -1  # the one that takes its place with the round in flight
-        self.directory = -1  # the open data directory
 
     def load(self) -> list[DefinitionProblem]:
         """Read the file, and keep a copy of lines that could not be read."""
-        self.directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self.file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        self.open()
         data = self.path.read_bytes()
         recovered = recover_definitions(data)
-        self.definitions = recovered.definitions
+        self.definitions = self.lines = recovered.definitions
         self.deleted = recovered.deleted
         self.read = recovered.commands
         self.size = recovered.intact_bytes
@@ -77,44 +67,3 @@ class DefinitionsFile:
         commands = self.definitions.commands(self.read)
         self.read = {}
         return commands
-
-    # --- what the group commit asks ---
-
-    def has_news(self) -> bool:
-        return bool(self.definitions.pending)
-
-    def operations(self) -> list[Operation]:
-        if self.definitions.wants_compaction:
-            return self._written_anew()
-        data = self.definitions.take_pending()
-        self.writing = len(data)
-        return self._write(self.file, data, self.size, [] if self.named else self._sync_names())
-
-    def _written_anew(self) -> list[Operation]:
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        self.next_file = self.files.try_twice(lambda: os.open(self.made, flags, FILE_MODE))
-        data = self.definitions.compacted()  # only now: what is pending must not be lost if that fails
-        self.writing = len(data)
-        rename = Operation(RENAME, path=os.fsencode(self.made), target=os.fsencode(self.path))
-        return self._write(self.next_file, data, 0, [rename, *self._sync_names()])
-
-    def _sync_names(self) -> list[Operation]:
-        return [Operation(SYNC_DIRECTORY, file=self.directory)] if self.sync else []
-
-    def _write(self, file: int, data: bytes, offset: int, then: list[Operation]) -> list[Operation]:
-        syncs = [Operation(SYNC, file=file)] if self.sync else []
-        return [Operation(WRITE, file=file, data=data, offset=offset), *syncs, *then]
-
-    def are_safe(self) -> None:
-        if self.next_file >= 0:
-            os.close(self.file)
-            self.file, self.next_file = self.next_file, -1
-            self.size = 0
-        self.size += self.writing
-        self.writing = 0
-        self.named = True
-
-    def close(self) -> None:
-        for file in (self.file, self.next_file, self.directory):
-            if file >= 0:
-                os.close(file)

@@ -9,6 +9,9 @@ queues/17/         the log of one durable queue, and queue.json, which says of w
                    such as priority-3, further logs of the queue: its parts
 journal/           rounds of the group commit that are not synced where they belong; see journal.py
 moves/             which messages were on their way from one queue to another; see move_notes.py
+shards/12/129/     in a cluster: the log of a queue with copies on other nodes, by shard and number
+shards.log         in a cluster: the store's id, and the epochs of its shards; see shards_file.py
+diverged/          what the leader of a shard did not have; see diverged.py
 transient/         what memory had no room for; emptied at start
 
 All of it is for its owner alone, since it holds messages and password hashes. What an earlier version, or
@@ -45,6 +48,10 @@ OURS = {
     "transient",
     "journal",
     "moves",
+    "shards",
+    "diverged",
+    "cluster",
+    "etcd",
 }  # and with a suffix
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -68,6 +75,7 @@ class DataDirectory:
         self.transient = path / "transient"
         self.journal = path / "journal"
         self.moves = path / "moves"
+        self.shards = path / "shards"
         self.definitions = path / "definitions.log"
         self.marks_may_be_lost = False  # the last run did not end well, and the machine was restarted
         self.identity = ""  # of this directory, made once; empty if it could not be written
@@ -136,7 +144,7 @@ class DataDirectory:
         make_private([str(self.path.resolve())], self.warn)
 
     def _directories(self) -> tuple[Path, ...]:
-        return (self.queues, self.transient, self.journal, self.moves)
+        return (self.queues, self.transient, self.journal, self.moves, self.shards, self.path / "diverged")
 
     def _check_version(self) -> None:
         file = self.path / "VERSION"

@@ -15,6 +15,7 @@ cpdef enum:
     HEADER_CRC_AT = 12
     BASE_AT = 16
     BASE_BYTES = 8
+    EPOCH_AT = 24            # of a segment; files with entries have two other numbers there
     COUNT_AT = 24
     END_AT = 28
 
@@ -124,6 +125,7 @@ cdef packed struct JournalPart:
 cdef bint header_is_sound(
     const uint8_t* p, const char* magic, uint32_t version, uint64_t base
 ) noexcept nogil
+cdef uint64_t epoch_in(const uint8_t* p) noexcept nogil
 cdef Py_ssize_t record_bytes(Message message) noexcept
 cdef void put_record(uint8_t* p, Py_ssize_t size, uint64_t position, uint64_t time_ms, Message message) noexcept
 cdef uint8_t* put_head(uint8_t* p, uint64_t position, uint64_t time_ms, Message message) noexcept

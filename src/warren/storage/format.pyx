@@ -14,8 +14,9 @@ A log is a directory of segments. Each is named by the position of its first rec
 All numbers are little-endian, all records begin at a multiple of 8, and all checksums are CRC-32C.
 
     .seg       header { record }*
-    header     magic:8 = "WARREN\\0S"  version:uint32 = 1  crc:uint32  base:uint64  zero:8
-               crc is over all but itself
+    header     magic:8 = "WARREN\\0S"  version:uint32  crc:uint32  base:uint64  epoch:uint64
+               crc is over all but itself; epoch is the term of the leader that began the segment, in a cluster: then
+               the version is 2. A segment of a node that is alone has version 1, and epoch 0.
 
     record     0   crc:uint32                over all that follows, without the padding
                4   length:uint32             from crc to the end of the body, without the padding
@@ -43,7 +44,7 @@ All numbers are little-endian, all records begin at a multiple of 8, and all che
                time_ms and that. It is written before the index, and is of no use without it.
 
     .acks      header { mark }*
-    header     magic:8 = "WARREN\\0A", the rest as in .seg
+    header     magic:8 = "WARREN\\0A", the rest as in a .seg of version 1
     mark       first:uint32 count:uint32 deliveries:uint32 crc:uint32
                of `count` positions from base + first on: how often they have been delivered, or
                0xFFFFFFFF: they are done with. crc is over base, first, count and deliveries. Done with is
@@ -82,8 +83,9 @@ INDEX_MAGIC = b"WARREN\0I"
 ACKS_MAGIC = b"WARREN\0A"
 DUES_MAGIC = b"WARREN\0D"
 CHUNKS_MAGIC = b"WARREN\0C"
-# the highest version of each kind of file is written, the others are read
-VERSIONS = {SEGMENT_MAGIC: (1,), INDEX_MAGIC: (1, 2), ACKS_MAGIC: (1,), DUES_MAGIC: (1,), CHUNKS_MAGIC: (1,)}
+# the highest version of each kind of file is written, the others are read; but a segment without an epoch is still
+# written as version 1, which an earlier broker can read
+VERSIONS = {SEGMENT_MAGIC: (1, 2), INDEX_MAGIC: (1, 2), ACKS_MAGIC: (1,), DUES_MAGIC: (1,), CHUNKS_MAGIC: (1,)}
 WITH_ENTRIES = (INDEX_MAGIC, DUES_MAGIC, CHUNKS_MAGIC)  # the checksum in the header is over the whole file
 
 
@@ -124,10 +126,22 @@ def uint64_at(data, Py_ssize_t at):
 
 def encode_header(bytes magic, uint64_t base, uint32_t count=0, uint32_t end=0, bytes entries=b""):
     """The header of a file, of the kind that its magic number says, and the entries of one that has some."""
-    cdef uint32_t version = max(VERSIONS[magic]), crc
-    cdef bytes rest = base.to_bytes(8, "little") + count.to_bytes(4, "little") + end.to_bytes(4, "little")
-    crc = checksum(magic + version.to_bytes(4, "little") + rest + entries)
-    return magic + version.to_bytes(4, "little") + crc.to_bytes(4, "little") + rest + entries
+    version = 1 if magic == SEGMENT_MAGIC else max(VERSIONS[magic])
+    return with_checksum(
+        magic, version, base.to_bytes(8, "little") + count.to_bytes(4, "little") + end.to_bytes(4, "little") + entries
+    )
+
+
+def encode_segment_header(uint64_t base, uint64_t epoch=0):
+    """The header of a segment that was begun in an epoch; 0 for a node that is alone."""
+    rest = base.to_bytes(8, "little") + epoch.to_bytes(8, "little")
+    return with_checksum(SEGMENT_MAGIC, 2 if epoch else 1, rest)
+
+
+cdef bytes with_checksum(bytes magic, uint32_t version, bytes rest):
+    cdef bytes start = magic + version.to_bytes(4, "little")
+    cdef uint32_t crc = checksum(start + rest)
+    return start + crc.to_bytes(4, "little") + rest
 
 
 def check_header(bytes magic, data, uint64_t base):
@@ -146,6 +160,11 @@ def check_header(bytes magic, data, uint64_t base):
     if uint64_at(head, BASE_AT) != base:
         raise ValueError("the base in the header is not that of the file's name")
     return version
+
+
+def segment_epoch(data, uint64_t base):
+    """The epoch in the header of a segment; raise ValueError or UnknownVersion if that is not sound."""
+    return uint64_at(data, EPOCH_AT) if check_header(SEGMENT_MAGIC, data, base) > 1 else 0
 
 
 def count_and_end(data):
@@ -168,6 +187,11 @@ cdef bint header_is_sound(
         and (<const uint32_t*>(p + HEADER_CRC_AT))[0] == crc32c(checked, sizeof(checked))
         and (<const uint64_t*>(p + BASE_AT))[0] == base
     )
+
+
+cdef uint64_t epoch_in(const uint8_t* p) noexcept nogil:
+    """The epoch in the sound header of a segment."""
+    return (<const uint64_t*>(p + EPOCH_AT))[0] if (<const uint32_t*>(p + VERSION_AT))[0] > 1 else 0
 
 
 def checksum(const uint8_t[::1] data):
@@ -352,6 +376,25 @@ def records(const uint8_t[::1] data):
         at += length
 
 
+def walk_records(const uint8_t[::1] data, Py_ssize_t at, uint64_t above):
+    """From a place in some bytes of a segment on, as far as sound records follow each other, with positions above
+    this one: where they end, how many they are, the position of the last one, which is `above` if there is none, and
+    how many bytes there have to be for the next one; 0 if no record begins there.
+    """
+    cdef Py_ssize_t size = data.shape[0], length = -RECORD_BYTES_MIN, count = 0
+    cdef const uint8_t* p = &data[0] if size else NULL
+    with nogil:
+        while at < size:
+            length = record_length(p + at, size - at, above)
+            if length <= 0:
+                break
+            above = (<const RecordHead*>(p + at)).position
+            at += length
+            count += 1
+            length = -RECORD_BYTES_MIN
+    return at, count, above, -length
+
+
 class Scan:
     """What a walk through a whole segment has found."""
 
@@ -453,6 +496,15 @@ cdef uint32_t mark_crc(const Mark* mark, uint64_t base) noexcept nogil:
     memcpy(text, &base, BASE_BYTES)
     memcpy(text + BASE_BYTES, mark, MARK_CRC_AT)
     return crc32c(text, sizeof(text))
+
+
+def bad_marks(const uint8_t[::1] data, uint64_t base):
+    """How many of the marks in some bytes of an ack file are not sound."""
+    cdef Py_ssize_t size = data.shape[0], at = 0, bad = size % MARK_BYTES != 0
+    while at + MARK_BYTES <= size:
+        bad += not mark_is_sound(<const Mark*>&data[at], base)
+        at += MARK_BYTES
+    return bad
 
 
 def encode_mark(uint64_t base, uint32_t first, uint32_t count, uint32_t deliveries):

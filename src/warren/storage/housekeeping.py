@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from warren.storage.files import remove_segment, remove_tree
+from warren.storage.files import remove_tree
 from warren.storage.log_directory import DELETED
 from warren.storage.segment import Segment
 
@@ -58,14 +58,12 @@ class Housekeeping:
         """Delete the files of a segment, unless not all of it could be read."""
         path = segment.path
         if not segment.damaged:
-            self.do("cannot delete segment", path, lambda: remove_segment(path))
+            self.do("cannot delete segment", path, segment.remove_files)
 
     def remove_now(self, segment: Segment) -> None:
         """The same, but at once."""
         if not segment.damaged:
-            self._run(
-                BackgroundJob("cannot delete segment", segment.path, lambda: remove_segment(segment.path))
-            )
+            self._run(BackgroundJob("cannot delete segment", segment.path, segment.remove_files))
 
     def remove_directories(self, paths: Sequence[str]) -> None:
         """Delete the directories of queues. Each is renamed first, so that the next start goes on with it if
@@ -75,6 +73,10 @@ class Housekeeping:
         self._submit(
             *(BackgroundJob("cannot delete directory", path, partial(remove_queue, path)) for path in paths)
         )
+
+    def attempt(self, trouble: str, path: str, work: Callable[[], None], failed: Callable[[], None]) -> None:
+        """Do something once; `failed` is called if it fails, in the thread."""
+        self._submit(BackgroundJob(trouble, path, work, failed))
 
     def rewrite(self, path: str, work: Callable[[], None], failed: Callable[[], None]) -> None:
         """Write an ack file anew."""

@@ -10,7 +10,9 @@ once, when the file is full:
     journal/2   full: what it has is being synced where it belongs; then it is used again from its beginning
 
 A start writes all that is in the journal into the segments, where most of it is already. Each byte of a
-segment has only ever one value, so that to write it twice, or in any order, does no harm. Only segments whose
+segment has only ever one value, so that to write it twice, or in any order, does no harm. In a cluster a path
+may get another segment, which has another epoch; and what was cut off a segment must not come back
+(`shards_file.py`). A segment that was cut is not journaled any more. Only segments whose
 names are safe are journaled: one that is not there any more has been deleted, and is left alone.
 
 A failed sync may lose whatever was written before, and the next one succeeds all the same. So after any
@@ -30,7 +32,7 @@ from typing import Any, Protocol
 from warren.storage.directory import DirectoryError
 from warren.storage.disk import WRITE_SAFELY, Buffer, Operation
 from warren.storage.files import OpenFiles, read_whole
-from warren.storage.format import JOURNAL_MAGIC, NAME_DIGITS
+from warren.storage.format import HEADER_BYTES, JOURNAL_MAGIC, NAME_DIGITS, UnknownVersion, segment_epoch
 from warren.storage.journal_record import put_head, read_record
 from warren.storage.segment import Segment
 
@@ -41,6 +43,7 @@ SEGMENT_BYTES_MAX = 128 * 1024  # the same, of a segment in the mean
 FREE_SHARE_MAX = 16  # a journal takes no more than one of so many parts of what is free on the disk
 SALT_BITS = 64
 MAGIC = JOURNAL_MAGIC.to_bytes(4, "little")  # of which the last byte is the version
+COPIED = re.compile(rf"(shards/\d+/\d+(?:/[a-z0-9-]+)?/(\d{{{NAME_DIGITS}}}))@(\d+)", re.ASCII)
 SEGMENT = re.compile(rf"queues/\d+(?:/[a-z0-9-]+)?/\d{{{NAME_DIGITS}}}", re.ASCII)
 
 
@@ -71,6 +74,7 @@ class Journal:
         self.writing = 0  # the size of the record in flight
         self.salt = secrets.randbits(SALT_BITS)  # of all records in the file in use
         self.head = Buffer()  # of the record in flight
+        self.cuts: dict[str, int] = {}  # where segments end now that were cut, by path and epoch
 
     # --- a round ---
 
@@ -193,7 +197,18 @@ class Journal:
         for name, some in pieces.items():
             if SEGMENT.fullmatch(name):
                 self.files.write_pieces(f"{self.root}/{name}.seg", some)
+            elif found := COPIED.fullmatch(name):
+                path, base, epoch = found.groups()
+                if _has_epoch(f"{self.root}/{path}.seg", int(base), int(epoch)):
+                    self.files.write_pieces(f"{self.root}/{path}.seg", self._without_cut(name, some))
         return rounds
+
+    def _without_cut(self, name: str, pieces: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+        """The pieces of a segment, as far as they were not taken away since."""
+        end = self.cuts.get(name)
+        if end is None:
+            return pieces
+        return [(offset, data[: end - offset]) for offset, data in pieces if offset < end]
 
     def _remove(self) -> None:
         for path in Path(self.path).iterdir():
@@ -210,6 +225,15 @@ class Journal:
         if well and Path(self.path).exists():
             self.files.sync_all(self.root)
             self._remove()
+
+
+def _has_epoch(path: str, base: int, epoch: int) -> bool:
+    """Whether the segment that has this path now is the one with this epoch."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - paths are text here
+            return segment_epoch(file.read(HEADER_BYTES), base) == epoch
+    except (FileNotFoundError, ValueError, UnknownVersion):
+        return False
 
 
 def records_in(data: bytes) -> Iterator[tuple[int, list[tuple[str, int, bytes]] | None]]:

@@ -2,7 +2,8 @@
 """A round of the group commit as the journal has it: which bytes go where, and these bytes.
 
     head       magic, checksum of all that follows, salt, bytes of the whole record, number of parts
-    parts      of each: offset in its file, bytes, length of its path; the path below the data directory
+    parts      of each: offset in its file, bytes, length of its path; the path below the data directory, and if the
+               segment has an epoch, "@" and that: a path may get another segment with another epoch
     bytes      of all parts, one after the other
 
 The salt is drawn anew whenever a journal file is begun. What is left in it of an earlier time has another one, and
@@ -32,7 +33,7 @@ def put_head(Buffer head, uint64_t salt, list segments, Py_ssize_t above):
     head.clear()
     head.room(sizeof(JournalHead))
     for segment in segments:
-        path = segment.path[above:].encode()
+        path = path_below(segment, above)
         part.offset, part.size, part.path_size = segment.written, segment.flying.total(), PyBytes_GET_SIZE(path)
         p = head.room(sizeof(JournalPart) + PyBytes_GET_SIZE(path))
         memcpy(p, &part, sizeof(JournalPart))
@@ -42,6 +43,11 @@ def put_head(Buffer head, uint64_t salt, list segments, Py_ssize_t above):
     start.magic, start.crc, start.salt = JOURNAL_MAGIC, 0, salt
     start.size, start.count = head.size + size, len(segments)
     return head.size + size
+
+
+cdef bytes path_below(Segment segment, Py_ssize_t above):
+    path = segment.path[above:]
+    return f"{path}@{segment.epoch}".encode() if segment.epoch else path.encode()
 
 
 def read_record(bytes data, Py_ssize_t at, salt=None):

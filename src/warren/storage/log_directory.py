@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from warren.storage.files import NEW, OpenFiles, names_in
 
@@ -56,6 +56,12 @@ class Part(Protocol):
     def delete(self) -> None: ...
 
 
+class Tap(Protocol):
+    """Is told what changes in a log of which other nodes have copies."""
+
+    def marked(self, segment: Any, marks: bytes) -> None: ...
+
+
 class LogDirectory:
     """Where the files of one log are. The directory of a part lies in that of its queue."""
 
@@ -75,6 +81,7 @@ class LogDirectory:
         self.made = False  # it is there
         self.named = False  # a sync covers its name
         self.deleted = False  # its queue is gone, and so will it be
+        self.tap: Tap | None = None  # of a log that other nodes copy: is told what changes
 
     def make(self) -> None:
         """Make the directory if it is not there, with the file that says which queue it is of."""

@@ -6,6 +6,7 @@ from warren.broker.message cimport Message
 from warren.broker.store cimport MessageLog
 from warren.storage.commit cimport GroupCommit
 from warren.storage.cursor cimport Cursor
+from warren.storage.log_tap cimport LogTap
 from warren.storage.segment cimport Segment
 from warren.storage.segment_chain cimport SegmentChain
 
@@ -17,6 +18,7 @@ cdef class QueueLog(MessageLog):
     cdef readonly SegmentChain chain
     cdef object problems
     cdef GroupCommit commit
+    cdef LogTap tap
     cdef Cursor cursor
     cdef Segment recent
 

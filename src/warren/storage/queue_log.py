@@ -20,6 +20,7 @@ from warren.storage.commit import GroupCommit
 from warren.storage.cursor import Cursor
 from warren.storage.format import DUE_ENTRY
 from warren.storage.log_directory import LogDirectory
+from warren.storage.log_tap import LogTap
 from warren.storage.problems import Problems
 from warren.storage.segment import Segment, index_beyond
 from warren.storage.segment_chain import SegmentChain
@@ -46,6 +47,7 @@ class QueueLog(MessageLog):
         self.volatile = volatile  # a message is done with as soon as it is read
         self.chain = SegmentChain(directory, commit, segments or [], segment_bytes)
         self.segments = self.chain.all  # the same list, closer at hand
+        self.tap: LogTap | None = None  # of a log that other nodes copy: is told what changes
         self.recent: Segment | None = None  # where the last message was that was looked for
         self.cursor = Cursor(commit.files, problems)  # how far the queue has read on
         self.unread = sum(segment.unread for segment in self.segments)
@@ -65,6 +67,8 @@ class QueueLog(MessageLog):
             self.commit.gather(tail)
         size = tail.append(message, position, message.time_ms)
         self.commit.unsafe_bytes += size
+        if self.tap is not None:
+            self.tap.note()
         if not taken:
             tail.unread += 1
             tail.unread_bytes += len(message.body)
@@ -210,6 +214,21 @@ class QueueLog(MessageLog):
                 if self.waiting_in(segment.base + relative) is segment:
                     yield due_ms, segment.base + relative, offset
 
+    # --- copies on other nodes ---
+
+    def seal(self, epoch: int, tap: LogTap) -> None:
+        """Lead this log in an epoch: the first record that is appended begins a segment of it."""
+        self.tap = tap
+        self.chain.seal(epoch, tap)
+
+    def let_go(self) -> list[Segment]:
+        """This node does not lead the log any more."""
+        self.tap = None
+        self.unread = self.unread_bytes = 0
+        self.cursor.move(None, 0)
+        self.recent = None
+        return self.chain.let_go()
+
     # --- segments ---
 
     def roll(self, position: int) -> Segment:
@@ -220,7 +239,7 @@ class QueueLog(MessageLog):
                 closed.forget_gone()
             self.drop_if_dead(closed)
         path = self.chain.path_of(position)
-        tail = Segment(path, position, self.chain.directory, volatile=self.volatile)
+        tail = Segment(path, position, self.chain.directory, volatile=self.volatile, epoch=self.chain.epoch)
         self.chain.begin(tail)
         if self.cursor.segment is None:
             self.cursor.move(tail, 0)

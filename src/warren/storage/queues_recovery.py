@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -41,35 +41,35 @@ class QueuesRecovery:
         self.sync = sync
         self.log = log
         self.marks_may_be_lost = marks_may_be_lost  # the machine went down
-        self.logs: dict[tuple[str, str, str], RecoveredLog] = {}  # by vhost, name and part of a queue
-        self.streams: dict[tuple[str, str], RecoveredStream] = {}  # by vhost and name
+        self.logs: dict[tuple[int, str], RecoveredLog] = {}  # by number and part of a queue
+        self.streams: dict[int, RecoveredStream] = {}  # by number
 
-    def run(self, numbers: Mapping[int, tuple[str, str]], streams: AbstractSet[tuple[str, str]]) -> None:
-        """Read back the queues that have a directory. `numbers` names them by that; some are `streams`."""
+    def run(self, numbers: AbstractSet[int], streams: AbstractSet[int]) -> None:
+        """Read back those of these queues, some of them `streams`, that have a directory."""
         present = [number for number in self._directories_there() if number in numbers]
         progress = RecoveryProgress(len(present), self.log)
-        queues = [number for number in present if numbers[number] not in streams]
-        long: list[tuple[int, list[str]]] = [(number, []) for number in present if numbers[number] in streams]
+        queues = [number for number in present if number not in streams]
+        long: list[tuple[int, list[str]]] = [(number, []) for number in present if number in streams]
 
         def recover_long(one: tuple[int, list[str]]) -> None:
             number, names = one
-            if numbers[number] in streams:
-                self.streams[numbers[number]] = recover_stream(self._path(number), self.problems, self.sync)
+            if number in streams:
+                self.streams[number] = recover_stream(self._path(number), self.problems, self.sync)
             else:
-                self._recover_queue(number, names, numbers[number])
+                self._recover_queue(number, names)
             progress.step()
 
         with ThreadPoolExecutor(RECOVERY_THREADS, thread_name_prefix="warren-recovery") as threads:
             for number, segments in self._short_logs(threads, queues):
                 if segments is not None:
-                    self._take_over(segments, numbers[number])
+                    self._take_over(segments, number)
                     progress.step()
                     continue
                 names = names_in(self._path(number))
                 if self._is_long(number, names):
                     long.append((number, names))
                 else:
-                    self._recover_queue(number, names, numbers[number])
+                    self._recover_queue(number, names)
                     progress.step()
             list(threads.map(recover_long, long))
         progress.end()
@@ -100,17 +100,17 @@ class QueuesRecovery:
             return len(segments) > 1
         return os.stat(f"{self._path(number)}/{segments[0]}").st_size > LONG_BYTES_MIN  # noqa: PTH116
 
-    def _take_over(self, segments: list[Segment], queue: tuple[str, str]) -> None:
+    def _take_over(self, segments: list[Segment], number: int) -> None:
         lost = self.marks_may_be_lost
-        self.logs[(*queue, "")] = recover_short(segments, self.problems, marks_may_be_lost=lost)
+        self.logs[number, ""] = recover_short(segments, self.problems, marks_may_be_lost=lost)
 
-    def _recover_queue(self, number: int, names: list[str], queue: tuple[str, str]) -> None:
+    def _recover_queue(self, number: int, names: list[str]) -> None:
         """Read all logs of one queue."""
         path, lost = self._path(number), self.marks_may_be_lost
-        self.logs[(*queue, "")] = recover(path, self.problems, names, marks_may_be_lost=lost)
+        self.logs[number, ""] = recover(path, self.problems, names, marks_may_be_lost=lost)
         for part in parts_in(path, names):
             inner = f"{path}/{part}"
-            self.logs[(*queue, part)] = recover(
+            self.logs[number, part] = recover(
                 inner,
                 self.problems,
                 names_in(inner),

@@ -16,13 +16,12 @@ from warren.storage.fates import Fates
 from warren.storage.files import read_whole, remove_segment, write_file
 from warren.storage.format import (
     RELATIVE_MAX,
-    SEGMENT_MAGIC,
     SUFFIXES,
     Scan,
     UnknownVersion,
     base_of,
-    check_header,
     scan,
+    segment_epoch,
     segment_name,
 )
 from warren.storage.index import Index, decode_dues, decode_index, write_index
@@ -191,7 +190,7 @@ def scanned(segment: Segment, problems: Problems) -> bool:
     path, base = segment.path, segment.base
     data = read_whole(path + ".seg")
     try:
-        check_header(SEGMENT_MAGIC, data, base)
+        segment.epoch = segment_epoch(data, base)
     except UnknownVersion as error:
         problems.warn("segment is of an unknown version", file=path + ".seg", error=str(error))
         return False

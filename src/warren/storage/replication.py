@@ -38,7 +38,7 @@ class Records(NamedTuple):
     epoch: int
     offset: int  # where they begin in the `.seg` file
     last: int  # the position of the last record in them
-    count: int  # how many records they are
+    count: int  # type: ignore[assignment]  # how many records they are; a tuple's own `count` is not used
     data: bytes
 
 

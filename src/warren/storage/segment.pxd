@@ -10,11 +10,14 @@ cdef class Segment:
     cdef readonly str path               # of its files, without their suffixes
     cdef public object directory         # the LogDirectory of its log; None until a log has taken it over
     cdef readonly uint64_t base          # the position of its first record
+    cdef public uint64_t epoch           # the term of the leader that began it; 0 of a node that is alone
     cdef public uint64_t last            # the position of its last record; base - 1 while there is none
     # its life: changed by `enter` alone
     cdef readonly object life
     cdef readonly object on_disk
     cdef public bint damaged             # not all of it could be read, so its files are never deleted
+    cdef public bint unjournaled         # the journal may have bytes for this path that were cut off since
+    cdef public bint superseded          # another segment has its path now, so its files are not deleted
     cdef public bint volatile            # neither synced nor kept over a restart
     # its records
     cdef public Py_ssize_t count         # how many there are
@@ -24,6 +27,8 @@ cdef class Segment:
     cdef bytearray gone                  # a bit for each position: it was taken out, so the cursor skips it
     cdef bint ended                      # a large record is the last one here: the next goes to another segment
     # its bytes: see the picture in segment.pyx
+    cdef public Py_ssize_t told          # of a log that is copied: how many bytes were handed out to its copies,
+    cdef public Py_ssize_t told_count    # and how many records these are
     cdef public Py_ssize_t end           # the size of the file once all records are written
     cdef public Py_ssize_t written       # how many bytes are written and synced
     cdef public bint dirty               # whether the round that gathers now has it
@@ -49,10 +54,13 @@ cdef class Segment:
     cpdef bint is_removed(self) noexcept
     cpdef bint is_made(self) noexcept
     cpdef bint is_named(self) noexcept
+    cpdef bint can_be_journaled(self) noexcept
+    cpdef end_here(self)
     cpdef bint is_full(self, Py_ssize_t segment_bytes, uint64_t position)
     cdef Py_ssize_t append(self, Message message, uint64_t position, uint64_t time_ms) except -1
     cdef int mark(self, Mark* run, uint64_t position, uint32_t count, uint32_t deliveries) except -1
     cdef int push(self, Mark* run) except -1
+    cdef int begin_marks(self) except -1
     cdef int fold_marks(self) except -1
     cpdef int note_delivered(self, uint64_t position, uint32_t deliveries) except -1
     cpdef int note_done(self, uint64_t position, uint32_t count) except -1

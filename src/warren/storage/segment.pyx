@@ -18,7 +18,8 @@ from libc.string cimport memcpy
 
 from pathlib import Path
 
-from warren.storage.format import ACKS_MAGIC, SEGMENT_MAGIC, encode_header, scan
+from warren.storage.files import remove_segment
+from warren.storage.format import ACKS_MAGIC, encode_header, encode_segment_header, scan
 from warren.storage.index import write_index
 from warren.storage.segment_life import TRANSITIONS, Life, OnDisk
 
@@ -44,11 +45,18 @@ cdef inline bint is_large_at(Buffer buffer, const uint8_t* p) noexcept:
     return buffer is not None and buffer.large is not None and p == buffer.data + buffer.large_at
 
 
+cdef bytes bytes_from(Buffer buffer, Py_ssize_t at):
+    if buffer.large is not None:
+        return buffer.tobytes()[at:]
+    return (<char*>buffer.data)[at:buffer.size]
+
+
 cdef class Segment:
     """A segment that has just begun: nothing of it is on disk."""
 
-    def __init__(self, str path, uint64_t base, object directory=None, *, bint volatile=False):
+    def __init__(self, str path, uint64_t base, object directory=None, *, bint volatile=False, uint64_t epoch=0):
         self.path = path
+        self.epoch = epoch
         self.directory = directory
         self.life = OPEN
         self.on_disk = ABSENT
@@ -91,7 +99,15 @@ cdef class Segment:
         """Whether a power cut leaves the name of its file."""
         return self.on_disk is NAMED
 
+    cpdef bint can_be_journaled(self) noexcept:
+        """Whether the journal may make a round of it safe."""
+        return self.on_disk is NAMED and not self.unjournaled
+
     # --- appending ---
+
+    cpdef end_here(self):
+        """The next record goes to another segment."""
+        self.ended = True
 
     cpdef bint is_full(self, Py_ssize_t segment_bytes, uint64_t position):
         """Whether a record with this position goes to another segment."""
@@ -112,6 +128,29 @@ cdef class Segment:
         self.alive += 1
         return size
 
+    def append_raw(self, const uint8_t[::1] data, uint64_t last, Py_ssize_t count):
+        """Add records to `gathered`, which must be there, as another copy of this segment has them: with the header, if
+        they begin it. `last` is the position of the last one.
+        """
+        cdef Py_ssize_t size = data.shape[0]
+        memcpy(self.gathered.room(size), &data[0], size)
+        self.end += size
+        self.last = last
+        self.count += count
+
+    def unwritten_from(self, Py_ssize_t offset):
+        """The bytes from an offset on, which is none below `written`."""
+        cdef Py_ssize_t at = offset - self.written
+        cdef bytes data = b""
+        assert at >= 0, "what is written is in the file"
+        if self.flying is not None:
+            if at < self.flying.total():
+                data = bytes_from(self.flying, at)
+            at = max(at - self.flying.total(), <Py_ssize_t>0)
+        if self.gathered is not None and at < self.gathered.total():
+            return data + bytes_from(self.gathered, at) if data else bytes_from(self.gathered, at)
+        return data
+
     cdef int put_large(self, Py_ssize_t size, uint64_t position, uint64_t time_ms, Message message) except -1:
         """Add a record without copying its body, which would take long. It is the last one of this segment."""
         cdef Py_ssize_t body = PyBytes_GET_SIZE(message.body), at = self.gathered.size
@@ -126,7 +165,7 @@ cdef class Segment:
 
     def begin(self):
         """Put the header before the first record."""
-        cdef bytes header = encode_header(SEGMENT_MAGIC, self.base)
+        cdef bytes header = encode_segment_header(self.base, self.epoch)
         memcpy(self.gathered.room(HEADER_BYTES), <const char*>header, HEADER_BYTES)
         self.end = HEADER_BYTES
 
@@ -152,6 +191,11 @@ cdef class Segment:
     def write_index(self):
         """Write the file that says where each record is."""
         write_index(self.path, self.base, scan(Path(self.path + ".seg").read_bytes(), self.base))
+
+    def remove_files(self):
+        """Delete its files, unless another segment has the same path by now."""
+        if not self.superseded:
+            remove_segment(self.path)
 
     # --- taken out ---
 
@@ -220,20 +264,41 @@ cdef class Segment:
         return 0
 
     cdef int push(self, Mark* run) except -1:
-        cdef bytes header
         if run.count == 0:
             return 0
-        if self.marks is None:
-            self.marks = Buffer()
-        if self.marks_written == 0 and self.marks.size == 0:
-            header = encode_header(ACKS_MAGIC, self.base)
-            memcpy(self.marks.room(HEADER_BYTES), <const char*>header, HEADER_BYTES)
+        self.begin_marks()
         seal_mark(run, self.base)
         memcpy(self.marks.room(MARK_BYTES), run, MARK_BYTES)
         run.count = 0
         if self.marks.size > self.marks_bytes_max:
             self.fold_marks()
         return 0
+
+    cdef int begin_marks(self) except -1:
+        """Have a buffer for marks, with the header of the ack file if they are the first ones."""
+        cdef bytes header
+        if self.marks is None:
+            self.marks = Buffer()
+        if self.marks_written == 0 and self.marks.size == 0:
+            header = encode_header(ACKS_MAGIC, self.base)
+            memcpy(self.marks.room(HEADER_BYTES), <const char*>header, HEADER_BYTES)
+        return 0
+
+    def add_marks(self, const uint8_t[::1] data):
+        """Add marks as the ack file of another copy of this segment has them."""
+        cdef Py_ssize_t size = data.shape[0]
+        if size == 0:
+            return
+        self.begin_marks()
+        memcpy(self.marks.room(size), &data[0], size)
+        if self.marks.size > self.marks_bytes_max:
+            self.fold_marks()
+
+    def forget_marks(self):
+        """The marks that are not in the ack file yet are not wanted any more."""
+        if self.marks is not None:
+            self.marks.size = 0
+        self.out.count = self.done.count = 0
 
     cdef int fold_marks(self) except -1:
         """Replace the waiting marks by as few as say the same: if the disk fails, they may wait for long."""
@@ -255,6 +320,8 @@ cdef class Segment:
         return self.marks.tobytes() if self.marks is not None else b""
 
     def marks_are_written(self):
+        if self.marks is None:
+            return
         self.marks_written += self.marks.size
         self.marks_bytes_max = MARKS_BYTES_MIN
         if self.marks.capacity > 64 * 1024:

@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 
 from warren.storage.commit cimport GroupCommit
+from warren.storage.log_tap cimport LogTap
 from warren.storage.segment cimport Segment
 
 
@@ -10,6 +11,8 @@ cdef class SegmentChain:
     cdef readonly list all
     cdef public Py_ssize_t segment_bytes
     cdef readonly Segment tail
+    cdef public uint64_t epoch
+    cdef public LogTap tap
     cdef GroupCommit commit
 
     @cython.locals(tail=Segment)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from warren.storage.commit import GroupCommit
 from warren.storage.format import segment_name
 from warren.storage.log_directory import LogDirectory
+from warren.storage.log_tap import LogTap
 from warren.storage.segment import Segment, index_beyond
 from warren.storage.segment_life import Life
 
@@ -26,6 +27,8 @@ class SegmentChain:
         self.all = segments  # in order of their positions
         self.segment_bytes = segment_bytes  # the size at which one is full
         self.tail: Segment | None = None  # the one that is appended to; None if the next record begins one
+        self.epoch = 0  # of the segments that begin here; 0 of a node that is alone
+        self.tap: LogTap | None = None  # of a log that other nodes copy: is told what changes
         directory.made = bool(segments)
         for segment in segments:
             segment.directory = directory
@@ -38,6 +41,23 @@ class SegmentChain:
         if tail is None or tail.is_full(self.segment_bytes, position):
             return None
         return tail
+
+    def seal(self, epoch: int, tap: LogTap) -> None:
+        """From now on this node leads the log: what is appended goes to segments of this epoch, so the first
+        record begins one, and the tap is told what changes.
+        """
+        self.epoch, self.tap, self.directory.tap = epoch, tap, tap
+        for segment in self.all:
+            segment.told, segment.told_count = segment.end, segment.count
+        if self.tail is not None and self.tail.epoch != epoch:
+            self.tail.end_here()
+
+    def let_go(self) -> list[Segment]:
+        """This log is not used any more, but its files are: whoever follows gets its segments."""
+        segments = self.all[:]
+        self.all.clear()
+        self.tail = self.tap = self.directory.tap = None
+        return segments
 
     def path_of(self, position: int) -> str:
         """The path of a segment that begins with this position."""
@@ -56,6 +76,8 @@ class SegmentChain:
         """Roll, second step: this segment is the tail from now on."""
         self.tail = segment
         self.all.append(segment)
+        if self.tap is not None:
+            self.tap.began(segment)
 
     def following(self, segment: Segment) -> Segment | None:
         """The next one, if there is one."""
@@ -67,6 +89,8 @@ class SegmentChain:
         if segment is self.tail:
             self.tail = None
         del self.all[index_beyond(self.all, segment.base) - 1]
+        if self.tap is not None:
+            self.tap.dropped(segment)
         self.commit.drop(segment)
 
     def delete(self) -> bool:
@@ -74,6 +98,8 @@ class SegmentChain:
         if self.directory.deleted:
             return False
         self.directory.deleted = True
+        if self.tap is not None:
+            self.tap.removed()
         self.commit.forget(self.all[:], self.directory.path)
         self.all.clear()
         self.tail = None

@@ -25,8 +25,8 @@ from warren.storage.segment_life import OnDisk
 
 from warren.storage.fates cimport Fates
 from warren.storage.format cimport (
-    HEADER_BYTES, MARK_BYTES, NAME_DIGITS, RECORD_BYTES_MIN, DueEntry, IndexEntry, Mark, Notes, header_is_sound,
-    mark_is_sound, walk,
+    HEADER_BYTES, MARK_BYTES, NAME_DIGITS, RECORD_BYTES_MIN, DueEntry, IndexEntry, Mark, Notes, epoch_in,
+    header_is_sound, mark_is_sound, walk,
 )
 from warren.storage.segment cimport Segment
 
@@ -74,7 +74,7 @@ cdef bytes segment_magic = SEGMENT_MAGIC, acks_magic = ACKS_MAGIC, manifest = MA
 cdef const char* SEGMENT = segment_magic
 cdef const char* ACKS = acks_magic
 cdef const char* MANIFEST_NAME = manifest
-cdef uint32_t SEGMENT_VERSION = max(VERSIONS[SEGMENT_MAGIC]), ACKS_VERSION = max(VERSIONS[ACKS_MAGIC])
+cdef uint32_t ACKS_VERSION = max(VERSIONS[ACKS_MAGIC])
 
 
 cdef struct Short:
@@ -84,6 +84,7 @@ cdef struct Short:
     bint has_acks
     char base_name[NAME_DIGITS + 1]
     uint64_t base
+    uint64_t epoch
     uint64_t last
     Py_ssize_t count
     Py_ssize_t end
@@ -159,8 +160,11 @@ cdef class ShortLogs:
     cdef bint read_segment(self, int directory, Short* short, Room* room) noexcept nogil:
         cdef Py_ssize_t size = read_small(directory, short, b".seg", room.segment, SEGMENT_BYTES_MAX), i
         cdef Notes notes
-        if size <= HEADER_BYTES or not header_is_sound(room.segment, SEGMENT, SEGMENT_VERSION, short.base):
+        if size <= HEADER_BYTES or not (
+            header_is_sound(room.segment, SEGMENT, 1, short.base) or header_is_sound(room.segment, SEGMENT, 2, short.base)
+        ):
             return False
+        short.epoch = epoch_in(room.segment)
         notes.base, notes.above, notes.count, notes.due_count = short.base, short.base - 1, 0, 0
         notes.entries, notes.dues = room.entries, room.dues
         if walk(room.segment, HEADER_BYTES, size, &notes) != size:
@@ -227,7 +231,7 @@ cdef class ShortLogs:
         cdef Segment segment = Segment(f"{directory}/{short.base_name.decode('ascii')}", short.base)
         cdef Fates fates
         segment.enter(OnDisk.MADE)
-        segment.count, segment.last = short.count, short.last
+        segment.epoch, segment.count, segment.last = short.epoch, short.count, short.last
         segment.end = segment.written = short.end
         segment.alive = segment.unread = short.count
         segment.unread_bytes = short.body_bytes

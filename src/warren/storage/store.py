@@ -32,6 +32,8 @@ from warren.storage.problems import Logger, Problems
 from warren.storage.queue_log import QueueLog
 from warren.storage.queues_recovery import QueuesRecovery
 from warren.storage.recovery import RecoveredLog
+from warren.storage.shards import Shards, ShardSettings
+from warren.storage.shards_file import read_shard_notes
 from warren.storage.stream_log import SegmentedStream
 from warren.storage.stream_recovery import RecoveredStream
 from warren.storage.unknown_queues import UnknownQueues
@@ -96,6 +98,9 @@ class DiskStore(Store):
         self.moves = count(1)  # numbers the files that have notes of moves
         self.listing = LogListing()  # what the HTTP API knows of segments
         self.is_recovered = False  # all was read back
+        self.timers = timers
+        self.shards: Shards | None = None  # what it keeps of the shards of a cluster
+        self.after_marks: Callable[[], None] | None = None  # called when the marks of a turn are written
 
     keeps_streams = True
 
@@ -114,9 +119,11 @@ class DiskStore(Store):
         commit = self.commit
         if commit.marked or commit.dropped or commit.offsets or commit.rewritings.written:
             commit.write_marks()
+        if self.after_marks is not None:
+            self.after_marks()
 
-    def record(self, command: Command) -> None:
-        if self.file.definitions.record(command):
+    def record(self, command: Command, number: int = 0) -> None:
+        if self.file.definitions.record(command, number):
             self.commit.schedule()
 
     def is_saving(self) -> bool:
@@ -208,6 +215,7 @@ class DiskStore(Store):
         numbers = {number: (key.vhost, key.name) for key, number in definitions.numbers.items()}
         numbers |= self._unknown_queues().settle(numbers)
         self._save_definitions()
+        self.journal.cuts = read_shard_notes(self.settings.path).cuts
         self._recover_journal()
         settle_moves(self.directory.moves, self.queues, self._sync, self.log)
         commands = self.file.take_commands()
@@ -244,12 +252,46 @@ class DiskStore(Store):
             self.log,
             marks_may_be_lost=self.directory.marks_may_be_lost,
         )
-        recovery.run(numbers, streams)
-        self.recovered, self.recovered_streams = recovery.logs, recovery.streams
+        recovery.run(numbers.keys(), {number for number, queue in numbers.items() if queue in streams})
+        self.recovered = {(*numbers[number], part): log for (number, part), log in recovery.logs.items()}
+        self.recovered_streams = {numbers[number]: stream for number, stream in recovery.streams.items()}
 
     def _sync(self, path: str) -> None:
         if self.settings.sync:
             self.files.sync(path)
+
+    # --- in a cluster ---
+
+    def open_shards(
+        self,
+        *,
+        call_from_thread: Callable[[Callable[[], None]], None],
+        is_stream: Callable[[int], bool | None],
+    ) -> Shards:
+        """What this store keeps of a cluster's shards, once all was read back. `call_from_thread` has the
+        event loop call something soon, in any thread; `is_stream` says, in any thread, whether a queue is a
+        stream, by its number, or None if that is not known.
+        """
+        assert self.is_recovered, "the journal has been emptied"
+        assert self.shards is None, "opened once"
+        self.shards = Shards(
+            self.settings.path,
+            self.commit,
+            self.files,
+            self.housekeeping,
+            self.problems,
+            self.log,
+            settings=ShardSettings(
+                sync=self.settings.sync,
+                machine_went_down=self.directory.marks_may_be_lost,
+                segment_bytes=self.settings.segment_bytes,
+                stream_segment_bytes=self.settings.stream_segment_bytes,
+            ),
+            timers=self.timers,
+            call_from_thread=call_from_thread,
+            is_stream=is_stream,
+        )
+        return self.shards
 
     def tidy(self) -> None:
         """From time to time: give space back, and try again what housekeeping could not do."""
@@ -266,6 +308,8 @@ class DiskStore(Store):
         self.commit.rewritings.stop()
         self.housekeeping.stop()
         self.commit.rewritings.close()
+        if self.shards is not None:
+            self.shards.close()
         self.journal.close(well=all_is_written and self.is_recovered)
         self.files.close_all()
         self.file.close()

@@ -4,6 +4,7 @@ from libc.stdint cimport uint64_t
 from warren.broker.message cimport Message
 from warren.broker.store cimport StreamLog
 from warren.storage.commit cimport GroupCommit
+from warren.storage.log_tap cimport LogTap
 from warren.storage.segment_chain cimport SegmentChain
 from warren.storage.stream_segment cimport StreamSegment
 from warren.storage.window cimport Window
@@ -17,6 +18,7 @@ cdef class SegmentedStream(StreamLog):
     cdef object named
     cdef Py_ssize_t segment_bytes_usual
     cdef GroupCommit commit
+    cdef LogTap tap
     cdef Window window
     cdef bytes known
     cdef bytes values

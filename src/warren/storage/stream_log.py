@@ -16,8 +16,10 @@ from warren.broker.stream_filter import StreamFilter
 from warren.storage.commit import GroupCommit
 from warren.storage.cursor import Cursor
 from warren.storage.log_directory import LogDirectory
+from warren.storage.log_tap import LogTap
 from warren.storage.named_offsets import NamedOffsets
 from warren.storage.problems import Problems
+from warren.storage.segment import Segment
 from warren.storage.segment_chain import SegmentChain
 from warren.storage.stream_reader import LogReader, position_at
 from warren.storage.stream_segment import StreamSegment, values_of
@@ -45,6 +47,7 @@ class SegmentedStream(StreamLog):
         self.segment_bytes_usual = segment_bytes  # the size of a segment, unless the stream has its own
         self.chain = SegmentChain(directory, commit, [*(segments or ())], segment_bytes)
         self.segments = cast("list[StreamSegment]", self.chain.all)  # the same list, closer at hand
+        self.tap: LogTap | None = None  # of a log that other nodes copy: is told what changes
         self.before = before  # the position that the first message comes after, if there is no segment
         self.window = Window(commit.files)  # through which readers near the end read
         self.known: bytes | None = None  # the properties of the last message,
@@ -72,6 +75,8 @@ class SegmentedStream(StreamLog):
         self.commit.unsafe_bytes += tail.end - end
         self.size_bytes += tail.end - end
         self.count += 1
+        if self.tap is not None:
+            self.tap.note()
 
     # --- reading ---
 
@@ -110,7 +115,8 @@ class SegmentedStream(StreamLog):
     def roll(self, position: int, time_ms: int) -> StreamSegment:
         """Close the tail, and begin a new one."""
         self.chain.close_tail()
-        tail = StreamSegment(self.chain.path_of(position), position, self.chain.directory)
+        path = self.chain.path_of(position)
+        tail = StreamSegment(path, position, self.chain.directory, epoch=self.chain.epoch)
         self.chain.begin(tail)
         self._nothing_before_is_newer(len(self.segments) - 1, time_ms)
         return tail
@@ -156,6 +162,19 @@ class SegmentedStream(StreamLog):
     def note_offset(self, name: str, offset: int | None) -> None:
         self.named.note(name, offset)
         self.commit.note_offsets(self.named)
+        if self.tap is not None:
+            self.tap.named(name, offset)
+
+    def seal(self, epoch: int, tap: LogTap) -> None:
+        """Lead this log in an epoch: the first record that is appended begins a segment of it."""
+        self.tap = tap
+        self.chain.seal(epoch, tap)
+
+    def let_go(self) -> list[Segment]:
+        """This node does not lead the log any more."""
+        self.tap = None
+        self.count = self.size_bytes = 0
+        return self.chain.let_go()
 
     def delete(self) -> None:
         self.chain.delete()

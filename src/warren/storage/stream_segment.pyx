@@ -156,8 +156,8 @@ cdef class Chunks:
 cdef class StreamSegment(Segment):
     """One of the segments of a stream. What each attribute is for is in stream_segment.pxd."""
 
-    def __init__(self, str path, uint64_t base, object directory=None):
-        super().__init__(path, base, directory)
+    def __init__(self, str path, uint64_t base, object directory=None, *, uint64_t epoch=0):
+        super().__init__(path, base, directory, epoch=epoch)
         self.chunks = Chunks()
         self.until_ms = <uint64_t>-1
 

@@ -2,6 +2,7 @@
 
     definitions.log    every line
     journal            every record
+    shards             the logs of a cluster's queues, in the same way
     a queue            its name, foreign files; in each log, positions that go up from segment to segment
     a stream           the lines of its offsets
     a segment          see verify_segment.py
@@ -21,6 +22,7 @@ from warren.broker.commands import DeclareQueue
 from warren.storage.command_text import command_from_json
 from warren.storage.data_files import DataFiles, FileKind, FileProblem, QueueFiles, Tell
 from warren.storage.directory import IDENTITY
+from warren.storage.diverged import DIVERGED
 from warren.storage.inspect_stream import read_offset_lines
 from warren.storage.journal import bad_records_in
 from warren.storage.log_directory import DELETED, MANIFEST, OFFSETS, UNKNOWN
@@ -39,10 +41,12 @@ KNOWN_NAMES = frozenset(
         "transient",
         "journal",
         "moves",
+        "shards",
+        "shards.log",
         "lost+found",
     }
 )
-INTERRUPTED = frozenset({"VERSION.new", f"{IDENTITY}.new", "running.new"})
+INTERRUPTED = frozenset({"VERSION.new", f"{IDENTITY}.new", "running.new", "shards.log.new", "shards.new"})
 
 
 @dataclass
@@ -66,6 +70,11 @@ def verify(files: DataFiles, tell: Tell) -> Checked:
                 checked.queues += 1
                 _check_queue(log, files, tell)
             _check_segments(log, threads, checked, tell)
+        for log in files.copied_logs():
+            if not log.part:
+                checked.queues += 1
+                _check_offsets(log, tell)
+            _check_segments(log, threads, checked, tell)
     return checked
 
 
@@ -82,6 +91,8 @@ def _check_names(files: DataFiles, tell: Tell) -> None:
     for path in sorted(files.path.iterdir()):
         if path.name in {"definitions.damaged", "definitions.torn"}:
             tell(FileProblem(FileKind.HARMLESS, str(path), "set aside by an earlier start"))
+        elif path.name == DIVERGED:
+            tell(FileProblem(FileKind.HARMLESS, str(path), "records that were never confirmed, set aside"))
         elif path.name in INTERRUPTED:
             tell(FileProblem(FileKind.HARMLESS, str(path), "left by a start that was interrupted"))
         elif path.name not in KNOWN_NAMES:

@@ -46,6 +46,9 @@ def test_a_file_that_is_right_passes(tmp_path: Path, capsys: pytest.CaptureFixtu
         ('[[shovels]]\nname = "s"', "shovels: shovel 's': src-queue or src-exchange has to be given"),
         (f'{SHOVEL}src-uri = "amqp://me:{SECRET}@b:x"', "src-uri is wrong: the port of the URI is not one"),
         (f'{SHOVEL}src-uri = "amqp://"\ndst = 1', "shovels: shovel 's': dst is not known"),
+        ('auth_backends = ["absent"]', "auth_backends: there is no authenticator 'absent'"),
+        ('audit_log = "/absent/audit"', "audit_log = /absent/audit: No such file or directory"),
+        ('otel_endpoint = "collector:4318"', "otel_endpoint = 'collector:4318': expected a URL such as"),
         (2 * f'{SHOVEL}src-uri = "amqp://"\n', "shovels: 's' is there twice in vhost '/'"),
     ],
 )
@@ -58,6 +61,12 @@ def test_what_is_wrong_with_a_file_is_told(
     assert reason in told
     assert told.count("\n") == 1
     assert SECRET not in told
+
+
+def test_file_that_is_not_there_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "check", "absent.toml"]) == 2
+    told = capsys.readouterr().err
+    assert told == "warren config check: cannot read absent.toml: No such file or directory\n"
 
 
 def test_settings_are_shown_with_the_place_that_they_come_from(
@@ -123,3 +132,9 @@ def test_addresses_are_shown_and_the_password_of_a_key_is_not(
     assert 'listeners = ["[::1]:1", "a:2"]' in shown
     assert "tls_key_password = [set]" in shown
     assert SECRET not in shown
+
+
+def test_listener_behind_a_proxy_is_shown_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = 'listeners = ["a:1", { address = "b:2", proxy_protocol = true }]'
+    assert main(["config", "show", "--config", write(tmp_path, text)]) == 0
+    assert text in capsys.readouterr().out

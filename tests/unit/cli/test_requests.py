@@ -284,6 +284,35 @@ def test_filters_and_sorting_are_left_to_the_broker(api: RecordedApi) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "unknown"),
+    [("name nofield", "nofield"), ("name --sort stats.nofield", "stats.nofield"), ("name.x", "name.x")],
+)
+def test_field_that_no_row_has_is_told(
+    api: RecordedApi, words: str, unknown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.answers = [(200, [{"name": "a", "stats": {"n": 1}}, {"name": "b"}])]
+    assert main(["queues", "ls", *words.split(), "--url", api.url]) == 0
+    assert capsys.readouterr().err == f"warren queues ls: nothing in this list has a field '{unknown}'\n"
+
+
+@pytest.mark.parametrize("rows", [[], [{"name": "a"}, {"name": None, "stats": {"n": None}}]])
+def test_field_that_a_row_has_or_an_empty_list_is_no_reason_to_tell(
+    api: RecordedApi, rows: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.answers = [(200, rows)]
+    assert main(["queues", "ls", "name", "stats.n", "--sort", "stats.n", "--url", api.url]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_connections_are_listed_with_the_names_that_clients_gave(
+    api: RecordedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.answers = [(200, [{"vhost": "/", "name": "1 -> 2", "user_provided_name": "Shovel orders"}])]
+    assert main(["connections", "ls", "--url", api.url]) == 0
+    assert capsys.readouterr().out.endswith("\tShovel orders\n")
+
+
 def test_long_list_is_read_page_by_page(api: RecordedApi, capsys: pytest.CaptureFixture[str]) -> None:
     api.answers = [
         (200, {"page": 1, "page_count": 2, "items": [{"name": "a", "messages": 1}]}),
@@ -638,6 +667,8 @@ def test_parameters_are_printed_without_passwords(
         ("publish --exchange", "/api/exchanges/%2F"),
         ("queues ls -p", "/api/vhosts"),
         ("users delete", "/api/users"),
+        ("federation upstreams delete", "/api/parameters/federation-upstream/%2F"),
+        ("federation upstream-sets delete -p v", "/api/parameters/federation-upstream-set/v"),
     ],
 )
 def test_names_are_completed(
@@ -648,6 +679,15 @@ def test_names_are_completed(
     complete = ShellComplete(warren, {}, "warren", "_WARREN_COMPLETE")
     assert [item.value for item in complete.get_completions(words.split(), "o")] == ["orders"]
     assert api.requests[0].target.startswith(f"{path}?name=o")
+
+
+def test_ids_of_federation_links_are_completed(api: RecordedApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WARREN_URL", api.url)
+    api.answers = [(200, [{"id": "abc"}, {"id": "bcd"}])]
+    complete = ShellComplete(warren, {}, "warren", "_WARREN_COMPLETE")
+    found = complete.get_completions(["federation", "links", "restart"], "a")
+    assert [item.value for item in found] == ["abc"]
+    assert api.requests[0].target.startswith("/api/federation-links/%2F?columns=id")
 
 
 @pytest.mark.parametrize(

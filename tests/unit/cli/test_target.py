@@ -84,6 +84,40 @@ def test_url_goes_over_environment_goes_over_profile(home: Path) -> None:
     assert found(home, Given(url="http://a:b@two"), **login).url.host == "two"
 
 
+def test_profile_of_the_command_line_goes_over_the_url_of_the_environment(home: Path) -> None:
+    target = found(home, Given(profile="production"), WARREN_URL="http://a:b@one")
+    assert (target.url.host, target.url.password) == ("broker.example", "from file")
+
+
+@pytest.mark.parametrize("place", ["--url", "WARREN_URL"])
+@pytest.mark.parametrize("named_by", ["WARREN_PROFILE", "default"])
+def test_nothing_of_a_profile_is_used_for_the_broker_of_a_url(home: Path, place: str, named_by: str) -> None:
+    """Least of all its password, which that broker would get to see."""
+    url = "http://ops@elsewhere"
+    given = Given(url=url) if place == "--url" else Given()
+    environment = {"WARREN_URL": url} if place == "WARREN_URL" else {}
+    path = profiles_path({"XDG_CONFIG_HOME": str(home)})
+    if named_by == "default":
+        path.write_text(path.read_text().replace('default = "local"', 'default = "production"'))
+    else:
+        environment["WARREN_PROFILE"] = "production"
+    with pytest.raises(TargetError, match="no password for user 'ops' of http://elsewhere"):
+        found(home, given, **environment)
+    target = found(home, given, **environment, WARREN_PASSWORD="x")
+    assert (target.vhost, target.amqp, target.tls) == (None, None, UriTls())
+
+
+def test_url_and_profile_of_the_command_line_go_together(home: Path) -> None:
+    target = found(home, Given(url="http://elsewhere", profile="production"))
+    assert (target.url.host, target.url.password, target.vhost) == ("elsewhere", "from file", "shop")
+
+
+def test_password_file_that_cannot_be_read_is_named_once(home: Path) -> None:
+    (home / "password").unlink()
+    with pytest.raises(TargetError, match=r"^password_file \S+: No such file or directory$"):
+        found(home, Given(profile="production"))
+
+
 def test_certificates_of_the_command_line_go_over_those_of_the_profile(home: Path) -> None:
     """A key goes with its certificate."""
     given = Given(profile="production", tls=UriTls(cert_file="other.pem", key_file="other.key"))

@@ -82,6 +82,11 @@ def test_panels_have_their_own_place_and_explain_themselves() -> None:
         assert panel["type"] == "row" or panel["description"]
 
 
+def test_alerts_look_at_shovels_and_federation_links() -> None:
+    asked = series_in(*(rule["expr"] for rule in rules()))
+    assert {"rabbitmq_shovel_dynamic", "rabbitmq_shovel_static", "warren_federation_links"} <= asked
+
+
 def test_alerts_say_how_bad_it_is_and_what_to_do() -> None:
     for rule in rules():
         assert rule["labels"]["severity"] in {"warning", "critical"}

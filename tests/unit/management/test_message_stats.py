@@ -163,6 +163,13 @@ async def test_overview_adds_up_what_clients_did(used: Api) -> None:
     assert (churn["queue_declared"], churn["queue_created"], churn["queue_deleted"]) == (1, 1, 0)
 
 
+async def test_overview_counts_queues_that_were_declared_over_http(api: Api) -> None:
+    for _ in range(2):
+        await api.send("PUT", "/api/queues/%2F/q", {"durable": True})
+    churn = (await api.get("/api/overview")).json["churn_rates"]
+    assert (churn["queue_declared"], churn["queue_created"]) == (2, 1)
+
+
 async def test_overview_counts_only_vhosts_that_the_user_sees(used: Api) -> None:
     seen = (await used.get("/api/overview", user="manager")).json
     assert seen["message_stats"]["publish"] == 10

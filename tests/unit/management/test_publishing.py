@@ -72,6 +72,29 @@ async def test_message_without_a_queue_is_not_routed(api: Api) -> None:
     assert (answer.status, answer.json) == (200, {"routed": False})
 
 
+async def test_message_counts_as_one_that_a_client_published(api: Api) -> None:
+    """With confirms and `mandatory`, as in RabbitMQ."""
+    api.declare("q")
+    for key in ("q", "q", "nobody"):
+        await api.send("POST", DEFAULT, message(routing_key=key))
+    counted = (await api.get("/api/overview")).json["message_stats"]
+    assert (counted["publish"], counted["confirm"]) == (3, 3)
+    assert (counted["return_unroutable"], counted["drop_unroutable"]) == (1, 0)
+    exchange = (await api.get("/api/exchanges/%2F/amq.default")).json["message_stats"]
+    assert (exchange["publish_in"], exchange["publish_out"]) == (3, 2)
+    metrics = (await api.get("/metrics")).body.decode()
+    assert 'rabbitmq_global_messages_received_total{protocol="amqp091"} 3' in metrics
+    assert 'rabbitmq_global_messages_received_confirm_total{protocol="amqp091"} 3' in metrics
+
+
+async def test_refused_message_does_not_count_as_confirmed(api: Api) -> None:
+    api.declare("q", max_length=1, overflow="reject-publish")
+    assert (await api.send("POST", DEFAULT, message())).status == 200
+    assert (await api.send("POST", DEFAULT, message())).status == 400
+    counted = (await api.get("/api/overview")).json["message_stats"]
+    assert (counted["publish"], counted["confirm"]) == (2, 1)
+
+
 async def test_message_goes_by_bindings_and_cc_and_bcc(api: Api) -> None:
     queues = [api.declare(name) for name in ("a", "b", "c", "d")]
     for name in ("a", "b", "c"):

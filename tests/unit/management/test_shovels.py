@@ -150,7 +150,7 @@ async def test_a_shovel_that_fails_tells_why_without_its_password(api: Api) -> N
     answer = await api.get("/api/shovels/vhost/%2F/s")
     assert answer.json["state"] == "terminated"
     assert answer.json["reason"] == event.reason
-    assert event.reason.startswith("cannot connect to 127.0.0.1:1: ")
+    assert event.reason.startswith("destination: cannot connect to 127.0.0.1:1: ")
     assert answer.json["dest_uri"] == "amqp://127.0.0.1:1/v"
     assert b"canary" not in answer.body
 
@@ -267,6 +267,7 @@ async def test_connections_of_shovels_have_names_of_their_own(api: Api) -> None:
     assert len({row["name"] for row in rows}) == len(rows) == 4
     named = sorted(row["client_properties"]["connection_name"] for row in rows)
     assert named == ["Shovel fixed", "Shovel fixed", "Shovel s", "Shovel s"]
+    assert {(row["type"], row["protocol"]) for row in rows} == {("direct", "Direct 0-9-1")}
 
 
 # --- figures ---

@@ -28,6 +28,7 @@ from tests.support.federation import (
 )
 from warren.broker import commands as c
 from warren.relay.federation_queue import LOOK_SECONDS, LOOK_SECONDS_MAX, QueueSide
+from warren.session.connection import connections_of
 
 
 async def begin(down: warren.Broker, up: warren.Broker, **upstream: Any) -> None:
@@ -68,6 +69,13 @@ async def test_consumer_gets_messages_of_the_upstream_with_where_they_were(
             {"uri": f"amqp://{up.address}", "queue": "q", "redelivered": False, "visit-count": 1}
         ],
     }
+
+
+async def test_connections_of_a_link_say_whose_they_are(up: warren.Broker, down: warren.Broker) -> None:
+    await begin(down, up)
+    for broker in (up, down):
+        [connection] = connections_of(broker.node)
+        assert connection.client_properties["connection_name"] == "Federation link (upstream: up, queue: q)"
 
 
 async def test_messages_stay_where_they_are_without_a_consumer_here(

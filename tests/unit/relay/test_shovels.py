@@ -14,6 +14,7 @@ from warren.amqp.errors import PreconditionFailed
 from warren.amqp.properties import BasicProperties, decode_properties
 from warren.amqp.table import Table
 from warren.broker.access import Permissions
+from warren.broker.events import ConnectionClosed
 from warren.broker.parameters import Json
 from warren.relay.service import RelayName
 from warren.relay.supervisor import State
@@ -192,14 +193,14 @@ async def test_status_has_the_reason_of_a_failure(yard: Yard) -> None:
         src_uri="amqp://", src_queue="q", dest_uri="amqp://guest:wrong@127.0.0.1:1", reconnect_delay=0
     )
     await yard.until(lambda: yard.status().state is State.TERMINATED)
-    assert yard.status().reason.startswith("cannot connect to 127.0.0.1:1: ")
+    assert yard.status().reason.startswith("destination: cannot connect to 127.0.0.1:1: ")
 
 
 async def test_a_wrong_password_is_a_reason(yard: Yard) -> None:
     uri = yard.uri(yard.there).replace("guest:guest", "guest:wrong")
     yard.shovel(src_uri="amqp://", src_queue="q", dest_uri=uri, reconnect_delay=0)
     await yard.until(lambda: yard.status().state is State.TERMINATED)
-    assert "403" in yard.status().reason
+    assert yard.status().reason.startswith("destination: the broker closed the connection: 403 ")
     assert "wrong" not in yard.status().reason
 
 
@@ -387,9 +388,27 @@ async def test_a_queue_that_is_to_be_there_before_is_waited_for(yard: Yard, end:
     await yard.until(lambda: yard.status().state is State.TERMINATED)
     broker, queue = where[end]
     assert f"no queue '{queue}'" in yard.status().reason
+    assert yard.status().reason.startswith({"src": "source: ", "dest": "destination: "}[end])
     assert queue not in broker.node.vhosts["/"].queues
     yard.queue(broker, queue)
     await yard.until(lambda: yard.status().state is State.RUNNING)
+
+
+async def test_broker_that_closes_the_channel_hears_of_the_end(yard: Yard) -> None:
+    """And need not log that the connection broke, each time that the shovel tries again."""
+    yard.queue(yard.here, "from")
+    reasons: list[str] = []
+    yard.there.subscribe(ConnectionClosed, lambda event: reasons.append(event.reason))
+    yard.shovel(
+        src_uri="amqp://",
+        src_queue="from",
+        dest_uri=yard.uri(yard.there),
+        dest_queue="absent",
+        dest_predeclared=True,
+        reconnect_delay=0,
+    )
+    await yard.until(lambda: bool(reasons))
+    assert reasons == ["client closed: 200 the relay ends"]
 
 
 async def test_what_a_uri_asks_for_is_agreed_on(yard: Yard) -> None:
@@ -403,6 +422,15 @@ async def test_what_a_uri_asks_for_is_agreed_on(yard: Yard) -> None:
     assert (connection.liveness.interval_seconds, connection.channel_max) == (7, 9)
     assert (connection.frame_max, connection.mechanism) == (5000, "AMQPLAIN")
     assert bodies_in(yard) == [large]
+
+
+async def test_no_heartbeats_are_agreed_on_within_the_process(yard: Yard) -> None:
+    """A broker that was stopped for some minutes would take itself for dead when it goes on."""
+    yard.shovel(src_uri="amqp://?heartbeat=7", src_queue="q", dest_uri=yard.uri(yard.there), dest_queue="q")
+    await yard.until(lambda: yard.status().state is State.RUNNING)
+    [within] = connections_of(yard.here.node)
+    [over_a_socket] = connections_of(yard.there.node)
+    assert (within.liveness.interval_seconds, over_a_socket.liveness.interval_seconds) == (0, 10)
 
 
 async def test_time_to_connect_is_that_of_the_uri(yard: Yard) -> None:

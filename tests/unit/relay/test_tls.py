@@ -57,7 +57,7 @@ async def test_broker_of_another_name_is_trusted_if_the_uri_says_so(yard: Yard, 
 
 @pytest.mark.parametrize("query", ["", "server_name_indication=third.example"])
 async def test_broker_of_another_name_is_not_trusted_otherwise(yard: Yard, query: str) -> None:
-    assert (await outcome(yard, query)).startswith("cannot trust 127.0.0.1:")
+    assert (await outcome(yard, query)).startswith("destination: cannot trust 127.0.0.1:")
 
 
 async def test_certificate_logs_in_in_place_of_a_password(yard: Yard, certificates: Certificates) -> None:
@@ -83,5 +83,5 @@ async def test_key_may_have_a_password(yard: Yard, certificates: Certificates) -
     assert await outcome(yard, f"{query}&password=open%20sesame") == "running"
     for wrong in ("", "&password=canary"):
         reason = await outcome(yard, query + wrong)
-        assert reason.startswith("cannot read certificate and key in ")
+        assert reason.startswith("destination: cannot read certificate and key in ")
         assert "canary" not in reason

@@ -4,11 +4,13 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.fake_client import FakeClient
 from tests.support.fakes import FakeWorld, make_node
+from tests.support.http_api import make_broker
 from warren.amqp import methods as m
 from warren.broker import commands
 from warren.broker.events import (
@@ -197,3 +199,18 @@ def test_tracebacks_on_a_terminal_are_without_local_variables() -> None:
     assert "11 characters" in stream.getvalue()
     assert "fail(" in stream.getvalue(), "the traceback is there"
     assert "my-password" not in stream.getvalue().replace('fail("my-password")', "")
+
+
+async def test_what_is_read_back_at_a_restart_is_not_told_as_new(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    log.configure("debug", stream)
+    async with make_broker(tmp_path) as broker:
+        broker.execute(commands.AddVhost(name="kept"))
+    first = [line["vhost"] for line in lines(stream) if line["event"] == "vhost created"]
+    assert first == ["/", "kept"]
+    stream.seek(0)
+    stream.truncate()
+    async with make_broker(tmp_path) as broker:
+        broker.execute(commands.AddVhost(name="new"))
+    told = [line["vhost"] for line in lines(stream) if line["event"] == "vhost created"]
+    assert told == ["new"]

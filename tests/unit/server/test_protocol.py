@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from typing import cast
 
@@ -27,6 +28,8 @@ class FakeTransport:
         self.unsent = 0
         self.is_paused = self.is_aborted = self.was_closed = self.has_ended = False
         self.ends_its_side = True  # as sockets do, and TLS does not
+        self.descriptor = 3  # -1: the socket is closed
+        self.is_reset = False  # by the client
         self.options: dict[int, bytes] = {}
         self.protocol: asyncio.BaseProtocol | None = None
 
@@ -36,7 +39,12 @@ class FakeTransport:
         return self.peer if name == "peername" else ("127.0.0.1", 5672)
 
     def setsockopt(self, _level: int, option: int, value: bytes) -> None:
+        if self.descriptor < 0:
+            raise OSError(errno.EBADF, "closed")
         self.options[option] = value
+
+    def fileno(self) -> int:
+        return self.descriptor
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self.protocol = protocol
@@ -45,6 +53,8 @@ class FakeTransport:
         return self.ends_its_side
 
     def write_eof(self) -> None:
+        if self.is_reset:
+            raise OSError(errno.ENOTCONN, "not connected")
         self.has_ended = True
 
     def set_write_buffer_limits(self, high: int, low: int) -> None:
@@ -162,6 +172,23 @@ def test_dropped_connection_ends_its_own_side_and_takes_what_still_comes() -> No
     assert not transport.is_aborted
     farewell.connection_lost(None)
     assert not protocol.farewells.leaving
+
+
+def test_client_that_resets_the_socket_behind_its_last_word_is_left_at_once() -> None:
+    transport = FakeTransport()
+    transport.is_reset = True
+    protocol = take_leave(FakeWorld(), transport)
+    assert transport.is_aborted
+    assert protocol.connection is None
+
+
+def test_socket_that_is_closed_can_be_reset() -> None:
+    transport = FakeTransport()
+    protocol = connected(FakeWorld(), transport)
+    transport.descriptor = -1
+    protocol.reset()
+    assert transport.is_aborted
+    assert not transport.options
 
 
 def test_client_that_never_closes_is_left_after_a_while() -> None:

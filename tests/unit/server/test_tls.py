@@ -165,7 +165,7 @@ def test_key_may_be_in_a_file_of_its_own_and_encrypted(certificates: Certificate
 
 
 def test_password_of_the_key_is_not_in_the_settings_text() -> None:
-    assert "secret" not in repr(Config(tls_key_password="secret"))
+    assert "sesame" not in repr(Config(tls_key_password="sesame", cluster_etcd_password="sesame"))
 
 
 def write(path: Path, text: str) -> str:

@@ -1,6 +1,7 @@
 """What is in tests/golden/log-1, which has one file of each kind of that time, in log-2 and in stream-1:
 values, and the bytes they have to give. In log-2 is the index of version 2, and what it came with: messages
-that have times. In stream-1 is a segment of a stream, and its chunks.
+that have times. In log-3 is a segment of version 2, with an epoch. In stream-1 is a segment of a stream, and
+its chunks.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from warren.storage.format import (
     encode_header,
     encode_mark,
     encode_record,
+    encode_segment_header,
 )
 from warren.storage.index import encode_dues, encode_index
 from warren.storage.stream_segment import StreamSegment, encode_chunks
@@ -47,6 +49,8 @@ _ENCODED = [encode_record(BASE + relative, TIME_MS + ms, message) for relative, 
 OFFSETS = list(accumulate(map(len, _ENCODED), initial=HEADER_BYTES))
 
 SEGMENT = encode_header(SEGMENT_MAGIC, BASE) + b"".join(_ENCODED)
+EPOCH = 2**33 + 5
+EPOCH_SEGMENT = encode_segment_header(BASE, EPOCH) + b"".join(_ENCODED)
 ACKS = encode_header(ACKS_MAGIC, BASE) + b"".join(encode_mark(BASE, *mark) for mark in MARKS)
 
 

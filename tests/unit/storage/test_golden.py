@@ -24,6 +24,7 @@ from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table
 from warren.cli.main import main
 from warren.storage.ack_file import read_fates
+from warren.storage.files import names_in
 from warren.storage.format import (
     ACKED,
     SEGMENT_MAGIC,
@@ -33,6 +34,8 @@ from warren.storage.format import (
     scan,
 )
 from warren.storage.index import decode_dues, decode_index, without_bodies
+from warren.storage.problems import Problems
+from warren.storage.recovery import recover
 from warren.storage.stream_segment import decode_chunks
 
 pytestmark = pytest.mark.slow
@@ -58,8 +61,18 @@ def golden_file(suffix: str, log: str = "log-1") -> bytes:
         ("log-2", "due", golden_log.DUES),
         ("stream-1", "seg", golden_log.STREAM_SEGMENT),
         ("stream-1", "chunks", golden_log.CHUNKS),
+        ("log-3", "seg", golden_log.EPOCH_SEGMENT),
     ],
-    ids=["segment", "acks", "segment with times", "index", "dues", "segment of a stream", "chunks"],
+    ids=[
+        "segment",
+        "acks",
+        "segment with times",
+        "index",
+        "dues",
+        "segment of a stream",
+        "chunks",
+        "segment with an epoch",
+    ],
 )
 def test_same_values_still_give_the_same_bytes(log: str, suffix: str, made: bytes) -> None:
     assert made == golden_file(suffix, log)
@@ -77,6 +90,26 @@ def test_golden_segment_is_read_as_it_was_written() -> None:
         assert (read.exchange, read.routing_key) == (written.exchange, written.routing_key)
         assert (read.properties, read.body) == (written.properties, written.body)
         assert read.persistent == written.persistent
+
+
+def test_golden_segment_with_an_epoch_can_be_read_by_its_description_alone() -> None:
+    data = golden_file("seg", "log-3")
+    magic, version, crc, base, epoch = struct.unpack_from("<8sIIQQ", data)
+    assert (magic, version, base, epoch) == (b"WARREN\0S", 2, golden_log.BASE, golden_log.EPOCH)
+    assert crc == checksum_by_table(data[:12] + data[16:32])
+    assert data[32:] == golden_file("seg")[32:]
+
+
+def test_golden_segments_of_both_versions_are_recovered_with_their_epochs(tmp_path: Path) -> None:
+    for number, log in ((1, "log-1"), (2, "log-3")):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / f"{golden_log.BASE:020}.seg").write_bytes(golden_file("seg", log))
+    epochs = []
+    for number in (1, 2):
+        directory = str(tmp_path / str(number))
+        found = recover(directory, Problems(print), names_in(directory), marks_may_be_lost=False)
+        epochs += [(segment.epoch, segment.count) for segment in found.segments]
+    assert epochs == [(0, len(golden_log.RECORDS)), (golden_log.EPOCH, len(golden_log.RECORDS))]
 
 
 def test_golden_index_of_version_1_is_that_of_the_golden_segment() -> None:

@@ -167,7 +167,8 @@ def test_files_of_a_closed_directory_are_not_all_looked_at_again(
     used.stop()
     (used.data / "lock").chmod(0o640)
     used.start()
-    assert walked == [used.data / name for name in ("queues", "transient", "journal", "moves")]
+    names = ("queues", "transient", "journal", "moves", "shards", "diverged")
+    assert walked == [used.data / name for name in names]
 
 
 def test_links_and_what_is_not_the_brokers_are_left_alone(used: Machine, tmp_path: Path) -> None:

@@ -267,9 +267,9 @@ def test_every_queue_of_many_batches_gets_its_own_log(
     recovery = QueuesRecovery(
         str(tmp_path), Problems(told.warning), lambda _path: None, told, marks_may_be_lost=False
     )
-    recovery.run({number: ("/", f"q{number}") for number in range(1, 101)}, set())
-    found = {name: one.segments for (_, name, _), one in recovery.logs.items()}
-    assert {name: [part.unread_bytes for part in parts] for name, parts in found.items()} == {
-        f"q{number}": [number] for number in range(1, 101)
+    recovery.run(set(range(1, 101)), set())
+    found = {number: one.segments for (number, _), one in recovery.logs.items()}
+    assert {number: [part.unread_bytes for part in parts] for number, parts in found.items()} == {
+        number: [number] for number in range(1, 101)
     }
     assert told.events == ["torn tail"] * 10

@@ -14,7 +14,7 @@ from warren.storage.stream_recovery import RecoveredStream, recover_stream
 
 FIRST = segment(1, [b"one", b"two", b"three"])
 SECOND = segment(4, [b"four", b"five"])
-LATER = (2).to_bytes(4, "little")  # a version that is not known here
+LATER = (3).to_bytes(4, "little")  # a version that is not known here
 
 
 class Directory(LogDirectory):

@@ -1,0 +1,395 @@
+"""A leader's term: what it has appended, who has it, and who is a member.
+
+Batches are numbered by their index. Index 0 stands for all that the leader had when its epoch began. A batch
+is committed when it is synced here and on every other member: the in-sync set of the record, and whoever may
+be in it by an admission that was sent. A follower counts as having nothing until it is in step, that is, has
+acked the batch by which all its logs were live; then it has at least index 0.
+
+Nobody votes. Whoever is a member has all that was committed, so any member can lead next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from warren.cluster import config
+from warren.cluster.beacons import Lease
+from warren.cluster.catchup import Catchup, Progress, size_of
+from warren.cluster.config import Known, Leadership, ShardRecord, StoreId
+from warren.cluster.effects import Close, GoOn, ReadMarks, ReadRecords, Send
+from warren.cluster.home import Home, LedLogs
+from warren.cluster.inventory import Fetch
+from warren.cluster.messages import Batch, Inventory, Refused
+from warren.cluster.session import NOTHING, Backoff, Sent, Session
+from warren.cluster.settings import BATCH_BYTES_MAX, IN_FLIGHT_BYTES_MAX, INVENTORY_LOGS_MAX
+from warren.storage.replication import AllMarks, LogChange, LogId, Records, SegmentState
+
+
+class Wish(NamedTuple):
+    """A record that the leader wants written."""
+
+    record: ShardRecord
+    admitted: StoreId | None = None  # counts as a member from now on
+    counted_out: frozenset[StoreId] = frozenset()  # wrongly so: only if a rule is switched off
+
+
+class Leader:
+    """One term of this store as the leader of a shard."""
+
+    __slots__ = (
+        "_pages",
+        "admitting",
+        "backoffs",
+        "barrier",
+        "begun_at",
+        "commit",
+        "counted_out",
+        "epoch",
+        "gives_up",
+        "handed_at",
+        "home",
+        "index",
+        "lease",
+        "logs",
+        "others",
+        "record",
+        "sessions",
+        "shard",
+        "stopped_at",
+        "successor",
+        "synced",
+        "told",
+    )
+
+    def __init__(self, home: Home, shard: int, known: Known, logs: LedLogs, now: float) -> None:
+        self.home = home  # what the shards of this node share
+        self.shard = shard  # its number
+        self.logs = logs  # as memory has them
+        self.record = known.record  # the newest of this epoch
+        self.epoch = known.record.epoch  # of this term
+        self.begun_at = now  # when this store heard that it leads
+        self.index = 0  # of the last batch
+        self.synced = NOTHING if home.rules.barrier else 0  # the index up to which all is synced here
+        self.barrier = home.next_token()  # of the `Apply` that syncs all that this store has
+        self.commit = NOTHING  # the index up to which all members have everything
+        self.told = NOTHING  # the index up to which `Committed` was told
+        self.sessions: dict[StoreId, Session] = {}  # the newest of each follower
+        self._pages: dict[StoreId, tuple[int, dict[LogId, tuple[SegmentState, ...]]]] = {}  # of inventories
+        self.admitting: dict[StoreId, int] = {}  # who may be a member, by an admission at this revision
+        self.counted_out: frozenset[StoreId] = frozenset()  # too early: only if a rule is switched off
+        self.others: tuple[StoreId, ...] = ()  # all members but this store
+        self.lease = Lease(home.settings.lease)  # who has echoed its beacons
+        self.backoffs: dict[StoreId, Backoff] = {}  # of stores that have left the in-sync set
+        self.stopped_at: float | None = None  # when it began to hand over
+        self.gives_up = False  # handing over: it takes too long, and there is no need
+        self.handed_at: int | None = None  # the revision at which another store may yet be made the leader
+        self.successor: StoreId | None = None  # the one it should hand over to, if there is a wish
+        self._count_members()
+
+    # --- members ---
+
+    def learn(self, known: Known, now: float) -> None:
+        """The record has changed, in this same epoch."""
+        left = set(self.record.isr) - set(known.record.isr)
+        for store in left:
+            settings = self.home.settings
+            self.backoffs.setdefault(store, Backoff()).leave(
+                now, first=settings.readmission_first, last=settings.readmission_last
+            )
+        self.record = known.record
+        self.admitting = {s: revision for s, revision in self.admitting.items() if revision >= known.revision}
+        if self.handed_at is not None and self.handed_at < known.revision:
+            self.handed_at = None
+        self.counted_out = frozenset()
+        self._count_members()
+        self.advance()
+
+    def forget_admissions(self) -> None:
+        """Admissions that are not in the record may still be written: only a broken rule forgets them."""
+        self.admitting.clear()
+        self._count_members()
+
+    def is_sending(self, wish: Wish, revision: int) -> None:
+        """The wish is about to be sent to etcd."""
+        rules = self.home.rules
+        if wish.admitted is not None and rules.early_admission:
+            self.admitting[wish.admitted] = revision
+        if wish.record.epoch != self.epoch and rules.doubtful_hand_over:
+            self.handed_at = revision
+        if not rules.known_shrink:
+            self.counted_out = wish.counted_out
+        self._count_members()
+
+    def _count_members(self) -> None:
+        mine = self.home.me.store
+        members = dict.fromkeys((*self.record.isr, *self.admitting))
+        self.others = tuple(store for store in members if store != mine and store not in self.counted_out)
+
+    # --- batches ---
+
+    def append(self, changes: Sequence[LogChange], now: float) -> int:
+        """Changes that were made here go to all followers. Say their index."""
+        self.index += 1
+        changes = tuple(changes)
+        for session in self.sessions.values():
+            if session.catchup is None:
+                self._send(session, changes, now)
+            else:
+                passed = session.catchup.pass_on(changes)
+                if passed:
+                    self._send(session, passed, now)
+        return self.index
+
+    def _send(
+        self, session: Session, changes: Sequence[LogChange], now: float, *, in_step: bool = False
+    ) -> None:
+        size = size_of(changes)
+        parts = [tuple(changes)] if size <= BATCH_BYTES_MAX else _parts(changes)
+        for position, part in enumerate(parts, 1):
+            is_last = position == len(parts)
+            session.number += 1
+            reaches = self.index if is_last and session.is_counted else NOTHING
+            part_size = size if len(parts) == 1 else size_of(part)
+            session.unacked.append(Sent(session.number, reaches, part_size, now))
+            session.in_flight += part_size
+            batch = Batch(self.shard, self.epoch, session.session, session.number, part, in_step and is_last)
+            self.home.effects.append(Send(session.store, batch))
+
+    def is_synced(self, index: int) -> None:
+        """All batches up to this index are synced here."""
+        self.synced = max(self.synced, index)
+        self.advance()
+
+    def ack(self, store: StoreId, number: int, of_session: int, now: float) -> None:
+        """A follower has synced all batches of its session up to this number."""
+        session = self.sessions.get(store)
+        if session is None or session.session != of_session:
+            return
+        unacked = session.unacked
+        while unacked and unacked[0].number <= number:
+            sent = unacked.popleft()
+            session.in_flight -= sent.size
+            if sent.reaches > session.acked:
+                session.acked = sent.reaches
+                if session.in_step_since is None:
+                    session.in_step_since = now
+                    session.is_damaged = False
+        if session.catchup is not None:
+            self._go_on(session, now)
+        self.advance()
+
+    def advance(self) -> None:
+        """What all members have is committed."""
+        acked = [self._acked(store) for store in self.others]
+        rules = self.home.rules
+        if not rules.all_members:
+            acked = sorted(acked, reverse=True)[: self.home.settings.min_in_sync - 1]
+        if rules.own_disk_counts:
+            acked.append(self.synced)
+        low = min(acked, default=self.index)
+        self.commit = max(self.commit, low)
+
+    def _acked(self, store: StoreId) -> int:
+        session = self.sessions.get(store)
+        return NOTHING if session is None else session.acked
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a member owes so much that publishers should wait."""
+        for store in self.others:
+            session = self.sessions.get(store)
+            if session is not None and session.in_flight > IN_FLIGHT_BYTES_MAX:
+                return True
+        return False
+
+    # --- sessions ---
+
+    def inventory(self, store: StoreId, page: Inventory, now: float) -> None:
+        """A follower opens a session, and says what it has; in several pages, if it is much."""
+        number, logs = self._pages.pop(store, (page.session, {}))
+        if number != page.session:
+            logs = {}
+        for log, segments in page.logs:
+            logs[log] = (*logs.get(log, ()), *segments)
+        if len(logs) > INVENTORY_LOGS_MAX:
+            self.home.effects.append(Close(store, "its inventory has too many logs"))
+            return
+        if page.is_last:
+            self._begin_session(store, page.session, logs, now)
+        else:
+            self._pages[store] = (page.session, logs)
+
+    def _begin_session(
+        self, store: StoreId, number: int, logs: dict[LogId, tuple[SegmentState, ...]], now: float
+    ) -> None:
+        session = self.sessions[store] = Session(store, number)
+        session.is_damaged = any(segment.damaged for log in logs.values() for segment in log)
+        session.catchup = Catchup(
+            self.logs,
+            logs,
+            self.home.rules,
+            partial(self._send, session, now=now),
+            partial(self._ask, session),
+            partial(self._ask_marks, session),
+        )
+        self._go_on(session, now)
+
+    def records_read(self, store: StoreId, session_number: int, records: Records | None, now: float) -> None:
+        """Bytes of a segment were read for a follower that catches up."""
+        session = self.sessions.get(store)
+        if session is None or session.session != session_number or session.catchup is None:
+            return
+        session.catchup.send = partial(self._send, session, now=now)
+        session.catchup.records_read(records)
+        self._go_on(session, now)
+
+    def marks_read(self, want: ReadMarks, marks: AllMarks | None, now: float) -> None:
+        """Marks of a segment were read for a follower that catches up."""
+        session = self.sessions.get(want.to)
+        if session is None or session.session != want.session or session.catchup is None:
+            return
+        session.catchup.marks_read(want.log, want.base, want.epoch, marks)
+        self._go_on(session, now)
+
+    def _ask_marks(self, session: Session, log: LogId, base: int, epoch: int) -> None:
+        self.home.effects.append(ReadMarks(self.shard, session.store, session.session, log, base, epoch))
+
+    def go_on(self, store: StoreId, session_number: int, now: float) -> None:
+        """Another turn has come for a follower that catches up."""
+        session = self.sessions.get(store)
+        if session is not None and session.session == session_number and session.catchup is not None:
+            session.asks_for_turn = False
+            self._go_on(session, now)
+
+    def _go_on(self, session: Session, now: float) -> None:
+        catchup = session.catchup
+        assert catchup is not None
+        catchup.send = partial(self._send, session, now=now)
+        if catchup.holds_too_much:
+            self.end_session(session.store)
+            self.home.effects.append(Send(session.store, Refused(self.shard, self.epoch)))
+            return
+        progress = catchup.go_on(session.in_flight, self.home.settings.logs_a_turn)
+        is_done = progress is Progress.DONE
+        if progress is Progress.MORE and not session.asks_for_turn:
+            session.asks_for_turn = True
+            self.home.effects.append(GoOn(self.shard, session.store, session.session))
+        if is_done or (not self.home.rules.all_logs and catchup.live and not session.is_counted):
+            session.is_counted = True
+            self._send(session, (), now, in_step=True)
+        if is_done:
+            session.catchup = None
+
+    def _ask(self, session: Session, log: LogId, fetch: Fetch, length: int) -> None:
+        self.home.effects.append(
+            ReadRecords(
+                self.shard,
+                session.store,
+                session.session,
+                log,
+                fetch.base,
+                fetch.epoch,
+                fetch.offset,
+                length,
+            )
+        )
+
+    def end_session(self, store: StoreId) -> None:
+        """The link to a follower has ended."""
+        self.sessions.pop(store, None)
+        self._pages.pop(store, None)
+
+    # --- what should be written ---
+
+    def resume(self) -> None:
+        """Nobody took over, and nobody can any more."""
+        self.stopped_at = self.successor = None
+        self.gives_up = False
+
+    def stop(self, now: float, successor: StoreId | None = None) -> None:
+        """Begin to hand over: nothing new is taken, and nothing delivered."""
+        if self.stopped_at is None:
+            self.stopped_at = now
+            self.successor = successor
+
+    def wish(self, now: float) -> Wish | None:
+        """How the record should change now."""
+        hand_over = None if self.gives_up else self._hand_over(now)
+        return hand_over or self._shrink(now) or self._admission(now) or self._settle()
+
+    def _hand_over(self, now: float) -> Wish | None:
+        if self.stopped_at is None:
+            return None
+        is_late = now - self.stopped_at > self.home.settings.hand_over_patience
+        if self.commit < self.index and not is_late:
+            return None
+        links, avoided = self.home.links, self.home.avoided
+        mine = self.home.me.store
+        there = [s for s in self.record.isr if s != mine and s in links and s not in avoided]
+        # Every member has all that was confirmed. One in step opens at once.
+        ready = [store for store in there if self._acked(store) >= 0] or (there if is_late else [])
+        if not ready:
+            return None
+        best = self.successor if self.successor in ready else max(ready, key=self._acked)
+        assert best is not None
+        return Wish(config.hand_over(self.record, Leadership(best, links[best])))
+
+    def is_gone(self, store: StoreId, now: float) -> bool:
+        """Whether a member cannot be waited for: its process is gone, or it owes an echo or an ack."""
+        if store in self.home.refused:
+            return True
+        patience = self.home.settings.lease
+        if now - self.begun_at < patience:
+            return False
+        session = self.sessions.get(store)
+        if session is None or session.is_damaged or self.lease.has_lapsed(store, now):
+            return True
+        return bool(session.unacked) and now - session.unacked[0].sent_at > patience
+
+    def _shrink(self, now: float) -> Wish | None:
+        mine = self.home.me.store
+        gone = frozenset(s for s in self.record.isr if s != mine and self.is_gone(s, now))
+        if not gone:
+            return None
+        least = self.home.settings.min_in_sync if self.home.rules.never_below_min else 1
+        if len(self.record.isr) - len(gone) < least:
+            return None
+        return Wish(config.shrink(self.record, gone, min_in_sync=least), counted_out=gone)
+
+    def _admission(self, now: float) -> Wish | None:
+        record, least = self.record, self.home.settings.min_in_sync
+        needed = max(self.commit, 0) if self.home.rules.joiner_has_opening else self.commit
+        for store, session in self.sessions.items():
+            if store in record.isr or session.acked < needed or self.is_gone(store, now):
+                continue
+            backoff = self.backoffs.get(store)
+            if backoff is not None and now < backoff.until:
+                continue
+            leaver = next((s for s in record.leaving if s != self.home.me.store), None)
+            if store in record.joining and leaver is not None:
+                return Wish(config.swap(record, store, leaver, min_in_sync=least), store)
+            if store in record.replicas or (store in record.joining and not record.leaving):
+                return Wish(config.admit(record, store, min_in_sync=least), store)
+        return None
+
+    def _settle(self) -> Wish | None:
+        """What was sent may yet be written: the same record at a new revision ends that."""
+        return Wish(self.record) if self.admitting or self.handed_at is not None else None
+
+
+def _parts(changes: Sequence[LogChange]) -> list[tuple[LogChange, ...]]:
+    """Changes in batches of about a frame's size."""
+    parts: list[tuple[LogChange, ...]] = []
+    part: list[LogChange] = []
+    size = 0
+    for change in changes:
+        part.append(change)
+        size += size_of((change,))
+        if size >= BATCH_BYTES_MAX:
+            parts.append(tuple(part))
+            part, size = [], 0
+    if part:
+        parts.append(tuple(part))
+    return parts

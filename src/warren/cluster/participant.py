@@ -1,0 +1,179 @@
+"""One node of the cluster: its shards, and its links to other nodes.
+
+Of a pair of nodes are: the link, beacons and their echoes, and the frame that carries all acks of a turn. All
+else is of a shard.
+
+The owner calls a method for all that happens, with the time, and then carries out what `take_effects` gives:
+
+    start                    `add_shard` for each shard, with the epoch and the note that the store has kept
+    links                    `link_up`, `link_down`, `peer_gone`, `received`
+    time                     `tick`, every 50 ms or so, and after the machine has slept
+    etcd, about a shard      `learn` (a watch), `record_read`, `cas_answered`
+    disk, about a shard      `synced`, `index_synced`, `inventory_taken`, `records_read`, `marks_read`,
+                             `go_on`, `apply_failed`, `damage_found`
+    the broker, of a shard   `append` at the end of a turn, `takes_publishes`, `may_deliver`
+    this node                `drain`, `disk_fails`, `disk_works`, `prefer`
+
+A link is up once the other node has answered a challenge, so that its run lives then. When another link to
+the same store comes up, the owner drops what is left of the older one. `peer_gone` means that connecting was
+refused by the other machine: no process of that store is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from warren.cluster.config import Leadership, RunId, StoreId
+from warren.cluster.effects import Close, Effect, Send
+from warren.cluster.home import Home, LedLogs
+from warren.cluster.messages import Acks, Batch, Beacon, Echo, Inventory, Message, Refused
+from warren.cluster.settings import Rules, Settings
+from warren.cluster.shard import Shard
+
+
+class Participant:
+    __slots__ = ("beacon_at", "home", "shards")
+
+    def __init__(
+        self,
+        me: Leadership,
+        new_session: Callable[[], int],
+        *,
+        settings: Settings | None = None,
+        rules: Rules | None = None,
+    ) -> None:
+        self.home = Home(me, settings or Settings(), rules or Rules(), new_session)
+        self.shards: dict[int, Shard] = {}
+        self.beacon_at = 0.0  # when the next beacons are due
+
+    def add_shard(
+        self, number: int, logs: LedLogs, *, epoch: int, now: float, is_whole: bool = True
+    ) -> Shard:
+        """The node looks after a shard from now on. Its store has kept `epoch` and `is_whole`."""
+        shard = Shard(self.home, number, logs, epoch=epoch, is_whole=is_whole, now=now)
+        self.shards[number] = shard
+        return shard
+
+    def take_effects(self) -> list[Effect]:
+        """What has to be done now, in order."""
+        home = self.home
+        if home.acks:
+            for store, acks in home.acks.items():
+                if store in home.links:
+                    home.effects.append(Send(store, Acks(tuple(acks.values()))))
+            home.acks = {}
+        effects, home.effects = home.effects, []
+        return effects
+
+    # --- links ---
+
+    def link_up(self, store: StoreId, run: RunId, now: float) -> None:
+        """A node can be spoken to, over a new link."""
+        if store == self.home.me.store:  # a data directory was copied: nobody can say which of the two counts
+            self.home.effects.append(Close(store, "it has the store id of this node"))
+            return
+        if store in self.home.links:
+            self.link_down(store, now)
+        self.home.links[store] = run
+        self.home.refused.discard(store)
+        for shard in self.shards.values():
+            shard.link_up(store, now)
+        self._beacon(store, now)
+
+    def link_down(self, store: StoreId, now: float) -> None:
+        """The link to a node has ended."""
+        self.home.links.pop(store, None)
+        for shard in self.shards.values():
+            shard.link_down(store, now)
+
+    def peer_gone(self, store: StoreId, now: float) -> None:
+        """No process of this store is there: connecting to it was refused."""
+        if store in self.home.links:
+            self.link_down(store, now)
+        self.home.refused.add(store)
+        for shard in self.shards.values():
+            shard.peer_gone(store)
+
+    # --- messages ---
+
+    def received(self, sender: StoreId, message: Message, now: float) -> None:
+        """A message came over the newest link to this store."""
+        if isinstance(message, Batch | Inventory | Refused):
+            self._for_shard(sender, message, now)
+        elif isinstance(message, Acks):
+            for ack in message.acks:
+                shard = self.shards.get(ack.shard)
+                if shard is not None:
+                    shard.ack(sender, ack, now)
+        elif isinstance(message, Beacon):
+            self._hear(sender, message, now)
+        elif isinstance(message, Echo):
+            for number, epoch in message.terms:
+                shard = self.shards.get(number)
+                if shard is not None:
+                    shard.echo(sender, epoch, message.sent_at, now)
+        else:
+            self.home.effects.append(Close(sender, "it said hello twice"))
+
+    def _for_shard(self, sender: StoreId, message: Batch | Inventory | Refused, now: float) -> None:
+        shard = self.shards.get(message.shard)
+        if shard is None:  # this node does not know of it yet
+            return
+        if isinstance(message, Batch):
+            shard.batch(sender, message, now)
+        elif isinstance(message, Inventory):
+            shard.inventory(sender, message, now)
+        else:
+            shard.refused(sender, message, now)
+
+    def _hear(self, sender: StoreId, beacon: Beacon, now: float) -> None:
+        """Echo the terms of which this node knows no later epoch."""
+        echoed = []
+        for term in beacon.terms:
+            shard = self.shards.get(term[0])
+            if shard is not None and shard.hear_term(sender, term[1], now):
+                echoed.append(term)
+        self.home.effects.append(Send(sender, Echo(beacon.sent_at, tuple(echoed))))
+
+    # --- time ---
+
+    def tick(self, now: float) -> None:
+        """Time has passed: called several times in the time between two beacons."""
+        for shard in self.shards.values():
+            shard.tick(now)
+        if now >= self.beacon_at:
+            self.beacon_at = now + self.home.settings.beacon_every
+            for store in self.home.links:
+                self._beacon(store, now)
+
+    def _beacon(self, store: StoreId, now: float) -> None:
+        terms = tuple(
+            (shard.number, shard.epoch) for shard in self.shards.values() if _concerns(shard, store)
+        )
+        if terms:
+            self.home.effects.append(Send(store, Beacon(now, terms)))
+
+    # --- this node ---
+
+    def drain(self) -> None:
+        """Hand over all that this node leads, and lead nothing more."""
+        self.home.is_draining = True
+
+    def prefer(self, leaders: Mapping[int, StoreId], *, avoid: Iterable[StoreId] = ()) -> None:
+        """Who should lead which shard, as `placement` says, and which stores must not be handed any."""
+        self.home.preferred = dict(leaders)
+        self.home.avoided = set(avoid)
+
+    def disk_fails(self, now: float) -> None:
+        if self.home.disk_failing_since is None:
+            self.home.disk_failing_since = now
+
+    def disk_works(self) -> None:
+        self.home.disk_failing_since = None
+
+
+def _concerns(shard: Shard, store: StoreId) -> bool:
+    leader = shard.leader
+    if leader is None:
+        return False
+    return store in leader.record.replicas or store in leader.record.joining

@@ -1,0 +1,431 @@
+"""One shard at one store: its role, its epoch, and what it knows of the record.
+
+The epoch of a shard at a store is the highest that the store has heard of. It never goes down, not even over
+a restart, and nothing of a lower epoch is taken. A store leads if the record says so, with its run and in
+that epoch; else it follows whoever leads in that epoch.
+
+The record is changed by one compare-and-swap at a time. If its outcome is not known, it may still be written
+later, as long as the record has the revision that it compares. So until another revision is seen, a store
+that may be admitted counts as a member, and a store that may be elected echoes no other leader's beacons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from warren.cluster import config
+from warren.cluster.config import Known, Leadership, ShardRecord, StoreId
+from warren.cluster.effects import (
+    Apply,
+    Cas,
+    Committed,
+    KeepEpoch,
+    ReadMarks,
+    ReadRecord,
+    Role,
+    RoleChanged,
+    Send,
+)
+from warren.cluster.follower import Follower
+from warren.cluster.home import Home, LedLogs
+from warren.cluster.leader import Leader, Wish
+from warren.cluster.messages import Ack, Batch, Beacon, Inventory, Refused
+from warren.cluster.roles import ROLES, Occasion
+from warren.cluster.standing import stands_at
+from warren.storage.replication import AllMarks, LogChange, LogId, Records, SegmentState
+
+
+class Shard:
+    __slots__ = (
+        "dead",
+        "epoch",
+        "follower",
+        "home",
+        "known",
+        "leader",
+        "led_epoch",
+        "logs",
+        "number",
+        "pending",
+        "preferred_asked_at",
+        "read_asked_at",
+        "role",
+        "stood_at",
+    )
+
+    def __init__(
+        self, home: Home, number: int, logs: LedLogs, *, epoch: int, is_whole: bool, now: float
+    ) -> None:
+        self.home = home  # what the shards of this node share
+        self.number = number  # of the shard
+        self.logs = logs  # as memory has them; asked only while this store leads
+        self.epoch = epoch  # the highest that the store knows of
+        self.role = Role.OUTSIDER  # changed by `_change_role` only
+        self.known: Known | None = None  # the newest record that was seen
+        self.follower = Follower(home, number, now)  # idle while this store leads
+        self.leader: Leader | None = None  # this store's term, while it leads
+        self.led_epoch = 0  # of its last term
+        self.pending: int | None = None  # the revision that a compare-and-swap under way compares
+        self.stood_at: int | None = None  # the revision at which this store may yet be elected
+        self.dead: Leadership | None = None  # the leader, if its process is known to be gone
+        self.read_asked_at: float | None = None  # when the record was last asked for
+        self.preferred_asked_at = now  # when the preferred leader was last to take over
+        self.follower.epoch = epoch
+        self.follower.is_whole = is_whole
+        self.follower.is_noted = not is_whole
+        if not home.rules.grace_after_boot:
+            self.follower.patience.heard_at = now - home.settings.grace
+
+    # --- the record ---
+
+    def learn(self, known: Known, now: float) -> None:
+        """The record, as a read, a watch or the answer to a compare-and-swap tells it."""
+        if self.known is not None and known.revision < self.known.revision:
+            return
+        if self.known is not None and known.revision == self.known.revision:
+            if self.leader is not None and not self.home.rules.late_cas and self.pending is None:
+                self.leader.forget_admissions()
+            return
+        self.known = known
+        record = known.record
+        self._end_doubt(known.revision)
+        if record.epoch > self.epoch:
+            self._enter(record.epoch, now)
+            self.follower.patience.hear(now)
+        if record.epoch == self.epoch and self._is_mine(record.leader):
+            if self.leader is not None:
+                self.leader.learn(known, now)
+                self.review(now)
+            elif self.led_epoch < record.epoch:
+                self._lead(known, now)
+        elif self.leader is None:
+            self._follow_record(record, now)
+
+    def _end_doubt(self, revision: int) -> None:
+        """What compares an older revision than this cannot be written any more."""
+        if self.stood_at is not None and self.stood_at < revision:
+            self.stood_at = None
+        if self.pending is not None and self.pending < revision:
+            self.pending = None
+
+    def _follow_record(self, record: ShardRecord, now: float) -> None:
+        mine = self.home.me.store
+        is_named = mine in record.replicas or mine in record.joining
+        self._change_role(Occasion.NAMED if is_named else Occasion.NOT_NAMED)
+        if is_named and record.epoch == self.epoch and record.leader is not None:
+            self.follower.follow(record.leader.store, record.epoch, now)
+
+    def _is_mine(self, leader: Leadership | None) -> bool:
+        if leader is None:
+            return False
+        if not self.home.rules.new_epoch_at_restart:
+            return leader.store == self.home.me.store
+        return leader == self.home.me
+
+    def record_read(self, known: Known, now: float) -> None:
+        """A linearizable read, perhaps after a compare-and-swap whose outcome is not known."""
+        self.read_asked_at = now
+        self.learn(known, now)
+
+    def cas_answered(self, revision: int, known: Known | None, now: float) -> None:
+        """A compare-and-swap at this revision has an answer: the record as it is now, or None: not known."""
+        if self.pending == revision:
+            self.pending = None
+        if known is None:
+            self._ask(now)
+        else:
+            self.learn(known, now)
+
+    def _ask(self, now: float) -> None:
+        self.read_asked_at = now
+        self.home.effects.append(ReadRecord(self.number))
+
+    def _cas(self, record: ShardRecord) -> None:
+        assert self.known is not None
+        self.pending = self.known.revision
+        self.home.effects.append(Cas(self.number, self.known.revision, record))
+
+    # --- epochs and roles ---
+
+    def _change_role(self, occasion: Occasion) -> None:
+        """The one place that changes the role."""
+        role = ROLES.get((self.role, occasion))
+        if role is not None:
+            self.role = role
+            self.home.effects.append(RoleChanged(self.number, self.epoch, role))
+
+    def _enter(self, epoch: int, now: float) -> None:
+        """A higher epoch than all before is known. A leader of an older one does not lead any more."""
+        self.epoch = epoch
+        self.stood_at = None  # the record has changed, so this store cannot be elected by what it sent
+        self.home.effects.append(KeepEpoch(self.number, epoch))
+        if self.leader is not None:
+            self.leader = None
+            self._change_role(Occasion.DEPOSED)
+        self.follower.follow(None, epoch, now)
+
+    def _lead(self, known: Known, now: float) -> None:
+        home = self.home
+        self.led_epoch = known.record.epoch
+        self.follower.follow(None, self.epoch, now)
+        self.leader = Leader(home, self.number, known, self.logs, now)
+        self._change_role(Occasion.ELECTED)
+        # Whatever this store has was perhaps never synced: when this is, all of it is.
+        home.effects.append(Apply(self.number, self.epoch, (), self.leader.barrier))
+        self.follower.unsynced.clear()
+        # Followers need not wait for the next beacon, nor this leader for its echoes.
+        for store in home.links:
+            if store in known.record.replicas or store in known.record.joining:
+                home.effects.append(Send(store, Beacon(now, ((self.number, self.epoch),))))
+        self.review(now)
+
+    def hear_term(self, sender: StoreId, epoch: int, now: float) -> bool:
+        """A beacon says that its sender leads in this epoch. Whether to echo it."""
+        if epoch < self.epoch and self.home.rules.fence:
+            self.home.effects.append(Send(sender, Refused(self.number, self.epoch)))
+            return False
+        if epoch != self.epoch:
+            self._enter(epoch, now)
+            self._change_role(Occasion.NAMED)
+        if self.leader is not None:
+            return False
+        if self.follower.leader != sender:
+            self.follower.follow(sender, epoch, now)
+        self.follower.patience.hear(now)
+        self.follower.not_before = now  # it may have refused a session because it did not know yet
+        self.follower.open(now)
+        return self.stood_at is None or not self.home.rules.no_echo_while_standing
+
+    def hear_epoch(self, epoch: int, now: float) -> None:
+        """Another node knows of this epoch, and does not lead."""
+        if epoch > self.epoch:
+            self._enter(epoch, now)
+            self._ask(now)
+
+    # --- messages ---
+
+    def inventory(self, sender: StoreId, message: Inventory, now: float) -> None:
+        """A follower wants a session."""
+        if self.leader is None or message.epoch != self.epoch or not self._is_sound:
+            self.hear_epoch(message.epoch, now)
+            self.home.effects.append(Send(sender, Refused(self.number, self.epoch)))
+            return
+        self.leader.inventory(sender, message, now)
+        self.review(now)
+
+    def refused(self, sender: StoreId, message: Refused, now: float) -> None:
+        """A node does not lead, or does not follow because it knows of a later epoch."""
+        self.hear_epoch(message.epoch, now)
+        if self.leader is None and sender == self.follower.leader:
+            self.follower.close(now, wait=self.home.settings.ask_again)
+
+    def batch(self, sender: StoreId, message: Batch, now: float) -> None:
+        """A leader sends changes."""
+        if message.epoch < self.epoch and self.home.rules.fence:
+            self.home.effects.append(Send(sender, Refused(self.number, self.epoch)))
+            return
+        if message.epoch == self.follower.epoch and self.leader is None:
+            self.follower.batch(sender, message, now)
+
+    def ack(self, sender: StoreId, ack: Ack, now: float) -> None:
+        """A follower has synced batches."""
+        if self.leader is not None and ack.epoch == self.epoch:
+            self.leader.ack(sender, ack.number, ack.session, now)
+            self.review(now)
+
+    def echo(self, sender: StoreId, epoch: int, sent_at: float, now: float) -> None:
+        """A node has echoed a beacon."""
+        if self.leader is not None and epoch == self.epoch:
+            self.leader.lease.echo(sender, sent_at, now)
+
+    # --- the disk ---
+
+    def synced(self, token: int, now: float) -> None:
+        """An `Apply` of this shard, and all before it, is synced."""
+        self.follower.synced(token)
+        if self.leader is not None and self.leader.barrier <= token:
+            self.leader.is_synced(0)
+            self.review(now)
+
+    def index_synced(self, epoch: int, index: int, now: float) -> None:
+        """What this store appended as a leader, up to this index, is synced here."""
+        if self.leader is not None and epoch == self.epoch:
+            self.leader.is_synced(index)
+            self.review(now)
+
+    def inventory_taken(
+        self, session: int, logs: Sequence[tuple[LogId, Sequence[SegmentState]]], now: float
+    ) -> None:
+        self.follower.inventory_taken(session, logs, now)
+
+    def records_read(self, to: StoreId, session: int, records: Records | None, now: float) -> None:
+        if self.leader is not None:
+            self.leader.records_read(to, session, records, now)
+
+    def marks_read(self, want: ReadMarks, marks: AllMarks | None, now: float) -> None:
+        if self.leader is not None:
+            self.leader.marks_read(want, marks, now)
+
+    def go_on(self, to: StoreId, session: int, now: float) -> None:
+        if self.leader is not None:
+            self.leader.go_on(to, session, now)
+
+    def apply_failed(self, now: float) -> None:
+        """An `Apply` does not fit what the store has: the follower begins anew, with an inventory."""
+        if self.leader is None:
+            self.follower.close(now)
+
+    def damage_found(self, now: float) -> None:
+        """A segment of this store is damaged: it must not lead, and gets the segment from another store."""
+        self.follower.damage_found(now)
+        if self.leader is not None:
+            self.leader.stop(now)
+
+    # --- links ---
+
+    def link_up(self, store: StoreId, now: float) -> None:
+        """A node can be spoken to. If it is the leader's, in another run, then that leader is gone."""
+        leader = None if self.known is None else self.known.record.leader
+        if leader is not None and leader.store == store and leader.run != self.home.links[store]:
+            self.dead = leader
+        if self.leader is None:
+            self.follower.open(now)
+
+    def link_down(self, store: StoreId, now: float) -> None:
+        """A node cannot be spoken to any more."""
+        if self.leader is not None:
+            self.leader.end_session(store)
+        elif store == self.follower.leader:
+            self.follower.close(now)
+
+    def peer_gone(self, store: StoreId) -> None:
+        """The process of a node is not there: whoever led in it does not lead any more."""
+        leader = None if self.known is None else self.known.record.leader
+        if leader is not None and leader.store == store:
+            self.dead = leader
+
+    # --- leading ---
+
+    @property
+    def takes_publishes(self) -> bool:
+        """Whether this store leads, and takes what is new."""
+        return self.role is Role.OPEN and self.leader is not None and self.leader.stopped_at is None
+
+    @property
+    def _is_sound(self) -> bool:
+        """Whether this store can read what it has. It may have been elected before the damage was found."""
+        return self.follower.is_whole or not self.home.rules.only_whole_stand
+
+    def append(self, changes: Sequence[LogChange], now: float) -> int:
+        """The leader's logs have changed. Say the index of these changes."""
+        assert self.leader is not None
+        return self.leader.append(changes, now)
+
+    def may_deliver(self, now: float) -> bool:
+        """Whether nobody else can be delivering: asked once a turn, before anything is delivered."""
+        leader = self.leader
+        if leader is None or self.role is not Role.OPEN:
+            return False
+        if leader.stopped_at is not None and self.home.rules.stop_before_hand_over:
+            return False
+        return not self.home.rules.lease or leader.lease.holds(leader.others, now)
+
+    def review(self, now: float) -> None:
+        """Open, suspend or resume; tell what is committed."""
+        leader = self.leader
+        if leader is None:
+            return
+        rules = self.home.rules
+        holds = not rules.lease or leader.lease.holds(leader.others, now)
+        if leader.stopped_at is not None and rules.stop_before_hand_over:
+            holds = False
+        if self.role is Role.OPENING:
+            if not rules.open_when_in_step and leader.commit < 0:
+                leader.commit = 0
+            if leader.commit >= 0 and holds and self._is_sound:
+                self._change_role(Occasion.IN_STEP)
+        elif holds:
+            self._change_role(Occasion.RENEWED)
+        else:
+            self._change_role(Occasion.LAPSED)
+        # What is committed as the leader stops is confirmed still: no one else can lead until it hands over.
+        if leader.commit > leader.told and (self.role is Role.OPEN or leader.stopped_at is not None):
+            leader.told = leader.commit
+            self.home.effects.append(Committed(self.number, self.epoch, leader.commit))
+
+    # --- time ---
+
+    def tick(self, now: float) -> None:
+        """Time has passed."""
+        settings = self.home.settings
+        is_old = self.known is None or self.known.record.epoch != self.epoch
+        every = settings.ask_again if is_old else settings.record_read_every
+        if self.read_asked_at is None or now - self.read_asked_at > every:
+            self._ask(now)
+        if self.leader is not None:
+            self._consider_stopping(self.leader, now)
+            self.review(now)
+            self._make_wish(self.leader, now)
+        else:
+            self.follower.tick(now)
+            self._consider_standing(now)
+
+    def _make_wish(self, leader: Leader, now: float) -> None:
+        if self.pending is not None or self.known is None or self.known.record.epoch != self.epoch:
+            return
+        wish: Wish | None = leader.wish(now)
+        if wish is not None:
+            leader.is_sending(wish, self.known.revision)
+            self._cas(wish.record)
+
+    def _consider_stopping(self, leader: Leader, now: float) -> None:
+        home, settings = self.home, self.home.settings
+        failing = (
+            home.disk_failing_since is not None and now - home.disk_failing_since > settings.disk_patience
+        )
+        leaves = home.me.store in leader.record.leaving and bool(leader.record.joining)
+        if home.is_draining or failing or leaves or not self._is_sound:
+            leader.stop(now)
+            leader.gives_up = False
+            return
+        if leader.stopped_at is not None:
+            if now - leader.stopped_at > 2 * settings.hand_over_patience:
+                leader.gives_up = True
+                if leader.handed_at is None:
+                    leader.resume()
+            return
+        self._consider_preferred(leader, now)
+
+    def _consider_preferred(self, leader: Leader, now: float) -> None:
+        """Hand the shard back to the store that should lead it, if that has been in step for long."""
+        home, settings = self.home, self.home.settings
+        preferred = home.preferred.get(self.number, leader.record.replicas[0])
+        session = leader.sessions.get(preferred)
+        if session is None or preferred not in leader.record.isr or preferred in home.avoided:
+            return
+        if now - home.preferred_at < settings.preferred_every or session.in_step_since is None:
+            return
+        if now - max(session.in_step_since, self.preferred_asked_at) > settings.preferred_after:
+            self.preferred_asked_at = home.preferred_at = now
+            leader.stop(now, preferred)
+
+    def _consider_standing(self, now: float) -> None:
+        """Stand for election if the leader is gone, and this store may lead."""
+        known, home = self.known, self.home
+        if known is None or self.pending is not None or known.record.epoch != self.epoch:
+            return  # nobody can be elected by a record that is older than what this store has heard
+        record, mine = known.record, home.me
+        is_eligible = mine.store in record.isr or not home.rules.only_in_sync_stand
+        if not is_eligible or not home.can_lead:
+            return
+        if not self._is_sound:
+            return
+        if now < stands_at(record, mine.store, self.dead, self.follower.patience, home):
+            if self.stood_at is not None:  # the leader is back: end the doubt
+                self._cas(record)
+            return
+        self.stood_at = known.revision
+        if home.rules.only_in_sync_stand:
+            self._cas(config.elect(record, mine))
+        else:
+            self._cas(record._replace(epoch=record.epoch + 1, leader=mine))

@@ -1,0 +1,246 @@
+"""Frames between nodes.
+
+    length:u32 crc:u32 | kind:u8 flags:u8 shard:u16 epoch:u64 index:u64 payload
+
+`length` counts what follows the crc, and the crc is of that. Numbers are big-endian. `index` is the number of
+a batch in its session, or the session of an inventory. Both ends say hello first, with the versions that they
+speak; the highest that both speak holds for the link. The frame of a hello never changes.
+
+A frame that is not well formed raises `WireError`: the other end is no node of ours, or is broken. Every
+length is checked against what is there before anything is made of it.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+from zlib import crc32
+
+from warren.cluster.config import ID_LENGTH_MAX, RunId, StoreId
+from warren.cluster.messages import Ack, Acks, Batch, Beacon, Echo, Hello, Inventory, Message, Refused
+from warren.cluster.wire_changes import CHANGE_SIZE_MIN, pack_change, read_change
+from warren.cluster.wire_values import FRAME_BYTES_MAX, U16, U32, U64, Reader, WireError, pack_log, pack_text
+from warren.storage.replication import LogChange, SegmentState
+
+VERSION: Final = 1
+TERMS_MAX: Final = 65_536  # in a beacon: as many as there can be shards
+ACKS_MAX: Final = 65_536
+CHANGES_MAX: Final = 1_000_000
+SEGMENTS_MAX: Final = 1_000_000
+
+PREFIX: Final = struct.Struct(">II")
+HEADER: Final = struct.Struct(">BBHQQ")
+_TERM: Final = struct.Struct(">HQ")
+_ACK: Final = struct.Struct(">HQQQ")
+_SEGMENT: Final = struct.Struct(">QQQB")
+_TIME: Final = struct.Struct(">d")
+
+HELLO, BEACON, ECHO, INVENTORY, REFUSED, BATCH, ACKS = range(1, 8)
+LAST_PAGE = IN_STEP = 1  # flags
+
+
+# --- writing ---
+
+
+def encode(message: Message) -> bytes:
+    """The frame of a message."""
+    return _frame(*_ENCODERS[type(message)](message))
+
+
+def _frame(head: _Head, payload: bytes) -> bytes:
+    body = HEADER.pack(*head) + payload
+    if len(body) > FRAME_BYTES_MAX:
+        raise WireError(f"a frame of {len(body)} bytes is too large")
+    return PREFIX.pack(len(body), crc32(body)) + body
+
+
+class _Head(NamedTuple):
+    kind: int
+    flags: int = 0
+    shard: int = 0
+    epoch: int = 0
+    number: int = 0
+
+
+_Frame: TypeAlias = tuple[_Head, bytes]
+
+
+def _encode_hello(hello: Hello) -> _Frame:
+    texts = b"".join(map(pack_text, (hello.cluster, hello.store, hello.run)))
+    return _Head(HELLO), (texts + U16.pack(hello.lowest) + U16.pack(hello.highest))
+
+
+def _encode_beacon(message: Beacon | Echo) -> _Frame:
+    kind = BEACON if isinstance(message, Beacon) else ECHO
+    terms = b"".join(_TERM.pack(*term) for term in message.terms)
+    return _Head(kind), _TIME.pack(message.sent_at) + U32.pack(len(message.terms)) + terms
+
+
+def _encode_inventory(page: Inventory) -> _Frame:
+    parts = [U32.pack(len(page.logs))]
+    for log, segments in page.logs:
+        parts.append(pack_log(log) + U32.pack(len(segments)))
+        parts.extend(_SEGMENT.pack(*segment) for segment in segments)
+    flags = LAST_PAGE if page.is_last else 0
+    return _Head(INVENTORY, flags, page.shard, page.epoch, page.session), b"".join(parts)
+
+
+def _encode_refused(message: Refused) -> _Frame:
+    return _Head(REFUSED, 0, message.shard, message.epoch), b""
+
+
+def _encode_batch(batch: Batch) -> _Frame:
+    return _batch_frame(batch, pack_changes(batch.changes))
+
+
+def _batch_frame(batch: Batch, changes: bytes) -> _Frame:
+    flags = IN_STEP if batch.in_step else 0
+    head = _Head(BATCH, flags, batch.shard, batch.epoch, batch.number)
+    return head, U64.pack(batch.session) + changes
+
+
+def pack_changes(changes: Sequence[LogChange]) -> bytes:
+    """The changes of a batch. They are the same for all followers in step, so they are packed once."""
+    return b"".join((U32.pack(len(changes)), *map(pack_change, changes)))
+
+
+def encode_batch(batch: Batch, changes: bytes) -> bytes:
+    """The frame of a batch whose changes were packed before."""
+    return _frame(*_batch_frame(batch, changes))
+
+
+def _encode_acks(message: Acks) -> _Frame:
+    acks = b"".join(_ACK.pack(*ack) for ack in message.acks)
+    return _Head(ACKS), U32.pack(len(message.acks)) + acks
+
+
+_ENCODERS: dict[type, Callable[..., _Frame]] = {
+    Hello: _encode_hello,
+    Beacon: _encode_beacon,
+    Echo: _encode_beacon,
+    Inventory: _encode_inventory,
+    Refused: _encode_refused,
+    Batch: _encode_batch,
+    Acks: _encode_acks,
+}
+
+
+# --- reading ---
+
+
+def decode(frame: bytes) -> Message:
+    """The message of one whole frame."""
+    reader = Reader(frame)
+    length, crc = reader.take(PREFIX)
+    if length != len(frame) - PREFIX.size or length > FRAME_BYTES_MAX:
+        raise WireError("a frame has another length than it says")
+    if crc32(memoryview(frame)[PREFIX.size :]) != crc:
+        raise WireError("a frame is damaged")
+    head = _Head(*reader.take(HEADER))
+    read = _DECODERS.get(head.kind)
+    if read is None:
+        raise WireError(f"a frame of an unknown kind: {head.kind}")
+    message = read(reader, head)
+    reader.end()
+    return message
+
+
+def _decode_hello(reader: Reader, _: _Head) -> Hello:
+    cluster, store, run = reader.text(), reader.text(), reader.text()
+    (lowest,), (highest,) = reader.take(U16), reader.take(U16)
+    if not 0 < len(store) <= ID_LENGTH_MAX or not 0 < len(run) <= ID_LENGTH_MAX or lowest > highest:
+        raise WireError("a hello makes no sense")
+    return Hello(cluster, StoreId(store), RunId(run), lowest, highest)
+
+
+def _decode_terms(reader: Reader) -> tuple[float, tuple[tuple[int, int], ...]]:
+    (sent_at,) = reader.take(_TIME)
+    if not math.isfinite(sent_at):
+        raise WireError("a time is no number")
+    count = reader.count(TERMS_MAX, _TERM.size)
+    terms = tuple(_TERM.iter_unpack(reader.raw(count * _TERM.size)))
+    return sent_at, terms
+
+
+def _decode_beacon(reader: Reader, _: _Head) -> Beacon:
+    return Beacon(*_decode_terms(reader))
+
+
+def _decode_echo(reader: Reader, _: _Head) -> Echo:
+    return Echo(*_decode_terms(reader))
+
+
+def _decode_inventory(reader: Reader, head: _Head) -> Inventory:
+    logs = []
+    for _ in range(reader.count(SEGMENTS_MAX, 13)):
+        log = reader.log()
+        count = reader.count(SEGMENTS_MAX, _SEGMENT.size)
+        segments = _SEGMENT.iter_unpack(reader.raw(count * _SEGMENT.size))
+        logs.append((log, tuple(SegmentState(b, e, length, bool(d)) for b, e, length, d in segments)))
+    return Inventory(head.shard, head.epoch, head.number, tuple(logs), bool(head.flags & LAST_PAGE))
+
+
+def _decode_refused(_: Reader, head: _Head) -> Refused:
+    return Refused(head.shard, head.epoch)
+
+
+def _decode_batch(reader: Reader, head: _Head) -> Batch:
+    (session,) = reader.take(U64)
+    changes = tuple(read_change(reader) for _ in range(reader.count(CHANGES_MAX, CHANGE_SIZE_MIN)))
+    return Batch(head.shard, head.epoch, session, head.number, changes, bool(head.flags & IN_STEP))
+
+
+def _decode_acks(reader: Reader, _: _Head) -> Acks:
+    count = reader.count(ACKS_MAX, _ACK.size)
+    return Acks(tuple(Ack(*values) for values in _ACK.iter_unpack(reader.raw(count * _ACK.size))))
+
+
+_DECODERS: dict[int, Callable[[Reader, _Head], Message]] = {
+    HELLO: _decode_hello,
+    BEACON: _decode_beacon,
+    ECHO: _decode_echo,
+    INVENTORY: _decode_inventory,
+    REFUSED: _decode_refused,
+    BATCH: _decode_batch,
+    ACKS: _decode_acks,
+}
+
+
+class FrameSplitter:
+    """Cuts what arrives over a link into messages, however it is split."""
+
+    __slots__ = ("buffer", "largest")
+
+    def __init__(self, largest: int = FRAME_BYTES_MAX) -> None:
+        self.buffer = bytearray()  # the beginning of a frame
+        self.largest = largest  # frame, in bytes
+
+    def feed(self, data: bytes) -> list[Message]:
+        """The messages that are complete now."""
+        buffer = self.buffer
+        buffer += data
+        messages: list[Message] = []
+        at = 0
+        while len(buffer) - at >= PREFIX.size:
+            length, _ = PREFIX.unpack_from(buffer, at)
+            if not HEADER.size <= length <= self.largest:
+                raise WireError(f"a frame says that it has {length} bytes")
+            end = at + PREFIX.size + length
+            if end > len(buffer):
+                break
+            messages.append(decode(bytes(buffer[at:end])))
+            at = end
+        del buffer[:at]
+        return messages
+
+
+def agreed_version(ours: Hello, theirs: Hello) -> int:
+    """The version that both speak; `WireError` if there is none, or the other is of another cluster."""
+    if ours.cluster != theirs.cluster:
+        raise WireError(f"the other node is of another cluster: {theirs.cluster!r}")
+    version = min(ours.highest, theirs.highest)
+    if version < max(ours.lowest, theirs.lowest):
+        raise WireError(f"the other node speaks versions {theirs.lowest} to {theirs.highest} only")
+    return version

@@ -1,0 +1,87 @@
+"""The values that frames between nodes are made of, and how they are read without trusting them."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from warren.storage.replication import LogId
+
+FRAME_BYTES_MAX: Final = 1 << 30  # a batch has at most one change that is larger than it should be
+NAME_BYTES_MAX: Final = 255
+
+U8: Final = struct.Struct(">B")
+U16: Final = struct.Struct(">H")
+U32: Final = struct.Struct(">I")
+U64: Final = struct.Struct(">Q")
+
+
+class WireError(Exception):
+    """Bytes that no node of ours sends."""
+
+
+def pack_text(text: str) -> bytes:
+    data = text.encode()
+    if len(data) > NAME_BYTES_MAX:
+        raise WireError("a name is too long")
+    return U8.pack(len(data)) + data
+
+
+def pack_log(log: LogId) -> bytes:
+    return U64.pack(log.queue) + pack_text(log.part)
+
+
+def pack_data(data: bytes) -> bytes:
+    return U32.pack(len(data)) + data
+
+
+class Reader:
+    """Takes values off the front of bytes, and never more than there are."""
+
+    __slots__ = ("at", "data")
+
+    def __init__(self, data: bytes, at: int = 0) -> None:
+        self.data = data
+        self.at = at
+
+    def take(self, layout: struct.Struct) -> tuple[int, ...]:
+        """The numbers of this layout."""
+        end = self.at + layout.size
+        if end > len(self.data):
+            raise WireError("a frame ends in the middle of a value")
+        values = layout.unpack_from(self.data, self.at)
+        self.at = end
+        return values
+
+    def count(self, largest: int, size: int) -> int:
+        """How many values follow, of at least this size each."""
+        (count,) = self.take(U32)
+        if count > largest or count * size > len(self.data) - self.at:
+            raise WireError(f"a frame says that it has {count} values, which it cannot have")
+        return count
+
+    def raw(self, length: int) -> bytes:
+        end = self.at + length
+        if end > len(self.data):
+            raise WireError("a frame ends in the middle of a value")
+        data = self.data[self.at : end]
+        self.at = end
+        return data
+
+    def text(self) -> str:
+        (length,) = self.take(U8)
+        try:
+            return self.raw(length).decode()
+        except UnicodeDecodeError as error:
+            raise WireError("a name is not UTF-8") from error
+
+    def log(self) -> LogId:
+        (queue,) = self.take(U64)
+        return LogId(queue, self.text())
+
+    def end(self) -> None:
+        if self.at != len(self.data):
+            raise WireError("a frame has more bytes than it should")
+
+    def long_data(self) -> bytes:
+        return self.raw(self.count(FRAME_BYTES_MAX, 1))

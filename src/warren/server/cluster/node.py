@@ -1,0 +1,118 @@
+"""A broker's part in its cluster: etcd, the node's place among the others, and the definitions they share."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+from structlog.stdlib import BoundLogger
+
+from warren.broker.commands import Command, DeclareQueue
+from warren.broker.node import Node
+from warren.server.cluster.bootstrap import Membership, agree_on_format, join, register
+from warren.server.cluster.definitions import ClusterDefinitions
+from warren.server.cluster.etcd import Etcd
+from warren.server.cluster.etcd_errors import EtcdError
+from warren.server.cluster.etcd_settings import EtcdSettings
+from warren.server.cluster.local_etcd import LocalEtcd
+from warren.server.cluster.settings import ClusterSettings
+from warren.server.cluster.shard_service import ShardService
+from warren.server.config_error import ConfigError
+from warren.storage.store import DiskStore
+
+T = TypeVar("T")
+
+RETRY_SECONDS = 1.0
+TOLD_EVERY = 10  # attempts to reach etcd
+STOP_SECONDS_MAX = 2.0  # for changes that the end of connections asks for
+NOT_REPLICATED = "none"  # the setting of a cluster whose queues each live on one node
+IN = "in"  # the state of a node that is in its cluster
+
+
+class ClusterNode:
+    def __init__(self, node: Node, settings: ClusterSettings, data_dir: Path, log: BoundLogger) -> None:
+        self.node = node
+        self.settings = settings
+        self.data_dir = data_dir
+        self.log = log
+        self.run = uuid.uuid4().hex  # of this life of the process
+        self.local = LocalEtcd(data_dir / "etcd", log) if settings.etcd is None else None
+        where = settings.etcd or EtcdSettings(endpoints=(self.local.endpoint if self.local else "",))
+        self.etcd = Etcd(where, node.world.now)
+        self.definitions = ClusterDefinitions(node, self.etcd, settings, self.run, log)
+        self.membership: Membership | None = None  # None until the node is known to belong here
+        self.shards: ShardService | None = None  # None if no queues are replicated
+
+    async def start(self, recovered: list[Command], store: DiskStore) -> None:
+        """Get into the cluster, and let the model, which has what was `recovered` from disk, follow its
+        definitions. ConfigError if this node does not belong there.
+        """
+        if self.local is not None:
+            await self.local.start(self.etcd)
+            self.log.info("etcd runs here", endpoint=self.local.endpoint)
+        cluster = await self._until_reached(lambda: agree_on_format(self.etcd, self.settings))
+        self.membership = join(self.data_dir, self.settings, cluster, has_definitions=bool(recovered))
+        numbers = store.file.definitions.queue_number
+        self.definitions.metadata.assume(
+            (command, numbers(command.vhost, command.name) if isinstance(command, DeclareQueue) else 0)
+            for command in recovered
+        )
+        if self.settings.replicate != NOT_REPLICATED:
+            self.shards = ShardService(
+                self.node, self.definitions, self.etcd, self.settings, cluster, self.run, store, self.log
+            )
+            await self.shards.recover()
+        await self.definitions.start()
+
+    async def listens(self, addresses: dict[str, str], version: str) -> None:
+        """Tell the others where clients find this node."""
+        assert self.membership is not None, "a node starts before it listens"
+        peers = "" if self.shards is None else await self.shards.listen()
+        facts = {
+            "store": self.membership.store if self.shards is None else self.shards.store_id,
+            "run": self.run,
+            "amqp": addresses.get("amqp") or addresses.get("amqps", ""),
+            "http": addresses.get("http") or addresses.get("https", ""),
+            "peers": peers,
+            "version": version,
+            "state": IN,
+        }
+        await self._until_reached(lambda: register(self.etcd, self.settings, facts))
+        self.definitions.is_registered = True
+        if self.shards is not None:
+            self.shards.start()
+
+    async def _until_reached(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask etcd until it answers; ConfigError if it refuses."""
+        attempt = 0
+        while True:
+            try:
+                return await ask()
+            except EtcdError as error:
+                if error.was_refused:
+                    raise ConfigError(str(error)) from error
+                if attempt % TOLD_EVERY == 0:
+                    self.log.warning("waiting for etcd", reason=str(error))
+            attempt += 1
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def stop(self) -> None:
+        """Hand over what this node leads, so that nobody has to wait until its end is noticed. What belongs
+        to connections that have ended should go from all nodes before this one is gone.
+        """
+        if self.shards is not None:
+            await self.shards.hand_over()
+        try:
+            async with asyncio.timeout(STOP_SECONDS_MAX):
+                await self.definitions.settled()
+        except TimeoutError:
+            self.log.info("what this run leaves in etcd is removed by its next one")
+        if self.shards is not None:
+            await self.shards.stop()
+        await self.definitions.stop()
+        await self.etcd.close()
+        if self.local is not None:
+            await self.local.stop()

@@ -1,0 +1,28 @@
+"""What a broker asks of its part in a cluster. Only a broker that is in one loads the rest, and aiohttp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, cast
+
+from structlog.stdlib import BoundLogger
+
+from warren.broker.commands import Command
+from warren.broker.node import Node
+from warren.server.cluster.settings import ClusterSettings
+from warren.storage.store import DiskStore
+
+
+class ClusterPart(Protocol):
+    """`ClusterNode` implements it."""
+
+    async def start(self, recovered: list[Command], store: DiskStore) -> None: ...
+    async def listens(self, addresses: dict[str, str], version: str) -> None: ...
+    async def stop(self) -> None: ...
+
+
+def load_cluster() -> Callable[[Node, ClusterSettings, Path, BoundLogger], ClusterPart]:
+    module = import_module("warren.server.cluster.node")
+    return cast("Callable[[Node, ClusterSettings, Path, BoundLogger], ClusterPart]", module.ClusterNode)

@@ -1,0 +1,87 @@
+"""One shard at this node: what its disk has of it, as a copy, or as the one that leads.
+
+A change of the role takes time: what was written before has to be safe. So whatever the protocol wants done
+with the shard's files is a step, and steps are taken one after the other.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from warren.cluster.safety import ShardSafety
+from warren.storage.copying import states_of
+from warren.storage.led_shard import LedShard
+from warren.storage.replica import Replica
+from warren.storage.replication import LogId, NamedOffset, SegmentState
+from warren.storage.segment import Segment
+
+Step: TypeAlias = Callable[[Callable[[], None]], None]  # is called with what to call when it is done
+
+
+class ShardHere:
+    """Is what the protocol knows as the `LedLogs` of the shard."""
+
+    def __init__(self, number: int, copies: Replica, has_queue: Callable[[int], bool]) -> None:
+        self.number = number
+        self.copies = copies  # all logs of the shard; those that are opened are in `led`
+        self.led: LedShard | None = None  # while this node leads
+        self.safety: ShardSafety | None = None  # of that term
+        self.has_queue = has_queue  # whether there is a queue of this number
+        self.steps: deque[Step] = deque()  # that wait for the one that is being taken
+        self.is_stepping = False
+
+    # --- steps ---
+
+    def then(self, step: Step) -> None:
+        """Take a step when all steps before it are done."""
+        self.steps.append(step)
+        self._go_on()
+
+    def then_at_once(self, work: Callable[[], None]) -> None:
+        """The same for a step that takes no time."""
+
+        def step(done: Callable[[], None]) -> None:
+            work()
+            done()
+
+        self.then(step)
+
+    def _go_on(self) -> None:
+        while self.steps and not self.is_stepping:
+            self.is_stepping = True
+            self.steps.popleft()(self._is_done)
+
+    def _is_done(self) -> None:
+        self.is_stepping = False
+        self._go_on()
+
+    # --- what there is ---
+
+    def logs(self) -> Iterable[LogId]:
+        return [log for log, copy in self.copies.logs.items() if not copy.directory.deleted]
+
+    def has(self, log: LogId) -> bool:
+        """Whether the log is there, though perhaps without a segment, and its queue is not deleted."""
+        copy = self.copies.logs.get(log)
+        return self.has_queue(log.queue) if copy is None else not copy.directory.deleted
+
+    def segments(self, log: LogId) -> Sequence[SegmentState]:
+        if self.led is not None and log in self.led.opened:
+            return states_of(self.led.opened[log].segments)
+        copy = self.copies.logs.get(log)
+        return [] if copy is None else copy.states()
+
+    def segment(self, log: LogId, base: int) -> Segment | None:
+        if self.led is not None and log in self.led.opened:
+            segments = self.led.opened[log].segments
+            return next((segment for segment in segments if segment.base == base), None)
+        copy = self.copies.logs.get(log)
+        return None if copy is None else copy.segment(base)
+
+    def offsets(self, log: LogId) -> Sequence[NamedOffset]:
+        if self.led is not None:
+            return self.led.offsets(log)
+        copy = self.copies.logs.get(log)
+        return [] if copy is None else copy.offsets()

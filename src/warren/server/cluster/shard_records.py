@@ -1,0 +1,137 @@
+"""The records of the shards in etcd: read, watched, and changed by compare-and-swap.
+
+<prefix>shards/<number>    {"epoch": 7, "leader": {…}, "replicas": […], "isr": […], …}
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from structlog.stdlib import BoundLogger
+
+from warren.cluster.config import BadRecord, Known, ShardRecord, read_record, record_text
+from warren.cluster.transactions import ABSENT, Compare, KeyValue, Outcome, Put, Transaction
+from warren.server.cluster.etcd import Etcd
+from warren.server.cluster.etcd_errors import EtcdError
+
+RETRY_SECONDS = 0.5  # after etcd could not be reached
+
+
+class ShardRecords:
+    """Asks etcd, and calls back with what it says."""
+
+    def __init__(
+        self,
+        etcd: Etcd,
+        prefix: str,
+        log: BoundLogger,
+        *,
+        learn: Callable[[int, Known], None],
+        report: Callable[[Exception], None],
+    ) -> None:
+        self.etcd = etcd
+        self.prefix = prefix + "shards/"
+        self.log = log
+        self.learn = learn  # called with the number of a shard and its record, when the record was seen
+        self.report = report  # called with an exception that nobody else handles
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Follow all records from now on."""
+        self._spawn(self._follow())
+
+    async def stop(self) -> None:
+        for task in list(self.tasks):
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            self.report(error)
+
+    # --- what the protocol asks ---
+
+    def read(self, shard: int, then: Callable[[Known], None]) -> None:
+        """Call back with the record, by a linearizable read; not at all, if that fails or there is none."""
+        self._spawn(self._read(shard, then))
+
+    async def _read(self, shard: int, then: Callable[[Known], None]) -> None:
+        try:
+            found = await self.etcd.get(self._key(shard))
+        except EtcdError as error:
+            self.log.debug("a shard's record cannot be read", shard=shard, reason=str(error))
+            return
+        known = None if found is None else self._known(found)
+        if known is not None:
+            then(known)
+
+    def swap(
+        self, shard: int, revision: int, record: ShardRecord, then: Callable[[Known | None], None]
+    ) -> None:
+        """Write a record if the one in etcd has this revision still. Call back with what is there then; with
+        None if that is not known.
+        """
+        self._spawn(self._swap(shard, revision, record, then))
+
+    async def _swap(
+        self, shard: int, revision: int, record: ShardRecord, then: Callable[[Known | None], None]
+    ) -> None:
+        key = self._key(shard)
+        put = Put(key, record_text(record).encode())
+        answer = await self.etcd.txn(Transaction((Compare(key, revision),), (put,), (key,)))
+        if answer.outcome is Outcome.SUCCEEDED:
+            then(Known(answer.revision, record))
+        elif answer.outcome is Outcome.FAILED and answer.read and answer.read[0] is not None:
+            then(self._known(answer.read[0]))
+        else:
+            then(None)
+
+    async def create(self, records: list[ShardRecord]) -> None:
+        """Write the first records of shards that have none yet."""
+        for shard, record in enumerate(records):
+            put = Put(self._key(shard), record_text(record).encode())
+            await self.etcd.txn(Transaction((Compare(put.key, ABSENT),), (put,)))
+
+    # --- following ---
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                await self._watch()
+            except EtcdError as error:
+                self.log.debug("the records of shards cannot be followed", reason=str(error))
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _watch(self) -> None:
+        loaded = await self.etcd.load(self.prefix)
+        for kv in loaded.kvs:
+            self._tell(kv)
+        async for changes in self.etcd.watch(self.prefix, loaded.revision + 1):
+            for change in changes:
+                if change.now is not None:
+                    self._tell(change.now)
+
+    def _tell(self, kv: KeyValue) -> None:
+        number = kv.key.removeprefix(self.prefix)
+        known = self._known(kv)
+        if known is not None and number.isdecimal():
+            self.learn(int(number), known)
+
+    def _known(self, kv: KeyValue) -> Known | None:
+        try:
+            return Known(kv.mod_revision, read_record(kv.value))
+        except BadRecord as error:
+            self.log.warning("a shard's record in etcd is not understood", key=kv.key, reason=str(error))
+            return None
+
+    def _key(self, shard: int) -> str:
+        return f"{self.prefix}{shard}"

@@ -1,0 +1,439 @@
+"""Runs the shards of a node: the protocol (`Participant`), between disk, links and etcd.
+
+Whatever happens becomes a call of the protocol, with the time. The effects that it wants are carried out
+then, in their order, before anything else happens. The owner uses the logs of shards that are open, and has
+`end_turn` called at the end of each turn: what has changed in these logs goes to the followers at once, and
+does not wait for this node's own disk.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from structlog.stdlib import BoundLogger
+
+from warren.broker.node import World
+from warren.broker.timers import Timer
+from warren.cluster.config import Known, Leadership, RunId, StoreId
+from warren.cluster.effects import (
+    Apply,
+    Cas,
+    Close,
+    Committed,
+    Effect,
+    GoOn,
+    KeepEpoch,
+    KeepWhole,
+    ReadMarks,
+    ReadRecord,
+    ReadRecords,
+    Role,
+    RoleChanged,
+    Send,
+    TakeInventory,
+)
+from warren.cluster.messages import Message
+from warren.cluster.participant import Participant
+from warren.cluster.safety import ShardSafety
+from warren.cluster.settings import Settings
+from warren.cluster.shard import Shard
+from warren.server.cluster.peers import Peers
+from warren.server.cluster.shard_here import ShardHere
+from warren.server.cluster.shard_records import ShardRecords
+from warren.storage.copying import (
+    DamagedSegment,
+    SegmentSource,
+    marks_of,
+    read_marks,
+    read_records,
+    source_of,
+    unwritten,
+)
+from warren.storage.led_shard import LedShard
+from warren.storage.replica import Replica
+from warren.storage.replication import AllMarks, Records
+from warren.storage.segment_copies import ReplicaMismatch
+from warren.storage.shards import Shards
+
+TICK_SECONDS = 0.05
+SESSION_BYTES = 8
+
+
+class ShardOwner(Protocol):
+    """Whoever uses the logs of the shards that this node leads."""
+
+    def has_queue(self, number: int) -> bool:
+        """Whether there is a queue of this number."""
+
+    def shard_opened(self, shard: int, led: LedShard, safety: ShardSafety) -> None:
+        """The logs of a shard can be used. What is appended is safe when `safety` says so."""
+
+    def shard_may_deliver(self, shard: int, *, may: bool) -> None:
+        """Whether messages of a shard may be given to consumers has changed."""
+
+    def shard_ended(self, shard: int) -> None:
+        """This node does not lead any more: nothing may use the shard's logs from now on."""
+
+
+def boot_time() -> float:
+    """Seconds of a clock that never jumps, and that goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class ShardRunner:
+    """The `LinkOwner` of a node's links to others."""
+
+    def __init__(
+        self,
+        me: Leadership,
+        shards: Shards,
+        world: World,
+        owner: ShardOwner,
+        log: BoundLogger,
+        *,
+        settings: Settings,
+        clock: Callable[[], float] = boot_time,
+    ) -> None:
+        self.shards = shards
+        self.world = world
+        self.owner = owner
+        self.log = log
+        self.clock = clock
+        self.participant = Participant(me, self._new_session, settings=settings)
+        self.here: dict[int, ShardHere] = {}  # all shards of the cluster
+        self.led: dict[int, ShardHere] = {}  # those that this node leads, and can append to
+        self.peers: Peers | None = None
+        self.records: ShardRecords | None = None
+        self.timer: Timer | None = None
+        self.on_committed: Callable[[], None] = _nothing  # called when those who waited were told
+        self.is_carrying_out = False
+        self.is_stopped = False
+
+    def _new_session(self) -> int:
+        return int.from_bytes(self.world.random_bytes(SESSION_BYTES), "big") | 1
+
+    # --- start and end ---
+
+    def add(self, number: int, copies: Replica) -> None:
+        """The node looks after a shard, of which it has these copies."""
+        here = ShardHere(number, copies, self.owner.has_queue)
+        self.here[number] = here
+        self.participant.add_shard(
+            number,
+            here,
+            epoch=self.shards.epoch_of(number),
+            is_whole=self.shards.is_whole(number),
+            now=self.clock(),
+        )
+        if any(state.damaged for log in here.logs() for state in here.segments(log)):
+            self._damage_found(number)
+
+    def start(self, peers: Peers, records: ShardRecords) -> None:
+        self.peers, self.records = peers, records
+        records.start()
+        self._tick()
+
+    async def stop(self) -> None:
+        """Nothing is said or decided from now on."""
+        self.is_stopped = True
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.records is not None:
+            await self.records.stop()
+        if self.peers is not None:
+            await self.peers.stop()
+
+    def _tick(self) -> None:
+        if not self.is_stopped:
+            self.timer = self.world.call_later(TICK_SECONDS, self._tick)
+            self.participant.tick(self.clock())
+            self.carry_out()
+
+    def mismatch(self, found: ReplicaMismatch, number: int) -> None:
+        """A copy is another than the leader takes it for: the follower begins anew, with an inventory."""
+        self.log.warning("a copy does not fit what its leader sends", shard=number, reason=str(found))
+        self._shard(number).apply_failed(self.clock())
+        self.carry_out()
+
+    def _damage_found(self, number: int) -> None:
+        self._shard(number).damage_found(self.clock())
+        self.carry_out()
+
+    def _shard(self, number: int) -> Shard:
+        return self.participant.shards[number]
+
+    # --- the links ---
+
+    def link_up(self, store: StoreId, run: RunId) -> None:
+        self.participant.link_up(store, run, self.clock())
+        self.carry_out()
+
+    def link_down(self, store: StoreId) -> None:
+        self.participant.link_down(store, self.clock())
+        self.carry_out()
+
+    def peer_gone(self, store: StoreId) -> None:
+        self.participant.peer_gone(store, self.clock())
+        self.carry_out()
+
+    def received(self, store: StoreId, messages: Sequence[Message]) -> None:
+        now = self.clock()
+        for message in messages:
+            self.participant.received(store, message, now)
+        self.carry_out()
+
+    # --- etcd ---
+
+    def learn(self, number: int, known: Known) -> None:
+        """The record of a shard, as a watch tells it."""
+        if number in self.here and not self.is_stopped:
+            self._shard(number).learn(known, self.clock())
+            self.carry_out()
+
+    def _swapped(self, number: int, revision: int, known: Known | None) -> None:
+        self._shard(number).cas_answered(revision, known, self.clock())
+        self.carry_out()
+
+    def _record_read(self, number: int, known: Known) -> None:
+        self._shard(number).record_read(known, self.clock())
+        self.carry_out()
+
+    # --- leading ---
+
+    def end_turn(self) -> None:
+        """At the end of each turn, when its marks are written: what has changed goes to the followers."""
+        now = self.clock()
+        for number, here in self.led.items():
+            led, safety = here.led, here.safety
+            assert led is not None
+            assert safety is not None
+            if led.changed or safety.wants_batch:
+                shard = self._shard(number)
+                index = shard.append(led.take(), now)
+                safety.appended(index)
+                safety.behind = shard.leader is not None and shard.leader.is_behind
+                self.shards.commit.when_safe(partial(self._index_is_synced, number, led.epoch, index))
+        self.carry_out()
+
+    def _index_is_synced(self, number: int, epoch: int, index: int, _round: int) -> None:
+        self._shard(number).index_synced(epoch, index, self.clock())
+        self.carry_out()
+
+    # --- effects ---
+
+    def carry_out(self) -> None:
+        """Do what the protocol wants, and what follows from that."""
+        if self.is_carrying_out or self.is_stopped:
+            return
+        self.is_carrying_out = True
+        try:
+            while effects := self.participant.take_effects():
+                for effect in effects:
+                    HANDLERS[type(effect)](self, effect)
+        finally:
+            self.is_carrying_out = False
+
+    def _send(self, effect: Send) -> None:
+        if self.peers is not None:
+            self.peers.send(effect.to, effect.message)
+
+    def _close(self, effect: Close) -> None:
+        if self.peers is not None:
+            self.peers.close_link(effect.to, effect.reason)
+
+    def _cas(self, effect: Cas) -> None:
+        assert self.records is not None, "the protocol knows a record, so it was read"
+        tell = partial(self._swapped, effect.shard, effect.revision)
+        self.records.swap(effect.shard, effect.revision, effect.record, tell)
+
+    def _read_record(self, effect: ReadRecord) -> None:
+        if self.records is not None:
+            self.records.read(effect.shard, partial(self._record_read, effect.shard))
+
+    def _keep_epoch(self, effect: KeepEpoch) -> None:
+        self.here[effect.shard].then_at_once(partial(self.shards.note_epoch, effect.shard, effect.epoch))
+
+    def _keep_whole(self, effect: KeepWhole) -> None:
+        self.here[effect.shard].then_at_once(
+            partial(self.shards.note_whole, effect.shard, is_whole=effect.is_whole)
+        )
+
+    def _apply(self, effect: Apply) -> None:
+        here = self.here[effect.shard]
+        here.then_at_once(partial(self._apply_to, here, effect))
+
+    def _apply_to(self, here: ShardHere, effect: Apply) -> None:
+        is_safe = partial(self._is_synced, effect.shard, effect.token)
+        if here.led is not None:
+            assert not effect.changes, "a leader's changes are its own"
+            self.shards.commit.when_safe(lambda _round: is_safe())
+            return
+        try:
+            here.copies.apply(effect.changes, is_safe)
+        except ReplicaMismatch as error:
+            self.mismatch(error, effect.shard)
+
+    def _is_synced(self, number: int, token: int) -> None:
+        self._shard(number).synced(token, self.clock())
+        self.carry_out()
+
+    def _take_inventory(self, effect: TakeInventory) -> None:
+        here = self.here[effect.shard]
+
+        def step(done: Callable[[], None]) -> None:
+            def is_settled() -> None:
+                logs = list(here.copies.inventory().items())
+                self._shard(effect.shard).inventory_taken(effect.session, logs, self.clock())
+                self.carry_out()
+                done()
+
+            here.copies.when_settled(is_settled)
+
+        here.then(step)
+
+    def _read_records(self, effect: ReadRecords) -> None:
+        segment = self.here[effect.shard].segment(effect.log, effect.base)
+        tell = partial(self._records_are_read, effect)
+        if segment is None or segment.epoch != effect.epoch:
+            tell(None)
+        elif effect.offset >= segment.written:
+            tell(unwritten(effect.log, segment, effect.offset))
+        else:
+            source = source_of(effect.log, segment)
+            self.world.in_thread(
+                partial(_read, source, effect.offset), tell, partial(self._reading_failed, effect)
+            )
+
+    def _reading_failed(self, effect: ReadRecords, error: BaseException) -> None:
+        if isinstance(error, DamagedSegment):
+            self._damage_found(effect.shard)
+        self._records_are_read(effect, None)
+
+    def _records_are_read(self, effect: ReadRecords, records: Records | None) -> None:
+        self._shard(effect.shard).records_read(effect.to, effect.session, records, self.clock())
+        self.carry_out()
+
+    def _read_marks(self, effect: ReadMarks) -> None:
+        segment = self.here[effect.shard].segment(effect.log, effect.base)
+        if segment is None or segment.epoch != effect.epoch:
+            self._marks_are_read(effect, None)
+        else:
+            self.world.in_thread(
+                partial(read_marks, marks_of(effect.log, segment)),
+                partial(self._marks_are_read, effect),
+                partial(self._reading_marks_failed, effect),
+            )
+
+    def _reading_marks_failed(self, effect: ReadMarks, error: BaseException) -> None:
+        if isinstance(error, DamagedSegment):
+            self._damage_found(effect.shard)
+        self._marks_are_read(effect, None)
+
+    def _marks_are_read(self, effect: ReadMarks, marks: AllMarks | None) -> None:
+        self._shard(effect.shard).marks_read(effect, marks, self.clock())
+        self.carry_out()
+
+    def _go_on(self, effect: GoOn) -> None:
+        self.world.call_soon(partial(self._go_on_now, effect))
+
+    def _go_on_now(self, effect: GoOn) -> None:
+        self._shard(effect.shard).go_on(effect.to, effect.session, self.clock())
+        self.carry_out()
+
+    def _committed(self, effect: Committed) -> None:
+        here = self.here[effect.shard]
+        led, safety = here.led, here.safety
+        if led is None or safety is None or led.epoch != effect.epoch:
+            return  # nobody can have appended anything
+        if effect.up_to > safety.committed:
+            safety.commit(effect.up_to)
+            self.on_committed()
+
+    # --- roles ---
+
+    def _role_changed(self, effect: RoleChanged) -> None:
+        here = self.here[effect.shard]
+        self.log.info("a shard's role", shard=effect.shard, epoch=effect.epoch, role=effect.role.value)
+        if effect.role is Role.OPENING:
+            here.then(partial(self._begin_to_lead, here, effect.epoch))
+        elif effect.role is Role.OPEN:
+            here.then_at_once(partial(self._open, here, effect.epoch))
+        elif effect.role is Role.SUSPENDED:
+            here.then_at_once(partial(self._suspend, here))
+        else:
+            self._let_go(here)
+            here.then(partial(self._follow_again, here))
+
+    def _begin_to_lead(self, here: ShardHere, epoch: int, done: Callable[[], None]) -> None:
+        def is_led(led: LedShard) -> None:
+            here.led = led
+            done()
+
+        self.shards.lead(here.copies, epoch, is_led)
+
+    def _open(self, here: ShardHere, epoch: int) -> None:
+        led = here.led
+        if led is None or led.epoch != epoch:
+            return  # another node leads already
+        if here.safety is None:
+            here.safety = ShardSafety()
+            self.led[here.number] = here
+            self.owner.shard_opened(here.number, led, here.safety)
+        self.owner.shard_may_deliver(here.number, may=True)
+
+    def _suspend(self, here: ShardHere) -> None:
+        if here.safety is not None:
+            self.owner.shard_may_deliver(here.number, may=False)
+
+    def _let_go(self, here: ShardHere) -> None:
+        """The term has ended: at once nobody uses its logs any more."""
+        if here.safety is not None:
+            here.safety.end()
+            here.safety = None
+            del self.led[here.number]
+            self.owner.shard_ended(here.number)
+
+    def _follow_again(self, here: ShardHere, done: Callable[[], None]) -> None:
+        self._let_go(here)
+        led = here.led
+        if led is None:
+            done()
+            return
+
+        def is_copy(copies: Replica) -> None:
+            here.copies, here.led = copies, None
+            done()
+
+        self.shards.follow_again(led, is_copy)
+
+
+def _nothing() -> None:
+    """Nobody has anything to send."""
+
+
+def _read(source: SegmentSource, offset: int) -> Records | None:
+    """In a thread. A segment that is dropped meanwhile is not needed any more."""
+    try:
+        return read_records(source, offset)
+    except FileNotFoundError:
+        return None
+
+
+HANDLERS: dict[type[Effect], Callable[[ShardRunner, Any], None]] = {
+    Send: ShardRunner._send,
+    Close: ShardRunner._close,
+    Cas: ShardRunner._cas,
+    ReadRecord: ShardRunner._read_record,
+    KeepEpoch: ShardRunner._keep_epoch,
+    KeepWhole: ShardRunner._keep_whole,
+    Apply: ShardRunner._apply,
+    TakeInventory: ShardRunner._take_inventory,
+    ReadRecords: ShardRunner._read_records,
+    ReadMarks: ShardRunner._read_marks,
+    GoOn: ShardRunner._go_on,
+    Committed: ShardRunner._committed,
+    RoleChanged: ShardRunner._role_changed,
+}

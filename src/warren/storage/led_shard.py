@@ -1,0 +1,236 @@
+"""A shard whose logs this node leads: the logs as queues and streams use them, and what changes in them.
+
+A node that begins to lead has copies of all logs (`Replica`), which it can hand on at once. A log is
+opened, which is a recovery, when it is first needed. So each log is in one of two states, and both can be
+copied from:
+
+    not opened    a `ReplicaLog`, to which nothing is added
+    opened        a `QueueLog` or a `SegmentedStream`, sealed in the epoch, with a tap
+
+What a recovery removes, and marks as delivered, are changes like all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from warren.storage.commit import GroupCommit
+from warren.storage.copying import (
+    MarksSource,
+    SegmentSource,
+    marks_of,
+    segment_at,
+    source_of,
+    states_of,
+    unwritten,
+)
+from warren.storage.files import OpenFiles
+from warren.storage.format import encode_mark
+from warren.storage.housekeeping import Housekeeping
+from warren.storage.log_tap import LogTap, take_all
+from warren.storage.named_offsets import NamedOffsets
+from warren.storage.problems import Logger, Problems
+from warren.storage.queue_log import QueueLog
+from warren.storage.queues_recovery import QueuesRecovery
+from warren.storage.recovery import RecoveredLog
+from warren.storage.replica import Replica
+from warren.storage.replication import LogChange, LogId, NamedOffset, Records, SegmentState
+from warren.storage.segment import Segment
+from warren.storage.stream_log import SegmentedStream
+from warren.storage.stream_recovery import RecoveredStream
+
+OpenLog: TypeAlias = QueueLog | SegmentedStream
+
+
+@dataclass(frozen=True)
+class LogTools:
+    """What the logs of a node share."""
+
+    commit: GroupCommit
+    files: OpenFiles
+    housekeeping: Housekeeping
+    problems: Problems
+    log: Logger
+    sync: bool
+    segment_bytes: int  # at which a segment of a queue is full
+    stream_segment_bytes: int  # the same, of a stream
+
+
+@dataclass
+class Recovered:
+    """Logs that were read back, until they are opened."""
+
+    logs: dict[tuple[int, str], RecoveredLog]  # by number and part of a queue
+    streams: dict[int, RecoveredStream]  # by number
+    numbers: AbstractSet[int] = frozenset()  # of all queues that were looked at
+
+
+class LedShard:
+    """One shard, in one epoch."""
+
+    def __init__(self, replica: Replica, epoch: int, tools: LogTools) -> None:
+        self.shard = replica.shard
+        self.replica = replica  # the logs that are not opened
+        self.epoch = epoch
+        self.tools = tools
+        self.opened: dict[LogId, OpenLog] = {}
+        self.taps: dict[LogId, LogTap] = {}  # of the logs that are opened
+        self.changed: list[LogTap] = []  # those of them with something to take
+        self.recovered = Recovered({}, {})
+        self.read_back: set[int] = set()  # queues whose logs are recovered, by their numbers
+
+    # --- what changes ---
+
+    def take(self) -> list[LogChange]:
+        """What has changed in the logs of this shard since this was asked last, in order. To be asked at
+        the end of each turn, behind `Store.write_marks`.
+        """
+        return take_all(self.changed) if self.changed else []
+
+    # --- for those who copy ---
+
+    def inventory(self) -> dict[LogId, list[SegmentState]]:
+        """What there is of each log. If a queue was deleted, its logs are not there."""
+        found = {
+            log: states
+            for log, states in self.replica.inventory().items()
+            if log not in self.opened and not self.is_deleted(log)
+        }
+        found |= {log: states_of(opened.segments) for log, opened in self.opened.items()}
+        return {log: states for log, states in found.items() if states}
+
+    def is_deleted(self, log: LogId) -> bool:
+        """Whether the queue of a log was deleted here. Then all its logs are, also those never opened."""
+        directory = self.replica.log(log).directory
+        return directory.deleted or (directory.parent is not None and directory.parent.deleted)
+
+    def source(self, log: LogId, base: int) -> SegmentSource | None:
+        """For reading the records of a segment in a thread (`copying.read_records`); None if it is gone."""
+        segment = self._segment(log, base)
+        return None if segment is None else source_of(log, segment)
+
+    def unwritten(self, log: LogId, base: int, offset: int) -> Records | None:
+        """The records of a segment from an offset on, which is none below `SegmentSource.written`."""
+        segment = self._segment(log, base)
+        return None if segment is None else unwritten(log, segment, offset)
+
+    def marks(self, log: LogId, base: int) -> MarksSource | None:
+        """For reading all marks of a segment up to now, in a thread (`copying.read_marks`)."""
+        segment = self._segment(log, base)
+        return None if segment is None else marks_of(log, segment)
+
+    def offsets(self, log: LogId) -> list[NamedOffset]:
+        """All named offsets of a stream."""
+        opened = self.opened.get(log)
+        if isinstance(opened, SegmentedStream):
+            return [NamedOffset(log, name, offset) for name, offset in opened.offsets.items()]
+        copy = self.replica.logs.get(log)
+        return [] if copy is None else copy.offsets()
+
+    def _segment(self, log: LogId, base: int) -> Segment | None:
+        opened = self.opened.get(log)
+        if opened is not None:
+            return segment_at(opened.segments, base)
+        copy = self.replica.logs.get(log)
+        return None if copy is None else copy.segment(base)
+
+    # --- opening ---
+
+    def recovery(self, numbers: AbstractSet[int], streams: AbstractSet[int]) -> Callable[[], Recovered]:
+        """What reads the logs of these queues back, some of them `streams`: to be called in a thread. The
+        result goes to `are_recovered`, on the event loop. None of these logs may be opened already.
+        """
+        tools = self.tools
+        recovery = QueuesRecovery(
+            self.replica.path, tools.problems, lambda _path: None, tools.log, marks_may_be_lost=True
+        )
+
+        def run() -> Recovered:
+            recovery.run(numbers, streams)
+            return Recovered(recovery.logs, recovery.streams, numbers)
+
+        return run
+
+    def are_recovered(self, found: Recovered) -> None:
+        self.recovered.logs |= found.logs
+        self.recovered.streams |= found.streams
+        self.read_back |= found.numbers
+
+    def open_log(self, log: LogId) -> tuple[QueueLog, int]:
+        """The log of a queue, or of a part of it, and the last position in it. If it was not read back yet,
+        it is now.
+        """
+        if self.replica.log(log).copies.all and log.queue not in self.read_back:
+            self.are_recovered(self.recovery({log.queue}, set())())
+        found = self.recovered.logs.pop((log.queue, log.part), None) or RecoveredLog([], 0)
+        tools, directory = self.tools, self.replica.log(log).directory
+        queue_log = QueueLog(
+            directory, tools.commit, tools.problems, tools.segment_bytes, segments=found.segments
+        )
+        for segment in found.segments:
+            tools.commit.rewritings.consider(segment)
+        tap = self._seal(log, queue_log)
+        for segment in found.segments:  # of which recovery has marked all as delivered
+            tap.marked(segment, encode_mark(segment.base, 0, segment.last - segment.base + 1, 1))
+        return queue_log, found.position
+
+    def open_stream(self, queue: int) -> tuple[SegmentedStream, int]:
+        """The log of a stream, and the last position in it."""
+        log = LogId(queue)
+        named = self.replica.log(log).named
+        if (self.replica.log(log).copies.all or named is not None) and queue not in self.read_back:
+            self.are_recovered(self.recovery({queue}, {queue})())
+        found = self.recovered.streams.pop(queue, None) or RecoveredStream([], 0, {}, 0)
+        tools, directory = self.tools, self.replica.log(log).directory
+        named = NamedOffsets(
+            directory, tools.files, tools.housekeeping, found.offsets, found.offsets_size, sync=tools.sync
+        )
+        stream = SegmentedStream(
+            directory,
+            tools.commit,
+            tools.problems,
+            tools.stream_segment_bytes,
+            named,
+            found.segments,
+            found.position,
+        )
+        self._seal(log, stream)
+        return stream, found.position
+
+    def _seal(self, log: LogId, opened: OpenLog) -> LogTap:
+        """From now on a log is used. What it has lost by its recovery is dropped everywhere; but what only
+        could not be read is not.
+        """
+        assert log not in self.opened, "a log is opened once"
+        copy = self.replica.log(log)
+        tap = self.taps[log] = LogTap(log, self.changed, self.tools.files.read)
+        for one in copy.copies.all:
+            segment = segment_at(opened.segments, one.base)
+            if segment is not None:
+                segment.epoch = one.epoch
+                segment.damaged = segment.damaged or segment.end != one.length
+                segment.unjournaled = one.segment is not None and one.segment.unjournaled
+            elif not Path(copy.path_of(one.base) + ".seg").exists():
+                tap.is_gone(one.base, one.epoch)
+            if one.segment is not None:
+                one.segment.is_retired = True
+        opened.seal(self.epoch, tap)
+        self.opened[log] = opened
+        return tap
+
+    # --- the end ---
+
+    def let_go(self) -> dict[LogId, list[Segment]]:
+        """This node does not lead any more, and nobody uses the opened logs: their segments."""
+        segments = {}
+        for log, opened in self.opened.items():
+            parent = self.replica.log(log).directory.parent
+            if parent is not None and opened in parent.parts:
+                parent.parts.remove(opened)
+            segments[log] = opened.let_go()
+        self.changed.clear()
+        return segments

@@ -1,0 +1,1 @@
+"""The definitions of a cluster, without I/O: nodes around a model of etcd."""

@@ -1,0 +1,1 @@
+"""With a real etcd, and real brokers as processes."""

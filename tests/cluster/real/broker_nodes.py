@@ -1,0 +1,63 @@
+"""Real brokers that are one cluster, as processes, with real clients."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pika
+import pika.exceptions
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+
+from tests.cluster.real.etcd_process import EtcdProcess
+from tests.support.process import BrokerProcess
+
+WAIT_SECONDS = 60.0
+ASK_SECONDS = 0.05
+
+
+class Nodes:
+    """The brokers of a cluster, by name."""
+
+    def __init__(self, path: Path, etcd: EtcdProcess, stack: ExitStack) -> None:
+        self.path = path
+        self.etcd = etcd
+        self.stack = stack
+        self.running: dict[str, BrokerProcess] = {}
+
+    def start(self, name: str, *arguments: str) -> BrokerProcess:
+        flags = ("--cluster", "demo", "--etcd", self.etcd.endpoint, "--node", name, *arguments)
+        process = BrokerProcess(self.path / name, *flags)
+        self.running[name] = self.stack.enter_context(process)
+        return process
+
+    def channel(self, name: str) -> BlockingChannel:
+        connection = pika.BlockingConnection(pika.URLParameters(self.running[name].address.url()))
+        self.stack.callback(close, connection)
+        return connection.channel()
+
+
+def close(connection: pika.BlockingConnection) -> None:
+    """Its broker may have been killed, which the client has not noticed."""
+    with contextlib.suppress(pika.exceptions.AMQPError):
+        connection.close()
+
+
+def closed_with(code: int, ask: Callable[[], object]) -> str:
+    """The text with which the broker closes the channel."""
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
+        ask()
+    assert caught.value.reply_code == code
+    return str(caught.value.reply_text)
+
+
+def eventually(what: Callable[[], bool]) -> None:
+    """Wait until something holds that no event tells us of."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not what():
+        assert time.monotonic() < deadline, "it does not become true"
+        time.sleep(ASK_SECONDS)

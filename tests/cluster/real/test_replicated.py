@@ -1,0 +1,134 @@
+"""Queues that are replicated: real brokers, a real etcd, a real client, and brokers that are killed."""
+
+from __future__ import annotations
+
+import pika
+import pika.exceptions
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+
+from tests.cluster.real.broker_nodes import Nodes, eventually
+
+pytestmark = pytest.mark.slow
+
+RESOURCE_LOCKED = 405
+SETTINGS = """
+cluster_replicate = "durable"
+cluster_shards = 4
+"""
+
+
+@pytest.fixture
+def cluster(nodes: Nodes) -> Nodes:
+    """Three brokers that replicate durable queues."""
+    for name in "abc":
+        start(nodes, name)
+    return nodes
+
+
+def start(nodes: Nodes, name: str) -> None:
+    config = nodes.path / "warren.toml"
+    config.write_text(SETTINGS)
+    nodes.start(name, "--config", str(config))
+
+
+def declare(cluster: Nodes, node: str, queue: str, **arguments: str | int) -> None:
+    """Declare a durable queue, as soon as the cluster has shards."""
+
+    def is_declared() -> bool:
+        try:
+            cluster.channel(node).queue_declare(queue, durable=True, arguments=dict(arguments))
+        except pika.exceptions.ChannelClosedByBroker as error:
+            if error.reply_code != RESOURCE_LOCKED:
+                raise
+            return "connect there" in error.reply_text  # it is made, and another node leads it
+        return True
+
+    eventually(is_declared)
+
+
+def leader(cluster: Nodes, queue: str) -> tuple[str, BlockingChannel]:
+    """The node that leads a queue, and a channel there."""
+    found: list[tuple[str, BlockingChannel]] = []
+
+    def is_found() -> bool:
+        for name, process in cluster.running.items():
+            if process.process.poll() is None:
+                channel = cluster.channel(name)
+                try:
+                    channel.queue_declare(queue, passive=True)
+                except pika.exceptions.ChannelClosedByBroker as error:
+                    if error.reply_code != RESOURCE_LOCKED:
+                        raise
+                else:
+                    found.append((name, channel))
+                    return True
+        return False
+
+    eventually(is_found)
+    return found[0]
+
+
+def publish(channel: BlockingChannel, queue: str, first: int, count: int) -> None:
+    """Return when all messages are confirmed."""
+    channel.confirm_delivery()
+    for number in range(first, first + count):
+        channel.basic_publish("", queue, b"%d" % number, pika.BasicProperties(delivery_mode=2))
+
+
+def take(channel: BlockingChannel, queue: str, count: int) -> list[int]:
+    taken = []
+    for _ in range(count):
+        _, _, body = channel.basic_get(queue, auto_ack=True)
+        assert body is not None
+        taken.append(int(body))
+    return taken
+
+
+def test_confirmed_messages_survive_the_death_of_their_leader(cluster: Nodes) -> None:
+    declare(cluster, "a", "q")
+    name, channel = leader(cluster, "q")
+    publish(channel, "q", 0, 100)
+    assert take(channel, "q", 10) == list(range(10))
+    cluster.running.pop(name).kill()
+
+    second, channel = leader(cluster, "q")
+    assert second != name
+    publish(channel, "q", 100, 50)
+    start(cluster, name)
+
+    # What the two others have is enough for the next one, and the one that was away gets all of it.
+    _, channel = leader(cluster, "q")
+    left = take(channel, "q", channel.queue_declare("q", passive=True).method.message_count)
+    assert left[-140:] == list(range(10, 150)), "acks may be lost with a leader, and messages are not"
+
+
+def test_queues_bindings_and_deletes_hold_on_every_node(cluster: Nodes) -> None:
+    declare(cluster, "a", "q", **{"x-max-priority": 3})
+    b = cluster.channel("b")
+    b.exchange_declare("events", "topic", durable=True)
+    b.queue_bind("q", "events", "#")
+    name, channel = leader(cluster, "q")
+    channel.confirm_delivery()
+    for number, priority in enumerate((1, 3, 2)):
+        properties = pika.BasicProperties(delivery_mode=2, priority=priority)
+        channel.basic_publish("events", "new", b"%d" % number, properties)
+    cluster.running.pop(name).kill()
+    name, channel = leader(cluster, "q")
+    assert take(channel, "q", 3) == [1, 2, 0], "priorities hold at the new leader"
+    channel.queue_delete("q")
+    declare(cluster, name, "q")
+    _, channel = leader(cluster, "q")
+    assert channel.queue_declare("q", passive=True).method.message_count == 0
+
+
+def test_broker_that_stops_hands_its_queues_over(cluster: Nodes) -> None:
+    declare(cluster, "b", "q")
+    name, channel = leader(cluster, "q")
+    publish(channel, "q", 0, 20)
+    cluster.running[name].terminate()
+    ended = cluster.running.pop(name)
+    second, channel = leader(cluster, "q")
+    assert take(channel, "q", 20) == list(range(20))
+    ended.process.wait()
+    assert second != name

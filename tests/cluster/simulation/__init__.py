@@ -1,0 +1,1 @@
+"""A simulator that drives the real protocol: one seed owns network, disks, etcd, clocks and clients."""

@@ -1,0 +1,195 @@
+"""A node: links, beacons and roles."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from tests.unit.cluster.nodes import RECORD, RUNS, A, Alone, B, C, NoLogs
+from warren.cluster.config import Known, Leadership, RunId
+from warren.cluster.effects import Cas, Close, KeepEpoch, ReadRecord, Role, RoleChanged
+from warren.cluster.messages import Ack, Acks, Batch, Beacon, Echo, Hello, Inventory, Refused
+from warren.cluster.roles import ROLES, Occasion
+
+
+def test_a_beacon_names_all_shards_that_the_node_leads_and_the_other_keeps() -> None:
+    node = Alone()
+    other = node.participant.add_shard(1, NoLogs(), epoch=0, now=0.0)
+    node.link(B, C)
+    node.lead()
+    record = RECORD._replace(epoch=1, leader=node.me, replicas=(A, B), isr=(A, B))
+    other.learn(Known(1, record), 0.0)
+    node.sent(Beacon)
+    node.participant.tick(1.0)
+    assert dict(node.sent(Beacon)) == {B: Beacon(1.0, ((0, 1), (1, 1))), C: Beacon(1.0, ((0, 1),))}
+
+
+def test_a_new_leader_sends_its_beacon_at_once() -> None:
+    node = Alone()
+    node.link(B, C)
+    node.lead(0.1)
+    assert {to for to, _ in node.sent(Beacon)} == {B, C}
+
+
+def test_beacons_come_at_their_time_and_only_from_leaders() -> None:
+    node = Alone()
+    node.link(B)
+    node.participant.tick(0.0)
+    assert node.sent(Beacon) == []
+    node.lead()
+    node.sent(Beacon)
+    node.participant.tick(0.3)
+    assert len(node.sent(Beacon)) == 1
+    node.participant.tick(0.4)
+    assert node.sent(Beacon) == []
+
+
+def test_all_acks_of_a_turn_for_a_node_are_one_frame() -> None:
+    node = Alone(B)
+    shards = [node.shard, *(node.participant.add_shard(n, NoLogs(), epoch=0, now=0.0) for n in (1, 2))]
+    led = RECORD._replace(epoch=2, leader=Leadership(A, RUNS[A]))
+    node.link(A)
+    for shard in shards:
+        node.revision += 1
+        shard.learn(Known(node.revision, led), 0.0)
+        node.hear(A, Batch(shard.number, 2, shard.follower.session, 1, (), in_step=True))
+        shard.synced(99, 0.0)
+    ((to, acks),) = node.sent(Acks)
+    assert to == A
+    assert {ack.shard for ack in acks.acks} == {0, 1, 2}
+
+
+def test_a_deposed_leader_follows() -> None:
+    node = Alone()
+    node.open()
+    assert node.role() is Role.OPEN
+    node.hear(B, Beacon(5.0, ((0, 2),)), 5.0)
+    assert node.role() is Role.FOLLOWER
+    assert node.sent(Inventory) == []
+    assert node.session()
+    ((to, _),) = node.sent(Inventory)
+    assert to == B
+    assert KeepEpoch(0, 2) in node.take(KeepEpoch)
+
+
+def test_a_leader_that_hears_of_a_later_epoch_does_not_lead_any_more() -> None:
+    node = Alone()
+    node.open()
+    node.hear(C, Refused(0, 7), 1.0)
+    assert node.role() is Role.FOLLOWER
+    assert not node.shard.may_deliver(1.0)
+    assert node.take(ReadRecord)
+
+
+def test_a_suspended_leader_resumes_when_all_echo_again() -> None:
+    node = Alone()
+    node.open()
+    node.take(RoleChanged)
+    node.participant.tick(2.0)
+    assert not node.shard.may_deliver(2.0)
+    for store in (B, C):
+        node.echo(store, 2.1)
+    node.participant.tick(2.2)
+    assert node.shard.may_deliver(2.2)
+    assert [change.role for change in node.take(RoleChanged)] == [Role.SUSPENDED, Role.OPEN]
+
+
+def test_an_echo_counts_for_the_epoch_that_it_names() -> None:
+    node = Alone()
+    node.open()
+    node.hear(B, Echo(1.0, ((0, 99), (7, 1))), 1.0)
+    leader = node.shard.leader
+    assert leader is not None
+    assert leader.lease.echoed[B] == 0.0
+
+
+def test_a_record_that_is_older_than_what_is_known_changes_nothing() -> None:
+    node = Alone()
+    node.revision = 5
+    node.open()
+    known = node.shard.known
+    node.revision = 2
+    node.learn(RECORD)
+    assert node.shard.known == known
+
+
+def test_a_store_that_the_record_does_not_name_is_an_outsider() -> None:
+    node = Alone()
+    node.learn(RECORD._replace(epoch=1, leader=Leadership(B, RunId("r")), replicas=(B, C), isr=(B, C)))
+    assert node.role() is Role.OUTSIDER
+    node.participant.tick(100.0)
+    assert node.take(Cas) == []
+
+
+def test_the_record_is_read_at_first_and_from_time_to_time() -> None:
+    node = Alone()
+    node.participant.tick(0.0)
+    assert node.take(ReadRecord) == [ReadRecord(0)]
+    node.participant.tick(0.5)
+    assert node.take(ReadRecord) == []
+    node.participant.tick(1.1)
+    assert node.take(ReadRecord) == [ReadRecord(0)]
+    node.learn(RECORD._replace(epoch=1, leader=Leadership(B, RUNS[B])), 1.2)
+    node.participant.tick(3.0)
+    assert node.take(ReadRecord) == []
+    node.participant.tick(12.0)
+    assert node.take(ReadRecord) == [ReadRecord(0)]
+
+
+def test_messages_about_shards_that_are_not_known_are_passed_over() -> None:
+    node = Alone()
+    node.link(B)
+    for message in (
+        Batch(9, 1, 1, 1, (), in_step=False),
+        Inventory(9, 1, 1, (), is_last=True),
+        Refused(9, 1),
+        Acks((Ack(9, 1, 1, 1),)),
+        Echo(0.0, ((9, 1),)),
+    ):
+        node.hear(B, message)
+    node.hear(B, Beacon(0.0, ((9, 1),)))
+    assert node.sent(Echo) == [(B, Echo(0.0, ()))]
+
+
+def test_a_node_that_says_hello_twice_is_hung_up_on() -> None:
+    node = Alone()
+    node.link(B)
+    node.hear(B, Hello("c", B, RUNS[B], 1, 1))
+    assert [close.to for close in node.take(Close)] == [B]
+
+
+def test_a_node_with_a_copy_of_this_store_is_hung_up_on() -> None:
+    node = Alone()
+    node.participant.link_up(A, RunId("another"), 0.0)
+    assert [close.to for close in node.take(Close)] == [A]
+    assert node.participant.home.links == {}
+
+
+def test_the_preferred_leader_is_the_first_replica_unless_placement_says_otherwise() -> None:
+    node = Alone(B)
+    node.link(A, C)
+    node.lead(0.0, RECORD)
+    node.follow(A, 101)
+    node.follow(C, 102)
+    node.participant.tick(0.0)
+    node.participant.prefer({0: C})
+    for now in (30.0, 60.5, 60.6):
+        node.echo(A, now)
+        node.echo(C, now)
+        node.participant.tick(now)
+    (cas,) = node.take(Cas)
+    assert cas.record.leader == Leadership(C, RUNS[C])
+
+
+@pytest.mark.parametrize(("role", "occasion"), list(product(Role, Occasion)))
+def test_only_the_table_changes_a_role(role: Role, occasion: Occasion) -> None:
+    node = Alone()
+    node.shard.role = role
+    node.shard._change_role(occasion)
+    assert node.role() is ROLES.get((role, occasion), role)
+    assert len(node.take(RoleChanged)) == ((role, occasion) in ROLES)
+
+
+def test_every_role_but_the_first_is_reached_by_some_occasion() -> None:
+    assert set(ROLES.values()) == set(Role)

@@ -1,0 +1,291 @@
+"""Links between nodes, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+import structlog
+import trustme
+
+from warren.cluster.config import RunId, StoreId
+from warren.cluster.messages import Beacon, Hello, Message
+from warren.cluster.wire import PREFIX, encode
+from warren.server.cluster import peers as peers_module
+from warren.server.cluster.peers import UNPROVED_MAX, NodeCredentials, Peers
+
+SECRET = b"known to all nodes of the cluster"
+HOST = "127.0.0.1"
+SECONDS_MAX = 60
+A, B = StoreId("a"), StoreId("b")
+
+
+@dataclass(frozen=True)
+class At:
+    host: str
+    port: int
+
+
+class Recorder:
+    """The owner of a node's links: keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[object, ...]] = []
+        self.more = asyncio.Event()
+
+    def _note(self, *what: object) -> None:
+        self.told.append(what)
+        self.more.set()
+
+    def link_up(self, store: StoreId, run: RunId) -> None:
+        self._note("up", store, run)
+
+    def link_down(self, store: StoreId) -> None:
+        self._note("down", store)
+
+    def peer_gone(self, store: StoreId) -> None:
+        self._note("gone", store)
+
+    def received(self, store: StoreId, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self._note("received", store, message)
+
+    async def until(self, *what: object) -> None:
+        async with asyncio.timeout(SECONDS_MAX):
+            while what not in self.told:
+                self.more.clear()
+                await self.more.wait()
+
+
+class Lines:
+    """Keeps the reasons that the log is told."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+        self.more = asyncio.Event()
+
+    def __call__(self, _logger: object, _method: str, event: structlog.types.EventDict) -> str:
+        self.reasons.append(event.get("reason", ""))
+        self.more.set()
+        raise structlog.DropEvent
+
+    async def until(self, part: str) -> None:
+        async with asyncio.timeout(SECONDS_MAX):
+            while not any(part in reason for reason in self.reasons):
+                self.more.clear()
+                await self.more.wait()
+
+
+class Node:
+    def __init__(self, store: StoreId, run: str = "1", *, secret: bytes = SECRET, cluster: str = "c") -> None:
+        hello = Hello(cluster, store, RunId(run), 1, 1)
+        self.owner = Recorder()
+        self.lines = Lines()
+        log = structlog.wrap_logger(None, processors=[self.lines])
+        self.credentials = NodeCredentials(
+            hello=hello, secret=secret, random_bytes=lambda count: b"?" * count
+        )
+        self.peers = Peers(self.credentials, self.owner, lambda work: work(), log)
+        self.port = 0
+
+    async def listen(self) -> At:
+        self.port = await self.peers.listen(HOST, self.port)
+        return At(HOST, self.port)
+
+
+MakeNode = Callable[..., Node]
+
+
+@pytest.fixture
+async def make() -> AsyncIterator[MakeNode]:
+    nodes: list[Node] = []
+
+    def make(*words: str, **more: str | bytes) -> Node:
+        nodes.append(Node(*words, **more))  # type: ignore[arg-type]
+        return nodes[-1]
+
+    yield make
+    for node in nodes:
+        await node.peers.stop()
+
+
+async def test_two_nodes_speak_to_each_other(make: MakeNode) -> None:
+    a, b = make(A), make(B)
+    at_a, at_b = await a.listen(), await b.listen()
+    a.peers.set_peers({A: at_a, B: at_b})
+    b.peers.set_peers({A: at_a, B: at_b})
+    await a.owner.until("up", B, "1")
+    await b.owner.until("up", A, "1")
+    a.peers.send(B, Beacon(1.0, ((3, 4),)))
+    b.peers.send(A, Beacon(2.0, ()))
+    await b.owner.until("received", A, Beacon(1.0, ((3, 4),)))
+    await a.owner.until("received", B, Beacon(2.0, ()))
+
+
+async def test_messages_come_in_order_however_large_they_are(make: MakeNode) -> None:
+    a, b = make(A), make(B)
+    a.peers.set_peers({B: await b.listen()})
+    await a.owner.until("up", B, "1")
+    sent = [Beacon(float(number), ((number, number),) * (number % 7 * 5_000)) for number in range(50)]
+    for message in sent:
+        a.peers.send(B, message)
+    await b.owner.until("received", A, sent[-1])
+    assert [what[2] for what in b.owner.told] == sent
+
+
+async def test_node_that_ends_is_gone_and_comes_back_in_another_run(make: MakeNode) -> None:
+    a, b = make(A), make(B)
+    a.peers.set_peers({B: await b.listen()})
+    await a.owner.until("up", B, "1")
+    await b.peers.stop()
+    await a.owner.until("down", B)
+    await a.owner.until("gone", B)
+    again = make(B, "2")
+    again.port = b.port
+    await again.listen()
+    await a.owner.until("up", B, "2")
+    assert a.owner.told.index(("down", B)) < a.owner.told.index(("gone", B))
+
+
+async def test_what_is_sent_without_a_link_is_lost(make: MakeNode) -> None:
+    a, b = make(A), make(B)
+    a.peers.send(B, Beacon(1.0, ()))
+    a.peers.set_peers({B: await b.listen()})
+    a.peers.send(B, Beacon(2.0, ()))
+    await a.owner.until("up", B, "1")
+    a.peers.send(B, Beacon(3.0, ()))
+    await b.owner.until("received", A, Beacon(3.0, ()))
+    assert b.owner.told == [("received", A, Beacon(3.0, ()))]
+
+
+async def test_node_that_is_elsewhere_now_is_called_there(make: MakeNode) -> None:
+    a, b, moved = make(A), make(B), make(B, "2")
+    a.peers.set_peers({B: await b.listen()})
+    await a.owner.until("up", B, "1")
+    a.peers.set_peers({B: await moved.listen()})
+    await a.owner.until("up", B, "2")
+    a.peers.set_peers({})
+    await a.owner.until("down", B)
+
+
+async def test_closed_link_begins_anew(make: MakeNode) -> None:
+    a, b = make(A), make(B)
+    a.peers.set_peers({B: await b.listen()})
+    await a.owner.until("up", B, "1")
+    a.owner.told.clear()
+    a.peers.close_link(B, "it breaks the rules")
+    await a.owner.until("down", B)
+    await a.owner.until("up", B, "1")
+
+
+async def test_newer_link_of_a_node_takes_the_place_of_the_older(make: MakeNode) -> None:
+    b, old, new = make(B), make(A), make(A, "2")
+    at_b = await b.listen()
+    old.peers.set_peers({B: at_b})
+    await old.owner.until("up", B, "1")
+    new.peers.set_peers({B: at_b})
+    await new.owner.until("up", B, "1")
+    await old.owner.until("down", B)
+    old.peers.set_peers({})
+    new.peers.send(B, Beacon(2.0, ()))
+    await b.owner.until("received", A, Beacon(2.0, ()))
+
+
+@pytest.mark.parametrize(
+    ("other", "reason", "is_refused"),
+    [
+        ({"secret": b"guessed, and not right"}, "does not know the secret", False),
+        ({"cluster": "d"}, "another cluster", True),
+        ({"store": StoreId("c")}, "store c is there instead", False),
+        ({"store": A}, "this store itself", True),
+    ],
+    ids=["secret", "cluster", "store", "itself"],
+)
+async def test_wrong_node_is_not_spoken_to(
+    make: MakeNode, other: dict[str, str | bytes], reason: str, *, is_refused: bool
+) -> None:
+    a = make(A)
+    words = dict(other)
+    b = make(words.pop("store", B), **words)
+    a.peers.set_peers({B: await b.listen()})
+    await (b if is_refused else a).lines.until(reason)
+    if is_refused:
+        await a.lines.until("its log says why")
+    a.peers.send(B, Beacon(1.0, ()))
+    assert not [what for what in a.owner.told if what[0] == "up"]
+    assert b.owner.told == []
+
+
+@pytest.mark.parametrize(
+    "data", [b"GET / HTTP/1.1\r\n\r\n", PREFIX.pack(1 << 31, 0), b""], ids=["http", "long", "end"]
+)
+async def test_strangers_are_refused_and_harm_nobody(make: MakeNode, data: bytes) -> None:
+    a, b = make(A), make(B)
+    at_b = await b.listen()
+    a.peers.set_peers({B: at_b})
+    await a.owner.until("up", B, "1")
+    reader, writer = await asyncio.open_connection(HOST, at_b.port)
+    writer.write(data)
+    if not data:
+        writer.write_eof()
+    async with asyncio.timeout(SECONDS_MAX):
+        assert await reader.read() == b""
+    writer.close()
+    a.peers.send(B, Beacon(1.0, ()))
+    await b.owner.until("received", A, Beacon(1.0, ()))
+
+
+async def test_silent_callers_are_bounded_in_number(make: MakeNode) -> None:
+    a, b = make(A), make(B)
+    at_b = await b.listen()
+    writers = []
+    for _ in range(UNPROVED_MAX + 1):
+        reader, writer = await asyncio.open_connection(HOST, at_b.port)
+        writers.append(writer)
+    async with asyncio.timeout(SECONDS_MAX):
+        assert await reader.read() == b"", "the last one is one too many"
+    for writer in writers:
+        writer.close()
+    a.peers.set_peers({B: at_b})
+    await a.owner.until("up", B, "1")
+
+
+async def test_silent_callers_are_bounded_in_time(make: MakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers_module, "HANDSHAKE_SECONDS_MAX", 0.01)
+    b = make(B)
+    at_b = await b.listen()
+    reader, writer = await asyncio.open_connection(HOST, at_b.port)
+    async with asyncio.timeout(SECONDS_MAX):
+        assert await reader.read() == b""
+    writer.close()
+    await b.lines.until("takes too long")
+
+
+async def test_node_that_sends_nonsense_after_its_proof_is_cut_off(make: MakeNode) -> None:
+    a, b = make(A), make(B)
+    a.peers.set_peers({B: await b.listen()})
+    await a.owner.until("up", B, "1")
+    link = a.peers.calls[B].link
+    assert link is not None
+    frame = bytearray(encode(Beacon(1.0, ())))
+    frame[-1] ^= 1
+    link.write(bytes(frame))
+    await a.owner.until("down", B)
+    assert b.owner.told == []
+
+
+async def test_links_can_be_encrypted(make: MakeNode) -> None:
+    authority = trustme.CA()
+    server, client = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()
+    authority.issue_cert(HOST).configure_cert(server)
+    authority.configure_trust(client)
+    a, b = make(A), make(B)
+    for node in (a, b):
+        node.peers.credentials = replace(node.credentials, server_tls=server, client_tls=client)
+    a.peers.set_peers({B: await b.listen()})
+    await a.owner.until("up", B, "1")
+    a.peers.send(B, Beacon(1.0, ()))
+    await b.owner.until("received", A, Beacon(1.0, ()))
