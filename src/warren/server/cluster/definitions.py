@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
 
 from structlog.stdlib import BoundLogger
 
@@ -23,6 +22,7 @@ from warren.cluster.transactions import Answer, Changed, KeyValue, Transaction
 from warren.server.cluster.etcd import Etcd
 from warren.server.cluster.etcd_errors import EtcdError
 from warren.server.cluster.settings import ClusterSettings
+from warren.server.cluster.tasks import Tasks
 
 CHANGES_A_TURN = 200
 TIMES_SECONDS = 0.25  # between looks at who has waited for too long
@@ -43,7 +43,7 @@ class ClusterDefinitions:
         self.settings = settings
         self.run_id = run  # of this run of the node
         self.metadata = Metadata(node, self, settings.prefix + "d/", Home(settings.node, run))
-        self.tasks: set[asyncio.Task[None]] = set()  # all that run
+        self.tasks = Tasks(node.world.report)  # all that run
         self.following: asyncio.Task[None] | None = None  # follows etcd's changes
         self.is_loading = False  # whether all definitions are being loaded
         self.is_registered = False  # whether other nodes know of this run
@@ -60,9 +60,9 @@ class ClusterDefinitions:
         await self._load_at_last()
         self.metadata.clear_up()
         self._follow(is_loaded=True)
-        self._spawn(self._check_times())
-        self._spawn(self._check_count())
-        self._spawn(self._follow_nodes())
+        self.tasks.spawn(self._check_times())
+        self.tasks.spawn(self._check_count())
+        self.tasks.spawn(self._follow_nodes())
 
     async def settled(self) -> None:
         """Return when nothing is to be changed any more."""
@@ -70,26 +70,12 @@ class ClusterDefinitions:
             await asyncio.sleep(SETTLED_SECONDS)
 
     async def stop(self) -> None:
-        for task in list(self.tasks):
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self.tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self.tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, Exception):
-            self.node.world.report(error)
+        await self.tasks.stop()
 
     # --- the gateway ---
 
     def send(self, transaction: Transaction, done: Callable[[Answer], None]) -> None:
-        self._spawn(self._send(transaction, done))
+        self.tasks.spawn(self._send(transaction, done))
 
     async def _send(self, transaction: Transaction, done: Callable[[Answer], None]) -> None:
         answer = await self.etcd.txn(transaction)
@@ -99,7 +85,7 @@ class ClusterDefinitions:
         self.node.end_turn()
 
     def read_last(self, done: Callable[[LastRead], None]) -> None:
-        self._spawn(self._read_last(done))
+        self.tasks.spawn(self._read_last(done))
 
     async def _read_last(self, done: Callable[[LastRead], None]) -> None:
         try:
@@ -124,7 +110,7 @@ class ClusterDefinitions:
     # --- following etcd ---
 
     def _follow(self, *, is_loaded: bool) -> None:
-        self.following = self._spawn(self._follow_changes(is_loaded=is_loaded))
+        self.following = self.tasks.spawn(self._follow_changes(is_loaded=is_loaded))
 
     async def _follow_changes(self, *, is_loaded: bool) -> None:
         """Watch until something is lost, and load everything; over and over."""

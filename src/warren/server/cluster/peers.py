@@ -11,10 +11,10 @@ import asyncio
 import random
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 import structlog
 
@@ -134,9 +134,6 @@ class Peers:
         if self.server is not None:
             await self.server.wait_closed()
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return self.loop.create_task(work)
-
 
 class Call:
     """Calls one other node, over and over."""
@@ -148,7 +145,7 @@ class Call:
         self.port = port
         self.link: OutgoingLink | None = None  # while the other node can be spoken to
         self.told = ""  # the trouble that the log has told of
-        self.task = peers.spawn(self._call_for_ever())
+        self.task = peers.loop.create_task(self._call_for_ever())
 
     def end(self) -> None:
         self.task.cancel()

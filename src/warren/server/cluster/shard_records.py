@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 from structlog.stdlib import BoundLogger
 
@@ -15,6 +14,7 @@ from warren.cluster.config import BadRecord, Known, ShardRecord, read_record, re
 from warren.cluster.transactions import ABSENT, Compare, KeyValue, Outcome, Put, Transaction
 from warren.server.cluster.etcd import Etcd
 from warren.server.cluster.etcd_errors import EtcdError
+from warren.server.cluster.tasks import Tasks
 
 RETRY_SECONDS = 0.5  # after etcd could not be reached
 
@@ -35,34 +35,20 @@ class ShardRecords:
         self.prefix = prefix + "shards/"
         self.log = log
         self.learn = learn  # called with the number of a shard and its record, when the record was seen
-        self.report = report  # called with an exception that nobody else handles
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.tasks = Tasks(report)  # all that run
 
     def start(self) -> None:
         """Follow all records from now on."""
-        self._spawn(self._follow())
+        self.tasks.spawn(self._follow())
 
     async def stop(self) -> None:
-        for task in list(self.tasks):
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self.tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self.tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, Exception):
-            self.report(error)
+        await self.tasks.stop()
 
     # --- what the protocol asks ---
 
     def read(self, shard: int, then: Callable[[Known], None]) -> None:
         """Call back with the record, by a linearizable read; not at all, if that fails or there is none."""
-        self._spawn(self._read(shard, then))
+        self.tasks.spawn(self._read(shard, then))
 
     async def _read(self, shard: int, then: Callable[[Known], None]) -> None:
         try:
@@ -80,7 +66,7 @@ class ShardRecords:
         """Write a record if the one in etcd has this revision still. Call back with what is there then; with
         None if that is not known.
         """
-        self._spawn(self._swap(shard, revision, record, then))
+        self.tasks.spawn(self._swap(shard, revision, record, then))
 
     async def _swap(
         self, shard: int, revision: int, record: ShardRecord, then: Callable[[Known | None], None]
