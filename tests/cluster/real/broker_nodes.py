@@ -18,6 +18,11 @@ from tests.support.process import BrokerProcess
 
 WAIT_SECONDS = 60.0
 ASK_SECONDS = 0.05
+RESOURCE_LOCKED = 405
+REPLICATING = """
+cluster_replicate = "durable"
+cluster_shards = 4
+"""
 
 
 class Nodes:
@@ -35,10 +40,35 @@ class Nodes:
         self.running[name] = self.stack.enter_context(process)
         return process
 
+    def parameters(self, name: str) -> pika.URLParameters:
+        """How a client connects to a node."""
+        return pika.URLParameters(self.running[name].address.url())
+
     def channel(self, name: str) -> BlockingChannel:
-        connection = pika.BlockingConnection(pika.URLParameters(self.running[name].address.url()))
+        connection = pika.BlockingConnection(self.parameters(name))
         self.stack.callback(close, connection)
         return connection.channel()
+
+    def declare_replicated(self, node: str, queue: str, **arguments: str | int) -> None:
+        """Declare a durable queue, as soon as the cluster has shards."""
+
+        def is_declared() -> bool:
+            try:
+                self.channel(node).queue_declare(queue, durable=True, arguments=dict(arguments))
+            except pika.exceptions.ChannelClosedByBroker as error:
+                if error.reply_code != RESOURCE_LOCKED:
+                    raise
+                return "connect there" in error.reply_text  # it is made, and another node leads it
+            return True
+
+        eventually(is_declared)
+
+
+def start_replicating(nodes: Nodes, name: str) -> None:
+    """Start a broker that replicates durable queues."""
+    config = nodes.path / "warren.toml"
+    config.write_text(REPLICATING)
+    nodes.start(name, "--config", str(config))
 
 
 def close(connection: pika.BlockingConnection) -> None:

@@ -7,44 +7,17 @@ import pika.exceptions
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.cluster.real.broker_nodes import Nodes, eventually
+from tests.cluster.real.broker_nodes import RESOURCE_LOCKED, Nodes, eventually, start_replicating
 
 pytestmark = pytest.mark.slow
-
-RESOURCE_LOCKED = 405
-SETTINGS = """
-cluster_replicate = "durable"
-cluster_shards = 4
-"""
 
 
 @pytest.fixture
 def cluster(nodes: Nodes) -> Nodes:
     """Three brokers that replicate durable queues."""
     for name in "abc":
-        start(nodes, name)
+        start_replicating(nodes, name)
     return nodes
-
-
-def start(nodes: Nodes, name: str) -> None:
-    config = nodes.path / "warren.toml"
-    config.write_text(SETTINGS)
-    nodes.start(name, "--config", str(config))
-
-
-def declare(cluster: Nodes, node: str, queue: str, **arguments: str | int) -> None:
-    """Declare a durable queue, as soon as the cluster has shards."""
-
-    def is_declared() -> bool:
-        try:
-            cluster.channel(node).queue_declare(queue, durable=True, arguments=dict(arguments))
-        except pika.exceptions.ChannelClosedByBroker as error:
-            if error.reply_code != RESOURCE_LOCKED:
-                raise
-            return "connect there" in error.reply_text  # it is made, and another node leads it
-        return True
-
-    eventually(is_declared)
 
 
 def leader(cluster: Nodes, queue: str) -> tuple[str, BlockingChannel]:
@@ -86,7 +59,7 @@ def take(channel: BlockingChannel, queue: str, count: int) -> list[int]:
 
 
 def test_confirmed_messages_survive_the_death_of_their_leader(cluster: Nodes) -> None:
-    declare(cluster, "a", "q")
+    cluster.declare_replicated("a", "q")
     name, channel = leader(cluster, "q")
     publish(channel, "q", 0, 100)
     assert take(channel, "q", 10) == list(range(10))
@@ -95,7 +68,7 @@ def test_confirmed_messages_survive_the_death_of_their_leader(cluster: Nodes) ->
     second, channel = leader(cluster, "q")
     assert second != name
     publish(channel, "q", 100, 50)
-    start(cluster, name)
+    start_replicating(cluster, name)
 
     # What the two others have is enough for the next one, and the one that was away gets all of it.
     _, channel = leader(cluster, "q")
@@ -104,7 +77,7 @@ def test_confirmed_messages_survive_the_death_of_their_leader(cluster: Nodes) ->
 
 
 def test_queues_bindings_and_deletes_hold_on_every_node(cluster: Nodes) -> None:
-    declare(cluster, "a", "q", **{"x-max-priority": 3})
+    cluster.declare_replicated("a", "q", **{"x-max-priority": 3})
     b = cluster.channel("b")
     b.exchange_declare("events", "topic", durable=True)
     b.queue_bind("q", "events", "#")
@@ -117,13 +90,13 @@ def test_queues_bindings_and_deletes_hold_on_every_node(cluster: Nodes) -> None:
     name, channel = leader(cluster, "q")
     assert take(channel, "q", 3) == [1, 2, 0], "priorities hold at the new leader"
     channel.queue_delete("q")
-    declare(cluster, name, "q")
+    cluster.declare_replicated(name, "q")
     _, channel = leader(cluster, "q")
     assert channel.queue_declare("q", passive=True).method.message_count == 0
 
 
 def test_broker_that_stops_hands_its_queues_over(cluster: Nodes) -> None:
-    declare(cluster, "b", "q")
+    cluster.declare_replicated("b", "q")
     name, channel = leader(cluster, "q")
     publish(channel, "q", 0, 20)
     cluster.running[name].terminate()
