@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NewType, Protocol
 
 from warren.broker.access import User
+from warren.broker.safety import Safety
 
 ClientId = NewType("ClientId", int)
 """The number of a connection. A node uses each number once."""
@@ -39,6 +40,9 @@ class Client(Protocol):
 
     def rates_changed(self, user: User) -> None:
         """This user's rate limits changed."""
+
+    def safety_ended(self, safety: Safety) -> None:
+        """Nobody will say any more whether what waits for this safety is safe: close the channels that do."""
 
     def close_late_channels(self, now_ms: int, timeout_ms: int) -> None:
         """Close every channel that has not acknowledged a delivery in time."""

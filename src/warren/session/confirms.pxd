@@ -52,6 +52,8 @@ cdef class Confirms:
     cdef _ask(self, safety)
     @cython.locals(safe=uint64_t, head=Awaited)
     cdef confirm_safe(self, Rounds rounds)
+    @cython.locals(awaited=Awaited)
+    cpdef bint waits_for(self, object safety) except -1
     @cython.locals(rounds=Rounds)
     cdef bint _is_safe(self, Awaited awaited) except -1
     @cython.locals(confirmed=uint64_t)

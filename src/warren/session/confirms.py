@@ -166,6 +166,13 @@ class Confirms:
         if self.awaited:
             self._ask(rounds.safety)
 
+    def waits_for(self, safety: Safety) -> bool:
+        """Whether messages are not confirmed because this safety has not made them safe."""
+        for awaited in self.awaited:
+            if awaited.safety is safety or (awaited.elsewhere is not None and safety in awaited.elsewhere):
+                return True
+        return False
+
     def _is_safe(self, awaited: Awaited) -> bool:
         rounds = self.rounds[awaited.safety]
         if rounds.over < awaited.number:

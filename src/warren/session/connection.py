@@ -21,6 +21,7 @@ from warren.amqp.errors import (
     InternalError,
     NotAllowed,
     NotFound,
+    ResourceLocked,
     SoftError,
 )
 from warren.amqp.methods import (
@@ -528,6 +529,15 @@ class Connection(FrameReader):
                 self.meter.end()
             if user.publishing is not None or user.consuming is not None:
                 self.meter = Meter(self, user.publishing, user.consuming)
+
+    def safety_ended(self, safety: Safety) -> None:
+        for channel in self.open_channels():
+            if channel.confirms.waits_for(safety):
+                error = ResourceLocked(
+                    "a queue has another leader now: publish again what is not confirmed, at the new leader"
+                )
+                error.method_id = (0, 0)
+                self.on_error(channel.number, error)
 
     def close_late_channels(self, now_ms: int, timeout_ms: int) -> None:
         for channel in self.open_channels():

@@ -232,6 +232,19 @@ def test_delayed_message_is_routed_only_when_it_is_safe(machine: Machine) -> Non
     assert machine.queues["q"].message_count == 1
 
 
+def test_publisher_is_told_when_nobody_can_say_any_more_what_is_safe(machine: Machine) -> None:
+    client, other = machine.connect(confirming=True), machine.connect(confirming=True)
+    rounds = declare(machine, client)
+    machine.queues["q"].safety = rounds
+    publish(client, b"1")
+    machine.run()
+    for one in (client, other):
+        one.connection.safety_ended(rounds)
+    machine.node.end_turn()
+    assert "publish again what is not confirmed" in client.expect_close(405).reply_text
+    assert other.methods() == [], "it waits for nothing"
+
+
 def test_purge_and_delete_take_what_is_not_safe_with_them(machine: Machine) -> None:
     client = machine.connect()
     rounds = declare(machine, client)

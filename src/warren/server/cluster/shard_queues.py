@@ -111,8 +111,10 @@ class ShardQueues:
         self._replace_all(shard)
 
     def shard_ended(self, shard: int) -> None:
-        del self.open[shard]
+        _, safety = self.open.pop(shard)
         self._end_hold(shard)
+        for client in list(self.node.clients.values()):
+            client.safety_ended(safety)
         self._replace_all(shard)
 
     def shard_may_deliver(self, shard: int, *, may: bool) -> None:
