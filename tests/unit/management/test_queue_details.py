@@ -12,8 +12,6 @@ from aio_pika.abc import AbstractChannel, AbstractIncomingMessage
 from tests.support.http_api import Api
 from warren.management.queue_details import dead_letters_under_way
 
-TYPES = ("classic", "quorum")
-
 
 @pytest.fixture
 async def channel(api: Api) -> AsyncIterator[AbstractChannel]:
@@ -42,19 +40,28 @@ async def hold(_message: AbstractIncomingMessage) -> None:
     """Take a message, and do not ack it."""
 
 
-@pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("waiting", [1, 100])
 async def test_persistent_messages_are_counted_apart(
-    api: Api, channel: AbstractChannel, kind: str, waiting: int
+    api: Api, channel: AbstractChannel, waiting: int
 ) -> None:
     """Those in memory, and those behind that are on disk only."""
-    api.declare("q", queue_type=kind)
+    api.declare("q")
     assert await persistent(api, "q") == (0, 0)
     await publish(channel, "q", *[10] * waiting, persistent=True)
     assert await persistent(api, "q") == (waiting, 10 * waiting)
     await publish(channel, "q", *[7] * waiting, persistent=False)
     assert await persistent(api, "q") == (waiting, 10 * waiting)
     assert (await described(api, "q"))["messages"] == 2 * waiting
+
+
+@pytest.mark.parametrize("waiting", [1, 100])
+async def test_all_messages_of_a_quorum_queue_are_persistent(
+    api: Api, channel: AbstractChannel, waiting: int
+) -> None:
+    api.declare("q", queue_type="quorum")
+    await publish(channel, "q", *[10] * waiting, persistent=True)
+    await publish(channel, "q", *[7] * waiting, persistent=False)
+    assert await persistent(api, "q") == (2 * waiting, 17 * waiting)
 
 
 async def test_transient_messages_alone_are_none_of_these(api: Api, channel: AbstractChannel) -> None:

@@ -16,6 +16,7 @@ URL = re.compile(r"https?://[^/\s]+/?")
 SHARDS_MAX = 1024
 REPLICAS_MAX = 9
 SECONDS_MAX = 3_600.0
+REPLACE_SECONDS_MAX = 365 * 24 * 3_600.0
 GRACE_OVER_LEASE = 1.0  # seconds: what clocks and long turns may take
 REPLICATE = ("durable", "quorum", "none")
 
@@ -44,14 +45,14 @@ class ClusterSettings:
 
 
 def cluster_settings(config: Any) -> ClusterSettings | None:
-    """Those of a `Config`; None for a broker that is alone."""
+    """Those of a `Config`; None for a broker that is alone, whose settings make sense all the same."""
+    _check_sizes(config)
     if not config.cluster:
         return None
     node = config.cluster_node or socket.gethostname()
     for name, value in (("cluster", config.cluster), ("cluster_node", node)):
         _check(NAME.fullmatch(value), name, value, "letters, digits, . _ -")
     _check(not config.events_stream, "events_stream", True, "false in a cluster")
-    _check_sizes(config)
     return ClusterSettings(
         name=config.cluster,
         node=node,
@@ -82,7 +83,7 @@ def _check_sizes(config: Any) -> None:
         f"at least {GRACE_OVER_LEASE:.0f} second more than cluster_lease",
     )
     after = config.cluster_replace_after
-    _check(after >= 0, "cluster_replace_after", after, "seconds")
+    _check(0 <= after <= REPLACE_SECONDS_MAX, "cluster_replace_after", after, "seconds, up to a year")
     _check(
         config.cluster_replicate in REPLICATE,
         "cluster_replicate",
