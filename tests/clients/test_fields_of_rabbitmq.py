@@ -121,11 +121,15 @@ def use(connection: pika.BlockingConnection) -> None:
 
 
 def is_told(api: ManagementClient) -> bool:
-    """Whether the statistics have come: both brokers gather them every 5 seconds."""
+    """Whether the statistics have come: both brokers gather them every 5 seconds. RabbitMQ gathers those of
+    connections, channels and queues each by themselves, and lists nothing that has told none.
+    """
     queues = api.call("GET", f"queues/{VHOST}")
-    channels = api.call("GET", "channels")
-    return all("message_stats" in row for row in channels) and all(
-        row.get("message_stats", {}).get("publish") for row in queues if row["name"] in QUEUES
+    channels = api.call("GET", f"vhosts/{VHOST}/channels")
+    return (
+        bool(api.call("GET", f"vhosts/{VHOST}/connections"))
+        and ["message_stats" in row for row in channels] == [True, True]
+        and all(row.get("message_stats", {}).get("publish") for row in queues if row["name"] in QUEUES)
     )
 
 
