@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -32,6 +33,7 @@ class BrokerProcess:
     `{"warren.server.farewell.LINGER_SECONDS_MAX": 0.5}`.
     `ulimit` are arguments of the shell's command `ulimit`, for this process.
     `python` runs it: that of another environment, if a test has made one.
+    `within` is a command that runs the one which follows it, in another network say.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class BrokerProcess:
         limits: dict[str, float] | None = None,
         ulimit: str = "",
         python: str = sys.executable,
+        within: Sequence[str] = (),
     ) -> None:
         self.data_dir = data_dir
         self.log_path = data_dir.with_suffix(".log")
@@ -48,6 +51,7 @@ class BrokerProcess:
         self.limits = limits or {}
         self.ulimit = ulimit
         self.python = python
+        self.within = within
         self.address = Address("", 0)
         self.http_url = ""
         self.told: dict[str, str] = {}  # what its ready line tells: addresses by scheme
@@ -59,7 +63,7 @@ class BrokerProcess:
 
     def launch(self) -> None:
         """Starts the process, and does not wait until it is ready. The caller has to end it."""
-        command = [self.python, *self.entry(), "serve", "--port", "0", "--http-port", "0"]
+        command = [*self.within, self.python, *self.entry(), "serve", "--port", "0", "--http-port", "0"]
         if self.ulimit:
             command = ["sh", "-c", f'ulimit {self.ulimit}; exec "$0" "$@"', *command]
         with self.log_path.open("w") as log:

@@ -17,6 +17,7 @@ class Destination(Protocol):
     is_queue: bool
     name: str
     deleted: bool
+    retired: bool  # deleted as far as messages go, but its bindings stay
     incoming: Incoming
 
 

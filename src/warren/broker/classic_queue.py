@@ -194,6 +194,15 @@ class ClassicQueue(Queue):
         else:
             self.surroundings.dead_letters.bury(self, entry, reason)
 
+    def put_back(self, entry: Entry) -> None:
+        if self.deleted:
+            return
+        if self.book is not None:
+            self.book.make_ready(entry)
+        else:
+            self.lane.put_back(entry)
+        self.touch()
+
     def get(self, no_ack: bool) -> Entry | None:
         self.used()
         if self.paused:
@@ -276,6 +285,12 @@ class ClassicQueue(Queue):
 
     def logs(self) -> list[tuple[str, MessageLog | StreamLog]]:
         return [(part_of(lane.level), lane.log) for lane in self.lanes if lane.log is not None]
+
+    def last_safe(self, part: str) -> int:
+        for lane in self.lanes:
+            if part_of(lane.level) == part:
+                return lane.released
+        return super().last_safe(part)
 
     @property
     def consumers(self) -> list[Consumer]:

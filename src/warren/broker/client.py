@@ -41,8 +41,10 @@ class Client(Protocol):
     def rates_changed(self, user: User) -> None:
         """This user's rate limits changed."""
 
-    def safety_ended(self, safety: Safety) -> None:
-        """Nobody will say any more whether what waits for this safety is safe: close the channels that do."""
+    def safety_ended(self, safety: Safety, reason: str) -> None:
+        """Nobody will say whether what waits for this safety is safe, or not soon: close the channels that
+        do, for this reason.
+        """
 
     def close_late_channels(self, now_ms: int, timeout_ms: int) -> None:
         """Close every channel that has not acknowledged a delivery in time."""

@@ -1,12 +1,13 @@
 """Sends messages that die in a queue on to its dead-letter exchange.
 
 No message is lost on the way: a persistent one leaves its old queue's log only when it is safe in the logs of
-the new queues. If the broker ends in between, the message is in both.
+the new queues. If the broker ends in between, the message is in both. If a new queue gets another leader
+before it has said that the message is safe there, it is sent that message again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterator
 from functools import lru_cache, partial
 
 from warren.amqp.table import encode_name
@@ -16,40 +17,80 @@ from warren.broker.entry import Entry
 from warren.broker.events import Events, MessageDeadLettered
 from warren.broker.exchange.exchange import Exchange
 from warren.broker.message import Message
-from warren.broker.queue import Queue, publish_to
+from warren.broker.post import Sent, publish_to
+from warren.broker.queue import Queue
 from warren.broker.safety import Safety
 from warren.broker.surroundings import Deathbed
+from warren.broker.turns import Turns
 from warren.broker.vhost import Vhost
 
 NAMES_CACHED_MAX = 1_000
 LETTER_WORK = 25  # units of work for a dead letter, without its target queues
 
 
+class Leaving:
+    """An entry whose message is on its way to other queues."""
+
+    __slots__ = ("entry", "queue", "sent", "unsafe")
+
+    def __init__(self, queue: Deathbed, entry: Entry, sent: Sent) -> None:
+        self.queue = queue  # that the entry is in until then
+        self.entry = entry
+        self.sent = sent
+        self.unsafe = 0  # how many safeties have not said yet that the message is safe
+
+
 class Handover:
     """Lets queues forget entries as soon as the entries' messages are safe elsewhere."""
 
-    def __init__(self) -> None:
-        # by safety and round: the entries that wait for this round, and the safeties to wait for after it
-        self.gathered: dict[tuple[Safety, int], list[tuple[Deathbed, Entry, list[Safety]]]] = {}
+    def __init__(self, turns: Turns) -> None:
+        self.turns = turns
+        self.gathered: dict[tuple[Safety, int], list[Leaving]] = {}  # who waits for which round
 
-    def forget_when_safe(self, queue: Deathbed, entry: Entry, places: Iterable[Safety]) -> None:
-        """Have the queue forget the entry when all that was written so far is safe at each of `places`."""
-        left = list(places)
-        if not left:
+    def forget_when_safe(self, queue: Deathbed, entry: Entry, sent: Sent) -> None:
+        """Have the queue forget the entry when the message that was sent is safe wherever it went."""
+        if sent.places:
+            self._wait(Leaving(queue, entry, sent), sent)
+        else:
             queue.forget(entry)
-            return
-        safety = left.pop()
-        point = (safety, safety.gathering)
-        if point not in self.gathered:
-            self.gathered[point] = []
-            safety.when_safe(partial(self._is_safe, safety))
-        self.gathered[point].append((queue, entry, left))
+
+    def _wait(self, leaving: Leaving, sent: Sent) -> None:
+        leaving.unsafe += len(sent.places)
+        for safety in sent.places:
+            point = (safety, safety.gathering)
+            if point not in self.gathered:
+                self.gathered[point] = []
+                safety.when_safe(partial(self._is_safe, safety), partial(self._has_ended, point))
+            self.gathered[point].append(leaving)
 
     def _is_safe(self, safety: Safety, number: int) -> None:
-        points = [known for known in self.gathered if known[0] is safety and known[1] <= number]
-        for point in points:
-            for queue, entry, left in self.gathered.pop(point):
-                self.forget_when_safe(queue, entry, left)
+        for leaving in self.gathered.pop((safety, number), ()):
+            self._goes(leaving)
+
+    def _goes(self, leaving: Leaving) -> None:
+        """One of the safeties has nothing more to say."""
+        leaving.unsafe -= 1
+        if not leaving.unsafe:
+            leaving.queue.forget(leaving.entry)
+
+    def _has_ended(self, point: tuple[Safety, int]) -> None:
+        """A target has another leader, or is deleted. In a turn to come the model knows who leads it now."""
+        waiting = self.gathered.pop(point, None)
+        if waiting:
+            self.turns.later(lambda: self.turns.spread(self._sending_again(point[0], waiting)))
+
+    def _sending_again(self, ended: Safety, waiting: list[Leaving]) -> Iterator[int]:
+        """Send the messages again to the queues that this safety spoke for, as far as they exist. If the old
+        queue of an entry has another leader now, that one has the entry and sends it.
+        """
+        for leaving in waiting:
+            if not leaving.queue.deleted:
+                sent = publish_to(leaving.sent.places.pop(ended, ()), leaving.sent.message)
+                for safety, queues in sent.places.items():
+                    leaving.sent.places.setdefault(safety, []).extend(queues)
+                self._wait(leaving, sent)
+                self._goes(leaving)
+            yield LETTER_WORK
 
 
 class DeadLetters:
@@ -63,23 +104,21 @@ class DeadLetters:
         self.last_route: tuple[int, Exchange, bytes] | None = None  # vhost's version, exchange, routing key
         self.last_targets: list[Queue] = []  # the queues that `last_route` led to
 
-    def forget_when_safe(self, queue: Deathbed, entry: Entry, places: Iterable[Safety]) -> None:
-        self.handover.forget_when_safe(queue, entry, places)
+    def forget_when_safe(self, queue: Deathbed, entry: Entry, sent: Sent) -> None:
+        self.handover.forget_when_safe(queue, entry, sent)
 
     def bury(self, queue: Deathbed, entry: Entry, reason: Reason) -> None:
         """Send the entry's message on; its queue forgets the entry when the message is safe there."""
         self.handover.forget_when_safe(queue, entry, self.send(queue, entry.message, reason))
 
-    def send(self, queue: Deathbed, message: Message, reason: Reason) -> Collection[Safety]:
-        """Send a message on to the queue's dead-letter exchange, if there is one. Return the safeties to wait
-        for until the message is safe in its new queues.
-        """
+    def send(self, queue: Deathbed, message: Message, reason: Reason) -> Sent:
+        """Send a message on to the queue's dead-letter exchange, if there is one."""
         name = queue.rules.dead_letter_exchange
         exchange = None if name is None else self.vhost.exchanges.get(name)
         if self.events.died:
             self.events.emit(MessageDeadLettered(self.vhost.name, queue.name, message, str(reason), name))
         if exchange is None:
-            return ()
+            return Sent(message, {})
         new_key = queue.rules.dead_letter_routing_key
         death = Death(queue.name, reason, self.clock.time_ms)
         letter = write_letter(message, death, drop_copies=new_key is not None)
@@ -93,9 +132,14 @@ class DeadLetters:
             self.clock.time_ms,
             True,
         )
-        if exchange.seen is not None and exchange.seen.drops(letter_message, self.clock.time_ms):
-            return ()
-        return self._publish(letter_message, self._targets(exchange, letter_message, keys, letter, reason))
+        seen = exchange.seen
+        if seen is not None and seen.has(letter_message, self.clock.time_ms):
+            return Sent(letter_message, {})
+        targets = self._targets(exchange, letter_message, keys, letter, reason)
+        sent = self._publish(letter_message, targets)
+        if seen is not None:
+            seen.note(letter_message, self.clock.time_ms, elsewhere=sent.places)
+        return sent
 
     def _targets(
         self, exchange: Exchange, message: Message, keys: list[str], letter: Letter, reason: Reason
@@ -115,7 +159,7 @@ class DeadLetters:
             self.last_route, self.last_targets = known, self.vhost.route(exchange, routing_key)
         return self.last_targets
 
-    def _publish(self, message: Message, targets: list[Queue]) -> Collection[Safety]:
+    def _publish(self, message: Message, targets: list[Queue]) -> Sent:
         self.vhost.surroundings.turns.budget.left -= LETTER_WORK + len(targets)
         return publish_to(targets, message)
 

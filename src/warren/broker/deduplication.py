@@ -7,7 +7,8 @@ the value, and whose `time_ms` says until when the value counts.
 
 - A note is written only when its message is safe. Otherwise a crash could leave the note without the message,
   and the publisher, who got no confirm, could not send the message again.
-- The message is confirmed when its note is safe.
+- The message is confirmed when its note is safe. If an exchange's notes and a queue are in different shards
+  of a cluster, it may be confirmed a little before.
 - After a crash the last messages may lack their notes. Each note names its message, as `level position` in
   place of a routing key; so `restore` looks at the messages in the queue's log behind the last noted one.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 
 from warren.amqp.table import decode_value, encode_name
 from warren.amqp.traits import header_of
@@ -24,7 +26,7 @@ from warren.broker.entry_list import EntryList
 from warren.broker.lane import Lane
 from warren.broker.message import Message
 from warren.broker.rules import TIME_MS_MAX
-from warren.broker.safety import Safety
+from warren.broker.safety import Safety, when_all_safe
 from warren.broker.store import NOTHING_TO_READ, MessageLog
 
 FOREVER = 2**63 - 1
@@ -75,22 +77,25 @@ class Seen:
         known = None if value is None else self.by_value.get(value)
         return known is not None and known.until_ms > now_ms
 
-    def drops(self, message: Message, now_ms: int) -> bool:
-        """Whether the message is a duplicate; if not, remember its value."""
-        if self.has(message, now_ms):
-            return True
-        self.note(message, now_ms)
-        return False
-
-    def note(self, message: Message, now_ms: int, place: str = "") -> None:
-        """Remember the message's value, and write a note of it when the message is safe."""
+    def note(
+        self, message: Message, now_ms: int, place: str = "", elsewhere: Iterable[Safety | None] = ()
+    ) -> None:
+        """Remember the message's value, and write a note of it when the message is safe. `elsewhere` are the
+        safeties of the queues that the message went to, if they are not the note's own: None for those
+        without a log.
+        """
         value = self._value(message)
         if value is None:
             return
         sighting = Sighting(value, self._until(message, now_ms), place)
         self._remember(sighting)
         if self.log is not None:
-            self._write_when_safe(sighting, self.log.safety)
+            others = {safety for safety in elsewhere if safety is not None} - {self.log.safety}
+            if others:
+                places = [(safety, False) for safety in (self.log.safety, *others)]
+                when_all_safe(places, partial(self._write_note, sighting), partial(self._take_back, sighting))
+            else:
+                self._write_when_safe(sighting, self.log.safety)
         self._forget(now_ms)
 
     def _write_when_safe(self, sighting: Sighting, safety: Safety) -> None:
@@ -107,12 +112,23 @@ class Seen:
         """The messages of this round, and of those before, are safe: write their notes."""
         rounds = [known for known in self.unwritten if known <= number]
         for sighting in [sighting for known in rounds for sighting in self.unwritten.pop(known)]:
-            if self.log is not None and not sighting.is_forgotten:
-                self.position += 1
-                sighting.position = self.position
-                place = encode_name(sighting.place)
-                note = Message(b"\0", place, b"\0\0", sighting.value, True, sighting.until_ms)
-                self.log.append(note, self.position, True)
+            self._write_note(sighting)
+
+    def _write_note(self, sighting: Sighting) -> None:
+        if self.log is not None and not sighting.is_forgotten:
+            self.position += 1
+            sighting.position = self.position
+            place = encode_name(sighting.place)
+            note = Message(b"\0", place, b"\0\0", sighting.value, True, sighting.until_ms)
+            self.log.append(note, self.position, True)
+
+    def _take_back(self, sighting: Sighting) -> None:
+        """The leader of one of the message's queues has changed: the message may be lost. Its publisher gets
+        no confirm and sends it again; then it is no duplicate.
+        """
+        sighting.is_forgotten = True
+        if self.by_value.get(sighting.value) is sighting:
+            del self.by_value[sighting.value]
 
     def _remember(self, sighting: Sighting) -> None:
         self.by_value[sighting.value] = sighting
@@ -149,6 +165,7 @@ class Seen:
         """Read the notes, and remember messages in the queue's lanes whose notes are missing."""
         self.log = log
         self.position = position
+        self.unwritten.clear()  # rounds of an earlier term
         noted: dict[int, int] = {}
         while log.peek() != NOTHING_TO_READ:
             notes = EntryList()

@@ -81,7 +81,8 @@ class Firehose:
             properties = BasicProperties(headers=headers).encode()
             copy = Message(WIRE_NAME, routing_key, properties, body, False, self.clock.time_ms)
             for queue in queues:
-                queue.publish(copy)
+                if queue.is_here or not queue.is_full_for(copy):
+                    queue.publish(copy)
 
 
 def is_copy(message: Message) -> bool:

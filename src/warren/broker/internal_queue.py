@@ -22,7 +22,8 @@ from warren.broker.exchange.exchange import Exchange
 from warren.broker.lane import HELD_MS, Lane
 from warren.broker.message import Message
 from warren.broker.outcome import ON_ITS_WAY, STORED
-from warren.broker.queue import Queue, publish_to
+from warren.broker.post import FULL_MS, publish_to
+from warren.broker.queue import Queue
 from warren.broker.queue_elsewhere import QueueElsewhere
 from warren.broker.store import MessageLog, Store, StreamLog
 from warren.broker.timetable import Appointment
@@ -96,6 +97,10 @@ class DelayQueue(InternalQueue):
                 position, location = self.heap.position, self.heap.location
                 if position > self.lane.released:
                     self.heap.push(self.clock.time_ms + HELD_MS, position, location)
+                    continue
+                if self.surroundings.post_is_full():
+                    self.heap.push(self.clock.time_ms + FULL_MS, position, location)
+                    yield RELEASE_WORK
                     continue
                 entry = self.lane.take_out(position, location, self.clock.time_ms)
                 if entry is not None:

@@ -110,8 +110,11 @@ class MessageJob:
 
     def _must_stop(self) -> bool:
         for queue in (self.order.source, self.order.target):
-            if queue is not None and queue.deleted:
-                self.reason = f"{queue.what} was deleted"
+            if queue is not None and queue.deleted and not self.reason:
+                is_led_elsewhere = queue.stands() is not None
+                self.reason = (
+                    f"{queue.what} {'has another leader now' if is_led_elsewhere else 'was deleted'}"
+                )
         return bool(self.reason)
 
     def _look_again(self) -> None:
@@ -142,7 +145,7 @@ class MessageJob:
         target = self.order.target
         assert target is not None, "something was published"
         assert target.safety is not None, "a queue with a log has a safety"
-        target.safety.when_safe(lambda _round: self._batch_is_safe())
+        target.safety.when_safe(lambda _round: self._batch_is_safe(), self._target_has_ended)
 
     def _held(self) -> Hold:
         """The target of a move delivers nothing until the batch is done with."""
@@ -159,6 +162,20 @@ class MessageJob:
         batch.entries.clear()
         batch.hold.end()
         source.touch()
+        self.surroundings.turns.later(self._go_on)
+
+    def _target_has_ended(self) -> None:
+        """The target has another leader now, and nobody knows what of the batch it has: all of that stays in
+        the source, too.
+        """
+        batch, source = self.batch, self.order.source
+        if not source.deleted:
+            for entry in batch.entries:
+                source.put_back(entry)
+        self.done, self.done_bytes = self.done - batch.count, self.done_bytes - batch.bytes
+        self.reason = "another node leads the target now"
+        batch.entries.clear()
+        batch.hold.end()
         self.surroundings.turns.later(self._go_on)
 
     def _fill_batch(self) -> None:

@@ -34,11 +34,13 @@ cdef class Node:
     cdef object client_ids
     cdef object on_last_client
     cdef public list touched_queues
+    cdef public object before_draining
     cdef public list dirty_outputs
     cdef public set alarms
     cdef object changes
     cdef bint is_changing
     cdef public object proposer
+    cdef public object post
 
     @cython.locals(turns=Turns, budget=Budget, queues=list, drained=Py_ssize_t, left=long)
     cpdef drain(self)

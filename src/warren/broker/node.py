@@ -25,6 +25,7 @@ from warren.broker.login_attempts import LoginAttempts
 from warren.broker.memory import Memory
 from warren.broker.parameters import Parameters
 from warren.broker.passwords import VerifiedPasswords
+from warren.broker.post import Post, Postbox
 from warren.broker.rota import Drainable
 from warren.broker.store import Store
 from warren.broker.surroundings import Surroundings
@@ -90,7 +91,7 @@ class Proposer(Protocol):
         ...
 
     def where_is(self, node: str) -> str:
-        """A node of the cluster, with its address, for a user."""
+        """A node of the cluster, with its address, for a user; empty if a queue is on none now."""
         ...
 
 
@@ -116,7 +117,7 @@ class Node:
         self.turns = Turns(world, Budget(), self.end_turn, world.report)  # shares out the event loop's time
         self.memory = Memory(limits.memory_budget_bytes, limits.ready_budget_bytes, self.turns.later)
         self.timetable = Timetable(world, self.clock, self.turns, world.report)  # appointments of all queues
-        self.handover = Handover()  # dead letters that are not safe yet in their new queue
+        self.handover = Handover(self.turns)  # dead letters that are not safe yet in their new queue
         self.events = Events(world.report)
         self.vhosts: dict[str, Vhost] = {}
         self.gone = VhostTally()  # counts of vhosts that are deleted, and of closed connections
@@ -134,11 +135,13 @@ class Node:
         self.client_ids = count(1)  # ids for new connections
         self.on_last_client: Callable[[], None] | None = None  # called when no connection is left
         self.touched_queues: list[Drainable] = []  # to be drained in this turn
+        self.before_draining: Callable[[], None] | None = None  # called then, in a cluster
         self.dirty_outputs: list[Output] = []  # to be sent in this turn
         self.alarms: set[str] = set()  # the resources that are short, such as "memory"
         self.changes: deque[tuple[Command, Callable[[Applied], None] | None]] = deque()  # not begun yet
         self.is_changing = False  # whether a change is being carried out
         self.proposer: Proposer | None = None  # makes changes, in a cluster
+        self.post: Post | None = None  # takes messages to queues of other nodes, in a cluster
 
     # --- changes ---
 
@@ -222,6 +225,12 @@ class Node:
     def where_is(self, node: str) -> str:
         return f"node '{node}'" if self.proposer is None else self.proposer.where_is(node)
 
+    def postbox(self, vhost: str, queue: str) -> Postbox | None:
+        return None if self.post is None else self.post.box_for(vhost, queue)
+
+    def post_is_full(self) -> bool:
+        return self.post is not None and self.post.is_full
+
     def restore(self, commands: Iterable[Command]) -> None:
         """Carry out the commands that earlier runs recorded; then have every durable queue open its log."""
         follow_ups: list[Command] = []
@@ -272,6 +281,8 @@ class Node:
         know more than the disk's page cache.
         """
         if self.touched_queues:
+            if self.before_draining is not None:
+                self.before_draining()
             self.drain()
         self.store.write_marks()
         if self.dirty_outputs:
@@ -302,6 +313,8 @@ class Node:
             expire=vhost.expire_queue,
             trace_delivered=vhost.trace_delivered,
             where_is=self.where_is,
+            postbox=self.postbox,
+            post_is_full=self.post_is_full,
             tally=vhost.tally,
         )
 

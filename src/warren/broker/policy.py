@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from warren.amqp.errors import PreconditionFailed
 from warren.amqp.table import Table, Value
@@ -25,6 +25,15 @@ ALL, QUEUES, EXCHANGES = "all", "queues", "exchanges"
 QUEUES_OF_TYPE = {"classic_queues": "classic", "quorum_queues": "quorum", "streams": "stream"}
 PRIORITY_MAX = 2**63 - 1
 APPLY_TO = (ALL, QUEUES, *QUEUES_OF_TYPE, EXCHANGES)
+
+
+class QueueOrDeclaration(Protocol):
+    """What policies look at."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def arguments(self) -> Table: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +63,7 @@ class Policy:
             raise PreconditionFailed(f"apply-to: {self.apply_to!r} is none of {', '.join(possible)}")
         check_definition(self.definition, operator=self.operator)
 
-    def is_for_queue(self, queue: Queue) -> bool:
+    def is_for_queue(self, queue: QueueOrDeclaration) -> bool:
         if self.apply_to not in {ALL, QUEUES}:
             wanted = QUEUES_OF_TYPE.get(self.apply_to)
             if wanted is None or wanted != queue_type(queue.arguments):
@@ -156,7 +165,11 @@ class Policies:
         if rules != queue.rules:
             queue.set_rules(rules)
 
-    def _find(self, queue: Queue) -> InForce:
+    def settings_for(self, declared: QueueOrDeclaration) -> Table:
+        """The settings that would hold for a queue that is about to be made."""
+        return self._find(declared).settings
+
+    def _find(self, queue: QueueOrDeclaration) -> InForce:
         if not self.policies and not self.operator_policies:
             return NOTHING
         policy = _first(policy for policy in self.policies.values() if policy.is_for_queue(queue))

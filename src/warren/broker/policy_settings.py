@@ -43,6 +43,12 @@ OF_RABBITMQ_ONLY: dict[str, Read] = {
     "ha-promote-on-shutdown": promotion,
     "ha-promote-on-failure": promotion,
 }
+OF_CLUSTERS: dict[str, Read] = {
+    "replicas": whole_number(
+        1, COUNT_MAX
+    ),  # whether queues that are declared are replicated: not, if it is 1
+    "target-group-size": whole_number(1, COUNT_MAX),  # RabbitMQ's, which has no effect: all copies are kept
+}
 FEDERATION_UPSTREAM = "federation-upstream"
 FEDERATION_UPSTREAM_SET = "federation-upstream-set"
 FEDERATION_UPSTREAM_PATTERN = "federation-upstream-pattern"
@@ -57,10 +63,12 @@ SETTINGS: dict[str, Read] = {
     **{rule.name: rule.check for rule in ARGUMENTS if rule.in_policies},
     ALTERNATE_EXCHANGE: text,
     **OF_RABBITMQ_ONLY,
+    **OF_CLUSTERS,
     **OF_FEDERATION,
 }
 OPERATOR_SETTINGS: dict[str, Read] = {
-    rule.name: rule.check for rule in ARGUMENTS if rule.in_operator_policies
+    **{rule.name: rule.check for rule in ARGUMENTS if rule.in_operator_policies},
+    **OF_CLUSTERS,
 }
 
 

@@ -23,7 +23,12 @@ cdef class Queue:
     cdef public bint holding
     cdef public Py_ssize_t returning
     cdef public bint paused
+    cdef public str unavailable
     cdef public bint deleted
+    cdef public bint is_here
+    cdef public bint retired
+    cdef public object replace
+    cdef public Queue replaced_by
     cdef public bint had_consumer
     cdef public Consumer exclusive_consumer
     cdef public object safety

@@ -10,7 +10,7 @@ deliveries of a turn are sent together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from warren.amqp.errors import AccessRefused, ResourceLocked
 from warren.amqp.table import Table
@@ -22,11 +22,10 @@ from warren.broker.events import MessageDelivered
 from warren.broker.flow import QueueFlow
 from warren.broker.history import History
 from warren.broker.message import Message
-from warren.broker.outcome import AFTER_NEXT_ROUND, ON_ITS_WAY
 from warren.broker.rules import Rules, queue_type, rules_of
 from warren.broker.safety import Safety
 from warren.broker.selector import Selector
-from warren.broker.store import MessageLog, Store, StreamLog
+from warren.broker.store import NOTHING_TO_READ, MessageLog, Store, StreamLog
 from warren.broker.surroundings import Surroundings
 from warren.broker.tally import Tally
 from warren.broker.walk import Walk
@@ -36,7 +35,6 @@ class Queue:
     is_queue = True  # a binding's destination is a queue or an exchange
     lets_go = True  # whether single messages can be taken out
     internal = False  # whether the queue belongs to an exchange, and is not for clients
-    is_here = True  # whether it lives on this node, and not on another one of the cluster
     routes_again = False  # whether messages are routed again when they leave, and so must keep CC and BCC
 
     def __init__(
@@ -62,6 +60,7 @@ class Queue:
         self.holding = False  # whether publishers are held back because of the backlog
         self.returning = 0  # how many hold the queue (`Hold`); meanwhile it delivers nothing
         self.paused = False  # whether an operator has paused it: it takes messages, and delivers none
+        self.unavailable = ""  # why nobody can use it now, though it lives here: too few copies are there
         self.durable = durable
         self.auto_delete = auto_delete
         self.owner = owner  # the connection that an exclusive queue belongs to
@@ -69,6 +68,10 @@ class Queue:
         self.rules = rules_of(self.arguments)  # what arguments and policies ask for
         self.incoming = Incoming()  # the bindings that lead here
         self.deleted = False
+        self.is_here = True  # whether it lives on this node, and not on another one of the cluster
+        self.retired = False  # another node leads it, and nothing stands for it yet: routes still lead here
+        self.replace: Callable[[], object] | None = None  # makes `replaced_by`, if the queue is retired
+        self.replaced_by: Queue | None = None  # if another node leads it now, or this one: what stands for it
         self.had_consumer = False  # an auto-delete queue is only deleted if it had one
         self.exclusive_consumer: Consumer | None = None  # while it is there, no other may consume
         self.safety: Safety | None = None  # says when messages that are written to disk are safe
@@ -81,8 +84,8 @@ class Queue:
         self.history: History | None = None  # samples of the counts; None while there is nothing to tell
 
     def not_here(self) -> ResourceLocked:
-        """The error for who uses a queue that lives on another node."""
-        raise NotImplementedError
+        """The error for who uses a queue that lives on another node, or has lived here until now."""
+        return ResourceLocked(f"{self.what} is not led by this node any more: ask again")
 
     # --- on the path of every message ---
 
@@ -183,6 +186,10 @@ class Queue:
         """The logs of a queue that is on disk, by the names of their parts."""
         raise NotImplementedError
 
+    def last_safe(self, part: str) -> int:
+        """The last position in one of these logs that others may read, or NOTHING_TO_READ for all."""
+        return NOTHING_TO_READ
+
     # --- consumers ---
 
     @property
@@ -256,6 +263,21 @@ class Queue:
         """
         return None
 
+    def put_back(self, entry: Entry) -> None:
+        """An entry that was taken out for another queue, and did not get there, returns to its place."""
+        raise NotImplementedError
+
+    def stands(self) -> Queue | None:
+        """What stands for this queue now: itself, or another object since its leader has changed; None if it
+        is deleted.
+        """
+        queue: Queue | None = self
+        while queue is not None and queue.deleted:
+            if queue.replace is not None:
+                queue.replace()
+            queue = queue.replaced_by
+        return queue
+
     def used(self) -> None:
         """Somebody has declared the queue, consumed from it or looked into it."""
 
@@ -288,16 +310,6 @@ class Queue:
         return f"<{type(self).__name__} {self.name!r} in {self.vhost!r}: {self.length()} ready>"
 
 
-def publish_to(queues: Iterable[Queue], message: Message) -> set[Safety]:
-    """Publish a message that no client awaits a confirm for. Return the safeties that say when it is safe."""
-    unsafe: set[Safety] = set()
-    for queue in queues:
-        if queue.publish(message) in {ON_ITS_WAY, AFTER_NEXT_ROUND}:
-            assert queue.safety is not None, "a queue with a log has a safety"
-            unsafe.add(queue.safety)
-    return unsafe
-
-
 class Hold:
     """Queues that deliver nothing for a while: until all entries that return are back, so that they go out in
     order; or until messages that were moved there have left their old queue.
@@ -307,6 +319,10 @@ class Hold:
         self.queues = list(queues)
         for queue in self.queues:
             queue.returning += 1
+
+    def add(self, queue: Queue) -> None:
+        self.queues.append(queue)
+        queue.returning += 1
 
     def end(self) -> None:
         for queue in self.queues:

@@ -71,13 +71,13 @@ class Rota:
 
     def serve(self) -> None:
         """Have the queues in line deliver in turn, until the channel is full or none of them delivers."""
-        idle = 0  # queues in a row that delivered nothing
+        idle, in_line = 0, len(self.line)  # queues in a row that delivered nothing; the line before them
         self.full = False
-        while self.first is not None and not self.full and idle <= len(self.line):
+        while self.first is not None and not self.full and idle <= in_line:
             first, taken = self.first, self.taken
             first.drain()
             if self.taken != taken:
-                idle = 0
+                idle, in_line = 0, len(self.line)
             elif not self.full:
                 idle += 1
                 self.leave(first)

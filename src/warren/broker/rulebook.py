@@ -26,6 +26,7 @@ from warren.broker.lane import Lane
 from warren.broker.lifetime import Lifetime
 from warren.broker.message import Message
 from warren.broker.outcome import AFTER_NEXT_ROUND, ON_ITS_WAY, REFUSED, STORED
+from warren.broker.post import FULL_MS
 from warren.broker.retry import Retry
 from warren.broker.ruled_queue import RuledQueue
 from warren.broker.rules import DROP_HEAD, REJECT_TO_DLX, Rules
@@ -264,7 +265,10 @@ class Rulebook:
         """
         queue = self.queue
         now_ms = self.clock.refresh()
-        self.room = GONE_AT_A_TIME_MAX + self.arrived  # with less, more might arrive than can be dropped
+        is_full = self.must_keep()
+        self.room = (
+            0 if is_full else GONE_AT_A_TIME_MAX + self.arrived
+        )  # else more arrives than can be dropped
         self.arrived = 0
         if self.retry.waiting:
             self.bring_back(now_ms)
@@ -275,7 +279,15 @@ class Rulebook:
             self.drop_head()
         for lane in queue.lanes:
             lane.note_expiries()
-        self.come_back(now_ms if self.room <= 0 else self.next_due())
+        if is_full:
+            self.come_back(now_ms + FULL_MS)
+        else:
+            self.come_back(now_ms if self.room <= 0 else self.next_due())
+
+    def must_keep(self) -> bool:
+        """Whether nothing should die now: too many dead letters wait for other nodes already."""
+        queue = self.queue
+        return queue.rules.dead_letter_exchange is not None and queue.surroundings.post_is_full()
 
     def deliver(self, now_ms: int) -> None:
         if self.queue.choosy:

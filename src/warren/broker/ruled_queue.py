@@ -32,6 +32,7 @@ class RuledQueue(Protocol):
     returning: int  # how many hold the queue; meanwhile it delivers nothing
     paused: bool  # whether an operator has paused it: it delivers nothing, but its other rules go on
     touched: bool  # whether the queue is to be drained in this turn
+    deleted: bool
 
     @property
     def what(self) -> str: ...

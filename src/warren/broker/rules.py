@@ -253,7 +253,7 @@ RULES = (  # in the order in which RabbitMQ checks them: it reports the first on
     ),
     Rule("stream-max-segment-size-bytes", whole_number(1, SEGMENT_BYTES_MAX), types=(STREAM,)),
 )
-OF_RABBITMQ_ONLY = (  # arguments of RabbitMQ about replicas and storage that are checked and ignored
+OF_RABBITMQ_ONLY = (  # arguments of RabbitMQ about copies and storage that are no rules; most are ignored
     Rule("queue-mode", one_of(*QUEUE_MODES), types=(CLASSIC,)),
     Rule("queue-version", whole_number(1, 2), types=(CLASSIC,)),
     Rule("queue-master-locator", one_of(*MASTER_LOCATORS), types=(CLASSIC,)),

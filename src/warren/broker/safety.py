@@ -27,8 +27,15 @@ class Safety(Protocol):
     def behind(self) -> bool:
         """Whether so much has gathered that publishers should wait."""
 
-    def when_safe(self, callback: Callable[[int], None]) -> None:
-        """When the round that gathers now is over, call back with its number; never before this returns."""
+    def when_safe(self, callback: Callable[[int], None], ended: Callable[[], None] | None = None) -> None:
+        """When the round that gathers now is over, call back with its number; never before this returns.
+
+        Nobody may ever say that it is over: the term of a leader can end before, or the queue. Then `ended`
+        is called instead. What was written may be safe all the same, or not.
+        """
+
+    def when_ready(self, callback: Callable[[], None]) -> None:
+        """Call back when publishers that had to wait may go on; never before this returns."""
 
 
 class NeverAsked:
@@ -37,29 +44,44 @@ class NeverAsked:
     gathering = 1
     behind = False
 
-    def when_safe(self, callback: Callable[[int], None]) -> None:
+    def when_safe(self, callback: Callable[[int], None], ended: Callable[[], None] | None = None) -> None:
+        raise AssertionError("nothing is on its way to disk")
+
+    def when_ready(self, callback: Callable[[], None]) -> None:
         raise AssertionError("nothing is on its way to disk")
 
 
-def when_all_safe(points: Iterable[tuple[Safety, int]], callback: Callable[[], None]) -> None:
-    """Call back once, when at each of these safeties the round of the number beside it is over."""
-    waiting = _Waiting(callback)
-    for safety, number in points:
-        waiting.wait_for(safety, number)
+def when_all_safe(
+    places: Iterable[tuple[Safety, bool]], callback: Callable[[], None], ended: Callable[[], None]
+) -> None:
+    """Call back once, when at each of these safeties the round that gathers now is over; and if true stands
+    beside it, also the round that gathers when that is. Or call `ended` once, when one of them will not say
+    that any more.
+    """
+    waiting = _Waiting(callback, ended)
+    for safety, longer in places:
+        waiting.wait_for(safety, longer=longer)
 
 
 class _Waiting:
-    def __init__(self, callback: Callable[[], None]) -> None:
+    def __init__(self, callback: Callable[[], None], ended: Callable[[], None]) -> None:
         self.callback = callback
+        self.ended = ended
         self.left = 0  # safeties whose round is not over yet
+        self.is_in_vain = False  # whether one of them has ended
 
-    def wait_for(self, safety: Safety, number: int) -> None:
+    def wait_for(self, safety: Safety, *, longer: bool) -> None:
         self.left += 1
-        safety.when_safe(partial(self._is_over, safety, number))
+        safety.when_safe(partial(self._is_over, safety, longer), self._has_ended)
 
-    def _is_over(self, safety: Safety, number: int, over: int) -> None:
+    def _is_over(self, safety: Safety, longer: bool, _round: int) -> None:
         self.left -= 1
-        if over < number:
-            self.wait_for(safety, number)
-        elif not self.left:
+        if longer:
+            self.wait_for(safety, longer=False)
+        elif not self.left and not self.is_in_vain:
             self.callback()
+
+    def _has_ended(self) -> None:
+        if not self.is_in_vain:
+            self.is_in_vain = True
+            self.ended()

@@ -38,6 +38,7 @@ cdef class StreamReader:
 cdef class StreamLog:
     cdef public object safety
     cdef public dict offsets
+    cdef public bint holds_back
     cdef public Py_ssize_t count
     cdef public Py_ssize_t size_bytes
 

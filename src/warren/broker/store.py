@@ -6,7 +6,7 @@ for the definitions, names the `Safety` that says when what was written is safe.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from warren.broker.commands import Command
@@ -146,6 +146,11 @@ class StreamLog:
         self.offsets: dict[str, int] = {}  # by name, the last offset that a reader is done with
         self.count = 0  # how many messages there are
         self.size_bytes = 0  # the size of the segments
+        self.holds_back = False  # whether the log is replicated: then it tells when more is safe
+
+    def when_more_is_safe(self, tell: Callable[[], None]) -> None:
+        """Of a log that holds back: call this whenever more messages are safe."""
+        raise NotImplementedError
 
     def append(self, message: Message, position: int, time_ms: int) -> None:
         raise NotImplementedError

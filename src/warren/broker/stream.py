@@ -18,7 +18,7 @@ from warren.broker.clock import follow
 from warren.broker.consumer import Consumer, ConsumeRequest, View
 from warren.broker.entry import Entry
 from warren.broker.message import Message
-from warren.broker.outcome import ON_ITS_WAY
+from warren.broker.outcome import ON_ITS_WAY, REFUSED
 from warren.broker.queue import Queue
 from warren.broker.rules import Rules
 from warren.broker.selector import Selector
@@ -96,7 +96,7 @@ class Stream(Queue):
         self.position = 0  # of the last message that was published
         self.newest_ms = 0  # its time
         self.retention: Appointment | None = None  # to look again for messages that are too old
-        self.awaiting = False  # whether the stream waits until what was published is safe
+        self.awaiting = False  # whether the stream will hear when what was published is safe
         self.going_on = False  # whether `go_on` will be called
         self.served = 0  # the index of the consumer that is served first the next time
 
@@ -105,6 +105,9 @@ class Stream(Queue):
             self.log, self.position = store.open_stream(self.vhost, self.name)
             self.safety = self.log.safety
             self.newest_ms = self.log.newest_ms()
+            if self.log.holds_back:
+                self.awaiting = True  # for ever: the log tells
+                self.log.when_more_is_safe(self._more_is_safe)
             self.set_rules(self.rules)
 
     # --- on the path of every message ---
@@ -114,7 +117,8 @@ class Stream(Queue):
         was set back far, they go down with a new segment: else `x-max-age` would not work until the clock has
         caught up. `warren perf stream` watches this, and `serve`.
         """
-        assert self.log is not None, "clients come when all streams are open"
+        if self.log is None:  # another node leads the stream now
+            return REFUSED
         self.newest_ms = follow(self.newest_ms, self.clock.time_ms)
         self.position += 1
         self.log.append(message, self.position, self.newest_ms)
@@ -132,6 +136,9 @@ class Stream(Queue):
         self.awaiting = False
         if not self.opened_log().all_is_safe():
             self._await()
+        self._more_is_safe()
+
+    def _more_is_safe(self) -> None:
         self.touch()
         self._retain()
         self._tell_watchers()
@@ -231,7 +238,8 @@ class Stream(Queue):
         return StreamView(log.reader(position, filter_of(request.arguments)), name)
 
     def opened_log(self) -> StreamLog:
-        assert self.log is not None, "clients come when all streams are open"
+        if self.log is None:
+            raise self.not_here()
         return self.log
 
     def add_consumer(self, consumer: Consumer) -> None:
@@ -250,7 +258,7 @@ class Stream(Queue):
     def remember(self, view: StreamView, position: int) -> None:
         """A consumer whose offset is remembered has settled a position."""
         last = view.settled(position)
-        if last is not None and view.name is not None:
+        if last is not None and view.name is not None and not self.deleted:
             self.store_offset(view.name, last - 1)
 
     def take_back(self, entry: Entry) -> None:
@@ -305,6 +313,8 @@ class Stream(Queue):
         """How many messages each reader is behind the end: by the tags of consumers, and by names of offsets.
         An offset of the same name as a consumer counts, since the consumer has acknowledged up to there.
         """
+        if self.log is None:  # another node leads the stream now
+            return {}
         end, lags = self.next_offset, dict[str, int]()
         for consumer in self.readers:
             behind = end - (stream_view(consumer).reader.next_position() - 1)

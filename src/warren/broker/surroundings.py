@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -13,9 +13,9 @@ from warren.broker.entry import Entry
 from warren.broker.events import Events
 from warren.broker.memory import Memory
 from warren.broker.message import Message
+from warren.broker.post import Postbox, Sent
 from warren.broker.rota import Drainable
 from warren.broker.rules import Rules
-from warren.broker.safety import Safety
 from warren.broker.store import MessageLog
 from warren.broker.tally import VhostTally
 from warren.broker.timers import Timers
@@ -28,6 +28,7 @@ class Deathbed(Protocol):
 
     name: str
     rules: Rules
+    deleted: bool
 
     def forget(self, entry: Entry) -> None: ...
 
@@ -36,14 +37,18 @@ class Undertaker(Protocol):
     """Sends messages that died on to their dead-letter exchanges; `DeadLetters` implements it."""
 
     def bury(self, queue: Deathbed, entry: Entry, reason: Reason) -> None: ...
-    def send(self, queue: Deathbed, message: Message, reason: Reason) -> Collection[Safety]: ...
-    def forget_when_safe(self, queue: Deathbed, entry: Entry, places: Iterable[Safety]) -> None: ...
+    def send(self, queue: Deathbed, message: Message, reason: Reason) -> Sent: ...
+    def forget_when_safe(self, queue: Deathbed, entry: Entry, sent: Sent) -> None: ...
 
 
 class Tracer(Protocol):
     """Copies a delivery to the firehose, if that is on."""
 
     def __call__(self, message: Message, queue: str, origin: Origin, *, redelivered: bool) -> None: ...
+
+
+def no_postbox(_vhost: str, _queue: str) -> None:
+    """A node that is alone sends nothing to others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,5 +66,7 @@ class Surroundings:
     open_overflow: Callable[[], MessageLog | None]  # a log for messages that memory has no room for
     expire: Callable[[str], None]  # delete the queue of this name, which nobody has used for too long
     trace_delivered: Tracer
-    where_is: Callable[[str], str] = str  # for a user: a node of the cluster, with its address
+    where_is: Callable[[str], str] = str  # for a user: a node of the cluster, with its address; or nothing
+    postbox: Callable[[str, str], Postbox | None] = no_postbox  # for a queue on another node: vhost, name
+    post_is_full: Callable[[], bool] = bool  # whether what dies should wait in its queue
     tally: VhostTally = field(default_factory=VhostTally)  # counts of the whole vhost

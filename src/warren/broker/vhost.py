@@ -63,7 +63,7 @@ class Vhost:
         self.exchanges_by_wire_name: dict[bytes, Exchange] = {}  # by short strings with their length octet
         self.queues: dict[str, Queue] = {}  # those that clients use
         self.internal_queues: dict[str, Queue] = {}  # those that belong to an exchange
-        self.elsewhere = 0  # how many of all these live on other nodes of the cluster
+        self.elsewhere = 0  # how many of all these live on other nodes of the cluster, or are unavailable
         self.reply_queues: dict[str, Queue] = {}  # those behind amq.rabbitmq.reply-to
         self.exclusive_queues: dict[ClientId, dict[str, Queue]] = {}  # by the connection that owns them
         self.connections = 0  # open ones, for the limit
@@ -165,11 +165,12 @@ class Vhost:
         """Delete a queue with its bindings and messages, and tell its consumers. Return how many messages it
         had.
         """
-        if queue.deleted:
+        there = self.internal_queues if queue.internal else self.queues
+        if there.get(queue.name) is not queue:
             return 0
-        queue.deleted = True
+        del there[queue.name]
+        queue.deleted, queue.retired, queue.replace = True, False, None
         self.elsewhere -= not queue.is_here
-        (self.internal_queues if queue.internal else self.queues).pop(queue.name, None)
         self.policies.forget(queue)
         self._disown(queue)
         self._routes_changed(*queue.incoming.sources)
@@ -181,23 +182,36 @@ class Vhost:
         queue.end()
         return count
 
+    def retire_queue(self, queue: Queue, replace: Callable[[], object] | None = None) -> None:
+        """Another node leads the queue from now on. Until another object takes the place of this one
+        (`replace_queue`), it takes and gives no messages, and changes nothing on disk. `replace` has that
+        done, for whoever cannot wait (`Queue.stands`).
+        """
+        if queue.is_here and not queue.deleted:
+            queue.replace = replace
+            queue.is_here, queue.deleted, queue.retired = False, True, True
+            queue.detach()
+            self.elsewhere += 1
+            self.version.bump()  # channels look again where their messages go
+
     def replace_queue(self, old: Queue, make: Callable[[], Queue]) -> Queue:
         """The queue is led by another node from now on, or by this one: another object stands for it, which
         `make` makes when the old one has ended. Its definition and its bindings stay. Consumers of the old
         one are told that it is gone here.
         """
         bindings, consumers = list(old.incoming), old.consumers
-        old.deleted = True
+        old.deleted, old.retired, old.replace = True, False, None
         old.detach()
         old.purge()
         self.elsewhere -= not old.is_here
+        old.is_here = False
         self.policies.forget(old)
         self._routes_changed(*old.incoming.sources)
         for binding in bindings:
             binding.source.discard(binding)
         self.surroundings.turns.spread(self._telling(consumers))
         old.end()
-        new = make()
+        new = old.replaced_by = make()
         new.paused = old.paused
         (self.internal_queues if new.internal else self.queues)[new.name] = new
         self.elsewhere += not new.is_here
@@ -422,7 +436,8 @@ class Vhost:
 
     def _match(self, exchange: Exchange, key: str, properties: BasicProperties) -> Iterable[Destination]:
         if exchange.name:
-            return [found for found in exchange.router.route(key, properties) if not found.deleted]
+            routed = exchange.router.route(key, properties)
+            return [found for found in routed if not found.deleted or found.retired]
         queue = self.queues.get(key) or self.reply_queues.get(key)
         return () if queue is None else (queue,)
 
@@ -458,10 +473,12 @@ def check_owner(queue: Queue, client: ClientId | None) -> None:
 
 
 def check_here(*queues: Queue) -> None:
-    """405 if one of these queues lives on another node of the cluster."""
+    """405 if one of these queues lives on another node of the cluster, or cannot be used now."""
     for queue in queues:
         if not queue.is_here:
             raise queue.not_here()
+        if queue.unavailable:
+            raise ResourceLocked(f"{queue.what} {queue.unavailable}")
 
 
 def locked(queue: Queue) -> ResourceLocked:

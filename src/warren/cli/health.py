@@ -67,7 +67,8 @@ def summary(overview: Row, nodes: list[Row]) -> Row:
     row |= overview.get("object_totals", {}) | overview.get("queue_totals", {})
     listeners = overview.get("listeners", [])
     row["listeners"] = " ".join(f"{each['protocol']}:{each['port']}" for each in listeners)
-    for node in nodes:
+    asked = overview.get("node")  # in a cluster there are others, of which it knows less
+    for node in [each for each in nodes if each.get("name") == asked] or nodes:
         row |= {
             "node": node.get("name"),
             "uptime_seconds": node.get("uptime", 0) // 1000,

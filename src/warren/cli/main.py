@@ -31,6 +31,7 @@ SECTIONS = {
         "serve": Entry("serve", "serve", "run the broker"),
         "config": Entry("config", "config", "check and show settings"),
         "store": Entry("store", "store", "look into a data directory"),
+        "cluster": Entry("cluster", "cluster", "status, shards, drain, undrain, move, remove; demo"),
         "perf": Entry("perf", "perf", "load any AMQP 0-9-1 broker and measure it"),
         "pipeline": Entry("pipeline", "pipeline", "run jobs over queues and streams on Spark"),
         "import": Entry("moving", "import_", "move in from another broker"),

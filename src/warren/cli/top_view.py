@@ -188,6 +188,9 @@ def rate_of(overview: Row, kind: str) -> str:
 
 
 def node_line(node: Row) -> Text:
+    if "mem_used" not in node:  # another node of the cluster: the one that is asked knows little of it
+        there = node.get("running")
+        return Text(f"{node.get('name')}: {'running' if there else 'not there'}", "" if there else "bold red")
     alarms = alarms_of(node)
     used, limit = size(node.get("mem_used", 0)), size(node.get("mem_limit", 0))
     line = Text(

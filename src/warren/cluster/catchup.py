@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
-from warren.cluster.home import LedLogs
 from warren.cluster.inventory import Fetch, make_plan
 from warren.cluster.settings import (
     CATCHUP_IN_FLIGHT_BYTES_MAX,
@@ -24,6 +23,7 @@ from warren.cluster.settings import (
     HELD_BYTES_MAX,
     Rules,
 )
+from warren.cluster.this_node import LedLogs
 from warren.storage.replication import AllMarks, LogChange, LogId, Marks, Records, RemoveLog, SegmentState
 
 

@@ -46,6 +46,7 @@ class ShardRecord(NamedTuple):
     isr: tuple[StoreId, ...]  # of these, those that have all that was confirmed
     joining: tuple[StoreId, ...] = ()  # that will be replicas when they have everything
     leaving: tuple[StoreId, ...] = ()  # replicas that a joining store will stand in for
+    adds: int = 0  # how many stores have ever begun to join
 
 
 class Known(NamedTuple):
@@ -67,11 +68,16 @@ def elect(record: ShardRecord, candidate: Leadership) -> ShardRecord:
     return record._replace(epoch=record.epoch + 1, leader=candidate)
 
 
-def hand_over(record: ShardRecord, successor: Leadership) -> ShardRecord:
-    """The leader makes another member of the in-sync set the leader, in a new epoch."""
+def hand_over(record: ShardRecord, successor: Leadership, *, for_good: bool = False) -> ShardRecord:
+    """The leader makes another member of the in-sync set the leader, in a new epoch; `for_good`, if it is the
+    preferred leader from now on.
+    """
     if record.leader is None or record.leader.store == successor.store:
         raise IllegalChange("there is no other leader to take over from")
-    return elect(record, successor)
+    made = elect(record, successor)
+    if not for_good:
+        return made
+    return made._replace(replicas=(successor.store, *_without(record.replicas, {successor.store})))
 
 
 def shrink(record: ShardRecord, gone: frozenset[StoreId], *, min_in_sync: int) -> ShardRecord:
@@ -125,22 +131,26 @@ def add(
         if instead_of not in record.replicas or instead_of in leaving:
             raise IllegalChange(f"{instead_of} cannot be replaced")
         leaving = (*leaving, instead_of)
-    return _checked(record._replace(joining=(*record.joining, store), leaving=leaving), min_in_sync)
+    joining = (*record.joining, store)
+    return _checked(record._replace(joining=joining, leaving=leaving, adds=record.adds + 1), min_in_sync)
 
 
 def remove(record: ShardRecord, store: StoreId, *, min_in_sync: int) -> ShardRecord:
-    """A store does not keep the shard any more: it was joining, or others in sync are enough."""
+    """A store does not keep the shard any more: it was joining, or others in sync are enough. If it was to
+    join in place of another one, that one stays.
+    """
     if store not in record.replicas and store not in record.joining:
         raise IllegalChange(f"{store} does not keep this shard")
     if record.leader is not None and record.leader.store == store:
         raise IllegalChange(f"{store} leads")
     gone = {store}
+    joining, leaving = _without(record.joining, gone), _without(record.leaving, gone)
     return _checked(
         record._replace(
             replicas=_without(record.replicas, gone),
             isr=_without(record.isr, gone),
-            joining=_without(record.joining, gone),
-            leaving=_without(record.leaving, gone),
+            joining=joining,
+            leaving=leaving[: len(joining)] if store in record.joining else leaving,
         ),
         min_in_sync,
     )
@@ -180,6 +190,7 @@ def _changes(old: ShardRecord, new: ShardRecord, least: int) -> Iterator[tuple[s
     attempts: list[tuple[str, Callable[[], ShardRecord]]] = []
     if new.leader is not None:
         attempts.append(("elect", partial(elect, old, new.leader)))
+        attempts.append(("hand over", partial(hand_over, old, new.leader, for_good=True)))
     gone = frozenset(old.isr) - frozenset(new.isr)
     attempts.append(("shrink", partial(shrink, old, gone, min_in_sync=least)))
     for store in (*old.replicas, *old.joining):
@@ -211,6 +222,7 @@ def record_text(record: ShardRecord) -> str:
             "isr": record.isr,
             "joining": record.joining,
             "leaving": record.leaving,
+            "adds": record.adds,
         }
     )
 
@@ -221,7 +233,7 @@ def read_record(text: str | bytes) -> ShardRecord:
         value = json.loads(text)
         leader = value["leader"]
         record = ShardRecord(
-            _epoch(value["epoch"]),
+            _number(value["epoch"]),
             None
             if leader is None
             else Leadership(StoreId(_name(leader["store"])), RunId(_name(leader["run"]))),
@@ -229,6 +241,7 @@ def read_record(text: str | bytes) -> ShardRecord:
             _stores(value["isr"]),
             _stores(value.get("joining", [])),
             _stores(value.get("leaving", [])),
+            _number(value.get("adds", 0)),
         )
         check(record, min_in_sync=1)
     except (ValueError, TypeError, KeyError, RecursionError, IllegalChange) as error:
@@ -236,7 +249,7 @@ def read_record(text: str | bytes) -> ShardRecord:
     return record
 
 
-def _epoch(value: object) -> int:
+def _number(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError("an epoch is a number")
     return value

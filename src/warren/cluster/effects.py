@@ -111,6 +111,20 @@ class ReadRecord(NamedTuple):
     shard: int
 
 
+class ConfirmGone(NamedTuple):
+    """Read the shard's record, linearizably and from now on; `Shard.gone_confirmed` answers, if at all."""
+
+    shard: int
+    number: int
+
+
+class RemoveCopies(NamedTuple):
+    """Remove all that the store has of a shard; `Shard.copies_removed` answers when it cannot come back."""
+
+    shard: int
+    number: int
+
+
 class Committed(NamedTuple):
     """All that the leader appended up to this index is confirmed."""
 
@@ -143,6 +157,8 @@ Effect: TypeAlias = (
     | GoOn
     | Cas
     | ReadRecord
+    | ConfirmGone
+    | RemoveCopies
     | Committed
     | RoleChanged
     | Close

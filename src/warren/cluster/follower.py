@@ -16,11 +16,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from warren.cluster.beacons import Patience
+from warren.cluster.clearing import Clearing
 from warren.cluster.config import StoreId
 from warren.cluster.effects import Apply, KeepWhole, Send, TakeInventory
-from warren.cluster.home import Home
 from warren.cluster.messages import Ack, Batch, Inventory
 from warren.cluster.settings import INVENTORY_SEGMENTS_MAX
+from warren.cluster.this_node import ThisNode
 from warren.storage.replication import LogId, SegmentState
 
 NO_SESSION = 0
@@ -38,11 +39,12 @@ class Follower:
     __slots__ = (
         "active_at",
         "applied",
+        "clearing",
         "epoch",
-        "home",
         "is_noted",
         "is_whole",
         "leader",
+        "node",
         "not_before",
         "note_token",
         "patience",
@@ -53,9 +55,10 @@ class Follower:
         "was_in_step",
     )
 
-    def __init__(self, home: Home, shard: int, now: float) -> None:
-        self.home = home  # what the shards of this node share
+    def __init__(self, node: ThisNode, shard: int, now: float) -> None:
+        self.node = node  # what the shards of this node share
         self.shard = shard  # its number
+        self.clearing = Clearing(node, shard)  # of copies that it does not keep any more
         self.epoch = 0  # in which it follows
         self.leader: StoreId | None = None  # of that epoch, as far as is known
         self.session = NO_SESSION  # the number of the newest one, if it is open
@@ -68,7 +71,7 @@ class Follower:
         self.is_noted = False  # on the disk, that it is not whole
         self.note_token: int | None = None  # of the `Apply` by which that note is synced
         self.repair_token: int | None = None  # of the batch with which the store is whole again
-        self.patience = Patience(home.settings.grace, now)  # with the leader
+        self.patience = Patience(node.settings.grace, now)  # with the leader
 
     # --- whom it follows ---
 
@@ -82,20 +85,23 @@ class Follower:
         self.leader = leader
         self.epoch = epoch
         self.session = NO_SESSION
+        self.was_in_step = False
         self.not_before = now
         self.open(now)
 
     def open(self, now: float) -> None:
         """Open a session, if there is a leader that can be spoken to."""
-        if self.session != NO_SESSION or self.leader not in self.home.links or now < self.not_before:
+        if self.session != NO_SESSION or self.leader not in self.node.links or now < self.not_before:
             return
-        if self.leader == self.home.me.store or not (self.is_whole or self.is_noted):
+        if self.leader == self.node.me.store or not (self.is_whole or self.is_noted):
             return
-        self.session = self.home.new_session()
+        if not self.clearing.is_idle:
+            return
+        self.session = self.node.new_session()
         self.applied = 0
         self.was_in_step = False
         self.active_at = now
-        self.home.effects.append(TakeInventory(self.shard, self.session))
+        self.node.effects.append(TakeInventory(self.shard, self.session))
 
     def close(self, now: float, *, wait: float = 0.0) -> None:
         """The session is over: its link has ended, or the leader does not want it."""
@@ -115,7 +121,7 @@ class Follower:
         self.active_at = now
         for page, is_last in _pages(logs):
             message = Inventory(self.shard, self.epoch, session, page, is_last)
-            self.home.effects.append(Send(self.leader, message))
+            self.node.effects.append(Send(self.leader, message))
 
     def damage_found(self, now: float) -> None:
         """The store is not whole. It says so on its disk before it lets anybody repair it."""
@@ -124,19 +130,19 @@ class Follower:
         if self.is_noted or self.note_token is not None:
             return
         self.close(now)
-        if not self.home.rules.note_damage:
+        if not self.node.rules.note_damage:
             self.is_noted = True
             return
-        self.note_token = self.home.next_token()
-        self.home.effects.append(KeepWhole(self.shard, is_whole=False))
-        self.home.effects.append(Apply(self.shard, self.epoch, (), self.note_token))
+        self.note_token = self.node.next_token()
+        self.node.effects.append(KeepWhole(self.shard, is_whole=False))
+        self.node.effects.append(Apply(self.shard, self.epoch, (), self.note_token))
 
     # --- what the leader sends ---
 
     def batch(self, sender: StoreId, batch: Batch, now: float) -> None:
         """Apply a batch, if it is the next one of the session."""
-        home = self.home
-        if home.rules.one_session:
+        node = self.node
+        if node.rules.one_session:
             if batch.session != self.session or sender != self.leader:
                 return
             if batch.number != self.applied + 1:
@@ -146,17 +152,17 @@ class Follower:
         self.applied = batch.number
         self.active_at = now
         self.patience.hear(now)
-        token = home.next_token()
+        token = node.next_token()
         if batch.in_step:
             self.was_in_step = True
             if not self.is_whole:
                 self.repair_token = token
         ack = Ack(self.shard, batch.epoch, batch.session, batch.number)
-        home.effects.append(Apply(self.shard, batch.epoch, batch.changes, token))
-        if home.rules.sync_before_ack:
+        node.effects.append(Apply(self.shard, batch.epoch, batch.changes, token))
+        if node.rules.sync_before_ack:
             self.unsynced.append(Unsynced(token, sender, ack))
         else:
-            home.acks.setdefault(sender, {})[self.shard] = ack
+            node.acks.setdefault(sender, {})[self.shard] = ack
 
     def synced(self, token: int) -> None:
         """All that was applied up to this token is synced."""
@@ -166,18 +172,21 @@ class Follower:
         if self.repair_token is not None and self.repair_token <= token:
             self.repair_token = None
             self.is_whole, self.is_noted = True, False
-            self.home.effects.append(KeepWhole(self.shard, is_whole=True))
+            self.node.effects.append(KeepWhole(self.shard, is_whole=True))
         unsynced = self.unsynced
         last: Unsynced | None = None
         while unsynced and unsynced[0].token <= token:
             last = unsynced.popleft()
-        if last is not None and last.to in self.home.links:
-            self.home.acks.setdefault(last.to, {})[self.shard] = last.ack
+        if last is not None and last.to in self.node.links:
+            self.node.acks.setdefault(last.to, {})[self.shard] = last.ack
 
     def tick(self, now: float) -> None:
         """Begin anew if the leader has forgotten this session."""
-        silent = now - self.active_at > self.home.settings.session_silence
-        if self.session != NO_SESSION and silent and not self.was_in_step:
+        if not self.clearing.is_idle:
+            self.clearing.tick(now)
+        if self.session != NO_SESSION:
+            if self.was_in_step or now - self.active_at <= self.node.settings.session_silence:
+                return
             self.close(now)
         self.open(now)
 

@@ -19,11 +19,11 @@ from warren.cluster.beacons import Lease
 from warren.cluster.catchup import Catchup, Progress, size_of
 from warren.cluster.config import Known, Leadership, ShardRecord, StoreId
 from warren.cluster.effects import Close, GoOn, ReadMarks, ReadRecords, Send
-from warren.cluster.home import Home, LedLogs
 from warren.cluster.inventory import Fetch
 from warren.cluster.messages import Batch, Inventory, Refused
 from warren.cluster.session import NOTHING, Backoff, Sent, Session
 from warren.cluster.settings import BATCH_BYTES_MAX, IN_FLIGHT_BYTES_MAX, INVENTORY_LOGS_MAX
+from warren.cluster.this_node import LedLogs, ThisNode
 from warren.storage.replication import AllMarks, LogChange, LogId, Records, SegmentState
 
 
@@ -47,32 +47,34 @@ class Leader:
         "commit",
         "counted_out",
         "epoch",
+        "for_good",
         "gives_up",
         "handed_at",
-        "home",
         "index",
         "lease",
         "logs",
+        "node",
         "others",
         "record",
         "sessions",
         "shard",
+        "silent",
         "stopped_at",
         "successor",
         "synced",
         "told",
     )
 
-    def __init__(self, home: Home, shard: int, known: Known, logs: LedLogs, now: float) -> None:
-        self.home = home  # what the shards of this node share
+    def __init__(self, node: ThisNode, shard: int, known: Known, logs: LedLogs, now: float) -> None:
+        self.node = node  # what the shards of this node share
         self.shard = shard  # its number
         self.logs = logs  # as memory has them
         self.record = known.record  # the newest of this epoch
         self.epoch = known.record.epoch  # of this term
         self.begun_at = now  # when this store heard that it leads
         self.index = 0  # of the last batch
-        self.synced = NOTHING if home.rules.barrier else 0  # the index up to which all is synced here
-        self.barrier = home.next_token()  # of the `Apply` that syncs all that this store has
+        self.synced = NOTHING if node.rules.barrier else 0  # the index up to which all is synced here
+        self.barrier = node.next_token()  # of the `Apply` that syncs all that this store has
         self.commit = NOTHING  # the index up to which all members have everything
         self.told = NOTHING  # the index up to which `Committed` was told
         self.sessions: dict[StoreId, Session] = {}  # the newest of each follower
@@ -80,12 +82,14 @@ class Leader:
         self.admitting: dict[StoreId, int] = {}  # who may be a member, by an admission at this revision
         self.counted_out: frozenset[StoreId] = frozenset()  # too early: only if a rule is switched off
         self.others: tuple[StoreId, ...] = ()  # all members but this store
-        self.lease = Lease(home.settings.lease)  # who has echoed its beacons
+        self.lease = Lease(node.settings.lease)  # who has echoed its beacons
         self.backoffs: dict[StoreId, Backoff] = {}  # of stores that have left the in-sync set
         self.stopped_at: float | None = None  # when it began to hand over
         self.gives_up = False  # handing over: it takes too long, and there is no need
+        self.silent: StoreId | None = None  # led before, and was waited for until this store stood
         self.handed_at: int | None = None  # the revision at which another store may yet be made the leader
         self.successor: StoreId | None = None  # the one it should hand over to, if there is a wish
+        self.for_good = False  # that one is to be the preferred leader from now on
         self._count_members()
 
     # --- members ---
@@ -94,10 +98,11 @@ class Leader:
         """The record has changed, in this same epoch."""
         left = set(self.record.isr) - set(known.record.isr)
         for store in left:
-            settings = self.home.settings
+            settings = self.node.settings
             self.backoffs.setdefault(store, Backoff()).leave(
                 now, first=settings.readmission_first, last=settings.readmission_last
             )
+        self._end_sessions(known.record)
         self.record = known.record
         self.admitting = {s: revision for s, revision in self.admitting.items() if revision >= known.revision}
         if self.handed_at is not None and self.handed_at < known.revision:
@@ -106,6 +111,21 @@ class Leader:
         self._count_members()
         self.advance()
 
+    def _end_sessions(self, record: ShardRecord) -> None:
+        """Stores that keep nothing get nothing. One that was added may have left before that, and removed its
+        copies: what it acked says nothing any more.
+        """
+        kept = set(record.replicas)
+        if record.adds == self.record.adds or not self.node.rules.fresh_session:
+            kept.update(record.joining)
+        for store in [store for store in self.sessions if store not in kept]:
+            self.end_session(store)
+            self.node.effects.append(Send(store, Refused(self.shard, self.epoch)))
+
+    def keeps(self, store: StoreId) -> bool:
+        """Whether a store keeps the shard, or is about to."""
+        return store in self.record.replicas or store in self.record.joining
+
     def forget_admissions(self) -> None:
         """Admissions that are not in the record may still be written: only a broken rule forgets them."""
         self.admitting.clear()
@@ -113,7 +133,7 @@ class Leader:
 
     def is_sending(self, wish: Wish, revision: int) -> None:
         """The wish is about to be sent to etcd."""
-        rules = self.home.rules
+        rules = self.node.rules
         if wish.admitted is not None and rules.early_admission:
             self.admitting[wish.admitted] = revision
         if wish.record.epoch != self.epoch and rules.doubtful_hand_over:
@@ -123,7 +143,7 @@ class Leader:
         self._count_members()
 
     def _count_members(self) -> None:
-        mine = self.home.me.store
+        mine = self.node.me.store
         members = dict.fromkeys((*self.record.isr, *self.admitting))
         self.others = tuple(store for store in members if store != mine and store not in self.counted_out)
 
@@ -155,7 +175,7 @@ class Leader:
             session.unacked.append(Sent(session.number, reaches, part_size, now))
             session.in_flight += part_size
             batch = Batch(self.shard, self.epoch, session.session, session.number, part, in_step and is_last)
-            self.home.effects.append(Send(session.store, batch))
+            self.node.effects.append(Send(session.store, batch))
 
     def is_synced(self, index: int) -> None:
         """All batches up to this index are synced here."""
@@ -183,9 +203,9 @@ class Leader:
     def advance(self) -> None:
         """What all members have is committed."""
         acked = [self._acked(store) for store in self.others]
-        rules = self.home.rules
+        rules = self.node.rules
         if not rules.all_members:
-            acked = sorted(acked, reverse=True)[: self.home.settings.min_in_sync - 1]
+            acked = sorted(acked, reverse=True)[: self.node.settings.min_in_sync - 1]
         if rules.own_disk_counts:
             acked.append(self.synced)
         low = min(acked, default=self.index)
@@ -214,7 +234,7 @@ class Leader:
         for log, segments in page.logs:
             logs[log] = (*logs.get(log, ()), *segments)
         if len(logs) > INVENTORY_LOGS_MAX:
-            self.home.effects.append(Close(store, "its inventory has too many logs"))
+            self.node.effects.append(Close(store, "its inventory has too many logs"))
             return
         if page.is_last:
             self._begin_session(store, page.session, logs, now)
@@ -229,7 +249,7 @@ class Leader:
         session.catchup = Catchup(
             self.logs,
             logs,
-            self.home.rules,
+            self.node.rules,
             partial(self._send, session, now=now),
             partial(self._ask, session),
             partial(self._ask_marks, session),
@@ -254,7 +274,7 @@ class Leader:
         self._go_on(session, now)
 
     def _ask_marks(self, session: Session, log: LogId, base: int, epoch: int) -> None:
-        self.home.effects.append(ReadMarks(self.shard, session.store, session.session, log, base, epoch))
+        self.node.effects.append(ReadMarks(self.shard, session.store, session.session, log, base, epoch))
 
     def go_on(self, store: StoreId, session_number: int, now: float) -> None:
         """Another turn has come for a follower that catches up."""
@@ -268,22 +288,21 @@ class Leader:
         assert catchup is not None
         catchup.send = partial(self._send, session, now=now)
         if catchup.holds_too_much:
-            self.end_session(session.store)
-            self.home.effects.append(Send(session.store, Refused(self.shard, self.epoch)))
+            self.refuse(session.store, session.session)
             return
-        progress = catchup.go_on(session.in_flight, self.home.settings.logs_a_turn)
+        progress = catchup.go_on(session.in_flight, self.node.settings.logs_a_turn)
         is_done = progress is Progress.DONE
         if progress is Progress.MORE and not session.asks_for_turn:
             session.asks_for_turn = True
-            self.home.effects.append(GoOn(self.shard, session.store, session.session))
-        if is_done or (not self.home.rules.all_logs and catchup.live and not session.is_counted):
+            self.node.effects.append(GoOn(self.shard, session.store, session.session))
+        if is_done or (not self.node.rules.all_logs and catchup.live and not session.is_counted):
             session.is_counted = True
             self._send(session, (), now, in_step=True)
         if is_done:
             session.catchup = None
 
     def _ask(self, session: Session, log: LogId, fetch: Fetch, length: int) -> None:
-        self.home.effects.append(
+        self.node.effects.append(
             ReadRecords(
                 self.shard,
                 session.store,
@@ -301,18 +320,31 @@ class Leader:
         self.sessions.pop(store, None)
         self._pages.pop(store, None)
 
+    def refuse(self, store: StoreId, number: int) -> None:
+        """A session cannot go on: the follower begins anew after a while."""
+        session = self.sessions.get(store)
+        if session is not None and session.session == number:
+            self.end_session(store)
+            self.node.effects.append(Send(store, Refused(self.shard, self.epoch)))
+
+    def end_catchups(self) -> None:
+        """This store has not all that it should have: nobody may catch up with what it has."""
+        for session in [each for each in self.sessions.values() if each.catchup is not None]:
+            self.refuse(session.store, session.session)
+
     # --- what should be written ---
 
     def resume(self) -> None:
         """Nobody took over, and nobody can any more."""
         self.stopped_at = self.successor = None
-        self.gives_up = False
+        self.gives_up = self.for_good = False
 
-    def stop(self, now: float, successor: StoreId | None = None) -> None:
+    def stop(self, now: float, successor: StoreId | None = None, *, for_good: bool = False) -> None:
         """Begin to hand over: nothing new is taken, and nothing delivered."""
         if self.stopped_at is None:
             self.stopped_at = now
             self.successor = successor
+            self.for_good = for_good
 
     def wish(self, now: float) -> Wish | None:
         """How the record should change now."""
@@ -322,11 +354,11 @@ class Leader:
     def _hand_over(self, now: float) -> Wish | None:
         if self.stopped_at is None:
             return None
-        is_late = now - self.stopped_at > self.home.settings.hand_over_patience
+        is_late = now - self.stopped_at > self.node.settings.hand_over_patience
         if self.commit < self.index and not is_late:
             return None
-        links, avoided = self.home.links, self.home.avoided
-        mine = self.home.me.store
+        links, avoided = self.node.links, self.node.avoided
+        mine = self.node.me.store
         there = [s for s in self.record.isr if s != mine and s in links and s not in avoided]
         # Every member has all that was confirmed. One in step opens at once.
         ready = [store for store in there if self._acked(store) >= 0] or (there if is_late else [])
@@ -334,13 +366,22 @@ class Leader:
             return None
         best = self.successor if self.successor in ready else max(ready, key=self._acked)
         assert best is not None
-        return Wish(config.hand_over(self.record, Leadership(best, links[best])))
+        for_good = self.for_good and best == self.successor
+        return Wish(config.hand_over(self.record, Leadership(best, links[best]), for_good=for_good))
+
+    def is_ready(self, store: StoreId) -> bool:
+        """Whether a store could take over at once."""
+        node = self.node
+        is_there = store in self.record.isr and store in node.links and store not in node.avoided
+        return is_there and self._acked(store) >= 0
 
     def is_gone(self, store: StoreId, now: float) -> bool:
         """Whether a member cannot be waited for: its process is gone, or it owes an echo or an ack."""
-        if store in self.home.refused:
+        if store in self.node.refused:
             return True
-        patience = self.home.settings.lease
+        if store == self.silent and store not in self.sessions:  # it was waited for long enough
+            return True
+        patience = self.node.settings.lease
         if now - self.begun_at < patience:
             return False
         session = self.sessions.get(store)
@@ -349,25 +390,26 @@ class Leader:
         return bool(session.unacked) and now - session.unacked[0].sent_at > patience
 
     def _shrink(self, now: float) -> Wish | None:
-        mine = self.home.me.store
-        gone = frozenset(s for s in self.record.isr if s != mine and self.is_gone(s, now))
-        if not gone:
+        mine = self.node.me.store
+        late = [s for s in self.record.isr if s != mine and self.is_gone(s, now)]
+        if not late:
             return None
-        least = self.home.settings.min_in_sync if self.home.rules.never_below_min else 1
+        gone = frozenset(late)
+        least = self.node.settings.min_in_sync if self.node.rules.never_below_min else 1
         if len(self.record.isr) - len(gone) < least:
             return None
         return Wish(config.shrink(self.record, gone, min_in_sync=least), counted_out=gone)
 
     def _admission(self, now: float) -> Wish | None:
-        record, least = self.record, self.home.settings.min_in_sync
-        needed = max(self.commit, 0) if self.home.rules.joiner_has_opening else self.commit
+        record, least = self.record, self.node.settings.min_in_sync
+        needed = max(self.commit, 0) if self.node.rules.joiner_has_opening else self.commit
         for store, session in self.sessions.items():
             if store in record.isr or session.acked < needed or self.is_gone(store, now):
                 continue
             backoff = self.backoffs.get(store)
             if backoff is not None and now < backoff.until:
                 continue
-            leaver = next((s for s in record.leaving if s != self.home.me.store), None)
+            leaver = next((s for s in record.leaving if s != self.node.me.store), None)
             if store in record.joining and leaver is not None:
                 return Wish(config.swap(record, store, leaver, min_in_sync=least), store)
             if store in record.replicas or (store in record.joining and not record.leaving):

@@ -1,7 +1,8 @@
 """What nodes say to each other, as plain values; `wire.py` has their bytes.
 
-Hello, beacons, echoes and acks are of a pair of nodes; the others belong to one shard. All that a leader has
-for one follower of a shard is one numbered line of batches, a session. The follower opens it by an inventory.
+Hello, beacons, echoes, acks and letters are of a pair of nodes; the others belong to one shard. All that a
+leader has for one follower of a shard is one numbered line of batches, a session. The follower opens it by an
+inventory.
 """
 
 from __future__ import annotations
@@ -79,4 +80,35 @@ class Acks(NamedTuple):
     acks: tuple[Ack, ...]
 
 
-Message: TypeAlias = Hello | Beacon | Echo | Inventory | Refused | Batch | Acks
+class Letter(NamedTuple):
+    """A message that a node itself publishes, such as a dead letter."""
+
+    exchange: bytes  # a short string as AMQP has it, with its length octet
+    routing_key: bytes  # the same
+    properties: bytes  # as AMQP has them
+    body: bytes
+    persistent: bool
+    died: bool  # whether it was dead-lettered
+
+
+class Letters(NamedTuple):
+    """Letters for a queue that the receiver leads, if the sender is right."""
+
+    line: int  # of all letters of the sender for this queue, by chance
+    queue: int  # its number
+    vhost: str
+    name: str  # of the queue
+    settled: int  # up to this number the sender knows that letters are done with
+    first: int  # the number of the first letter here; the others follow it without a gap
+    letters: tuple[Letter, ...]
+
+
+class LettersDone(NamedTuple):
+    """What a node has done with a line of letters."""
+
+    line: int
+    up_to: int  # all letters up to this number are safe in their queue, or were refused by it
+    is_here: bool  # whether the node leads the queue, and waits for the next letter
+
+
+Message: TypeAlias = Hello | Beacon | Echo | Inventory | Refused | Batch | Acks | Letters | LettersDone

@@ -10,9 +10,11 @@ The owner calls a method for all that happens, with the time, and then carries o
     time                     `tick`, every 50 ms or so, and after the machine has slept
     etcd, about a shard      `learn` (a watch), `record_read`, `cas_answered`
     disk, about a shard      `synced`, `index_synced`, `inventory_taken`, `records_read`, `marks_read`,
-                             `go_on`, `apply_failed`, `damage_found`
+                             `go_on`, `apply_failed`, `damage_found`, `clear`, `gone_confirmed`,
+                             `copies_removed`
     the broker, of a shard   `append` at the end of a turn, `takes_publishes`, `may_deliver`
-    this node                `drain`, `disk_fails`, `disk_works`, `prefer`
+    operators                `drain`, `undrain`; of a shard `move`
+    this node                `disk_fails`, `disk_works`, `prefer`
 
 A link is up once the other node has answered a challenge, so that its run lives then. When another link to
 the same store comes up, the owner drops what is left of the older one. `peer_gone` means that connecting was
@@ -25,14 +27,14 @@ from collections.abc import Callable, Iterable, Mapping
 
 from warren.cluster.config import Leadership, RunId, StoreId
 from warren.cluster.effects import Close, Effect, Send
-from warren.cluster.home import Home, LedLogs
 from warren.cluster.messages import Acks, Batch, Beacon, Echo, Inventory, Message, Refused
 from warren.cluster.settings import Rules, Settings
 from warren.cluster.shard import Shard
+from warren.cluster.this_node import LedLogs, ThisNode
 
 
 class Participant:
-    __slots__ = ("beacon_at", "home", "shards")
+    __slots__ = ("beacon_at", "node", "shards")
 
     def __init__(
         self,
@@ -42,7 +44,7 @@ class Participant:
         settings: Settings | None = None,
         rules: Rules | None = None,
     ) -> None:
-        self.home = Home(me, settings or Settings(), rules or Rules(), new_session)
+        self.node = ThisNode(me, settings or Settings(), rules or Rules(), new_session)
         self.shards: dict[int, Shard] = {}
         self.beacon_at = 0.0  # when the next beacons are due
 
@@ -50,49 +52,49 @@ class Participant:
         self, number: int, logs: LedLogs, *, epoch: int, now: float, is_whole: bool = True
     ) -> Shard:
         """The node looks after a shard from now on. Its store has kept `epoch` and `is_whole`."""
-        shard = Shard(self.home, number, logs, epoch=epoch, is_whole=is_whole, now=now)
+        shard = Shard(self.node, number, logs, epoch=epoch, is_whole=is_whole, now=now)
         self.shards[number] = shard
         return shard
 
     def take_effects(self) -> list[Effect]:
         """What has to be done now, in order."""
-        home = self.home
-        if home.acks:
-            for store, acks in home.acks.items():
-                if store in home.links:
-                    home.effects.append(Send(store, Acks(tuple(acks.values()))))
-            home.acks = {}
-        effects, home.effects = home.effects, []
+        node = self.node
+        if node.acks:
+            for store, acks in node.acks.items():
+                if store in node.links:
+                    node.effects.append(Send(store, Acks(tuple(acks.values()))))
+            node.acks = {}
+        effects, node.effects = node.effects, []
         return effects
 
     # --- links ---
 
     def link_up(self, store: StoreId, run: RunId, now: float) -> None:
         """A node can be spoken to, over a new link."""
-        if store == self.home.me.store:  # a data directory was copied: nobody can say which of the two counts
-            self.home.effects.append(Close(store, "it has the store id of this node"))
+        if store == self.node.me.store:  # a data directory was copied: nobody can say which of the two counts
+            self.node.effects.append(Close(store, "it has the store id of this node"))
             return
-        if store in self.home.links:
+        if store in self.node.links:
             self.link_down(store, now)
-        self.home.links[store] = run
-        self.home.refused.discard(store)
+        self.node.links[store] = run
+        self.node.refused.discard(store)
         for shard in self.shards.values():
             shard.link_up(store, now)
         self._beacon(store, now)
 
     def link_down(self, store: StoreId, now: float) -> None:
         """The link to a node has ended."""
-        self.home.links.pop(store, None)
+        self.node.links.pop(store, None)
         for shard in self.shards.values():
             shard.link_down(store, now)
 
     def peer_gone(self, store: StoreId, now: float) -> None:
         """No process of this store is there: connecting to it was refused."""
-        if store in self.home.links:
+        if store in self.node.links:
             self.link_down(store, now)
-        self.home.refused.add(store)
+        self.node.refused.add(store)
         for shard in self.shards.values():
-            shard.peer_gone(store)
+            shard.peer_gone(store, now)
 
     # --- messages ---
 
@@ -113,7 +115,7 @@ class Participant:
                 if shard is not None:
                     shard.echo(sender, epoch, message.sent_at, now)
         else:
-            self.home.effects.append(Close(sender, "it said hello twice"))
+            self.node.effects.append(Close(sender, "it said hello twice"))
 
     def _for_shard(self, sender: StoreId, message: Batch | Inventory | Refused, now: float) -> None:
         shard = self.shards.get(message.shard)
@@ -133,7 +135,7 @@ class Participant:
             shard = self.shards.get(term[0])
             if shard is not None and shard.hear_term(sender, term[1], now):
                 echoed.append(term)
-        self.home.effects.append(Send(sender, Echo(beacon.sent_at, tuple(echoed))))
+        self.node.effects.append(Send(sender, Echo(beacon.sent_at, tuple(echoed))))
 
     # --- time ---
 
@@ -142,8 +144,8 @@ class Participant:
         for shard in self.shards.values():
             shard.tick(now)
         if now >= self.beacon_at:
-            self.beacon_at = now + self.home.settings.beacon_every
-            for store in self.home.links:
+            self.beacon_at = now + self.node.settings.beacon_every
+            for store in self.node.links:
                 self._beacon(store, now)
 
     def _beacon(self, store: StoreId, now: float) -> None:
@@ -151,25 +153,31 @@ class Participant:
             (shard.number, shard.epoch) for shard in self.shards.values() if _concerns(shard, store)
         )
         if terms:
-            self.home.effects.append(Send(store, Beacon(now, terms)))
+            self.node.effects.append(Send(store, Beacon(now, terms)))
 
     # --- this node ---
 
-    def drain(self) -> None:
+    def drain(self, now: float) -> None:
         """Hand over all that this node leads, and lead nothing more."""
-        self.home.is_draining = True
+        self.node.is_draining = True
+        for shard in self.shards.values():
+            shard.drain(now)
+
+    def undrain(self) -> None:
+        """Lead again. What is being handed over is handed over still, if somebody takes it."""
+        self.node.is_draining = False
 
     def prefer(self, leaders: Mapping[int, StoreId], *, avoid: Iterable[StoreId] = ()) -> None:
         """Who should lead which shard, as `placement` says, and which stores must not be handed any."""
-        self.home.preferred = dict(leaders)
-        self.home.avoided = set(avoid)
+        self.node.preferred = dict(leaders)
+        self.node.avoided = set(avoid)
 
     def disk_fails(self, now: float) -> None:
-        if self.home.disk_failing_since is None:
-            self.home.disk_failing_since = now
+        if self.node.disk_failing_since is None:
+            self.node.disk_failing_since = now
 
     def disk_works(self) -> None:
-        self.home.disk_failing_since = None
+        self.node.disk_failing_since = None
 
 
 def _concerns(shard: Shard, store: StoreId) -> bool:

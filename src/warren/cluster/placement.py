@@ -8,12 +8,14 @@ node can work all of it out from the records; etcd decides whose proposal is wri
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from enum import Enum
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from enum import Enum, IntEnum
 from functools import partial
 from typing import NamedTuple
 
-from warren.cluster.config import ShardRecord, StoreId
+from warren.cluster import config
+from warren.cluster.config import IllegalChange, ShardRecord, StoreId
 
 SHARDS_MAX = 1024
 
@@ -33,11 +35,14 @@ class Move(NamedTuple):
     instead_of: StoreId
 
 
-class HandOver(NamedTuple):
-    """Another store that is in sync should lead a shard."""
+class Stores(NamedTuple):
+    """The stores of a cluster, as whoever places shards on them knows them. One that is neither staying nor
+    gone is not known yet: it keeps what it has.
+    """
 
-    shard: int
-    to: StoreId
+    staying: tuple[StoreId, ...]  # that are there, or will come back
+    able: frozenset[StoreId]  # those of them that can get copies now
+    gone: frozenset[StoreId]  # that never come back, or must keep nothing
 
 
 def shard_for_queue(
@@ -63,7 +68,8 @@ def first_replicas(stores: Sequence[StoreId], *, shards: int, replicas: int) -> 
     """Who keeps which shard of a new cluster. The first of each is its preferred leader.
 
     Each shard goes to the stores that keep the fewest so far, and of these to such that have kept the fewest
-    together: the shards of a store that fails are spread over all others.
+    together: the shards of a store that fails are spread over all others. The second of each takes over if
+    the first fails, so the shards of a leader have different ones.
     """
     if not 0 < shards <= SHARDS_MAX or not 0 < replicas <= len(stores):
         raise ValueError("there are too few stores, or too many shards")
@@ -80,10 +86,15 @@ def first_replicas(stores: Sequence[StoreId], *, shards: int, replicas: int) -> 
             chosen.append(store)
         records[shard] = ShardRecord(0, None, tuple(chosen), tuple(chosen))
     leaders = preferred(records, stores)
-    return [
-        (leaders[shard], *(store for store in record.replicas if store != leaders[shard]))
-        for shard, record in records.items()
-    ]
+    heirs: Counter[tuple[StoreId, StoreId]] = Counter()  # how often one store comes behind another
+    placed: list[tuple[StoreId, ...]] = []
+    for shard, record in records.items():
+        leader = leaders[shard]
+        others = [store for store in record.replicas if store != leader]
+        others.sort(key=lambda store, leader=leader: heirs[leader, store])  # type: ignore[misc]
+        heirs.update((leader, heir) for heir in others[:1])
+        placed.append((leader, *others))
+    return placed
 
 
 def _load(
@@ -92,49 +103,100 @@ def _load(
     return kept[store], sum(together[frozenset((store, other))] for other in chosen)
 
 
-def moves(records: Mapping[int, ShardRecord], stores: Sequence[StoreId], *, under_way: int = 0) -> list[Move]:
-    """What is to be moved next, so that the numbers of copies differ by one at the most.
+def alive_for_others(records: Iterable[ShardRecord], *, min_in_sync: int) -> frozenset[StoreId]:
+    """Stores that a leader has not counted out, though it could: they are there, whoever cannot see them."""
+    return frozenset(store for record in records if len(record.isr) > min_in_sync for store in record.isr)
 
-    `stores` are those that are there and stay. A copy on another store is moved first. `under_way` is how
-    many moves are being made already.
+
+def changes(
+    records: Mapping[int, ShardRecord], stores: Stores, *, min_in_sync: int
+) -> dict[int, ShardRecord]:
+    """How records should change now: moves that cannot end are given up, others are begun."""
+    made: dict[int, ShardRecord] = {}
+    for shard, record in records.items():
+        lost = [store for store in record.joining if store in stores.gone]
+        with suppress(IllegalChange):  # fewer are in sync than the settings ask for by now
+            if lost:
+                made[shard] = config.remove(record, lost[0], min_in_sync=min_in_sync)
+    for move in moves(records, stores, min_in_sync=min_in_sync):
+        with suppress(IllegalChange):
+            made[move.shard] = config.add(
+                records[move.shard], move.to, instead_of=move.instead_of, min_in_sync=min_in_sync
+            )
+    return made
+
+
+def moves(records: Mapping[int, ShardRecord], stores: Stores, *, min_in_sync: int = 1) -> list[Move]:
+    """What is to be moved next: copies off stores that are gone, first of all those of shards that cannot go
+    on without, and then what makes the numbers of copies differ by one at the most.
     """
-    kept: dict[StoreId, int] = dict.fromkeys(stores, 0)
-    for record in records.values():
-        for store in (*record.replicas, *record.joining):
-            if store in kept and store not in record.leaving:
-                kept[store] += 1
-    if not kept or under_way >= len(kept):
-        return []
+    loads = _Loads(records, stores)
     found: list[Move] = []
-    taken: set[StoreId] = set()  # stores that get something: one copy at a time
-    for shard, record in sorted(records.items(), key=lambda item: (_is_whole(item[1], kept), item[0])):
-        if record.joining or record.leaving:
-            taken.update(store for store in record.joining if store in kept)
-            continue
-        move = _move(shard, record, kept, taken)
+    order = [
+        (_urgency(record, stores.gone, min_in_sync), shard)
+        for shard, record in records.items()
+        if not record.joining and not record.leaving
+    ]
+    for urgency, shard in sorted(order):
+        move = loads.move(shard, records[shard], urgency)
         if move is not None:
             found.append(move)
-            taken.add(move.to)
-            kept[move.to] += 1
-            if move.instead_of in kept:
-                kept[move.instead_of] -= 1
+            loads.note(move)
     return found
 
 
-def _is_whole(record: ShardRecord, kept: Mapping[StoreId, int]) -> bool:
-    return all(store in kept for store in record.replicas)
+class _Urgency(IntEnum):
+    CLOSED = 0  # too few stores in sync are left: the shard waits for one that joins
+    LOST = 1  # a replica is gone
+    UNEVEN = 2  # nothing is wrong, but perhaps its stores have too much
 
 
-def _move(shard: int, record: ShardRecord, kept: Mapping[StoreId, int], taken: set[StoreId]) -> Move | None:
-    free = [store for store in kept if store not in record.replicas and store not in taken]
-    if not free:
-        return None
-    to = min(free, key=lambda store: (kept[store], store))
-    lost = [store for store in record.replicas if store not in kept]
-    if lost:
-        return Move(shard, to, lost[0])
-    fullest = max(record.replicas, key=lambda store: (kept[store], store))
-    return Move(shard, to, fullest) if kept[fullest] - kept[to] > 1 else None
+def _urgency(record: ShardRecord, gone: frozenset[StoreId], min_in_sync: int) -> _Urgency:
+    if gone.isdisjoint(record.replicas):
+        return _Urgency.UNEVEN
+    left = [store for store in record.isr if store not in gone]
+    return _Urgency.CLOSED if len(left) < min_in_sync else _Urgency.LOST
+
+
+class _Loads:
+    """How many copies each store has, and who gets one now."""
+
+    def __init__(self, records: Mapping[int, ShardRecord], stores: Stores) -> None:
+        self.stores = stores
+        self.kept: dict[StoreId, int] = dict.fromkeys(stores.staying, 0)
+        self.taken: set[StoreId] = set()  # stores that get something: one copy at a time
+        for record in records.values():
+            self.taken.update(record.joining)
+            for store in (*record.replicas, *record.joining):
+                if store in self.kept and store not in record.leaving:
+                    self.kept[store] += 1
+
+    def move(self, shard: int, record: ShardRecord, urgency: _Urgency) -> Move | None:
+        free = [store for store in self.stores.able if store not in record.replicas]
+        ready = [store for store in free if store not in self.taken]
+        if not ready:
+            return None
+        to = min(ready, key=lambda store: (self.kept[store], store))
+        if urgency is not _Urgency.CLOSED and self.kept[to] > 1 + min(self.kept[store] for store in free):
+            return None  # a store that has much less is busy, and gets this one next
+        leaver = self._leaver(record, to, urgency)
+        return None if leaver is None else Move(shard, to, leaver)
+
+    def _leaver(self, record: ShardRecord, to: StoreId, urgency: _Urgency) -> StoreId | None:
+        if urgency is not _Urgency.UNEVEN:
+            return next(store for store in record.replicas if store in self.stores.gone)
+        if len(record.isr) < len(record.replicas):
+            return None  # one of them catches up: two copies at once would be too much
+        leads = None if record.leader is None else record.leader.store
+        there = [store for store in record.replicas if store in self.kept]
+        fullest = max(there, key=lambda store: (self.kept[store], store != leads, store), default=None)
+        return fullest if fullest is not None and self.kept[fullest] - self.kept[to] > 1 else None
+
+    def note(self, move: Move) -> None:
+        self.taken.add(move.to)
+        self.kept[move.to] += 1
+        if move.instead_of in self.kept:
+            self.kept[move.instead_of] -= 1
 
 
 def preferred(records: Mapping[int, ShardRecord], stores: Sequence[StoreId]) -> dict[int, StoreId]:
@@ -147,7 +209,7 @@ def preferred(records: Mapping[int, ShardRecord], stores: Sequence[StoreId]) -> 
     led: dict[StoreId, set[int]] = {store: set() for store in stores}
     chosen: dict[int, StoreId] = {}
     for shard, record in sorted(records.items()):
-        able = [store for store in record.replicas if store in there]
+        able = [store for store in record.replicas if store in there and store not in record.leaving]
         if able:
             chosen[shard] = able[0]
             led[able[0]].add(shard)
@@ -172,6 +234,8 @@ def _path(
         for store in reached:  # grows while it is walked: a search in breadth
             for shard in sorted(led[store]):
                 for taker in records[shard].replicas:
+                    if taker in records[shard].leaving:
+                        continue
                     if taker in led and taker != start and taker not in came_from:
                         came_from[taker] = (shard, store)
                         reached.append(taker)
@@ -191,15 +255,3 @@ def _way(
         way.append((shard, giver, taker))
         taker = giver
     return way
-
-
-def hand_overs(records: Mapping[int, ShardRecord], stores: Sequence[StoreId]) -> list[HandOver]:
-    """Which shards should be handed over now: the store that should lead is in sync, and does not lead."""
-    wanted = preferred(records, stores)
-    return [
-        HandOver(shard, store)
-        for shard, store in sorted(wanted.items())
-        if store in records[shard].isr
-        and (leader := records[shard].leader) is not None
-        and leader.store != store
-    ]

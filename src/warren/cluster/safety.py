@@ -1,40 +1,77 @@
 """The safety of a led shard: what waits until all members have a batch.
 
 Rounds are the leader's indexes. The round that gathers is the batch that the leader appends next; it is over
-when its index is committed. There is one `ShardSafety` for each term. When the term ends, nobody who waits is
-called any more: what they wait for may come true under the next leader, or not.
+when its index is committed. There is one `ShardSafety` for each term. When the term ends, those who wait are
+told that it has: what they wait for may come true under the next leader, or not.
 
-Whoever drives the protocol tells it what was appended and committed, and sets `behind` from the leader's
-`is_behind` once a turn.
+Whoever drives the protocol tells it what was appended and committed, and sets `owes` from the leader's
+`is_behind` once a turn. While the leader hands over, publishers are held: all that they have published is
+committed first, and they find the next leader then.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import TypeAlias
+
+Waiter: TypeAlias = tuple[int, Callable[[int], None], Callable[[], None] | None]
+"""Who waits for an index, and whom to call if the term ends before."""
+
+
+def _at_once(callback: Callable[[], None]) -> None:
+    callback()
 
 
 class ShardSafety:
     """A `warren.broker.safety.Safety` by index."""
 
-    __slots__ = ("behind", "committed", "gathering", "has_ended", "waiters")
+    __slots__ = ("committed", "gathering", "has_ended", "is_held", "later", "owes", "publishers", "waiters")
 
-    def __init__(self) -> None:
+    def __init__(self, later: Callable[[Callable[[], None]], None] = _at_once) -> None:
+        self.later = later  # calls back in a turn to come
         self.gathering = 1  # the index of the next batch
-        self.behind = False  # a follower owes so much that publishers should wait
+        self.owes = False  # a follower owes so much that publishers should wait
+        self.is_held = False  # publishers should wait until the term is over, or goes on
         self.committed = 0
         self.has_ended = False  # the term
-        self.waiters: deque[tuple[int, Callable[[int], None]]] = deque()  # by index, in order
+        self.waiters: deque[Waiter] = deque()  # by index, in order
+        self.publishers: deque[tuple[int, Callable[[], None]]] = deque()  # those who had to wait, by index
 
-    def when_safe(self, callback: Callable[[int], None]) -> None:
-        """When the batch that gathers now is committed, call back with its index."""
+    @property
+    def behind(self) -> bool:
+        return (self.owes or self.is_held) and not self.has_ended
+
+    def when_safe(self, callback: Callable[[int], None], ended: Callable[[], None] | None = None) -> None:
+        """When the batch that gathers now is committed, call back with its index; if the term ends before, or
+        has ended already, call `ended`.
+        """
         if not self.has_ended:
-            self.waiters.append((self.gathering, callback))
+            self.waiters.append((self.gathering, callback, ended))
+        elif ended is not None:
+            self.later(ended)
+
+    def when_ready(self, callback: Callable[[], None]) -> None:
+        """Call back when the batch that gathers now is committed and publishers are not held, or when the
+        term has ended. Whoever asks was told that the safety is behind, so that it has not.
+        """
+        assert not self.has_ended, "who publishes now finds the next leader"
+        self.publishers.append((self.gathering, callback))
+
+    def hold(self, *, is_held: bool) -> None:
+        """Hold publishers from now on, or let them go on."""
+        self.is_held = is_held
+        self._let_go()
+
+    def _let_go(self) -> None:
+        publishers = self.publishers
+        while publishers and (self.has_ended or (publishers[0][0] <= self.committed and not self.is_held)):
+            publishers.popleft()[1]()
 
     @property
     def wants_batch(self) -> bool:
         """Whether somebody waits for the batch that gathers: it is appended even if it is empty."""
-        return bool(self.waiters) and self.waiters[-1][0] == self.gathering
+        return any(line and line[-1][0] == self.gathering for line in (self.waiters, self.publishers))
 
     def appended(self, index: int) -> None:
         """The batch that gathered was appended with this index; another one gathers now."""
@@ -47,12 +84,18 @@ class ShardSafety:
         self.committed = index
         waiters = self.waiters
         while waiters and waiters[0][0] <= index and not self.has_ended:
-            number, callback = waiters.popleft()
+            number, callback, _ = waiters.popleft()
             callback(number)
+        self._let_go()
 
     def end(self) -> int:
-        """The term is over. Say how many wait in vain."""
-        left = len(self.waiters)
+        """The term is over. Have those told who wait in vain, and say how many they are. Publishers go on,
+        and find the next leader.
+        """
         self.has_ended = True
-        self.waiters.clear()
-        return left
+        left, self.waiters = self.waiters, deque()
+        for _, _, ended in left:
+            if ended is not None:
+                self.later(ended)
+        self._let_go()
+        return len(left)

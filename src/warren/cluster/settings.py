@@ -71,6 +71,8 @@ class Rules:
     joiner_has_opening: bool = True  # a joiner has all that the leader had when its epoch began
     hold_changes: bool = True  # changes of a log that is being sent are held, and sent after it
     barrier: bool = True  # a new leader's own log is synced before it counts
+    fresh_session: bool = True  # a store that is added is admitted by a session that began after that
+    confirm_gone: bool = True  # a store removes copies only when etcd says that it keeps none
     open_when_in_step: bool = True  # a leader opens when all members have its log
     lease: bool = True  # a leader delivers while its members echo its beacons
     no_echo_while_standing: bool = True

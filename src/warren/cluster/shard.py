@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from warren.cluster import config
+from warren.cluster import clearing, config
 from warren.cluster.config import Known, Leadership, ShardRecord, StoreId
 from warren.cluster.effects import (
     Apply,
@@ -27,11 +27,11 @@ from warren.cluster.effects import (
     Send,
 )
 from warren.cluster.follower import Follower
-from warren.cluster.home import Home, LedLogs
 from warren.cluster.leader import Leader, Wish
 from warren.cluster.messages import Ack, Batch, Beacon, Inventory, Refused
 from warren.cluster.roles import ROLES, Occasion
 from warren.cluster.standing import stands_at
+from warren.cluster.this_node import LedLogs, ThisNode
 from warren.storage.replication import AllMarks, LogChange, LogId, Records, SegmentState
 
 
@@ -40,41 +40,45 @@ class Shard:
         "dead",
         "epoch",
         "follower",
-        "home",
         "known",
         "leader",
         "led_epoch",
         "logs",
+        "node",
         "number",
         "pending",
         "preferred_asked_at",
+        "quiet_until",
         "read_asked_at",
         "role",
+        "stood_against",
         "stood_at",
     )
 
     def __init__(
-        self, home: Home, number: int, logs: LedLogs, *, epoch: int, is_whole: bool, now: float
+        self, node: ThisNode, number: int, logs: LedLogs, *, epoch: int, is_whole: bool, now: float
     ) -> None:
-        self.home = home  # what the shards of this node share
+        self.node = node  # what the shards of this node share
         self.number = number  # of the shard
         self.logs = logs  # as memory has them; asked only while this store leads
         self.epoch = epoch  # the highest that the store knows of
         self.role = Role.OUTSIDER  # changed by `_change_role` only
         self.known: Known | None = None  # the newest record that was seen
-        self.follower = Follower(home, number, now)  # idle while this store leads
+        self.follower = Follower(node, number, now)  # idle while this store leads
         self.leader: Leader | None = None  # this store's term, while it leads
         self.led_epoch = 0  # of its last term
         self.pending: int | None = None  # the revision that a compare-and-swap under way compares
         self.stood_at: int | None = None  # the revision at which this store may yet be elected
+        self.stood_against: tuple[StoreId | None, int] = (None, 0)  # a silent leader, and the epoch after its
         self.dead: Leadership | None = None  # the leader, if its process is known to be gone
         self.read_asked_at: float | None = None  # when the record was last asked for
+        self.quiet_until = now  # time alone changes nothing for a follower in step that hears its leader
         self.preferred_asked_at = now  # when the preferred leader was last to take over
         self.follower.epoch = epoch
         self.follower.is_whole = is_whole
         self.follower.is_noted = not is_whole
-        if not home.rules.grace_after_boot:
-            self.follower.patience.heard_at = now - home.settings.grace
+        if not node.rules.grace_after_boot:
+            self.follower.patience.heard_at = now - node.settings.grace
 
     # --- the record ---
 
@@ -83,7 +87,7 @@ class Shard:
         if self.known is not None and known.revision < self.known.revision:
             return
         if self.known is not None and known.revision == self.known.revision:
-            if self.leader is not None and not self.home.rules.late_cas and self.pending is None:
+            if self.leader is not None and not self.node.rules.late_cas and self.pending is None:
                 self.leader.forget_admissions()
             return
         self.known = known
@@ -109,8 +113,8 @@ class Shard:
             self.pending = None
 
     def _follow_record(self, record: ShardRecord, now: float) -> None:
-        mine = self.home.me.store
-        is_named = mine in record.replicas or mine in record.joining
+        mine = self.node.me.store
+        is_named = clearing.is_named(mine, record)
         self._change_role(Occasion.NAMED if is_named else Occasion.NOT_NAMED)
         if is_named and record.epoch == self.epoch and record.leader is not None:
             self.follower.follow(record.leader.store, record.epoch, now)
@@ -118,9 +122,9 @@ class Shard:
     def _is_mine(self, leader: Leadership | None) -> bool:
         if leader is None:
             return False
-        if not self.home.rules.new_epoch_at_restart:
-            return leader.store == self.home.me.store
-        return leader == self.home.me
+        if not self.node.rules.new_epoch_at_restart:
+            return leader.store == self.node.me.store
+        return leader == self.node.me
 
     def record_read(self, known: Known, now: float) -> None:
         """A linearizable read, perhaps after a compare-and-swap whose outcome is not known."""
@@ -138,12 +142,12 @@ class Shard:
 
     def _ask(self, now: float) -> None:
         self.read_asked_at = now
-        self.home.effects.append(ReadRecord(self.number))
+        self.node.effects.append(ReadRecord(self.number))
 
     def _cas(self, record: ShardRecord) -> None:
         assert self.known is not None
         self.pending = self.known.revision
-        self.home.effects.append(Cas(self.number, self.known.revision, record))
+        self.node.effects.append(Cas(self.number, self.known.revision, record))
 
     # --- epochs and roles ---
 
@@ -152,37 +156,39 @@ class Shard:
         role = ROLES.get((self.role, occasion))
         if role is not None:
             self.role = role
-            self.home.effects.append(RoleChanged(self.number, self.epoch, role))
+            self.node.effects.append(RoleChanged(self.number, self.epoch, role))
 
     def _enter(self, epoch: int, now: float) -> None:
         """A higher epoch than all before is known. A leader of an older one does not lead any more."""
         self.epoch = epoch
         self.stood_at = None  # the record has changed, so this store cannot be elected by what it sent
-        self.home.effects.append(KeepEpoch(self.number, epoch))
+        self.node.effects.append(KeepEpoch(self.number, epoch))
         if self.leader is not None:
             self.leader = None
             self._change_role(Occasion.DEPOSED)
         self.follower.follow(None, epoch, now)
 
     def _lead(self, known: Known, now: float) -> None:
-        home = self.home
+        node = self.node
         self.led_epoch = known.record.epoch
         self.follower.follow(None, self.epoch, now)
-        self.leader = Leader(home, self.number, known, self.logs, now)
+        silent, epoch = self.stood_against
+        self.leader = Leader(node, self.number, known, self.logs, now)
+        self.leader.silent = silent if epoch == self.epoch else None
         self._change_role(Occasion.ELECTED)
         # Whatever this store has was perhaps never synced: when this is, all of it is.
-        home.effects.append(Apply(self.number, self.epoch, (), self.leader.barrier))
+        node.effects.append(Apply(self.number, self.epoch, (), self.leader.barrier))
         self.follower.unsynced.clear()
         # Followers need not wait for the next beacon, nor this leader for its echoes.
-        for store in home.links:
+        for store in node.links:
             if store in known.record.replicas or store in known.record.joining:
-                home.effects.append(Send(store, Beacon(now, ((self.number, self.epoch),))))
+                node.effects.append(Send(store, Beacon(now, ((self.number, self.epoch),))))
         self.review(now)
 
     def hear_term(self, sender: StoreId, epoch: int, now: float) -> bool:
         """A beacon says that its sender leads in this epoch. Whether to echo it."""
-        if epoch < self.epoch and self.home.rules.fence:
-            self.home.effects.append(Send(sender, Refused(self.number, self.epoch)))
+        if epoch < self.epoch and self.node.rules.fence:
+            self.node.effects.append(Send(sender, Refused(self.number, self.epoch)))
             return False
         if epoch != self.epoch:
             self._enter(epoch, now)
@@ -194,7 +200,7 @@ class Shard:
         self.follower.patience.hear(now)
         self.follower.not_before = now  # it may have refused a session because it did not know yet
         self.follower.open(now)
-        return self.stood_at is None or not self.home.rules.no_echo_while_standing
+        return self.stood_at is None or not self.node.rules.no_echo_while_standing
 
     def hear_epoch(self, epoch: int, now: float) -> None:
         """Another node knows of this epoch, and does not lead."""
@@ -206,23 +212,24 @@ class Shard:
 
     def inventory(self, sender: StoreId, message: Inventory, now: float) -> None:
         """A follower wants a session."""
-        if self.leader is None or message.epoch != self.epoch or not self._is_sound:
+        leader = self.leader
+        if leader is None or message.epoch != self.epoch or not self._is_sound or not leader.keeps(sender):
             self.hear_epoch(message.epoch, now)
-            self.home.effects.append(Send(sender, Refused(self.number, self.epoch)))
+            self.node.effects.append(Send(sender, Refused(self.number, self.epoch)))
             return
-        self.leader.inventory(sender, message, now)
+        leader.inventory(sender, message, now)
         self.review(now)
 
     def refused(self, sender: StoreId, message: Refused, now: float) -> None:
         """A node does not lead, or does not follow because it knows of a later epoch."""
         self.hear_epoch(message.epoch, now)
         if self.leader is None and sender == self.follower.leader:
-            self.follower.close(now, wait=self.home.settings.ask_again)
+            self.follower.close(now, wait=self.node.settings.ask_again)
 
     def batch(self, sender: StoreId, message: Batch, now: float) -> None:
         """A leader sends changes."""
-        if message.epoch < self.epoch and self.home.rules.fence:
-            self.home.effects.append(Send(sender, Refused(self.number, self.epoch)))
+        if message.epoch < self.epoch and self.node.rules.fence:
+            self.node.effects.append(Send(sender, Refused(self.number, self.epoch)))
             return
         if message.epoch == self.follower.epoch and self.leader is None:
             self.follower.batch(sender, message, now)
@@ -237,6 +244,8 @@ class Shard:
         """A node has echoed a beacon."""
         if self.leader is not None and epoch == self.epoch:
             self.leader.lease.echo(sender, sent_at, now)
+            if self.role is not Role.OPEN:
+                self.review(now)
 
     # --- the disk ---
 
@@ -262,6 +271,11 @@ class Shard:
         if self.leader is not None:
             self.leader.records_read(to, session, records, now)
 
+    def reading_failed(self, to: StoreId, session: int) -> None:
+        """Records for a follower cannot be read. They are not dropped: it must not do without them."""
+        if self.leader is not None:
+            self.leader.refuse(to, session)
+
     def marks_read(self, want: ReadMarks, marks: AllMarks | None, now: float) -> None:
         if self.leader is not None:
             self.leader.marks_read(want, marks, now)
@@ -273,6 +287,7 @@ class Shard:
     def apply_failed(self, now: float) -> None:
         """An `Apply` does not fit what the store has: the follower begins anew, with an inventory."""
         if self.leader is None:
+            self.follower.unsynced.clear()  # what comes behind it in the same read must not be acked
             self.follower.close(now)
 
     def damage_found(self, now: float) -> None:
@@ -280,16 +295,50 @@ class Shard:
         self.follower.damage_found(now)
         if self.leader is not None:
             self.leader.stop(now)
+            self.leader.end_catchups()
+
+    # --- copies that are not kept any more ---
+
+    def clear(self, now: float) -> None:
+        """The store has copies of this shard, and keeps it no more, as far as it knows: they go, if so."""
+        known, follower = self.known, self.follower
+        if known is None or self.leader is not None or not follower.clearing.is_idle:
+            return
+        if known.record.epoch < self.epoch:  # this store knows better: etcd may have been restored
+            return
+        if not clearing.is_named(self.node.me.store, known.record):
+            follower.close(now)
+            follower.clearing.begin(now)
+
+    def gone_confirmed(self, number: int, known: Known, now: float) -> None:
+        """The record, as it was read for `ConfirmGone`."""
+        self.learn(known, now)
+        if known.record.epoch >= self.epoch:
+            self.follower.clearing.answered(number, known.record)
+
+    def copies_removed(self, number: int) -> None:
+        """What `RemoveCopies` asked for is done."""
+        self.follower.clearing.removed(number)
 
     # --- links ---
 
     def link_up(self, store: StoreId, now: float) -> None:
         """A node can be spoken to. If it is the leader's, in another run, then that leader is gone."""
         leader = None if self.known is None else self.known.record.leader
-        if leader is not None and leader.store == store and leader.run != self.home.links[store]:
+        if leader is not None and leader.store == store and leader.run != self.node.links[store]:
             self.dead = leader
         if self.leader is None:
             self.follower.open(now)
+        else:
+            self._begin_anew(self.leader, store)
+
+    def _begin_anew(self, leader: Leader, store: StoreId) -> None:
+        """Each way has a link of its own. So a follower may have opened a session while it could not be
+        spoken to, or may not know that the link ended over which it got one: it has to open another.
+        """
+        leader.end_session(store)
+        if store in leader.record.replicas or store in leader.record.joining:
+            self.node.effects.append(Send(store, Refused(self.number, self.epoch)))
 
     def link_down(self, store: StoreId, now: float) -> None:
         """A node cannot be spoken to any more."""
@@ -298,11 +347,15 @@ class Shard:
         elif store == self.follower.leader:
             self.follower.close(now)
 
-    def peer_gone(self, store: StoreId) -> None:
+    def peer_gone(self, store: StoreId, now: float) -> None:
         """The process of a node is not there: whoever led in it does not lead any more."""
         leader = None if self.known is None else self.known.record.leader
         if leader is not None and leader.store == store:
             self.dead = leader
+        if self.leader is None:
+            self._consider_standing(now)
+        else:
+            self._make_wish(self.leader, now)  # nothing is confirmed until the store is counted out
 
     # --- leading ---
 
@@ -314,7 +367,7 @@ class Shard:
     @property
     def _is_sound(self) -> bool:
         """Whether this store can read what it has. It may have been elected before the damage was found."""
-        return self.follower.is_whole or not self.home.rules.only_whole_stand
+        return self.follower.is_whole or not self.node.rules.only_whole_stand
 
     def append(self, changes: Sequence[LogChange], now: float) -> int:
         """The leader's logs have changed. Say the index of these changes."""
@@ -326,16 +379,28 @@ class Shard:
         leader = self.leader
         if leader is None or self.role is not Role.OPEN:
             return False
-        if leader.stopped_at is not None and self.home.rules.stop_before_hand_over:
+        if leader.stopped_at is not None and self.node.rules.stop_before_hand_over:
             return False
-        return not self.home.rules.lease or leader.lease.holds(leader.others, now)
+        return not self.node.rules.lease or leader.lease.holds(leader.others, now)
+
+    def copies_there(self, now: float) -> tuple[int, int]:
+        """How many replicas this leader hears of, itself included, and how many there should be."""
+        leader = self.leader
+        if leader is None:
+            return 0, 0
+        heard = [
+            store
+            for store in leader.record.replicas
+            if store == self.node.me.store or not leader.lease.has_lapsed(store, now)
+        ]
+        return len(heard), len(leader.record.replicas)
 
     def review(self, now: float) -> None:
         """Open, suspend or resume; tell what is committed."""
         leader = self.leader
         if leader is None:
             return
-        rules = self.home.rules
+        rules = self.node.rules
         holds = not rules.lease or leader.lease.holds(leader.others, now)
         if leader.stopped_at is not None and rules.stop_before_hand_over:
             holds = False
@@ -351,13 +416,32 @@ class Shard:
         # What is committed as the leader stops is confirmed still: no one else can lead until it hands over.
         if leader.commit > leader.told and (self.role is Role.OPEN or leader.stopped_at is not None):
             leader.told = leader.commit
-            self.home.effects.append(Committed(self.number, self.epoch, leader.commit))
+            self.node.effects.append(Committed(self.number, self.epoch, leader.commit))
+        if self.role is Role.OPENING or leader.stopped_at is not None:
+            self._make_wish(leader, now)  # nobody is served until it is written
+
+    def drain(self, now: float) -> None:
+        """The node hands over what it leads."""
+        if self.leader is not None:
+            self._consider_stopping(self.leader, now)
+            self.review(now)
+
+    def move(self, successor: StoreId, now: float) -> bool:
+        """Hand over to this store, which is the preferred leader from now on. False if it cannot be now."""
+        leader = self.leader
+        if leader is None or not self.takes_publishes or not leader.is_ready(successor):
+            return False
+        leader.stop(now, successor, for_good=True)
+        return True
 
     # --- time ---
 
     def tick(self, now: float) -> None:
         """Time has passed."""
-        settings = self.home.settings
+        follower, settings = self.follower, self.node.settings
+        is_quiet = follower.was_in_step and self.leader is None and not self._is_dead(follower.leader)
+        if is_quiet and now < self.quiet_until:
+            return
         is_old = self.known is None or self.known.record.epoch != self.epoch
         every = settings.ask_again if is_old else settings.record_read_every
         if self.read_asked_at is None or now - self.read_asked_at > every:
@@ -367,8 +451,15 @@ class Shard:
             self.review(now)
             self._make_wish(self.leader, now)
         else:
-            self.follower.tick(now)
+            follower.tick(now)
             self._consider_standing(now)
+            if is_quiet and not is_old and self.pending is None and self.stood_at is None:
+                assert self.read_asked_at is not None
+                self.quiet_until = min(self.read_asked_at + every, follower.patience.ends_at)
+
+    def _is_dead(self, store: StoreId | None) -> bool:
+        """Whether a process of this store is known to be gone: perhaps the one that leads."""
+        return self.dead is not None and self.dead.store == store
 
     def _make_wish(self, leader: Leader, now: float) -> None:
         if self.pending is not None or self.known is None or self.known.record.epoch != self.epoch:
@@ -379,12 +470,14 @@ class Shard:
             self._cas(wish.record)
 
     def _consider_stopping(self, leader: Leader, now: float) -> None:
-        home, settings = self.home, self.home.settings
+        node, settings = self.node, self.node.settings
         failing = (
-            home.disk_failing_since is not None and now - home.disk_failing_since > settings.disk_patience
+            node.disk_failing_since is not None and now - node.disk_failing_since > settings.disk_patience
         )
-        leaves = home.me.store in leader.record.leaving and bool(leader.record.joining)
-        if home.is_draining or failing or leaves or not self._is_sound:
+        # One that is alone in sync cannot hand over before another store is admitted.
+        is_alone = len(leader.record.isr) == 1
+        leaves = node.me.store in leader.record.leaving and bool(leader.record.joining) and not is_alone
+        if node.is_draining or failing or leaves or not self._is_sound:
             leader.stop(now)
             leader.gives_up = False
             return
@@ -398,34 +491,41 @@ class Shard:
 
     def _consider_preferred(self, leader: Leader, now: float) -> None:
         """Hand the shard back to the store that should lead it, if that has been in step for long."""
-        home, settings = self.home, self.home.settings
-        preferred = home.preferred.get(self.number, leader.record.replicas[0])
+        node, settings = self.node, self.node.settings
+        preferred = node.preferred.get(self.number, leader.record.replicas[0])
         session = leader.sessions.get(preferred)
-        if session is None or preferred not in leader.record.isr or preferred in home.avoided:
+        if session is None or preferred not in leader.record.isr or preferred in node.avoided:
             return
-        if now - home.preferred_at < settings.preferred_every or session.in_step_since is None:
+        if preferred in leader.record.leaving:
+            return
+        if now - node.preferred_at < settings.preferred_every or session.in_step_since is None:
             return
         if now - max(session.in_step_since, self.preferred_asked_at) > settings.preferred_after:
-            self.preferred_asked_at = home.preferred_at = now
+            self.preferred_asked_at = node.preferred_at = now
             leader.stop(now, preferred)
 
     def _consider_standing(self, now: float) -> None:
         """Stand for election if the leader is gone, and this store may lead."""
-        known, home = self.known, self.home
+        known, node = self.known, self.node
         if known is None or self.pending is not None or known.record.epoch != self.epoch:
             return  # nobody can be elected by a record that is older than what this store has heard
-        record, mine = known.record, home.me
-        is_eligible = mine.store in record.isr or not home.rules.only_in_sync_stand
-        if not is_eligible or not home.can_lead:
+        record, mine = known.record, node.me
+        leader, patience = record.leader, self.follower.patience
+        has_leader = leader is not None and leader.store != mine.store and not self._is_dead(leader.store)
+        if has_leader and self.stood_at is None and now < patience.ends_at:
+            return  # nothing says that the leader is gone
+        is_eligible = mine.store in record.isr or not node.rules.only_in_sync_stand
+        if not is_eligible or not node.can_lead:
             return
         if not self._is_sound:
             return
-        if now < stands_at(record, mine.store, self.dead, self.follower.patience, home):
+        if now < stands_at(record, mine.store, self.dead, patience, node):
             if self.stood_at is not None:  # the leader is back: end the doubt
                 self._cas(record)
             return
         self.stood_at = known.revision
-        if home.rules.only_in_sync_stand:
+        self.stood_against = (None if record.leader is None else record.leader.store, record.epoch + 1)
+        if node.rules.only_in_sync_stand:
             self._cas(config.elect(record, mine))
         else:
             self._cas(record._replace(epoch=record.epoch + 1, leader=mine))

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from warren.cluster.beacons import Patience
 from warren.cluster.config import Leadership, ShardRecord, StoreId
-from warren.cluster.home import Home
+from warren.cluster.this_node import ThisNode
 
 
 def stands_at(
-    record: ShardRecord, mine: StoreId, dead: Leadership | None, patience: Patience, home: Home
+    record: ShardRecord, mine: StoreId, dead: Leadership | None, patience: Patience, node: ThisNode
 ) -> float:
     """When this store may stand, if it hears nothing until then. `dead` is a leader whose process is gone."""
     leader = record.leader
     others = [store for store in record.replicas if leader is None or store != leader.store]
     rank = others.index(mine) if mine in others else 0
-    delay = rank * home.settings.rank_delay
+    delay = rank * node.settings.rank_delay
     # A leader of this same store was another run of it.
-    is_gone = leader is None or leader.store == mine or _is_dead(leader, dead, home)
+    is_gone = leader is None or leader.store == mine or _is_dead(leader, dead, node)
     return (patience.heard_at if is_gone else patience.ends_at) + delay
 
 
-def _is_dead(leader: Leadership, dead: Leadership | None, home: Home) -> bool:
+def _is_dead(leader: Leadership, dead: Leadership | None, node: ThisNode) -> bool:
     if dead is None:
         return False
-    if not home.rules.exact_evidence:
+    if not node.rules.exact_evidence:
         return leader.store == dead.store
     return leader == dead

@@ -3,8 +3,8 @@
     length:u32 crc:u32 | kind:u8 flags:u8 shard:u16 epoch:u64 index:u64 payload
 
 `length` counts what follows the crc, and the crc is of that. Numbers are big-endian. `index` is the number of
-a batch in its session, or the session of an inventory. Both ends say hello first, with the versions that they
-speak; the highest that both speak holds for the link. The frame of a hello never changes.
+a batch in its session, the session of an inventory, or a line of letters. Both ends say hello first, with the
+versions that they speak; the highest that both speak holds for the link. The frame of a hello never changes.
 
 A frame that is not well formed raises `WireError`: the other end is no node of ours, or is broken. Every
 length is checked against what is there before anything is made of it.
@@ -19,16 +19,43 @@ from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
 
 from warren.cluster.config import ID_LENGTH_MAX, RunId, StoreId
-from warren.cluster.messages import Ack, Acks, Batch, Beacon, Echo, Hello, Inventory, Message, Refused
-from warren.cluster.wire_changes import CHANGE_SIZE_MIN, pack_change, read_change
-from warren.cluster.wire_values import FRAME_BYTES_MAX, U16, U32, U64, Reader, WireError, pack_log, pack_text
-from warren.storage.replication import LogChange, SegmentState
+from warren.cluster.messages import (
+    Ack,
+    Acks,
+    Batch,
+    Beacon,
+    Echo,
+    Hello,
+    Inventory,
+    Letter,
+    Letters,
+    LettersDone,
+    Message,
+    Refused,
+)
+from warren.cluster.wire_changes import CHANGE_SIZE_MIN, pack_changes, read_change
+from warren.cluster.wire_values import (
+    FRAME_BYTES_MAX,
+    U8,
+    U16,
+    U32,
+    U64,
+    Reader,
+    WireError,
+    pack_data,
+    pack_log,
+    pack_name,
+    pack_text,
+)
+from warren.storage.replication import SegmentState
 
 VERSION: Final = 1
 TERMS_MAX: Final = 65_536  # in a beacon: as many as there can be shards
 ACKS_MAX: Final = 65_536
 CHANGES_MAX: Final = 1_000_000
 SEGMENTS_MAX: Final = 1_000_000
+LETTERS_MAX: Final = 10_000  # in a frame
+LETTER_SIZE_MIN: Final = 17  # its flags, and four lengths
 
 PREFIX: Final = struct.Struct(">II")
 HEADER: Final = struct.Struct(">BBHQQ")
@@ -36,9 +63,11 @@ _TERM: Final = struct.Struct(">HQ")
 _ACK: Final = struct.Struct(">HQQQ")
 _SEGMENT: Final = struct.Struct(">QQQB")
 _TIME: Final = struct.Struct(">d")
+_LINE: Final = struct.Struct(">QQQ")
 
-HELLO, BEACON, ECHO, INVENTORY, REFUSED, BATCH, ACKS = range(1, 8)
-LAST_PAGE = IN_STEP = 1  # flags
+HELLO, BEACON, ECHO, INVENTORY, REFUSED, BATCH, ACKS, LETTERS, LETTERS_DONE = range(1, 10)
+LAST_PAGE = IN_STEP = IS_HERE = PERSISTENT = 1  # flags
+DIED = 2
 
 
 # --- writing ---
@@ -46,14 +75,20 @@ LAST_PAGE = IN_STEP = 1  # flags
 
 def encode(message: Message) -> bytes:
     """The frame of a message."""
+    if isinstance(message, Batch):
+        return b"".join(encode_batch(message, pack_changes(message.changes)))
     return _frame(*_ENCODERS[type(message)](message))
 
 
 def _frame(head: _Head, payload: bytes) -> bytes:
     body = HEADER.pack(*head) + payload
-    if len(body) > FRAME_BYTES_MAX:
-        raise WireError(f"a frame of {len(body)} bytes is too large")
+    _check_length(len(body))
     return PREFIX.pack(len(body), crc32(body)) + body
+
+
+def _check_length(length: int) -> None:
+    if length > FRAME_BYTES_MAX:
+        raise WireError(f"a frame of {length} bytes is too large")
 
 
 class _Head(NamedTuple):
@@ -91,29 +126,40 @@ def _encode_refused(message: Refused) -> _Frame:
     return _Head(REFUSED, 0, message.shard, message.epoch), b""
 
 
-def _encode_batch(batch: Batch) -> _Frame:
-    return _batch_frame(batch, pack_changes(batch.changes))
-
-
-def _batch_frame(batch: Batch, changes: bytes) -> _Frame:
-    flags = IN_STEP if batch.in_step else 0
-    head = _Head(BATCH, flags, batch.shard, batch.epoch, batch.number)
-    return head, U64.pack(batch.session) + changes
-
-
-def pack_changes(changes: Sequence[LogChange]) -> bytes:
-    """The changes of a batch. They are the same for all followers in step, so they are packed once."""
-    return b"".join((U32.pack(len(changes)), *map(pack_change, changes)))
-
-
-def encode_batch(batch: Batch, changes: bytes) -> bytes:
-    """The frame of a batch whose changes were packed before."""
-    return _frame(*_batch_frame(batch, changes))
+def encode_batch(batch: Batch, changes: Sequence[bytes]) -> list[bytes]:
+    """The frame of a batch, in pieces. Its changes, as `pack_changes` gives them, are the same for all
+    followers in step, so that they are packed once.
+    """
+    head = _Head(BATCH, IN_STEP if batch.in_step else 0, batch.shard, batch.epoch, batch.number)
+    first = HEADER.pack(*head) + U64.pack(batch.session)
+    length, crc = len(first), crc32(first)
+    for piece in changes:
+        length += len(piece)
+        crc = crc32(piece, crc)
+    _check_length(length)
+    return [PREFIX.pack(length, crc) + first, *changes]
 
 
 def _encode_acks(message: Acks) -> _Frame:
     acks = b"".join(_ACK.pack(*ack) for ack in message.acks)
     return _Head(ACKS), U32.pack(len(message.acks)) + acks
+
+
+def _encode_letters(message: Letters) -> _Frame:
+    parts = [
+        _LINE.pack(message.queue, message.settled, message.first),
+        pack_name(message.vhost),
+        pack_name(message.name),
+        U32.pack(len(message.letters)),
+    ]
+    for letter in message.letters:
+        parts.append(U8.pack(PERSISTENT * letter.persistent | DIED * letter.died))
+        parts += map(pack_data, (letter.exchange, letter.routing_key, letter.properties, letter.body))
+    return _Head(LETTERS, number=message.line), b"".join(parts)
+
+
+def _encode_letters_done(message: LettersDone) -> _Frame:
+    return _Head(LETTERS_DONE, IS_HERE * message.is_here, number=message.line), U64.pack(message.up_to)
 
 
 _ENCODERS: dict[type, Callable[..., _Frame]] = {
@@ -122,21 +168,22 @@ _ENCODERS: dict[type, Callable[..., _Frame]] = {
     Echo: _encode_beacon,
     Inventory: _encode_inventory,
     Refused: _encode_refused,
-    Batch: _encode_batch,
     Acks: _encode_acks,
+    Letters: _encode_letters,
+    LettersDone: _encode_letters_done,
 }
 
 
 # --- reading ---
 
 
-def decode(frame: bytes) -> Message:
-    """The message of one whole frame."""
-    reader = Reader(frame)
+def decode(data: bytes, at: int = 0, end: int | None = None) -> Message:
+    """The message of one whole frame, which is somewhere in some bytes, or all of them."""
+    reader = Reader(data, at, end)
     length, crc = reader.take(PREFIX)
-    if length != len(frame) - PREFIX.size or length > FRAME_BYTES_MAX:
+    if length != reader.limit - reader.at or length > FRAME_BYTES_MAX:
         raise WireError("a frame has another length than it says")
-    if crc32(memoryview(frame)[PREFIX.size :]) != crc:
+    if crc32(memoryview(data)[reader.at : reader.limit]) != crc:
         raise WireError("a frame is damaged")
     head = _Head(*reader.take(HEADER))
     read = _DECODERS.get(head.kind)
@@ -197,6 +244,30 @@ def _decode_acks(reader: Reader, _: _Head) -> Acks:
     return Acks(tuple(Ack(*values) for values in _ACK.iter_unpack(reader.raw(count * _ACK.size))))
 
 
+def _decode_letters(reader: Reader, head: _Head) -> Letters:
+    queue, settled, first = reader.take(_LINE)
+    vhost, name = reader.name(), reader.name()
+    letters = tuple(_read_letter(reader) for _ in range(reader.count(LETTERS_MAX, LETTER_SIZE_MIN)))
+    if not settled < first:
+        raise WireError("letters come again that were done with")
+    return Letters(head.number, queue, vhost, name, settled, first, letters)
+
+
+def _read_letter(reader: Reader) -> Letter:
+    (flags,) = reader.take(U8)
+    exchange, routing_key = reader.long_data(), reader.long_data()
+    properties, body = reader.long_data(), reader.long_data()
+    for name in (exchange, routing_key):
+        if not name or name[0] != len(name) - 1:
+            raise WireError("a letter's exchange or routing key is no short string")
+    return Letter(exchange, routing_key, properties, body, bool(flags & PERSISTENT), bool(flags & DIED))
+
+
+def _decode_letters_done(reader: Reader, head: _Head) -> LettersDone:
+    (up_to,) = reader.take(U64)
+    return LettersDone(head.number, up_to, bool(head.flags & IS_HERE))
+
+
 _DECODERS: dict[int, Callable[[Reader, _Head], Message]] = {
     HELLO: _decode_hello,
     BEACON: _decode_beacon,
@@ -205,34 +276,46 @@ _DECODERS: dict[int, Callable[[Reader, _Head], Message]] = {
     REFUSED: _decode_refused,
     BATCH: _decode_batch,
     ACKS: _decode_acks,
+    LETTERS: _decode_letters,
+    LETTERS_DONE: _decode_letters_done,
 }
 
 
 class FrameSplitter:
     """Cuts what arrives over a link into messages, however it is split."""
 
-    __slots__ = ("buffer", "largest")
+    __slots__ = ("chunks", "largest", "missing")
 
     def __init__(self, largest: int = FRAME_BYTES_MAX) -> None:
-        self.buffer = bytearray()  # the beginning of a frame
+        self.chunks: list[bytes] = []  # the beginning of a frame, as it came
+        self.missing = 0  # bytes that have to come before it is worth looking again
         self.largest = largest  # frame, in bytes
 
     def feed(self, data: bytes) -> list[Message]:
         """The messages that are complete now."""
-        buffer = self.buffer
-        buffer += data
+        if self.chunks:
+            self.chunks.append(data)
+            self.missing -= len(data)
+            if self.missing > 0:
+                return []
+            data = b"".join(self.chunks)
+            self.chunks.clear()
         messages: list[Message] = []
-        at = 0
-        while len(buffer) - at >= PREFIX.size:
-            length, _ = PREFIX.unpack_from(buffer, at)
+        at, size = 0, len(data)
+        self.missing = PREFIX.size
+        while size - at >= PREFIX.size:
+            length, _ = PREFIX.unpack_from(data, at)
             if not HEADER.size <= length <= self.largest:
                 raise WireError(f"a frame says that it has {length} bytes")
             end = at + PREFIX.size + length
-            if end > len(buffer):
+            if end > size:
+                self.missing = PREFIX.size + length
                 break
-            messages.append(decode(bytes(buffer[at:end])))
+            messages.append(decode(data, at, end))
             at = end
-        del buffer[:at]
+        if at < size:
+            self.chunks.append(data[at:])
+            self.missing -= size - at
         return messages
 
 

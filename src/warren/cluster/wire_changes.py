@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from warren.cluster.wire_values import U8, U64, Reader, WireError, pack_data, pack_log, pack_text
+from warren.cluster.wire_values import U8, U32, U64, Reader, WireError, pack_data, pack_log, pack_text
 from warren.storage.replication import (
     AllMarks,
     Drop,
@@ -21,6 +21,7 @@ from warren.storage.replication import (
 
 RECORDS, MARKS, DROP, OFFSET, TRUNCATE, SET_ASIDE, ALL_MARKS, REMOVE = range(1, 9)
 CHANGE_SIZE_MIN = 10  # a tag, and a log without a part
+COPIED_BYTES_MAX = 1024  # of records: below that, a piece of its own costs more than the copying
 
 _RECORDS = struct.Struct(">QQQQI")
 _AT = struct.Struct(">QQ")
@@ -28,8 +29,12 @@ _CUT = struct.Struct(">QQQ")
 
 
 def _write_records(change: Records) -> bytes:
+    return _before_records(change) + change.data
+
+
+def _before_records(change: Records) -> bytes:
     fixed = _RECORDS.pack(change.base, change.epoch, change.offset, change.last, change.count)
-    return fixed + pack_data(change.data)
+    return fixed + U32.pack(len(change.data))
 
 
 def _write_marks(change: Marks | AllMarks) -> bytes:
@@ -68,6 +73,22 @@ _CHANGE_ENCODERS: dict[type, tuple[int, Callable[..., bytes]]] = {
 def pack_change(change: LogChange) -> bytes:
     tag, write = _CHANGE_ENCODERS[type(change)]
     return U8.pack(tag) + pack_log(change.log) + write(change)
+
+
+def pack_changes(changes: Sequence[LogChange]) -> list[bytes]:
+    """The changes of a batch, in pieces: bytes of many records are not copied once more."""
+    pieces: list[bytes] = []
+    short = [U32.pack(len(changes))]
+    for change in changes:
+        if isinstance(change, Records) and len(change.data) > COPIED_BYTES_MAX:
+            short += (U8.pack(RECORDS), pack_log(change.log), _before_records(change))
+            pieces += (b"".join(short), change.data)
+            short = []
+        else:
+            short.append(pack_change(change))
+    if short:
+        pieces.append(b"".join(short))
+    return pieces
 
 
 def _read_records(log: LogId, reader: Reader) -> Records:

@@ -27,6 +27,14 @@ def pack_text(text: str) -> bytes:
     return U8.pack(len(data)) + data
 
 
+def pack_name(name: str) -> bytes:
+    """A name of AMQP, which may have bytes that are not UTF-8."""
+    data = name.encode("utf-8", "surrogateescape")
+    if len(data) > NAME_BYTES_MAX:
+        raise WireError("a name is too long")
+    return U8.pack(len(data)) + data
+
+
 def pack_log(log: LogId) -> bytes:
     return U64.pack(log.queue) + pack_text(log.part)
 
@@ -36,18 +44,19 @@ def pack_data(data: bytes) -> bytes:
 
 
 class Reader:
-    """Takes values off the front of bytes, and never more than there are."""
+    """Takes values off some bytes, from one place to another, and never more than there are."""
 
-    __slots__ = ("at", "data")
+    __slots__ = ("at", "data", "limit")
 
-    def __init__(self, data: bytes, at: int = 0) -> None:
+    def __init__(self, data: bytes, at: int = 0, limit: int | None = None) -> None:
         self.data = data
         self.at = at
+        self.limit = len(data) if limit is None else limit  # where they end
 
     def take(self, layout: struct.Struct) -> tuple[int, ...]:
         """The numbers of this layout."""
         end = self.at + layout.size
-        if end > len(self.data):
+        if end > self.limit:
             raise WireError("a frame ends in the middle of a value")
         values = layout.unpack_from(self.data, self.at)
         self.at = end
@@ -56,13 +65,13 @@ class Reader:
     def count(self, largest: int, size: int) -> int:
         """How many values follow, of at least this size each."""
         (count,) = self.take(U32)
-        if count > largest or count * size > len(self.data) - self.at:
+        if count > largest or count * size > self.limit - self.at:
             raise WireError(f"a frame says that it has {count} values, which it cannot have")
         return count
 
     def raw(self, length: int) -> bytes:
         end = self.at + length
-        if end > len(self.data):
+        if end > self.limit:
             raise WireError("a frame ends in the middle of a value")
         data = self.data[self.at : end]
         self.at = end
@@ -75,12 +84,17 @@ class Reader:
         except UnicodeDecodeError as error:
             raise WireError("a name is not UTF-8") from error
 
+    def name(self) -> str:
+        """A name of AMQP."""
+        (length,) = self.take(U8)
+        return self.raw(length).decode("utf-8", "surrogateescape")
+
     def log(self) -> LogId:
         (queue,) = self.take(U64)
         return LogId(queue, self.text())
 
     def end(self) -> None:
-        if self.at != len(self.data):
+        if self.at != self.limit:
             raise WireError("a frame has more bytes than it should")
 
     def long_data(self) -> bytes:

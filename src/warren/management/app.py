@@ -45,6 +45,7 @@ from warren.management.queue_changes import QueueChanges
 from warren.management.queues import Queues
 from warren.management.rights import Right
 from warren.management.segments import Segments
+from warren.management.shards import Shards
 from warren.management.shovels import Shovels
 from warren.management.stream_ends import StreamEnds
 from warren.management.streams import Streams
@@ -91,6 +92,7 @@ RESOURCES = (
     QueueChanges,
     Queues,
     Segments,
+    Shards,
     Shovels,
     StreamEnds,
     Streams,

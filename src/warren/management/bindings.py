@@ -172,7 +172,7 @@ class Bindings:
 
 async def _in_order(vhost: Vhost, bindings: list[Binding]) -> list[Bound]:
     every = at_a_pace(await in_order(bindings, _order))
-    return [(vhost, each) async for each in every if not each.destination.deleted]
+    return [(vhost, each) async for each in every if not each.destination.deleted or each.destination.retired]
 
 
 def _order(binding: Binding) -> tuple[str, str, str, str, bool]:

@@ -10,6 +10,7 @@ from typing import TypeVar, TypeVarTuple, Unpack
 from warren.broker.commands import Command
 from warren.management.order import QueueOrder
 from warren.server.app import Broker
+from warren.server.cluster.views import ClusterOperations
 from warren.storage.files import NONE_LEFT
 
 THREADS_MAX = 4
@@ -29,6 +30,11 @@ class Context:
         self.store = broker.store
         self.queue_order = QueueOrder(self.node.vhosts)
         self.threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="warren-http")
+
+    @property
+    def cluster(self) -> ClusterOperations | None:
+        """None for a broker that is alone."""
+        return None if self.broker.cluster is None else self.broker.cluster.operations
 
     async def in_thread(self, work: Callable[[Unpack[Arguments]], T], *arguments: *Arguments) -> T:
         return await asyncio.get_running_loop().run_in_executor(self.threads, work, *arguments)

@@ -189,7 +189,7 @@ def _bindings(vhost: Vhost) -> Iterator[Row]:
 
 def is_exported(queue: Queue) -> bool:
     """Exclusive queues are left out: they belong to one connection, and end with it."""
-    return queue.owner is None and not queue.deleted
+    return queue.owner is None and (not queue.deleted or queue.retired)
 
 
 def _is_made(exchange: Exchange) -> bool:

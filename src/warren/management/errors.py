@@ -56,12 +56,25 @@ class ObjectNotFound(ApiError):
     error_of_changes = "not_found"  # RabbitMQ's word if the method is PUT or POST
 
 
+class Unavailable(ApiError):
+    """It cannot be done now, and perhaps later."""
+
+    status, error = 503, "unavailable"
+
+
 class TooManyRequests(ApiError):
     status, error = 429, "too_many_requests"
 
     def __init__(self, seconds: float) -> None:
         super().__init__("too many logins have failed; try again later")
         self.seconds = max(ceil(seconds), 1)  # after which it is worth to try again
+
+
+class LeaderChanged(ApiError):
+    status, error = 503, "service_unavailable"
+
+    def __init__(self) -> None:
+        super().__init__("a queue has another leader now: publish the message again, at the new leader")
 
 
 class RangeNotSatisfiable(ApiError):

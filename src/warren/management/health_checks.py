@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from aiohttp import web
 
+from warren.broker.rules import queue_type
 from warren.management.context import Context
 from warren.management.digits import number_of
 from warren.management.endpoint import Endpoint
@@ -35,6 +36,7 @@ STATUS = record({"status": one_of("ok", "failed")}, reason=TEXT)
 class HealthChecks:
     def __init__(self, context: Context) -> None:
         self.broker = context.broker
+        self.context = context
         self.node = context.node
 
     def endpoints(self) -> list[Endpoint]:
@@ -52,7 +54,7 @@ class HealthChecks:
             ),
             _check("virtual-hosts", self.all_well, "Whether all vhosts run."),
             _check("node-is-mirror-sync-critical", self.single_node, "Whether mirrors depend on this node."),
-            _check("node-is-quorum-critical", self.single_node, "Whether quorum queues depend on this node."),
+            _check("node-is-quorum-critical", self.quorum, "Whether queues would stop without this node."),
             _get("/api/healthchecks/node", self.all_well, "RabbitMQ's old health check."),
             _get("/api/healthchecks/node/", self.all_well, "The same, as amqpstorm asks for it."),
             _get(f"/api/healthchecks/node/{NAME}", self.of_node, "The same of one node."),
@@ -119,6 +121,27 @@ class HealthChecks:
 
     async def single_node(self, request: web.Request) -> web.StreamResponse:
         return well(reason="single node cluster")
+
+    async def quorum(self, request: web.Request) -> web.StreamResponse:
+        """In the words of RabbitMQ."""
+        cluster = self.context.cluster
+        if cluster is None:
+            return await self.single_node(request)
+        vhosts = self.node.vhosts
+        names = [each for each in cluster.critical_queues() if each[0] in vhosts]
+        found = [vhosts[vhost].queues.get(name) for vhost, name in names]
+        queues = [
+            {
+                "name": queue.name,
+                "virtual_host": queue.vhost,
+                "readable_name": queue.what,
+                "type": queue_type(queue.arguments),
+            }
+            for queue in found
+            if queue is not None
+        ]
+        reason = "There are queues that would lose their quorum if the target node is shut down"
+        return failed(reason, queues=queues) if queues else well()
 
     async def of_node(self, request: web.Request) -> web.StreamResponse:
         check_node(self.node, request)

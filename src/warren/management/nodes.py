@@ -1,4 +1,7 @@
-"""`/api/nodes`: this node in RabbitMQ's form, and what its memory is used for, in bytes or in percent."""
+"""`/api/nodes`: this node in RabbitMQ's form, and what its memory is used for, in bytes or in percent.
+
+Of the other nodes of a cluster, this one tells where they are, whether it hears them, and their shards.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from warren.cluster.known_stores import DRAINING
 from warren.management.columns import object_endpoint, send_object
 from warren.management.context import Context
 from warren.management.descriptions import auth_mechanisms, exchange_types
@@ -19,6 +23,7 @@ from warren.management.node_stats import node_stats
 from warren.management.paths import NAME, check_node
 from warren.management.rights import Right
 from warren.management.schema import FLAG, TABLE, rows
+from warren.server.cluster.views import NodeView
 from warren.server.memory import resident_bytes
 from warren.server.memory_kinds import kinds_of
 from warren.session.handshake import COMPATIBLE_VERSION
@@ -50,14 +55,25 @@ class Nodes:
         ]
 
     async def all(self, request: web.Request) -> web.StreamResponse:
-        return send_object(request, [self._describe(request)])
+        others = [_other(view) for view in self._views() if not view.is_this]
+        return send_object(
+            request, sorted([self._describe(request), *others], key=lambda told: str(told["name"]))
+        )
 
     async def get(self, request: web.Request) -> web.StreamResponse:
+        for view in self._views():
+            if view.name == request.match_info["name"] and not view.is_this:
+                return send_object(request, _other(view))
         check_node(self.node, request)
         told = self._describe(request)
         if request.query.get(MEMORY.name) == "true":
             told |= {"memory": self._memory()}
         return send_object(request, told)
+
+    def _views(self) -> list[NodeView]:
+        """All nodes, in a cluster."""
+        cluster = self.context.cluster
+        return [] if cluster is None else cluster.nodes()
 
     async def memory(self, request: web.Request) -> web.StreamResponse:
         check_node(self.node, request)
@@ -88,6 +104,9 @@ class Nodes:
         stats = stats_for(self.context, request)
         told = self._general() | node_stats(self.broker.figures, stats)
         told |= {"mem_used": self.broker.memory_alarm.use.used_bytes()}  # in samples it is an upper bound
+        for view in self._views():
+            if view.is_this:
+                told |= _in_cluster(view)
         return told | stats.churn_of_node(self.broker.churn, self.node)
 
     def _general(self) -> Row:
@@ -128,6 +147,26 @@ class Nodes:
             "slow_turns": watchdog.slow_turns,
             "slow_turn_ms_max": round(1000 * watchdog.longest_seconds),
         }
+
+
+def _other(view: NodeView) -> Row:
+    """Another node. RabbitMQ tells as little of a node that is down."""
+    return {"name": view.name, "type": "disc", "partitions": [], "cluster_links": [], **_in_cluster(view)}
+
+
+def _in_cluster(view: NodeView) -> Row:
+    """What only the nodes of a cluster have, besides the first two."""
+    return {
+        "running": view.is_running,
+        "being_drained": view.state == DRAINING,
+        "state": view.state,
+        "amqp_address": view.amqp,
+        "http_address": view.http,
+        "version": view.version,
+        "leads": view.leads,
+        "keeps": view.keeps,
+        "in_sync": view.in_sync,
+    }
 
 
 def threads_max() -> int:

@@ -19,7 +19,7 @@ DEFAULT_EXCHANGE = "amq.default"  # in paths, since the default exchange has an 
 
 
 def check_node(node: Node, request: web.Request) -> None:
-    """The path has to name this node: there is no other."""
+    """The path has to name this node."""
     name = request.match_info["name"]
     if name != node.name:
         raise ObjectNotFound(f"no node '{name}': this one is '{node.name}'")

@@ -27,7 +27,7 @@ from warren.broker.outcome import AFTER_NEXT_ROUND
 from warren.broker.queue import Queue
 from warren.broker.safety import when_all_safe
 from warren.broker.vhost import Vhost
-from warren.management.errors import BadRequest
+from warren.management.errors import BadRequest, LeaderChanged
 from warren.management.rights import user_of
 from warren.session.channel import check_expiration
 from warren.session.confirms import Confirms
@@ -63,6 +63,7 @@ class Publication:
         self.access = access  # of the user who publishes
         self.origin = origin  # for the firehose
         self.confirms = Confirms(Output([], None), 0)  # notes what the queues do with the message
+        self.has_moved = False  # whether one of the queues has another leader meanwhile
 
     async def publish(self, draft: Draft) -> bool:
         """Publish, and wait until the message is safe. Return whether it was routed to any queue."""
@@ -88,6 +89,8 @@ class Publication:
         )
         await self._enqueue_once(exchange, message, queues, extra_keys)
         await self._made_safe()
+        if self.has_moved:
+            raise LeaderChanged
         if self.confirms.refusals:
             raise BadRequest("rejected Unable to publish message. Check queue limits.")
         self.vhost.tally.clients.confirmed += 1
@@ -130,7 +133,7 @@ class Publication:
             for _work in self._steps(message, queues):  # at once: a duplicate must not come in between
                 pass
             if not self.confirms.refusals:
-                seen.note(message, now_ms)
+                seen.note(message, now_ms, elsewhere=[queue.safety for queue in queues])
         self._count(exchange, len(queues))
         if self.node.events.published:
             self.vhost.tell_published(message, queues, self.origin, extra_keys)
@@ -155,17 +158,22 @@ class Publication:
     def _steps(self, message: Message, queues: list[Queue]) -> Iterator[int]:
         work = QUEUE_WORK * (1 + len(message.body) // BYTES_FOR_WORK)
         for queue in queues:
-            if not queue.deleted:
-                self.confirms.note(queue.publish(message), queue.safety)
+            standing = queue.stands()
+            if standing is not None and standing.is_here:
+                self.confirms.note(standing.publish(message), standing.safety)
+            elif standing is not None:
+                self.has_moved = True
             yield work
 
     async def _made_safe(self) -> None:
-        points = [
-            (safety, safety.gathering + longer) for safety, longer in self.confirms.take_unsafe().items()
-        ]
+        places = self.confirms.take_unsafe().items()
         safe: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if points:
-            when_all_safe(points, lambda: None if safe.done() else safe.set_result(None))
+        if places:
+            when_all_safe(
+                places,
+                lambda: None if safe.done() else safe.set_result(None),
+                lambda: None if safe.done() else safe.set_exception(LeaderChanged()),
+            )
         else:
             safe.set_result(None)
         self.node.end_turn()

@@ -70,8 +70,8 @@ def _held(queue: ClassicQueue) -> list[Entry]:
 
 def dead_letters_under_way(node: Node, queue: Queue) -> Amount:
     """The messages that have died here, and are not safe yet where they go."""
-    waiting = (each for round_ in node.handover.gathered.values() for each in round_)
-    sizes = [entry.size for died_in, entry, _ in waiting if died_in is queue]
+    waiting = {each for round_ in node.handover.gathered.values() for each in round_}
+    sizes = [each.entry.size for each in waiting if each.queue is queue]
     return len(sizes), sum(sizes)
 
 

@@ -61,15 +61,19 @@ class Queues:
         vhost = visible_vhost(self.node, request)
         queue = vhost.find_queue(request.match_info["queue"])
         told = describe(self.node, vhost, queue) | stats_for(self.context, request).of_queue(queue)
+        told |= Places(self.context).of(queue)
         told |= {"consumer_details": consumers_of(self.node, queue)}
         return send_object(request, told | await details_of(self.node, self.context.store.files, queue))
 
     async def _send(self, request: web.Request, vhosts: list[Vhost]) -> web.StreamResponse:
         queues = await self.context.queue_order.of(vhosts)
         vhost_of = {vhost.name: vhost for vhost in vhosts}  # a vhost may be deleted while its rows are sent
+        places = Places(self.context)
 
         def defined(queue: Queue) -> Row:
-            return definition(self.node, vhost_of[queue.vhost], queue)
+            row = definition(self.node, vhost_of[queue.vhost], queue)
+            row |= places.of(queue)
+            return row
 
         if request.query.get(DISABLE_STATS.name) == ON:
             with_totals = request.query.get(QUEUE_TOTALS.name) == ON
@@ -81,6 +85,7 @@ class Queues:
         def whole(queue: Queue) -> Row:
             row = describe(self.node, vhost_of[queue.vhost], queue)
             row |= stats.of_queue(queue)
+            row |= places.of(queue)
             return row
 
         def part_with(queue: Queue, column: str) -> Row:
@@ -90,6 +95,28 @@ class Queues:
             return stats.of_queue(queue) if column in SAMPLED else defined(queue)
 
         return await send_list(request, queues, whole, part_with=part_with)
+
+
+class Places:
+    """Where queues are that several nodes of a cluster keep, as the time of a request has it."""
+
+    def __init__(self, context: Context) -> None:
+        self.cluster = context.cluster
+        self.by_shard = {} if self.cluster is None else self.cluster.places()
+
+    def of(self, queue: Queue) -> Row:
+        """As RabbitMQ tells of quorum queues and streams; empty for a queue that one node keeps."""
+        shard = None if self.cluster is None else self.cluster.shard_of(queue.vhost, queue.name)
+        place = None if shard is None else self.by_shard.get(shard)
+        if place is None:
+            return {}
+        return {
+            "node": place.leader,
+            "leader": place.leader,
+            "members": place.members,
+            "online": place.online,
+            "shard": shard,
+        }
 
 
 def describe(node: Node, vhost: Vhost, queue: Queue) -> Row:

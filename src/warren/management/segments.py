@@ -29,7 +29,7 @@ from warren.management.names import find_all, head, names_in, object_of_names
 from warren.management.paths import QUEUE, VHOST
 from warren.management.rights import Right
 from warren.management.schema import BYTES, TABLE, TEXT, record, rows
-from warren.storage.log_listing import ListedSegment, describe, find_segment, logs_of
+from warren.storage.log_listing import ListedSegment, Log, describe, find_segment, logs_of
 from warren.storage.segment import Segment
 
 SEGMENTS_A_TURN = 128
@@ -131,8 +131,10 @@ class Segments:
         """
         extent = OffsetRange()
         before = to_json(head(self.context, queue))[:-1] + b',"segments":['
-        for part, batch in _batches_of(queue):
-            listed = await self._describe(batch)
+        for part, log, batch in _batches_of(queue):
+            most = queue.last_safe(part)
+            found = await self._describe(log, batch)
+            listed = [segment.up_to(most) for segment in found if segment.base <= most]
             for segment in listed:
                 extent.add(segment)
             if listed:
@@ -141,9 +143,9 @@ class Segments:
                 before = b","
         yield (before if extent.first is None else b"") + _tail(queue, extent)
 
-    async def _describe(self, segments: list[Segment]) -> list[ListedSegment]:
+    async def _describe(self, log: Log, segments: list[Segment]) -> list[ListedSegment]:
         self.context.store.write_marks()
-        snapshots = self.listing.take(segments)
+        snapshots = self.listing.take(log, segments)
         listed = await self.context.in_thread_with_files(describe, snapshots)
         self.listing.remember(listed)
         return listed
@@ -151,8 +153,8 @@ class Segments:
     # --- the bytes ---
 
     async def read(self, request: web.Request) -> web.StreamResponse:
-        segment = self._segment(request)
-        size, path = segment.written, segment.path + ".seg"
+        log, segment = self._segment(request)
+        size, path = log.safe_bytes(segment), segment.path + ".seg"
         ranged = (
             None if hdrs.IF_RANGE in request.headers else parse_range(request.headers.get(hdrs.RANGE), size)
         )
@@ -187,7 +189,7 @@ class Segments:
             start += len(data)
             await asyncio.sleep(0)
 
-    def _segment(self, request: web.Request) -> Segment:
+    def _segment(self, request: web.Request) -> tuple[Log, Segment]:
         queue = readable_queue(self.context.node, request)
         self._expect_same_stream(queue, request)
         part, base = request.query.get("part", ""), _base(request.match_info["base"])
@@ -195,7 +197,7 @@ class Segments:
             if name == part:
                 segment = find_segment(log, base)
                 if segment is not None:
-                    return segment
+                    return log, segment
         where = f"part '{part}' of " if part else ""
         raise ObjectNotFound(f"no segment {base} in {where}queue '{queue.name}' in vhost '{queue.vhost}'")
 
@@ -216,10 +218,10 @@ def _base(text: str) -> int:
     return number
 
 
-def _batches_of(queue: Queue) -> Iterator[tuple[str, list[Segment]]]:
+def _batches_of(queue: Queue) -> Iterator[tuple[str, Log, list[Segment]]]:
     for part, log in logs_of(queue):
         for batch in batches(log.segments[:], SEGMENTS_A_TURN):
-            yield part, batch
+            yield part, log, batch
 
 
 def _to_json(part: str, segments: list[ListedSegment]) -> bytes:

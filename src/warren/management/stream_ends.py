@@ -115,8 +115,9 @@ def _row(context: Context, queue: Queue) -> dict[str, object]:
     row = head(context, queue) | {"first_offset": stream.first_offset, "next_offset": stream.next_offset}
     for _part, log in logs_of(queue):
         for segment in reversed(log.segments):
-            if segment.written:
-                return row | {"base": segment.base, "bytes": segment.written}
+            size = log.safe_bytes(segment)
+            if size:
+                return row | {"base": segment.base, "bytes": size}
     return row
 
 

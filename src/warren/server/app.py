@@ -322,10 +322,14 @@ class Broker:
             self.node.proposer = None
 
     async def stop(self) -> None:
-        """Close every connection with 320, wait a little for the answers, write all to disk, and end."""
+        """Close every connection with 320, wait a little for the answers, write all to disk, and end. What
+        other nodes of a cluster can lead they lead before that.
+        """
         if self.stopping:
             return
         self.stopping = True
+        if self.cluster is not None:
+            await self.cluster.hand_over()
         self.listeners.close()
         for chore in self.chores:
             chore.cancel()
@@ -373,6 +377,7 @@ class Broker:
         if clustering is not None:
             self.cluster = load_cluster()(self.node, clustering, self.config.data_dir, self.log)
             await self.cluster.start(recovered, self.store)
+            self.cluster.operations.add_metrics(self.metrics)
         await self.make_definitions(self.config)
 
     async def _all_closed(self) -> None:

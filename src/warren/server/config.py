@@ -165,10 +165,10 @@ class Config:
     cluster_min_in_sync: int = 2  # how many of them must have a message before it is confirmed
     cluster_lease: float = 1.5  # seconds for which a leader may deliver after it last heard of its followers
     cluster_grace: float = 2.5  # seconds without a sign of its leader, after which a follower stands for it
-    cluster_replace_after: float = 1_800.0  # seconds after which a node that is gone is replaced; not yet
-    cluster_replicate: str = "none"
-    """Which queues are replicated: `durable`, `quorum` (only those), or `none`. Replication is in the making:
-    streams are not replicated yet, and clients have to connect to the leader of a queue.
+    cluster_replace_after: float = 1_800.0  # seconds after which a node that is gone is replaced
+    cluster_replicate: str = "quorum"
+    """Which queues are replicated when they are declared: `quorum` for quorum queues and streams, `durable`
+    for all other durable queues as well, or `none`. Policies can say otherwise with `replicas`.
     """
     log_level: str = "info"  # debug, info, warning or error
     heartbeat: int = 60  # seconds, as offered to clients; 0: no heartbeats

@@ -126,6 +126,6 @@ def _name_of(callback: object) -> str:
     """
     if isinstance(callback, partial):
         return " ".join(map(_name_of, (callback.func, *callback.args)))
-    name: str = getattr(callback, "__qualname__", type(callback).__qualname__)
+    name: str = getattr(callback, "__qualname__", None) or type(callback).__qualname__  # None: it has ended
     subject = getattr(getattr(callback, "__self__", None), "name", None)
     return f"{name} of {subject}" if isinstance(subject, str) else name

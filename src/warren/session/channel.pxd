@@ -55,6 +55,7 @@ cdef class Channel(ContentReader):
     cdef readonly list extra_keys
     cdef bint extra_keys_checked
     cdef public Confirms confirms
+    cdef public object answer_awaits
     # since the last end of a batch
     cdef public bint has_published
     cdef list reached

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import cast
 
-from warren.amqp.errors import NotImplementedByBroker, PreconditionFailed, SoftError
+from warren.amqp.errors import NotImplementedByBroker, PreconditionFailed, ResourceLocked, SoftError
 from warren.amqp.methods import BasicAck, BasicCancel, BasicReturn, ChannelClose, Method
 from warren.amqp.properties import PERSISTENT, decode_properties
 from warren.amqp.reader import EMPTY_PROPERTIES, ContentReader
@@ -28,7 +28,7 @@ from warren.broker.message import Message, publish_message
 from warren.broker.outcome import AFTER_NEXT_ROUND
 from warren.broker.queue import Queue
 from warren.broker.rules import TIME_MS_MAX
-from warren.broker.safety import when_all_safe
+from warren.broker.safety import Safety, when_all_safe
 from warren.broker.tally import Tally
 from warren.session import chores
 from warren.session.asking import Asking
@@ -88,6 +88,8 @@ class Channel(ContentReader):
         self.confirms = Confirms(  # `answer` uses it even without confirm.select
             connection.output, number, self.tally, self.totals
         )
+        self.answer_awaits: Collection[Safety] = ()  # what an answer waits for
+        self.confirms.in_vain = self.leader_changed
         # Since the last end of a batch:
         self.has_published = False
         self.reached: list[Queue] | None = None  # the queues of the last message
@@ -203,7 +205,7 @@ class Channel(ContentReader):
             refused = self.confirms.refusals
             self.enqueue(message, queues, mandatory)
             if refused == self.confirms.refusals:  # else the publisher has to send the message again
-                seen.note(message, self.clock.time_ms)
+                seen.note(message, self.clock.time_ms, elsewhere=[queue.safety for queue in queues])
             return
         if self.events.died:
             self.events.emit(MessageDeduplicated(self.vhost.name, message.exchange_name, message))
@@ -234,19 +236,26 @@ class Channel(ContentReader):
         """Hand a message that is too much work for one turn to its queues over several. The channel waits
         meanwhile; if it ends, the remaining queues still get the message.
         """
+        has_moved = False  # whether one of the queues has another leader meanwhile
 
         def steps() -> Iterator[int]:
+            nonlocal has_moved
             step = QUEUES_A_STEP if len(queues) > QUEUES_A_STEP else 1
             for begun in range(0, len(queues), step):
                 while store.safety.behind or self.confirms.is_behind():
                     yield WORK_AT_ONCE_MAX  # the whole turn: wait for the disk
                 for queue in queues[begun : begun + step]:
-                    if not queue.deleted:
-                        self.confirms.note(queue.publish(message), queue.safety)
+                    standing = queue.stands()
+                    if standing is not None and standing.is_here:
+                        self.confirms.note(standing.publish(message), standing.safety)
+                    elif standing is not None:
+                        has_moved = True
                 yield work * step
 
         def end() -> None:
-            if self.may_answer:
+            if has_moved:
+                self.leader_changed()
+            elif self.may_answer:
                 self.has_enqueued(message, queues, mandatory)
 
         store = self.connection.node.store
@@ -332,13 +341,27 @@ class Channel(ContentReader):
             self.reply(*methods)
             return
         self.wait()
-        points = [(safety, safety.gathering + longer) for safety, longer in unsafe.items()]
-        when_all_safe(points, lambda: self._answer_now(methods))
+        self.answer_awaits = unsafe.keys()
+        when_all_safe(unsafe.items(), lambda: self._answer_now(methods), self.leader_changed)
+
+    def waits_for(self, safety: Safety) -> bool:
+        """Whether a confirm or an answer waits until this safety has made something safe."""
+        return safety in self.answer_awaits or self.confirms.waits_for(safety)
 
     def _answer_now(self, methods: tuple[Method, ...]) -> None:
+        self.answer_awaits = ()
         if self.waiting and not self.discarding:
             self.reply(*methods)
             self.go_on()
+
+    def leader_changed(self) -> None:
+        """A queue has another leader, and nobody will say whether what was published to it is safe."""
+        if self.may_answer:
+            error = ResourceLocked(
+                "a queue has another leader now: publish again what is not confirmed, at the new leader"
+            )
+            error.method_id = (0, 0)
+            self.connection.on_error(self.number, error)
 
     def change(self, command: Command, then: Callable[[Applied], None]) -> None:
         """Ask the node for a change. The channel waits until it is made; `then` answers the client."""

@@ -14,7 +14,8 @@ cdef class Awaited:
     cdef uint64_t published
     cdef object safety
     cdef uint64_t number
-    cdef dict elsewhere
+    cdef bint longer
+    cdef list elsewhere
 
 
 @cython.final
@@ -36,25 +37,36 @@ cdef class Confirms:
     cdef readonly uint64_t confirmed
     cdef public uint64_t refusals
     cdef object refused
+    cdef public object in_vain
     cdef public bint unsafe
     cdef public bint unsafe_longer
     cdef readonly object safety
     cdef dict elsewhere
     cdef object awaited
+    cdef list longer
     cdef dict rounds
 
     cpdef note(self, int outcome, safety)
     @cython.locals(last=Awaited)
     cpdef end_batch(self)
-    @cython.locals(last=Awaited, number=uint64_t)
+    @cython.locals(last=Awaited, longer=bint)
     cdef _await_rounds(self)
+    @cython.locals(first=Awaited)
+    cdef _await_several(self, dict unsafe)
+    @cython.locals(awaited=Awaited)
+    cdef Awaited _await(self, object safety, bint longer)
+    @cython.locals(awaited=Awaited)
+    cdef first_is_over(self, Rounds rounds)
     @cython.locals(rounds=Rounds, gathering=uint64_t)
     cdef _ask(self, safety)
     @cython.locals(safe=uint64_t, head=Awaited)
     cdef confirm_safe(self, Rounds rounds)
-    @cython.locals(awaited=Awaited)
+    @cython.locals(awaited=Awaited, other=Awaited)
     cpdef bint waits_for(self, object safety) except -1
-    @cython.locals(rounds=Rounds)
+    @cython.locals(rounds=Rounds, other=Awaited, is_safe=bint)
     cdef bint _is_safe(self, Awaited awaited) except -1
     @cython.locals(confirmed=uint64_t)
     cpdef _ack_up_to(self, uint64_t count)
+
+
+cdef bint _lasts(Awaited awaited, bint longer) except -1

@@ -10,6 +10,7 @@ Each queue names the `Safety` that says when its messages are safe. Most often a
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from warren.amqp.methods import BasicNack
 from warren.amqp.writer import Output
@@ -21,11 +22,12 @@ from warren.broker.tally import Tally
 class Awaited:
     """Messages up to a number that are safe when a round is over, and perhaps further rounds elsewhere."""
 
-    def __init__(self, published: int, safety: Safety, number: int) -> None:
+    def __init__(self, published: int, safety: Safety, longer: bool) -> None:
         self.published = published  # the number of the last of these messages
         self.safety = safety
-        self.number = number  # of the round
-        self.elsewhere: dict[Safety, int] | None = None  # further rounds, by safety; seldom there
+        self.number = safety.gathering  # of the round
+        self.longer = longer  # when that is over, the round that gathers then has to be over, too
+        self.elsewhere: list[Awaited] = []  # the same of other safeties; seldom there
 
 
 class Rounds:
@@ -40,7 +42,13 @@ class Rounds:
     def hear_of_end(self, number: int) -> None:
         """The safety tells that the round of this number is over."""
         self.over = number
+        if self.confirms.longer:
+            self.confirms.first_is_over(self)
         self.confirms.confirm_safe(self)
+
+    def hear_of_no_end(self) -> None:
+        """The safety will not tell any more whether a round is over: its queues have another leader."""
+        self.confirms.wait_in_vain(self.safety)
 
 
 class Confirms:
@@ -56,11 +64,13 @@ class Confirms:
         self.confirmed = 0  # the number of the last message that is acked or nacked
         self.refusals = 0  # how often a queue has refused a message
         self.refused: deque[int] = deque()  # the numbers of messages to be nacked
+        self.in_vain: Callable[[], None] | None = None  # called if messages will never be known to be safe
         self.safety: Safety | None = None  # the safety of the queue that the last unsafe message went to
         self.unsafe = False  # whether `safety` has to make a message of this batch safe
         self.unsafe_longer = False  # whether that takes until the round after the present one is over
         self.elsewhere: dict[Safety, bool] = {}  # `unsafe_longer` for each other unsafe safety of this batch
         self.awaited: deque[Awaited] = deque()  # messages that are not safe yet, in order
+        self.longer: list[Awaited] = []  # those that wait for the first of two rounds
         self.rounds: dict[Safety, Rounds] = {}  # what this channel knows of each safety's rounds
 
     def __repr__(self) -> str:
@@ -124,23 +134,36 @@ class Confirms:
             return
         safety = self.safety
         assert safety is not None, "whatever goes to disk says when it is safe"
-        number = safety.gathering + 1 if self.unsafe_longer else safety.gathering
+        longer = self.unsafe_longer
         self.unsafe = self.unsafe_longer = False
         last = self.awaited[-1] if self.awaited else None
-        if last is not None and last.safety is safety and last.elsewhere is None and last.number >= number:
+        if last is not None and last.safety is safety and not last.elsewhere and _lasts(last, longer):
             last.published = self.published
         else:
-            self.awaited.append(Awaited(self.published, safety, number))
+            self.awaited.append(self._await(safety, longer))
         self._ask(safety)
 
     def _await_several(self, unsafe: dict[Safety, bool]) -> None:
-        numbers = {safety: safety.gathering + longer for safety, longer in unsafe.items()}
-        first, *others = numbers
-        awaited = Awaited(self.published, first, numbers[first])
-        awaited.elsewhere = {safety: numbers[safety] for safety in others}
-        self.awaited.append(awaited)
-        for safety in numbers:
+        first, *others = [self._await(safety, longer) for safety, longer in unsafe.items()]
+        first.elsewhere = others
+        self.awaited.append(first)
+        for safety in unsafe:
             self._ask(safety)
+
+    def _await(self, safety: Safety, longer: bool) -> Awaited:
+        awaited = Awaited(self.published, safety, longer)
+        if longer:
+            self.longer.append(awaited)
+        return awaited
+
+    def first_is_over(self, rounds: Rounds) -> None:
+        """The first of two rounds is over for some: deduplication has written, or writes now, its notes for
+        the round that gathers.
+        """
+        for awaited in self.longer[:]:
+            if awaited.safety is rounds.safety and awaited.number <= rounds.over:
+                awaited.number, awaited.longer = rounds.safety.gathering, False
+                self.longer.remove(awaited)
 
     def _ask(self, safety: Safety) -> None:
         """Ask to be told when the round that gathers now is over."""
@@ -150,7 +173,7 @@ class Confirms:
         gathering = safety.gathering
         if rounds.asked_for != gathering:
             rounds.asked_for = gathering
-            safety.when_safe(rounds.hear_of_end)
+            safety.when_safe(rounds.hear_of_end, rounds.hear_of_no_end)
 
     def confirm_safe(self, rounds: Rounds) -> None:
         """A round is over: confirm the messages that are safe now, and ask for the next round if need be."""
@@ -163,25 +186,29 @@ class Confirms:
             self.awaited.popleft()
         if safe:
             self._confirm_up_to(safe)
-        if self.awaited:
+        if self.awaited and rounds.asked_for <= rounds.over:  # else another call comes by itself
             self._ask(rounds.safety)
+
+    def wait_in_vain(self, safety: Safety) -> None:
+        if self.in_vain is not None and self.waits_for(safety):
+            self.in_vain()
 
     def waits_for(self, safety: Safety) -> bool:
         """Whether messages are not confirmed because this safety has not made them safe."""
         for awaited in self.awaited:
-            if awaited.safety is safety or (awaited.elsewhere is not None and safety in awaited.elsewhere):
+            if awaited.safety is safety:
                 return True
+            for other in awaited.elsewhere:
+                if other.safety is safety:
+                    return True
         return False
 
     def _is_safe(self, awaited: Awaited) -> bool:
         rounds = self.rounds[awaited.safety]
-        if rounds.over < awaited.number:
-            return False
-        for safety, number in (awaited.elsewhere or {}).items():
-            rounds = self.rounds[safety]
-            if rounds.over < number:
-                return False
-        return True
+        is_safe = not awaited.longer and rounds.over >= awaited.number
+        for other in awaited.elsewhere:
+            is_safe = is_safe and self._is_safe(other)
+        return is_safe
 
     def _confirm_up_to(self, count: int) -> None:
         """Nack each refused message up to this number, and ack the others."""
@@ -205,5 +232,13 @@ class Confirms:
         """The channel is closed: messages that are not safe by now are never confirmed."""
         self.end_batch()
         self.awaited.clear()
+        self.longer.clear()
         self.rounds.clear()  # they refer back to this
+        self.in_vain = None  # the channel refers to this
         self.on = False
+
+
+def _lasts(awaited: Awaited, longer: bool) -> bool:
+    """Whether messages that come now are not safe later than those that are awaited already."""
+    number: int = awaited.safety.gathering
+    return awaited.number >= number and (awaited.longer or not longer)

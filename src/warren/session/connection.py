@@ -459,7 +459,7 @@ class Connection(FrameReader):
 
     def _wait_for(self, safety: Safety) -> None:
         self.stop_reading("disk")
-        safety.when_safe(lambda _number: self.start_reading("disk"))
+        safety.when_ready(lambda: self.start_reading("disk"))
 
     def let_go(self) -> None:
         self.held_by = None
@@ -530,14 +530,13 @@ class Connection(FrameReader):
             if user.publishing is not None or user.consuming is not None:
                 self.meter = Meter(self, user.publishing, user.consuming)
 
-    def safety_ended(self, safety: Safety) -> None:
+    def safety_ended(self, safety: Safety, reason: str) -> None:
         for channel in self.open_channels():
-            if channel.confirms.waits_for(safety):
-                error = ResourceLocked(
-                    "a queue has another leader now: publish again what is not confirmed, at the new leader"
-                )
+            if channel.waits_for(safety):
+                error = ResourceLocked(reason)
                 error.method_id = (0, 0)
                 self.on_error(channel.number, error)
+        self.start_reading("disk")  # it may have waited for this safety
 
     def close_late_channels(self, now_ms: int, timeout_ms: int) -> None:
         for channel in self.open_channels():

@@ -57,7 +57,10 @@ class Transaction:
         now_ms = channel.connection.node.clock.refresh()
         unsafe: dict[Safety, bool] = {}
         for message, queues, seen, mandatory in publishes:
-            alive = [queue for queue in queues if not queue.deleted]
+            alive = [standing for queue in queues if (standing := queue.stands()) is not None]
+            if not all(queue.is_here for queue in alive):
+                channel.leader_changed()  # this is not carried out, nor what follows
+                return
             channel.enqueue_once(message.came_at(now_ms), alive, seen, mandatory)
             # Take these over here: the end of a batch, which may come before the last step, forgets them.
             for safety, longer in channel.confirms.take_unsafe().items():

@@ -213,10 +213,14 @@ class GroupCommit:
             self.buffers.append(buffer)
             self.buffered_bytes += buffer.allocated
 
-    def when_safe(self, callback: Callable[[int], None]) -> None:
-        """Call back with its number when the round that gathers now is over."""
+    def when_safe(self, callback: Callable[[int], None], ended: Callable[[], None] | None = None) -> None:
+        """Call back with its number when the round that gathers now is over, as every round is some time."""
         self.waiters.append(callback)
         self.schedule()
+
+    def when_ready(self, callback: Callable[[], None]) -> None:
+        """Call back when the round that gathers now is over."""
+        self.when_safe(lambda _number: callback())
 
     def schedule(self) -> None:
         if not self.scheduled and self.flight is None:

@@ -53,8 +53,12 @@ def _open_private(path: str, flags: int) -> int:
 
 
 def make_directory(path: str) -> None:
-    """One that may exist already."""
-    Path(path).mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
+    """One that may exist already, and those above it: `mkdir(parents=True)` would let others into these."""
+    missing = [Path(path)]
+    while not missing[-1].parent.exists():
+        missing.append(missing[-1].parent)
+    for each in reversed(missing):
+        each.mkdir(DIRECTORY_MODE, exist_ok=True)
 
 
 def write_file(path: str, data: bytes, *, append: bool = False) -> None:

@@ -38,7 +38,7 @@ from warren.storage.queue_log import QueueLog
 from warren.storage.queues_recovery import QueuesRecovery
 from warren.storage.recovery import RecoveredLog
 from warren.storage.replica import Replica
-from warren.storage.replication import LogChange, LogId, NamedOffset, Records, SegmentState
+from warren.storage.replication import LogChange, LogId, NamedOffset, Records, RemoveLog, SegmentState
 from warren.storage.segment import Segment
 from warren.storage.stream_log import SegmentedStream
 from warren.storage.stream_recovery import RecoveredStream
@@ -82,6 +82,10 @@ class LedShard:
         self.changed: list[LogTap] = []  # those of them with something to take
         self.recovered = Recovered({}, {})
         self.read_back: set[int] = set()  # queues whose logs are recovered, by their numbers
+        self.touched: set[int] = set()  # queues of which a recovery may have changed files
+        self.streams: set[int] = set()  # those of them that are streams
+        self.readings = 0  # recoveries that are under way
+        self.when_read: list[Callable[[], None]] = []  # called when none is
 
     # --- what changes ---
 
@@ -142,9 +146,13 @@ class LedShard:
 
     def recovery(self, numbers: AbstractSet[int], streams: AbstractSet[int]) -> Callable[[], Recovered]:
         """What reads the logs of these queues back, some of them `streams`: to be called in a thread. The
-        result goes to `are_recovered`, on the event loop. None of these logs may be opened already.
+        result goes to `are_recovered`, on the event loop; None, if there is none. None of these logs may be
+        opened before that.
         """
         tools = self.tools
+        self.readings += 1
+        self.touched |= numbers
+        self.streams |= streams
         recovery = QueuesRecovery(
             self.replica.path, tools.problems, lambda _path: None, tools.log, marks_may_be_lost=True
         )
@@ -155,17 +163,37 @@ class LedShard:
 
         return run
 
-    def are_recovered(self, found: Recovered) -> None:
-        self.recovered.logs |= found.logs
-        self.recovered.streams |= found.streams
-        self.read_back |= found.numbers
+    def _read_now(self, numbers: AbstractSet[int], streams: AbstractSet[int]) -> None:
+        read, found = self.recovery(numbers, streams), None
+        try:
+            found = read()
+        finally:
+            self.are_recovered(found)
+
+    def are_recovered(self, found: Recovered | None) -> None:
+        if found is not None:
+            self.recovered.logs |= found.logs
+            self.recovered.streams |= found.streams
+            self.read_back |= found.numbers
+        self.readings -= 1
+        if not self.readings:
+            waiting, self.when_read = self.when_read, []
+            for then in waiting:
+                then()
+
+    def after_reading(self, then: Callable[[], None]) -> None:
+        """Call back when no recovery is under way."""
+        if self.readings:
+            self.when_read.append(then)
+        else:
+            then()
 
     def open_log(self, log: LogId) -> tuple[QueueLog, int]:
         """The log of a queue, or of a part of it, and the last position in it. If it was not read back yet,
         it is now.
         """
         if self.replica.log(log).copies.all and log.queue not in self.read_back:
-            self.are_recovered(self.recovery({log.queue}, set())())
+            self._read_now({log.queue}, set())
         found = self.recovered.logs.pop((log.queue, log.part), None) or RecoveredLog([], 0)
         tools, directory = self.tools, self.replica.log(log).directory
         queue_log = QueueLog(
@@ -183,7 +211,7 @@ class LedShard:
         log = LogId(queue)
         named = self.replica.log(log).named
         if (self.replica.log(log).copies.all or named is not None) and queue not in self.read_back:
-            self.are_recovered(self.recovery({queue}, {queue})())
+            self._read_now({queue}, {queue})
         found = self.recovered.streams.pop(queue, None) or RecoveredStream([], 0, {}, 0)
         tools, directory = self.tools, self.replica.log(log).directory
         named = NamedOffsets(
@@ -206,26 +234,65 @@ class LedShard:
         could not be read is not.
         """
         assert log not in self.opened, "a log is opened once"
-        copy = self.replica.log(log)
+        copy, damaged = self.replica.log(log), self.tools.problems.damaged
         tap = self.taps[log] = LogTap(log, self.changed, self.tools.files.read)
         for one in copy.copies.all:
-            segment = segment_at(opened.segments, one.base)
+            segment, path = segment_at(opened.segments, one.base), copy.path_of(one.base)
             if segment is not None:
                 segment.epoch = one.epoch
-                segment.damaged = segment.damaged or segment.end != one.length
+                segment.damaged = segment.damaged or segment.end != one.length or path in damaged
                 segment.unjournaled = one.segment is not None and one.segment.unjournaled
-            elif not Path(copy.path_of(one.base) + ".seg").exists():
+                if segment.damaged:
+                    self.tools.problems.tell_damage(path)
+            elif path not in damaged and not Path(path + ".seg").exists():
                 tap.is_gone(one.base, one.epoch)
+            damaged.discard(path)
             if one.segment is not None:
                 one.segment.is_retired = True
         opened.seal(self.epoch, tap)
         self.opened[log] = opened
         return tap
 
+    # --- queues that are not there any more ---
+
+    def unopened(self) -> set[int]:
+        """The numbers of queues that have logs here, of which none is opened."""
+        opened = {log.queue for log in self.opened}
+        found = {log.queue for log, copy in self.replica.logs.items() if not copy.removed}
+        return found - opened
+
+    def remove(self, queue: int) -> None:
+        """The logs of a queue, of which none is opened, go, here and wherever they are copied to."""
+        log = LogId(queue)
+        LogTap(log, self.changed, self.tools.files.read).removed()
+        self.replica.apply((RemoveLog(log),), lambda: None)
+
     # --- the end ---
 
+    def _open_the_rest(self) -> None:
+        """A recovery may have changed the files of logs that nobody has opened. What they are now is known
+        of logs that are open.
+        """
+        for log, copy in list(self.replica.logs.items()):
+            if log.queue not in self.touched or log in self.opened or copy.removed or self.is_deleted(log):
+                continue
+            try:
+                if log.queue not in self.streams:
+                    self.open_log(log)
+                elif not log.part:
+                    self.open_stream(log.queue)
+            except Exception as error:  # noqa: BLE001 - the shard has to be let go of, whatever one log is like
+                self.tools.log.warning("a log cannot be opened", log=str(log), error=repr(error))
+                for one in copy.copies.all:
+                    one.damaged = True
+                    self.tools.problems.tell_damage(copy.path_of(one.base))
+
     def let_go(self) -> dict[LogId, list[Segment]]:
-        """This node does not lead any more, and nobody uses the opened logs: their segments."""
+        """This node does not lead any more, and nobody uses the opened logs: their segments. No recovery may
+        be under way.
+        """
+        assert not self.readings, "the files would change"
+        self._open_the_rest()
         segments = {}
         for log, opened in self.opened.items():
             parent = self.replica.log(log).directory.parent

@@ -12,7 +12,7 @@ import os
 import struct
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from warren.broker.queue import Queue
@@ -73,6 +73,10 @@ class ListedSegment:
     ends: SegmentEnds
     acked: list[list[int]]
 
+    def up_to(self, last: int) -> ListedSegment:
+        """The same without what is behind a position."""
+        return self if self.ends.last <= last else replace(self, ends=replace(self.ends, last=last))
+
 
 def logs_of(queue: Queue) -> list[tuple[str, Log]]:
     """A queue's logs by the name of their part: of priorities, or the one."""
@@ -92,24 +96,29 @@ class LogListing:
     def __init__(self) -> None:
         self.known: OrderedDict[str, SegmentEnds] = OrderedDict()
 
-    def take(self, segments: Iterable[Segment]) -> list[Snapshot]:
-        """Snapshots of the segments that have safe records. Marks should have been written just before."""
+    def take(self, log: Log, segments: Iterable[Segment]) -> list[Snapshot]:
+        """Snapshots of some segments of a log: of those with safe records. Marks should have been written
+        just before.
+        """
+        sized = [(segment, log.safe_bytes(segment)) for segment in segments]
         return [
-            self._snapshot(segment)
-            for segment in segments
-            if segment.written > HEADER_BYTES and not segment.is_dropped()
+            self._snapshot(log, segment, size)
+            for segment, size in sized
+            if size > HEADER_BYTES and not segment.is_dropped()
         ]
 
-    def _snapshot(self, segment: Segment) -> Snapshot:
-        last = segment.last if segment.written == segment.end else None
+    def _snapshot(self, log: Log, segment: Segment, size: int) -> Snapshot:
+        last = segment.last if size == segment.end else None
         ends = self.known.get(segment.path)
-        if isinstance(segment, StreamSegment):  # it knows all that of itself
-            last = segment.safe_last()
-            ends = SegmentEnds(segment.written, last, segment.first_ms, segment.last_ms)
+        if isinstance(log, SegmentedStream) and isinstance(
+            segment, StreamSegment
+        ):  # it knows all that of itself
+            last = min(segment.safe_last(), log.safe_position())
+            ends = SegmentEnds(size, last, segment.first_ms, segment.last_ms)
         return Snapshot(
             path=segment.path,
             base=segment.base,
-            size=segment.written,
+            size=size,
             last=last,
             closed=segment.is_closed(),
             marks_written=segment.marks_written,

@@ -24,12 +24,26 @@ class Problems:
     def __init__(self, warn: Callable[..., Any]) -> None:
         self.warn = warn
         self.told: set[tuple[str, int]] = set()  # paths and offsets of bytes that were set aside
+        self.damaged: set[str] = set()  # paths of segments of which recovery could not read all
+        self.on_damage: Callable[[str], None] | None = None  # is told paths of segments, in any thread
 
     def bad_record(self, segment: Segment, offset: int, data: bytes) -> None:
+        self.tell_damage(segment.path)
         self.set_aside(segment.path, offset, data, "bad record")
 
     def unreadable(self, segment: Segment, error: OSError) -> None:
+        self.tell_damage(segment.path)
         self.warn("cannot read segment", file=segment.path + ".seg", error=str(error))
+
+    def not_recovered(self, path: str) -> None:
+        """Recovery could not read all of a segment."""
+        self.damaged.add(path)
+        self.tell_damage(path)
+
+    def tell_damage(self, path: str) -> None:
+        """A segment lacks something that was once written. Another store may have it."""
+        if self.on_damage is not None:
+            self.on_damage(path)
 
     def set_aside(self, path: str, offset: int, data: bytes, what: str) -> bool:
         """Keep bytes of a segment that are no record. False if they could not be kept: then they must stay

@@ -216,6 +216,10 @@ class QueueLog(MessageLog):
 
     # --- copies on other nodes ---
 
+    def safe_bytes(self, segment: Segment) -> int:
+        """How many bytes of a segment others may read."""
+        return segment.written
+
     def seal(self, epoch: int, tap: LogTap) -> None:
         """Lead this log in an epoch: the first record that is appended begins a segment of it."""
         self.tap = tap

@@ -15,6 +15,7 @@ from warren.storage.ack_file import read_fates
 from warren.storage.fates import Fates
 from warren.storage.files import read_whole, remove_segment, write_file
 from warren.storage.format import (
+    HEADER_BYTES,
     RELATIVE_MAX,
     SUFFIXES,
     Scan,
@@ -53,6 +54,7 @@ def recover(
             segment, last = _read(path, base, suffixes, problems)
         except OSError as error:
             problems.warn("cannot read segment", file=path + ".seg", error=str(error))
+            problems.not_recovered(path)
             segment, last = None, last_possible(base)
         recovered.position = max(recovered.position, last)
         if segment is not None:
@@ -193,14 +195,18 @@ def scanned(segment: Segment, problems: Problems) -> bool:
         segment.epoch = segment_epoch(data, base)
     except UnknownVersion as error:
         problems.warn("segment is of an unknown version", file=path + ".seg", error=str(error))
+        problems.not_recovered(path)
         return False
     except ValueError as error:
         problems.warn("segment's header is not sound", file=path + ".seg", error=str(error))
     found = scan(data, base)
     for offset, size in found.bad:
+        problems.not_recovered(path)
         problems.set_aside(path, offset, data[offset : offset + size], "bad record")
     segment.fill(found)
     if found.count == 0:
+        if len(data) > HEADER_BYTES:
+            problems.not_recovered(path)
         if not problems.set_aside(path, 0, data, "no record in segment"):
             return False
         Path(path + ".seg").unlink()

@@ -54,8 +54,10 @@ class Replica:
         self.tools = tools
         self.on_mismatch = on_mismatch  # called if a log turns out to be another than it was taken for, later
         self.logs: dict[LogId, ReplicaLog] = {}
+        self.before: dict[LogId, tuple[int, int]] = {}  # highest base and epoch of logs that were cleared
         self.removed: set[LogId] = set()  # logs that were deleted while this process runs
         self.batches: deque[Batch] = deque()  # that are not done yet, or behind one that is not
+        self.done: deque[tuple[int, Batch]] = deque()  # those that are, with the round that makes them safe
         for log in found:
             self._take_over(log)
 
@@ -106,9 +108,17 @@ class Replica:
         return True
 
     def _go_on(self) -> None:
+        commit = self.tools.commit
         while self.batches and not self.batches[0].left:
-            batch = self.batches.popleft()
-            self.tools.commit.when_safe(lambda _round, then=batch.then: then())  # type: ignore[misc]
+            if not self.done or self.done[-1][0] != commit.gathering:
+                commit.when_safe(self._is_over)
+            self.done.append((commit.gathering, self.batches.popleft()))
+
+    def _is_over(self, round_number: int) -> None:
+        """Batches that were done by this round are safe."""
+        while self.done and self.done[0][0] <= round_number:
+            _, batch = self.done.popleft()
+            batch.then()
 
     # --- logs ---
 
@@ -120,6 +130,7 @@ class Replica:
                 raise ReplicaMismatch(log, "there is no such part of a queue")
             directory = self.directory_of(log)
             found = ReplicaLog(self.shard, log, directory, self.tools, on_mismatch=self.on_mismatch)
+            found.note_highest(*self.before.get(log, (0, 0)))
             self.logs[log] = found
             if log.part:
                 self.log(LogId(log.queue)).parts.append(found)

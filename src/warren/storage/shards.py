@@ -4,6 +4,7 @@
     follow(shard, found)     a `Replica`, which takes what the leader sends
     lead(replica, …)         a `LedShard`, when all that was taken is safe
     follow_again(led, …)     a `Replica` once more
+    clear(replica, …)        an empty `Replica`: the store does not keep the shard any more
 
     data directory/shards/12/129/    the logs of queue 129 of shard 12, as `log_directory.py` draws them
     data directory/shards.log        see shards_file.py
@@ -25,7 +26,7 @@ from warren.storage.diverged import Diverged
 from warren.storage.files import OpenFiles, names_in
 from warren.storage.housekeeping import Housekeeping
 from warren.storage.led_shard import LedShard, LogTools, OpenLog
-from warren.storage.log_directory import OFFSETS
+from warren.storage.log_directory import DELETED, OFFSETS
 from warren.storage.log_steps import LOOK_AGAIN_SECONDS, RETRY_SECONDS
 from warren.storage.named_offsets import NamedOffsets, read_offsets
 from warren.storage.problems import Logger, Problems
@@ -33,7 +34,7 @@ from warren.storage.replica import Replica
 from warren.storage.replica_files import CopiedSegment
 from warren.storage.replica_log import ReplicaLog
 from warren.storage.replica_recovery import FoundLog, find_logs
-from warren.storage.replication import LogId
+from warren.storage.replication import LogId, RemoveLog
 from warren.storage.segment import Segment
 from warren.storage.segment_copies import Copy, ReplicaMismatch
 from warren.storage.segment_life import Life
@@ -175,6 +176,9 @@ class Shards:
         """Another node leads now: `then` is called when all that was appended here is safe. Nobody may use
         the logs of this shard any more.
         """
+        led.after_reading(lambda: self._let_go(led, then))
+
+    def _let_go(self, led: LedShard, then: Callable[[Replica], None]) -> None:
         segments = led.let_go()
 
         def is_safe(_round: int) -> None:
@@ -192,6 +196,36 @@ class Shards:
             then(led.replica)
 
         self.commit.when_safe(is_safe)
+
+    def clear(self, replica: Replica, then: Callable[[Replica], None]) -> None:
+        """Delete all copies of a shard: `then` is called with what takes their place when all files are gone,
+        and nothing in the background deletes any more.
+        """
+        highest = {log: (copy.highest_base, copy.highest_epoch) for log, copy in replica.logs.items()}
+        paths = [copy.directory.path for log, copy in replica.logs.items() if not log.part]
+
+        def is_over() -> None:
+            cleared = Replica(replica.shard, replica.path, self, on_mismatch=replica.on_mismatch)
+            cleared.before = {**replica.before, **highest}
+            then(cleared)
+
+        def look_at_disk() -> None:  # in the thread that deletes them, perhaps not all at once
+            are_there = any(Path(path).exists() or Path(path + DELETED).exists() for path in paths)
+            self.call_from_thread(look_again if are_there else is_over)
+
+        def look_again() -> None:
+            self.timers.call_later(LOOK_AGAIN_SECONDS, look)
+
+        def look() -> None:
+            self.housekeeping.attempt(
+                "cannot look at copies",
+                replica.path,
+                look_at_disk,
+                lambda: self.call_from_thread(look_again),
+            )
+
+        removals = [RemoveLog(log) for log in replica.logs if not log.part]
+        replica.apply(removals, look)
 
     def _when_quiet(self, segments: list[Segment] | list[CopiedSegment], then: Callable[[], None]) -> None:
         """Call back when nothing in the background has to do with these segments any more: marks are written,

@@ -96,6 +96,7 @@ class DiskStore(Store):
         )  # by a queue's number
         self.overflows = count(1)  # numbers the directories of volatile logs
         self.moves = count(1)  # numbers the files that have notes of moves
+        self.shared_stream_id: Callable[[str, str], str] = _no_stream  # of streams that several nodes keep
         self.listing = LogListing()  # what the HTTP API knows of segments
         self.is_recovered = False  # all was read back
         self.timers = timers
@@ -161,7 +162,10 @@ class DiskStore(Store):
 
     def stream_id(self, vhost: str, name: str) -> str:
         """The id of a stream, which is never used for another; empty if there is no such stream."""
-        return stream_identity(self.directory.identity, self.file.definitions.queue_number(vhost, name))
+        number = self.file.definitions.numbers.get(QueueKey(vhost, name))
+        if number is None:
+            return self.shared_stream_id(vhost, name)
+        return stream_identity(self.directory.identity, number)
 
     def _log_directory(self, vhost: str, queue: str) -> LogDirectory:
         """The directory of a queue, which all its logs share."""
@@ -322,3 +326,8 @@ def _streams_among(commands: list[Command]) -> set[tuple[str, str]]:
         for command in commands
         if isinstance(command, DeclareQueue) and queue_type(command.arguments) == STREAM
     }
+
+
+def _no_stream(_vhost: str, _name: str) -> str:
+    """A node that is alone shares none."""
+    return ""

@@ -6,6 +6,7 @@ from warren.broker.store cimport StreamLog
 from warren.storage.commit cimport GroupCommit
 from warren.storage.log_tap cimport LogTap
 from warren.storage.segment_chain cimport SegmentChain
+from warren.storage.stream_reader cimport Reach
 from warren.storage.stream_segment cimport StreamSegment
 from warren.storage.window cimport Window
 
@@ -20,6 +21,9 @@ cdef class SegmentedStream(StreamLog):
     cdef GroupCommit commit
     cdef LogTap tap
     cdef Window window
+    cdef readonly Reach reach
+    cdef object gate
+    cdef object tell
     cdef bytes known
     cdef bytes values
 

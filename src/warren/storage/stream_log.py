@@ -3,14 +3,17 @@
     segments   [ 1 ] [ 2 ] [ 3 ] [ 4 = tail ]
                 ^retention    ^a reader   ^another
 
-The last segment of which anything is on disk always stays: it says which offset comes next.
+The last segment of which anything is safe always stays: it says which offset comes next.
 """
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Callable
+from typing import TypeAlias, cast
 
+from warren.broker.gate import Gate
 from warren.broker.message import Message
+from warren.broker.safety import Safety
 from warren.broker.store import StreamLog
 from warren.broker.stream_filter import StreamFilter
 from warren.storage.commit import GroupCommit
@@ -21,9 +24,12 @@ from warren.storage.named_offsets import NamedOffsets
 from warren.storage.problems import Problems
 from warren.storage.segment import Segment
 from warren.storage.segment_chain import SegmentChain
-from warren.storage.stream_reader import LogReader, position_at
+from warren.storage.stream_reader import LogReader, Reach, position_at
 from warren.storage.stream_segment import StreamSegment, values_of
 from warren.storage.window import Window
+
+Place: TypeAlias = tuple[int, int, int]
+"""A record's position, the base of its segment, and where the record ends there."""
 
 
 class SegmentedStream(StreamLog):
@@ -50,6 +56,9 @@ class SegmentedStream(StreamLog):
         self.tap: LogTap | None = None  # of a log that other nodes copy: is told what changes
         self.before = before  # the position that the first message comes after, if there is no segment
         self.window = Window(commit.files)  # through which readers near the end read
+        self.reach: Reach | None = None  # how far a replicated log may be read; None: as far as it is synced
+        self.gate: Gate[Place] | None = None  # moves `reach` on
+        self.tell: Callable[[], None] | None = None  # called when it has
         self.known: bytes | None = None  # the properties of the last message,
         self.values = b""  # and what filters look for in them
         self.count = sum(segment.count for segment in self.segments)
@@ -77,6 +86,34 @@ class SegmentedStream(StreamLog):
         self.count += 1
         if self.tap is not None:
             self.tap.note()
+        if self.gate is not None:
+            self.gate.note((position, tail.base, tail.end))
+
+    # --- a log that is replicated ---
+
+    def hold_back(self, safety: Safety) -> None:
+        """From now on nothing is read before this says that it is safe: on all members. What is there
+        already is.
+        """
+        last = self.segments[-1] if self.segments else None
+        self.safety, self.holds_back = safety, True
+        self.reach = Reach(
+            self.safe_position(), 0 if last is None else last.base, 0 if last is None else last.end
+        )
+        self.gate = Gate(safety, self._is_safe)
+
+    def when_more_is_safe(self, tell: Callable[[], None]) -> None:
+        self.tell = tell
+
+    def _is_safe(self, place: Place) -> None:
+        assert self.reach is not None, "it has a gate"
+        self.reach.position, self.reach.base, self.reach.end = place
+        if self.tell is not None:
+            self.tell()
+
+    def safe_bytes(self, segment: Segment) -> int:
+        """How many bytes of a segment others may read."""
+        return segment.written if self.reach is None else self.reach.within(segment)
 
     # --- reading ---
 
@@ -87,6 +124,8 @@ class SegmentedStream(StreamLog):
         return self.safe_position() + 1
 
     def safe_position(self) -> int:
+        if self.reach is not None:
+            return self.reach.position
         for segment in reversed(self.segments):
             if segment.written:
                 return segment.safe_last()
@@ -94,7 +133,7 @@ class SegmentedStream(StreamLog):
 
     def all_is_safe(self) -> bool:
         tail = self.chain.tail
-        return tail is None or tail.written == tail.end
+        return tail is None or self.safe_bytes(tail) == tail.end
 
     def newest_ms(self) -> int:
         return self.segments[-1].last_ms if self.segments else 0
@@ -105,7 +144,7 @@ class SegmentedStream(StreamLog):
 
     def reader(self, position: int, wanted: StreamFilter | None) -> LogReader:
         cursor = Cursor(self.commit.files, self.problems)
-        return LogReader(self.segments, self.window, cursor, position, wanted)
+        return LogReader(self.segments, self.window, cursor, position, wanted, self.reach)
 
     # --- segments ---
 
@@ -138,8 +177,8 @@ class SegmentedStream(StreamLog):
         return 0 if oldest is None else oldest.newest_ms()
 
     def _oldest_to_go(self) -> StreamSegment | None:
-        """The first segment, if a later one has something on disk."""
-        if len(self.segments) > 1 and any(segment.written for segment in self.segments[1:]):
+        """The first segment, if something of a later one is safe."""
+        if len(self.segments) > 1 and any(self.safe_bytes(segment) for segment in self.segments[1:]):
             return self.segments[0]
         return None
 
@@ -172,7 +211,7 @@ class SegmentedStream(StreamLog):
 
     def let_go(self) -> list[Segment]:
         """This node does not lead the log any more."""
-        self.tap = None
+        self.tap = self.gate = self.tell = None
         self.count = self.size_bytes = 0
         return self.chain.let_go()
 

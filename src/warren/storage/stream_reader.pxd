@@ -3,12 +3,22 @@ from libc.stdint cimport uint8_t, uint64_t
 from warren.broker.message cimport Message
 from warren.broker.store cimport StreamReader
 from warren.storage.cursor cimport Cursor
+from warren.storage.segment cimport Segment
 from warren.storage.stream_segment cimport Chunks, StreamSegment
 from warren.storage.window cimport Window
 
 
+cdef class Reach:
+    cdef public uint64_t position     # of the last record that may be read,
+    cdef public uint64_t base         # the base of its segment,
+    cdef public Py_ssize_t end        # and where the record ends there
+
+    cpdef Py_ssize_t within(self, Segment segment)
+
+
 cdef class LogReader(StreamReader):
     cdef list segments            # those of the log
+    cdef Reach reach              # None: whatever is written may be read
     cdef Cursor cursor
     cdef Window shared            # the window of all readers near the end
     cdef uint64_t wanted          # the position of the next record, or less if positions were skipped

@@ -1,6 +1,7 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """A consumer's place in a stream. Only records that are written and synced are read: an offset that a client has seen
-must not stand for another message after a power cut.
+must not stand for another message after a power cut. Of a stream that is replicated, only those are read that all
+members have synced: the others may be gone when this node does not lead any more.
 
 Readers near the end share one window, so that a thousand of them read new records once, and hold no memory while they
 wait. A reader that is far behind has a window of its own.
@@ -22,7 +23,7 @@ from warren.storage.cursor cimport NOTHING, Cursor
 from warren.storage.format cimport (
     FLAG_DIED, FLAG_PERSISTENT, HEADER_BYTES, RECORD_HEAD_BYTES, SOME_UNFILTERED, ChunkEntry, RecordHead, same_or_new,
 )
-from warren.storage.segment cimport index_beyond
+from warren.storage.segment cimport Segment, index_beyond
 from warren.storage.stream_segment cimport Chunks, StreamSegment, may_have
 from warren.storage.window cimport Window
 
@@ -37,10 +38,28 @@ STREAM_OFFSET = encode_name("x-stream-offset")
 cdef bytes OFFSET_FIELD = STREAM_OFFSET + b"l" + bytes(8)
 
 
+cdef class Reach:
+    """How far a replicated stream may be read. What each attribute is for is in stream_reader.pxd."""
+
+    def __init__(self, uint64_t position, uint64_t base, Py_ssize_t end):
+        self.position = position
+        self.base = base
+        self.end = end
+
+    cpdef Py_ssize_t within(self, Segment segment):
+        """How many bytes of a segment may be read."""
+        if segment.base < self.base:
+            return segment.written
+        return min(self.end, segment.written) if segment.base == self.base else 0
+
+
 cdef class LogReader(StreamReader):
     """What each attribute is for is in stream_reader.pxd."""
 
-    def __init__(self, list segments, Window shared, Cursor cursor, uint64_t position, wanted):
+    def __init__(
+        self, list segments, Window shared, Cursor cursor, uint64_t position, wanted, Reach reach=None
+    ):
+        self.reach = reach
         self.segments = segments
         self.shared = shared
         self.cursor = cursor
@@ -78,6 +97,9 @@ cdef class LogReader(StreamReader):
             position = cursor.position(self.wanted - 1)
             if position == NOTHING or cursor.offset >= segment.written:
                 continue
+            if self.reach is not None and position > self.reach.position:
+                cursor.window = None
+                return NOTHING_YET
             p = cursor.record(&length)
             if self.filter is None or self.matches(p):
                 return body_size(p)

@@ -46,6 +46,7 @@ def recover_stream(directory: str, problems: Problems, sync: Sync) -> RecoveredS
             segment, last = _read(path, base, problems, sync)
         except OSError as error:
             problems.warn("cannot read segment", file=path + ".seg", error=str(error))
+            problems.not_recovered(path)
             segment, last = None, last_possible(base)
         recovered.position = max(recovered.position, last)
         if segment is not None:

@@ -25,6 +25,7 @@ from warren.broker.commands import (
     Unbind,
 )
 from warren.cluster.definitions.definition import LAST
+from warren.cluster.definitions.model_changes import shard_home
 from warren.cluster.definitions.proposals import ANSWER_SECONDS_MAX, ATTEMPTS_MAX, RETRY_SECONDS
 
 ALL = Permissions(".*", ".*", ".*")
@@ -503,3 +504,12 @@ def test_an_etcd_that_is_older_than_what_was_seen_is_refused(etcd: ModelEtcd) ->
     with pytest.raises(ValueError, match="backup"):
         a.metadata.load(1, [])
     assert "/" in a.node.vhosts
+
+
+def test_a_node_that_takes_over_does_not_send_clients_to_itself(etcd: ModelEtcd) -> None:
+    a, _ = cluster(etcd, "a", "b")
+    leaders = {0: "a", 1: "b", 2: ""}
+    a.metadata.leader_of = leaders.__getitem__
+    assert a.metadata.where_is(shard_home(0)) == ""
+    assert a.metadata.where_is(shard_home(1)).startswith("node 'b'")
+    assert a.metadata.where_is(shard_home(2)) == ""

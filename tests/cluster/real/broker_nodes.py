@@ -71,6 +71,28 @@ def start_replicating(nodes: Nodes, name: str) -> None:
     nodes.start(name, "--config", str(config))
 
 
+def leader(cluster: Nodes, queue: str) -> tuple[str, BlockingChannel]:
+    """The node that leads a queue, and a channel there."""
+    found: list[tuple[str, BlockingChannel]] = []
+
+    def is_found() -> bool:
+        for name, process in cluster.running.items():
+            if process.process.poll() is None:
+                channel = cluster.channel(name)
+                try:
+                    channel.queue_declare(queue, passive=True)
+                except pika.exceptions.ChannelClosedByBroker as error:
+                    if error.reply_code != RESOURCE_LOCKED:
+                        raise
+                else:
+                    found.append((name, channel))
+                    return True
+        return False
+
+    eventually(is_found)
+    return found[0]
+
+
 def close(connection: pika.BlockingConnection) -> None:
     """Its broker may have been killed, which the client has not noticed."""
     with contextlib.suppress(pika.exceptions.AMQPError):
@@ -87,7 +109,14 @@ def closed_with(code: int, ask: Callable[[], object]) -> str:
 
 def eventually(what: Callable[[], bool]) -> None:
     """Wait until something holds that no event tells us of."""
-    deadline = time.monotonic() + WAIT_SECONDS
+    assert comes_true(what, WAIT_SECONDS), "it does not become true"
+
+
+def comes_true(what: Callable[[], bool], within_seconds: float) -> bool:
+    """Wait until something holds, or until there was enough time for it."""
+    deadline = time.monotonic() + within_seconds
     while not what():
-        assert time.monotonic() < deadline, "it does not become true"
+        if time.monotonic() > deadline:
+            return False
         time.sleep(ASK_SECONDS)
+    return True

@@ -12,6 +12,8 @@ import pytest
 
 from tests.cluster.real.broker_nodes import Nodes
 from tests.cluster.real.etcd_process import EtcdProcess
+from tests.cluster.real.host_cluster import HostCluster
+from tests.cluster.real.hosts import why_not
 from warren.server.cluster.etcd import Etcd
 from warren.server.cluster.etcd_settings import EtcdSettings
 from warren.server.cluster.local_etcd import PROGRAM, LocalEtcd
@@ -59,3 +61,23 @@ def nodes(tmp_path: Path, etcd_process: EtcdProcess) -> Iterator[Nodes]:
         yield found
     for process in found.running.values():
         process.check_log()
+
+
+@pytest.fixture(scope="module")
+def running_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostCluster]:
+    """A cluster on three hosts, which the tests of a module share."""
+    reason = why_not()
+    if reason:
+        pytest.skip(reason)
+    with HostCluster(tmp_path_factory.mktemp("hosts")) as cluster:
+        yield cluster
+    cluster.check_logs()
+
+
+@pytest.fixture
+def hosts(running_hosts: HostCluster) -> Iterator[HostCluster]:
+    """That cluster, whole. The test is a client on a host of its own, and may do anything to the others."""
+    with running_hosts.entered():
+        running_hosts.wait_until_whole()
+        yield running_hosts
+        running_hosts.heal()

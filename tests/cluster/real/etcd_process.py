@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -18,15 +19,28 @@ LOOPBACK = "127.0.0.1"
 
 
 class EtcdProcess:
-    """One member. Starts on entering, and is killed on leaving."""
+    """One member. Starts on entering, and is killed on leaving.
 
-    def __init__(self, path: Path, *flags: str, scheme: str = "http") -> None:
+    `within` is a command that runs the one which follows it, in another network say.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *flags: str,
+        scheme: str = "http",
+        host: str = LOOPBACK,
+        ports: tuple[int, int] | None = None,
+        within: Sequence[str] = (),
+    ) -> None:
         self.path = path
         self.name = path.name
         self.flags = flags
-        self.port = free_port()
-        self.peers = f"http://{LOOPBACK}:{free_port()}"
-        self.endpoint = f"{scheme}://{LOOPBACK}:{self.port}"
+        self.host = host
+        self.port, peer_port = ports or (free_port(), free_port())
+        self.within = within
+        self.peers = f"http://{host}:{peer_port}"
+        self.endpoint = f"{scheme}://{host}:{self.port}"
         self.all_members = f"{self.name}={self.peers}"
 
     def __enter__(self) -> Self:
@@ -42,6 +56,7 @@ class EtcdProcess:
         with self.path.with_suffix(".etcd.log").open("a") as log:
             self.process = subprocess.Popen(
                 [
+                    *self.within,
                     "etcd",
                     f"--name={self.name}",
                     f"--data-dir={self.path}",
@@ -66,7 +81,7 @@ class EtcdProcess:
 
     def _listens(self) -> bool:
         try:
-            socket.create_connection((LOOPBACK, self.port), timeout=5).close()
+            socket.create_connection((self.host, self.port), timeout=5).close()
         except OSError:
             return False
         return True

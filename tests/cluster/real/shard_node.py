@@ -13,14 +13,17 @@ from pathlib import Path
 
 from warren.broker.message import Message
 from warren.broker.store import NOTHING_TO_READ
-from warren.cluster.config import Leadership, RunId, StoreId, create
+from warren.cluster.config import Leadership, RunId, ShardRecord, StoreId, create
+from warren.cluster.known_stores import IN
 from warren.cluster.messages import Hello
 from warren.cluster.placement import first_replicas
 from warren.cluster.safety import ShardSafety
 from warren.cluster.settings import Settings
 from warren.cluster.wire import VERSION
+from warren.server.cluster.balancer import Balancer
 from warren.server.cluster.etcd import Etcd
 from warren.server.cluster.peers import NodeCredentials, Peers
+from warren.server.cluster.settings import ClusterSettings
 from warren.server.cluster.shard_records import ShardRecords
 from warren.server.cluster.shard_runner import ShardRunner
 from warren.server.log import get_logger
@@ -38,6 +41,20 @@ HOST = "127.0.0.1"
 LOG = LogId(7)
 SECONDS_MAX = 60
 SHARDS = 4
+CLUSTER = ClusterSettings(
+    name="test",
+    node="",
+    etcd=None,
+    peers_bind="",
+    secret_file="",
+    shards=SHARDS,
+    replicas=3,
+    min_in_sync=2,
+    lease_seconds=1.5,
+    grace_seconds=2.5,
+    replace_after_seconds=600.0,
+    replicate="durable",
+)
 LOOK_SECONDS = 0.02
 
 
@@ -78,6 +95,10 @@ class ShardNode:
         self.run = run
         self.port = port
         self.log = get_logger()
+        self.disk_alarms = 0
+        self.state = IN  # as its record says
+        self.former: list[StoreId] = []  # stores that a node of this name had
+        self.balancing: asyncio.Task[None] | None = None
         self.led: dict[int, LedLog] = {}
         self.changed = asyncio.Event()  # something about `led`
 
@@ -124,7 +145,27 @@ class ShardNode:
         self.peers.set_peers({node.store_id: At(HOST, node.port) for node in nodes})
         self.runner.start(self.peers, self.records)
 
+    def know(self, nodes: list[ShardNode]) -> None:
+        """These are the nodes of the cluster from now on; the shards are placed on them."""
+        self.peers.set_peers({node.store_id: At(HOST, node.port) for node in nodes})
+        if self.balancing is None:
+            self.balancer = Balancer(
+                self.runner.participant,
+                self.records,
+                CLUSTER,
+                self.log,
+                learn=self.runner.learn,
+                clock=self.runner.clock,
+            )
+            self.balancing = asyncio.create_task(self.balancer.run())
+        for node in nodes:
+            facts = {"store": node.store_id, "state": node.state, "former": " ".join(node.former)}
+            self.balancer.node_is_at(node.path.name, facts)
+
     async def stop(self) -> None:
+        if self.balancing is not None:
+            self.balancing.cancel()
+            await asyncio.gather(self.balancing, return_exceptions=True)
         await self.runner.stop()
         await self.disk.close()
         self.world.threads.shutdown()
@@ -139,10 +180,13 @@ class ShardNode:
         """There is room enough."""
 
     def raise_disk_alarm(self) -> None:
-        raise AssertionError("the disk works")
+        self.disk_alarms += 1
 
     def has_queue(self, number: int) -> bool:
         return number == LOG.queue
+
+    def shard_is_led(self, shard: int, led: LedShard) -> None:
+        """Its one log is read back when it is opened."""
 
     def shard_opened(self, shard: int, led: LedShard, safety: ShardSafety) -> None:
         self.led[shard] = LedLog(led, safety)
@@ -152,7 +196,7 @@ class ShardNode:
         self.changed.set()
 
     def shard_ended(self, shard: int) -> None:
-        del self.led[shard]
+        self.led.pop(shard, None)
         self.changed.set()
 
     # --- what a test does ---
@@ -169,18 +213,27 @@ class ShardNode:
         async with asyncio.timeout(SECONDS_MAX):
             await asyncio.gather(*waiting)
 
+    def record(self, shard: int) -> ShardRecord | None:
+        """A shard's record, as this node knows it."""
+        known = self.runner.participant.shards[shard].known
+        return None if known is None else known.record
+
     async def until_in_sync(self, shard: int, count: int) -> None:
         """Return when so many stores have all that is confirmed, as the record says that the leader knows."""
-        here = self.runner.participant.shards[shard]
-        async with asyncio.timeout(SECONDS_MAX):
-            while here.known is None or len(here.known.record.isr) < count:  # noqa: ASYNC110 - etcd tells nobody
-                await asyncio.sleep(LOOK_SECONDS)
+        await until(lambda: len(record.isr) >= count if (record := self.record(shard)) else False)
 
 
 async def create_shards(nodes: list[ShardNode]) -> None:
     """Write the first records: each node keeps each shard."""
     replicas = first_replicas([node.store_id for node in nodes], shards=SHARDS, replicas=len(nodes))
     await nodes[0].records.create([create(stores, min_in_sync=2) for stores in replicas])
+
+
+async def until(what: Callable[[], bool]) -> None:
+    """Return when something holds that no event tells us of."""
+    async with asyncio.timeout(SECONDS_MAX):
+        while not what():  # noqa: ASYNC110 - etcd tells nobody
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 async def leader_of(nodes: list[ShardNode], shard: int) -> ShardNode:

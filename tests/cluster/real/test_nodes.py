@@ -8,6 +8,7 @@ import signal
 import threading
 import uuid
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pika
@@ -139,6 +140,26 @@ def test_etcd_that_was_killed_and_started_again_goes_on(nodes: Nodes) -> None:
     nodes.etcd.launch()
     nodes.channel("a").queue_declare("after", durable=True)
     closed_with(405, lambda: nodes.channel("b").basic_get("after"))
+
+
+def test_a_node_that_is_alone_has_all_queues_that_need_no_others(nodes: Nodes) -> None:
+    """Three nodes have to have been there before anything can be replicated."""
+    nodes.start("a")
+    channel = nodes.channel("a")
+    channel.queue_declare("classic", durable=True)
+    channel.basic_publish("", "classic", b"here")
+    assert channel.basic_get("classic", auto_ack=True)[2] == b"here"
+    sizes = {"quorum": "x-quorum-initial-group-size", "stream": "x-initial-cluster-size"}
+    for kind, size in sizes.items():
+        wanted = {"x-queue-type": kind}
+        asked = nodes.channel("a")
+        reason = closed_with(405, partial(asked.queue_declare, f"{kind}-3", durable=True, arguments=wanted))
+        assert "too few of its nodes have ever been there" in reason
+        channel.queue_declare(f"{kind}-1", durable=True, arguments={**wanted, size: 1})
+    HttpClient(nodes.running["a"].http_url).put(
+        "policies/%2F/one", {"pattern": "^alone", "definition": {"replicas": 1}}
+    )
+    channel.queue_declare("alone", durable=True, arguments={"x-queue-type": "quorum"})
 
 
 def test_exclusive_queues_go_with_their_connection_and_with_their_node(nodes: Nodes) -> None:

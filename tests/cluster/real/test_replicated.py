@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pika
-import pika.exceptions
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.cluster.real.broker_nodes import RESOURCE_LOCKED, Nodes, eventually, start_replicating
+from tests.cluster.real.broker_nodes import Nodes, leader, start_replicating
 
 pytestmark = pytest.mark.slow
 
@@ -18,28 +17,6 @@ def cluster(nodes: Nodes) -> Nodes:
     for name in "abc":
         start_replicating(nodes, name)
     return nodes
-
-
-def leader(cluster: Nodes, queue: str) -> tuple[str, BlockingChannel]:
-    """The node that leads a queue, and a channel there."""
-    found: list[tuple[str, BlockingChannel]] = []
-
-    def is_found() -> bool:
-        for name, process in cluster.running.items():
-            if process.process.poll() is None:
-                channel = cluster.channel(name)
-                try:
-                    channel.queue_declare(queue, passive=True)
-                except pika.exceptions.ChannelClosedByBroker as error:
-                    if error.reply_code != RESOURCE_LOCKED:
-                        raise
-                else:
-                    found.append((name, channel))
-                    return True
-        return False
-
-    eventually(is_found)
-    return found[0]
 
 
 def publish(channel: BlockingChannel, queue: str, first: int, count: int) -> None:

@@ -217,13 +217,16 @@ def states(log: Log) -> list[SegmentState]:
 class Token:
     """In the line of changes: when it is reached by a sync, somebody is told."""
 
-    __slots__ = ("epoch", "index", "shard", "token")
+    __slots__ = ("cleared", "epoch", "index", "shard", "token")
 
-    def __init__(self, shard: int, token: int, *, epoch: int = 0, index: int = -1) -> None:
+    def __init__(
+        self, shard: int, token: int, *, epoch: int = 0, index: int = -1, cleared: bool = False
+    ) -> None:
         self.shard = shard
         self.token = token
         self.epoch = epoch
         self.index = index  # of the leader's own batch; -1: it answers an `Apply`
+        self.cleared = cleared  # it answers a `RemoveCopies`
 
 
 class Disk:

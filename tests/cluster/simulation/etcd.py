@@ -13,12 +13,16 @@ WATCH_LOST = 0.05
 ANSWER_LATE = 0.3
 
 
+BALANCER = -1  # the number of a request that no shard has made, but the balancer of a node
+
+
 class Request(NamedTuple):
     node: int
     life: int  # of the node's process: an answer to a process that is gone is dropped
     shard: int
     revision: int  # that a compare-and-swap compares; 0: it is a read
     record: ShardRecord | None
+    number: int = 0  # of a `ConfirmGone` that it answers, or BALANCER
 
 
 class Etcd:

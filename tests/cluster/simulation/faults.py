@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tests.cluster.simulation.node import Node
+from warren.cluster.known_stores import DRAINING, IN, REMOVED
 
 if TYPE_CHECKING:
     from tests.cluster.simulation.world import World
@@ -96,7 +97,11 @@ def fail_disk(world: World) -> None:
 def drain(world: World) -> None:
     node = _any(world)
     if node.is_up:
-        node.participant.home.is_draining = not node.participant.home.is_draining
+        if node.participant.node.is_draining:
+            node.participant.node.is_draining = False
+        else:
+            node.participant.drain(node.now())
+            node.carry_out()
 
 
 def stop_etcd(world: World) -> None:
@@ -117,6 +122,18 @@ def operate(world: World) -> None:
         world.move(shard)
 
 
+def change_state(world: World) -> None:
+    """A node is drained or removed, or takes part again."""
+    node = _any(world)
+    states = world.registry.states
+    if states[node.place] != IN:
+        states[node.place] = IN
+    elif world.chance.random() < 0.5:
+        states[node.place] = DRAINING
+    elif len(world.nodes) > world.replicas and REMOVED not in states:
+        states[node.place] = REMOVED
+
+
 def flip_bits(world: World) -> None:
     """Bits flip in a closed segment of a store, if the others have it."""
     node, shard = _any(world), int(world.chance.random() * world.shards)
@@ -132,12 +149,13 @@ def mend(world: World) -> None:
     """Much works again: without this, most of a run would be spent with nothing to break."""
     world.network.cuts.clear()
     world.etcd.is_up = True
+    world.registry.states = [IN] * len(world.nodes)
     for node in world.nodes:
         node.is_failing = False
         if not node.is_up:
             node.boot()
         node.participant.disk_works()
-        node.participant.home.is_draining = False
+        node.participant.node.is_draining = False
 
 
 FAULTS: list[tuple[float, Callable[[World], None]]] = [  # each up to this share of all faults
@@ -151,7 +169,8 @@ FAULTS: list[tuple[float, Callable[[World], None]]] = [  # each up to this share
     (0.76, drain),
     (0.79, stop_etcd),
     (0.84, carry_out_late),
-    (0.90, operate),
+    (0.88, operate),
+    (0.90, change_state),
     (0.91, flip_bits),
     (1.00, mend),
 ]

@@ -55,13 +55,14 @@ class Network:
                         self.is_connected[sender.place, receiver.place] = False
 
     def send(self, sender: Node, to: StoreId, message: Message) -> None:
-        for node in self.world.nodes:
-            if node.disk.store == to:
-                pair = (min(sender.place, node.place), max(sender.place, node.place))
-                line = self.between[sender.place, node.place]
-                if self.is_connected[pair] and line.lives == (sender.life, node.life):
-                    line.items.append(decode(encode(message)) if self.as_bytes else message)
-                return
+        node = self.world.by_store.get(to)
+        if node is None:
+            return
+        one, other = sender.place, node.place
+        line = self.between[one, other]
+        is_connected = self.is_connected[(one, other) if one < other else (other, one)]
+        if is_connected and line.lives == (sender.life, node.life):
+            line.items.append(decode(encode(message)) if self.as_bytes else message)
 
     def connect(self, a: Node, b: Node) -> None:
         """A connection comes up: each end hears of it before anything else."""
@@ -101,18 +102,29 @@ class Network:
                 receiver.participant.link_down(line.store, receiver.now())
                 receiver.carry_out()
 
+    def renew(self, a: Node, b: Node) -> None:
+        """The link over which one node speaks to another ends, and there is a new one. The other one's own
+        link stays, so that one hears nothing of it.
+        """
+        line = self.between[a.place, b.place]
+        assert None not in line.items, "the other one does not know yet that there is a link"
+        line.items.clear()
+        a.participant.link_down(b.store, a.now())
+        a.participant.link_up(b.store, RunId(f"{b.store}.{b.life}"), a.now())
+        a.carry_out()
+
     def ready(self) -> list[Line]:
         """Lines with something that can arrive."""
         time, cuts = self.world.time, self.cuts
-        return [
-            line
-            for line in self.lines
-            if line.items
-            and line.receiver.is_up
-            and line.receiver.paused_until <= time
-            and line.lives[1] == line.receiver.life
-            and (not cuts or (line.sender.place, line.receiver.place) not in cuts)
-        ]
+        found = []
+        for line in self.lines:
+            if line.items:
+                receiver = line.receiver
+                if receiver.is_up and receiver.paused_until <= time and line.lives[1] == receiver.life:
+                    if cuts and (line.sender.place, receiver.place) in cuts:
+                        continue
+                    found.append(line)
+        return found
 
     def arrive(self, line: Line) -> None:
         """The next thing of a line arrives."""
@@ -121,7 +133,7 @@ class Network:
         if item is None:
             run = RunId(f"{line.store}.{line.lives[0]}")
             participant.link_up(line.store, run, now)
-        elif line.store in participant.home.links:
+        elif line.store in participant.node.links:
             participant.received(line.store, item, now)
             if type(item) is Batch:
                 self._check_session(receiver, item)
@@ -129,7 +141,7 @@ class Network:
 
     def _check_session(self, receiver: Node, batch: Batch) -> None:
         """I18: batches of the newest session only are applied."""
-        effects = receiver.participant.home.effects
+        effects = receiver.participant.node.effects
         newest = receiver.newest_session.get(batch.shard)
         if batch.changes and newest != batch.session:
             for effect in effects:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.cluster.simulation.balancing import known_stores
 from tests.cluster.simulation.disk import (
     RECORDS_A_SEGMENT,
     Disk,
@@ -24,17 +25,20 @@ from warren.cluster.effects import (
     Cas,
     Close,
     Committed,
+    ConfirmGone,
     GoOn,
     KeepEpoch,
     KeepWhole,
     ReadMarks,
     ReadRecord,
     ReadRecords,
+    RemoveCopies,
     Role,
     RoleChanged,
     Send,
     TakeInventory,
 )
+from warren.cluster.known_stores import KnownStores
 from warren.cluster.messages import Acks, Inventory
 from warren.cluster.participant import Participant
 from warren.cluster.safety import ShardSafety
@@ -76,6 +80,7 @@ class Node:
         "place",
         "rate",
         "reads",
+        "stores",
         "terms",
         "tick_at",
         "wipes",
@@ -94,10 +99,12 @@ class Node:
         self.paused_until = 0.0  # in the true time, as the next one
         self.tick_at = 0.0
         self.disk = self._new_disk()
+        world.by_store[self.disk.store] = self
         self.reads: list[ReadRecords | GoOn | MarksRead] = []  # for followers that catch up, not answered
         self.terms: dict[int, Term] = {}  # by shard that it leads
         self.newest_session: dict[int, int] = {}  # by shard
         self.participant: Participant
+        self.stores: KnownStores  # as this run of the node knows them
 
     @property
     def store(self) -> StoreId:
@@ -116,8 +123,11 @@ class Node:
         world = self.world
         self.life += 1
         self.is_up = True
+        world.tick_at = 0.0
         me = Leadership(self.store, RunId(f"{self.store}.{self.life}"))
         self.participant = Participant(me, world.new_session, settings=world.settings, rules=world.rules)
+        self.stores = known_stores(world, self)
+        world.registry.register(self)
         self.reads = []
         self.terms = {}
         self.newest_session = {}
@@ -146,7 +156,9 @@ class Node:
         if self.is_up:
             self.crash()
         self.wipes += 1
+        del self.world.by_store[self.disk.store]
         self.disk = self._new_disk()
+        self.world.by_store[self.disk.store] = self
 
     def _check(self, shard: int, what: str, logs: list[LogId] | None = None) -> None:
         world = self.world
@@ -156,8 +168,10 @@ class Node:
     # --- effects ---
 
     def carry_out(self) -> None:
-        for effect in self.participant.take_effects():
-            HANDLERS[type(effect)](self, effect)
+        home = self.participant.node
+        if home.effects or home.acks:
+            for effect in self.participant.take_effects():
+                HANDLERS[type(effect)](self, effect)
 
     def _send(self, effect: Send) -> None:
         message = effect.message
@@ -206,7 +220,9 @@ class Node:
         now = self.now()
         for token in tokens:
             shard_here = self.participant.shards[token.shard]
-            if token.index >= 0:
+            if token.cleared:
+                shard_here.copies_removed(token.token)
+            elif token.index >= 0:
                 shard_here.index_synced(token.epoch, token.index, now)
             else:
                 shard_here.synced(token.token, now)
@@ -253,6 +269,24 @@ class Node:
 
     def _read_record(self, effect: ReadRecord) -> None:
         self.world.etcd.requests.append(Request(self.place, self.life, effect.shard, 0, None))
+
+    def clear(self, shard: int) -> None:
+        """Look whether there are copies of a shard that this store does not keep any more."""
+        here = self.participant.shards[shard]
+        if here.role is Role.OUTSIDER and self.disk.memory.shards[shard]:
+            here.clear(self.now())
+            self.carry_out()
+
+    def _confirm_gone(self, effect: ConfirmGone) -> None:
+        request = Request(self.place, self.life, effect.shard, 0, None, effect.number)
+        self.world.etcd.requests.append(request)
+
+    def _remove_copies(self, effect: RemoveCopies) -> None:
+        shard = effect.shard
+        self.world.cleared += 1
+        for log in list(self.disk.memory.shards[shard]):
+            self.change(shard, RemoveLog(log))
+        self.disk.pending.append((shard, Token(shard, effect.number, cleared=True)))
 
     def _close(self, effect: Close) -> None:
         raise Violation(f"{self.store} closes a link: {effect.reason}")
@@ -346,7 +380,7 @@ class Node:
 
     def _append(self, shard: int, changes: Sequence[LogChange]) -> None:
         here = self.participant.shards[shard]
-        self.world.checks.appended(shard, here.epoch, self.participant.home.me)
+        self.world.checks.appended(shard, here.epoch, self.participant.node.me)
         index = here.append(changes, self.now())
         self.terms[shard].safety.appended(index)
         self.disk.pending.append((shard, Token(shard, 0, epoch=here.epoch, index=index)))
@@ -454,6 +488,8 @@ HANDLERS: dict[type, Callable[..., None]] = {
     ReadMarks: Node._read_marks,
     Cas: Node._cas,
     ReadRecord: Node._read_record,
+    ConfirmGone: Node._confirm_gone,
+    RemoveCopies: Node._remove_copies,
     Committed: Node._committed,
     RoleChanged: Node._role_changed,
     Close: Node._close,

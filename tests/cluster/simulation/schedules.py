@@ -127,7 +127,8 @@ def hand_over_unknown(rules: Rules, disk_rules: DiskRules) -> None:
     stage.publish(a, 8)
     stage.run_for(0.5)
     stage.holds = lambda request: request.node == a.place
-    a.participant.drain()
+    a.participant.drain(a.now())
+    a.carry_out()
     stage.until(lambda: bool(stage.held))
     _overtake(stage, a, b, c)
 
@@ -208,9 +209,10 @@ def damaged_heir(rules: Rules, disk_rules: DiskRules) -> None:
     stage.run_for(0.5)
     stage.cut(b, a, c)
     assert stage.damage(b, 0)
+    c.paused_until = stage.time + 4.0
     stage.crash(a)
     stage.join()
-    stage.run_for(6.0)
+    stage.run_for(10.0)
     assert not stage.is_open(b)
     stage.heal()
     stage.look_whether_healed()
@@ -278,6 +280,51 @@ def diverged_tail(rules: Rules, disk_rules: DiskRules) -> None:
     stage.heal()
 
 
+def _four(rules: Rules, disk_rules: DiskRules) -> tuple[Stage, Node, Node]:
+    """A stage on which the shard has four stores, its leader, and the last of them."""
+    stage = Stage(rules, disk_rules, nodes=4)
+    leader, *_ = stage.begin()
+    last = stage.nodes[3]
+    stage.publish(leader, 5)
+    stage.run_for(0.3)
+    stage.add(0, last)
+    stage.until(lambda: last.store in stage.isr())
+    stage.replicas = 4
+    return stage, leader, last
+
+
+def removal_by_old_news(rules: Rules, disk_rules: DiskRules) -> None:
+    """A store is added again, has everything, and does not know: it believes that it keeps nothing."""
+    stage, _, d = _four(rules, disk_rules)
+    stage.remove(0, d)
+    stage.run_for(0.3)
+    stage.without_etcd.add(d.place)
+    stage.add(0, d)
+    stage.until(lambda: d.store in stage.isr())
+    d.clear(0)
+    stage.run_for(3.0)
+    stage.without_etcd.clear()
+    stage.heal()
+
+
+def removed_and_added(rules: Rules, disk_rules: DiskRules) -> None:
+    """A store leaves, removes its copies, and is added again, while the leader sees only the last of it."""
+    stage, a, d = _four(rules, disk_rules)
+    stage.without_etcd.add(a.place)
+    stage.cut(d, *stage.nodes[:3])
+    stage.remove(0, d)
+    stage.settle()
+    d.clear(0)
+    stage.settle()
+    stage.settle()
+    assert not d.disk.durable.shards[0]
+    stage.without_etcd.clear()
+    stage.add(0, d)
+    stage.run_for(1.0)
+    stage.join()
+    stage.heal()
+
+
 DIRECTED: dict[str, Schedule] = {
     "late_cas": late_admission,
     "durable_epochs": deposed_leader_calls_first,
@@ -293,5 +340,7 @@ DIRECTED: dict[str, Schedule] = {
     "note_damage": interrupted_repair,
     "early_admission": early_confirm,
     "marks_go": diverged_tail,
+    "confirm_gone": removal_by_old_news,
+    "fresh_session": removed_and_added,
     "by_epoch": diverged_tail,
 }

@@ -8,6 +8,7 @@ from tests.cluster.simulation.disk import DiskRules
 from tests.cluster.simulation.etcd import Request
 from tests.cluster.simulation.node import Node
 from tests.cluster.simulation.world import SETTINGS, TICK, World
+from warren.cluster import config
 from warren.cluster.config import ShardRecord
 from warren.cluster.effects import Role
 from warren.cluster.settings import Rules, Settings
@@ -92,6 +93,16 @@ class Stage(World):
 
     def join(self) -> None:
         self.network.cuts.clear()
+
+    def add(self, shard: int, node: Node) -> None:
+        """A store begins to join, in nobody's place."""
+        known = self.etcd.records[shard]
+        self._write(shard, known, config.add(known.record, node.store, min_in_sync=2))
+
+    def remove(self, shard: int, node: Node) -> None:
+        """A store does not keep a shard any more."""
+        known = self.etcd.records[shard]
+        self._write(shard, known, config.remove(known.record, node.store, min_in_sync=2))
 
     # --- what can be seen ---
 

@@ -7,6 +7,7 @@ simulated.
 from __future__ import annotations
 
 from tests.cluster.simulation.stage import LOG, Stage
+from tests.cluster.simulation.world import SETTINGS
 from warren.cluster.effects import Role
 from warren.cluster.settings import Settings
 from warren.storage.replication import LogId
@@ -168,8 +169,9 @@ def test_13_rolling_restarts_hand_over_and_lose_nothing() -> None:
     for node in stage.nodes:
         stage.publish(stage.leader(), 2)
         leads = stage.is_open(node)
-        node.participant.drain()
         began = stage.time
+        node.participant.drain(node.now())
+        node.carry_out()
         stage.until(lambda node=node: not stage.is_open(node) and any(map(stage.is_open, stage.nodes)))  # type: ignore[misc]
         if leads:
             assert stage.time - began < 0.5
@@ -226,6 +228,19 @@ def test_the_preferred_leader_gets_its_shard_back() -> None:
     stage.heal()
 
 
+def test_a_shard_that_an_operator_has_moved_stays_where_it_is() -> None:
+    stage = Stage()
+    a, b, _ = stage.begin()
+    stage.publish(a, 3)
+    stage.until(lambda: a.participant.shards[0].move(b.store, a.now()))
+    stage.until(lambda: stage.is_open(b))
+    stage.publish(b, 2)
+    stage.run_for(3 * SETTINGS.preferred_after)
+    assert stage.is_open(b), "it is the preferred leader now"
+    assert stage.confirmed() >= 6
+    stage.heal()
+
+
 def test_a_replica_moves_to_another_node() -> None:
     stage = Stage(nodes=4)
     a, b, c = stage.begin()
@@ -250,3 +265,15 @@ def test_a_store_that_leaves_the_in_sync_set_often_waits_longer() -> None:
         stage.until(lambda: c.store in stage.isr())
         waits.append(round(stage.time - began))
     assert waits == [1, 2, 4, 8]
+
+
+def test_a_follower_comes_back_when_only_the_link_of_its_leader_has_ended() -> None:
+    stage = Stage()
+    a, b, c = stage.begin()
+    stage.publish(a, 3)
+    stage.network.renew(a, b)  # with what was on its way
+    stage.publish(a, 2)
+    stage.until(lambda: stage.confirmed() >= 6)
+    stage.run_for(3.0)
+    assert stage.isr() == {a.store, b.store, c.store}
+    stage.heal()

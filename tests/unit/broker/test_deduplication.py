@@ -44,3 +44,15 @@ def test_messages_of_one_round_ask_once() -> None:
     for value in "abc":
         seen.note(message(value), 1)
     assert len(rounds.waiting[1]) == 1
+
+
+def test_note_waits_until_its_message_is_safe_in_queues_elsewhere() -> None:
+    """Else a note could be left without its message, which would be dropped when it comes again."""
+    here, there = Rounds(), Rounds()
+    seen, log = Seen(10, None, "x-deduplication-header"), NoteLog(here)
+    seen.log = log
+    seen.note(message("first"), 1, elsewhere=[there, here, None])
+    here.end(1)
+    assert log.notes == []
+    there.end(1)
+    assert len(log.notes) == 1

@@ -238,11 +238,24 @@ def test_publisher_is_told_when_nobody_can_say_any_more_what_is_safe(machine: Ma
     machine.queues["q"].safety = rounds
     publish(client, b"1")
     machine.run()
-    for one in (client, other):
-        one.connection.safety_ended(rounds)
+    rounds.end_term()
     machine.node.end_turn()
-    assert "publish again what is not confirmed" in client.expect_close(405).reply_text
+    assert "another leader" in client.expect_close(405).reply_text
     assert other.methods() == [], "it waits for nothing"
+
+
+def test_who_commits_a_transaction_is_told_as_well(machine: Machine) -> None:
+    client = machine.connect()
+    rounds = declare(machine, client)
+    machine.queues["q"].safety = rounds
+    client.call(m.TxSelect(), m.TxSelectOk)
+    publish(client, b"1")
+    client.send(m.TxCommit())
+    machine.run()
+    assert client.methods() == [], "the commit waits"
+    client.connection.safety_ended(rounds, "the queue has another leader")
+    machine.node.end_turn()
+    assert "another leader" in client.expect_close(405).reply_text
 
 
 def test_purge_and_delete_take_what_is_not_safe_with_them(machine: Machine) -> None:

@@ -219,6 +219,8 @@ CARRIED: Table = {
     "dead-letter-strategy": "at-least-once",
     "max-in-memory-length": 0,
     "max-in-memory-bytes": 1,
+    "target-group-size": 3,
+    "replicas": 3,
     "ha-mode": "nodes",
     "ha-params": ["rabbit@a", "rabbit@b"],
     "ha-sync-mode": "automatic",

@@ -203,6 +203,8 @@ CHANGES: list[tuple[str, str, str, Any]] = [
     ("shovels restart s -p v", "DELETE", "/api/shovels/vhost/v/s/restart", None),
     ("pause q", "PUT", "/api/queues/%2F/q/pause", {}),
     ("resume q", "PUT", "/api/queues/%2F/q/resume", {}),
+    ("cluster undrain", "DELETE", "/api/cluster/drain", None),
+    ("cluster remove a", "DELETE", "/api/cluster/nodes/a", None),
 ]
 
 
@@ -244,6 +246,7 @@ LISTS = [
     ("limits ls -p v", "/api/vhost-limits/v"),
     ("limits ls --user u", "/api/user-limits/u"),
     ("limits ls --users", "/api/user-limits"),
+    ("cluster shards", "/api/cluster/shards"),
 ]
 
 
@@ -272,6 +275,85 @@ def test_federation_link_that_is_not_there_is_told(
     api.answers = [(200, [])]
     assert main(["federation", "links", "restart", "abc", "--url", api.url]) == 1
     assert "no federation link 'abc' in vhost '/'" in capsys.readouterr().err
+
+
+def shard(number: int, leader: str, role: str) -> dict[str, Any]:
+    follower = {"node": "b", "is_in_step": True, "bytes_in_flight": 7}
+    return {
+        "number": number,
+        "epoch": 1,
+        "leader": leader,
+        "replicas": ["a", "b"],
+        "in_sync": ["a", "b"],
+        "joining": [],
+        "leaving": [],
+        "role": role,
+        "followers": [follower, follower | {"bytes_in_flight": 0}, follower | {"is_in_step": False}],
+    }
+
+
+def test_drain_returns_when_the_broker_leads_nothing(api: RecordedApi) -> None:
+    api.answers = [(204, None), (200, [shard(0, "a", "open")]), (200, [shard(0, "b", "follower")])]
+    assert main(["cluster", "drain", "--url", api.url]) == 0
+    assert [(sent.method, sent.target) for sent in api.requests] == [
+        ("PUT", "/api/cluster/drain"),
+        ("GET", "/api/cluster/shards"),
+        ("GET", "/api/cluster/shards"),
+    ]
+
+
+def test_drain_fails_if_nobody_takes_the_shards(api: RecordedApi, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answers = [(204, None), (200, [shard(0, "a", "open")])]
+    assert main(["cluster", "drain", "--wait", "0", "--url", api.url]) == 1
+    assert "it leads shards still" in capsys.readouterr().err
+
+
+def test_move_returns_when_the_node_leads(api: RecordedApi) -> None:
+    api.answers = [(204, None), (200, [shard(3, "a", "open")]), (200, [shard(3, "b", "follower")])]
+    assert main(["cluster", "move", "3", "b", "--url", api.url]) == 0
+    assert (api.requests[0].target, api.requests[0].content) == (
+        "/api/cluster/shards/3/leader",
+        {"node": "b"},
+    )
+    assert len(api.requests) == 3
+
+
+def test_move_that_the_broker_refuses_is_told(api: RecordedApi, capsys: pytest.CaptureFixture[str]) -> None:
+    api.answers = [
+        (400, {"error": "bad_request", "reason": "shard 3 is led by node 'b'"}),
+        (200, {"product_name": "WarrenMQ"}),
+    ]
+    assert main(["cluster", "move", "3", "a", "--url", api.url]) == 1
+    assert capsys.readouterr().err == "warren cluster move: shard 3 is led by node 'b'\n"
+
+
+def test_shards_are_shown_with_what_followers_lack(
+    api: RecordedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.answers = [(200, [shard(3, "a", "open")])]
+    assert main(["cluster", "shards", "--no-header", "--url", api.url]) == 0
+    told = "b lacks 7 bytes, b in step, b is not in step"
+    assert capsys.readouterr().out == f"3\ta\t1\ta b\ta b\t\t\topen\t{told}\n"
+
+
+def test_status_of_a_cluster_is_that_of_its_nodes(
+    api: RecordedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.answers = [(200, [{"name": "a", "running": True, "leads": 4}])]
+    assert main(["cluster", "status", "--no-header", "--url", api.url]) == 0
+    assert capsys.readouterr().out.split() == ["a", "true", "4"]
+    api.answers = [(200, [{"name": "a", "running": True}])]
+    assert main(["cluster", "status", "--url", api.url]) == 1
+    assert "not in a cluster" in capsys.readouterr().err
+
+
+def test_status_tells_of_the_node_that_was_asked(
+    api: RecordedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = [{"name": "a"}, {"name": "b", "uptime": 5000}, {"name": "c"}]
+    api.answers = [(200, {"node": "b"}), (200, nodes)]
+    assert main(["status", "--url", api.url]) == 0
+    assert "node\tb\nuptime_seconds\t5\n" in capsys.readouterr().out
 
 
 def test_filters_and_sorting_are_left_to_the_broker(api: RecordedApi) -> None:

@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 from warren.cluster.config import RunId, StoreId
-from warren.cluster.messages import Ack, Acks, Batch, Beacon, Echo, Hello, Inventory, Message, Refused
+from warren.cluster.messages import (
+    Ack,
+    Acks,
+    Batch,
+    Beacon,
+    Echo,
+    Hello,
+    Inventory,
+    Letter,
+    Letters,
+    LettersDone,
+    Message,
+    Refused,
+)
 from warren.storage.replication import (
     AllMarks,
     Drop,
@@ -89,5 +102,18 @@ FRAMES: list[tuple[Message, str]] = [
             "00000032225a13e307000000000000000000000000000000000000000000000100030000000000000007000000000000"
             "000b0000000000000002"
         ),
+    ),
+    (
+        Letters(
+            5, 640, "/", "q", 2, 3, (Letter(b"\0", b"\1k", b"\0\0", b"body", persistent=True, died=True),)
+        ),
+        (
+            "0000004e2d7014d908000000000000000000000000000000000000050000000000000280000000000000000200000000"
+            "00000003012f01710000000103000000010000000002016b00000002000000000004626f6479"
+        ),
+    ),
+    (
+        LettersDone(5, 3, is_here=True),
+        ("0000001c31786da809010000000000000000000000000000000000050000000000000003"),
     ),
 ]

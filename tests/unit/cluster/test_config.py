@@ -60,7 +60,7 @@ def test_a_joiner_stands_in_at_the_place_of_the_one_that_leaves() -> None:
     joining = config.add(RECORD, D, instead_of=B, min_in_sync=2)
     assert (joining.joining, joining.leaving, joining.isr) == ((D,), (B,), RECORD.isr)
     swapped = config.swap(joining, D, B, min_in_sync=2)
-    assert swapped == ShardRecord(3, LEADER, (A, D, C), (A, C, D))
+    assert swapped == ShardRecord(3, LEADER, (A, D, C), (A, C, D), adds=1)
 
 
 def test_a_joiner_that_replaces_nobody_makes_one_replica_more() -> None:
@@ -83,7 +83,9 @@ def test_a_leader_is_neither_swapped_nor_removed() -> None:
 
 
 def test_a_joiner_can_be_given_up() -> None:
-    assert config.remove(config.add(RECORD, D, min_in_sync=2), D, min_in_sync=2) == RECORD
+    for leaver in (None, B):
+        joining = config.add(RECORD, D, instead_of=leaver, min_in_sync=2)
+        assert config.remove(joining, D, min_in_sync=2) == RECORD._replace(adds=1)
 
 
 @pytest.mark.parametrize(
@@ -138,13 +140,14 @@ STORES = st.sampled_from((A, B, C, D, E))
 @st.composite
 def changes(draw: st.DrawFn, record: ShardRecord) -> ShardRecord:
     """A record after any change that somebody may try."""
-    name = draw(st.sampled_from(("elect", "hand_over", "shrink", "admit", "swap", "add", "remove")))
+    name = draw(st.sampled_from(("elect", "hand_over", "move", "shrink", "admit", "swap", "add", "remove")))
     store, other = draw(STORES), draw(STORES)
     leader = Leadership(store, RunId(draw(st.sampled_from("rs"))))
     instead = draw(st.sampled_from((None, other)))
     makes = {
         "elect": partial(config.elect, record, leader),
         "hand_over": partial(config.hand_over, record, leader),
+        "move": partial(config.hand_over, record, leader, for_good=True),
         "shrink": partial(config.shrink, record, frozenset({store, other}), min_in_sync=2),
         "admit": partial(config.admit, record, store, min_in_sync=2),
         "swap": partial(config.swap, record, store, other, min_in_sync=2),

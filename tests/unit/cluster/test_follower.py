@@ -112,6 +112,17 @@ def test_a_follower_whose_files_do_not_fit_begins_anew() -> None:
     assert node.session() != session
 
 
+def test_a_batch_that_does_not_fit_is_not_acked_by_the_next_one() -> None:
+    """Both came in one read. The second one touches another log, fits, and is synced."""
+    node, session = following()
+    node.hear(A, batch(session, 1))
+    node.hear(A, batch(session, 2))
+    _, second = node.take(Apply)
+    node.shard.apply_failed(0.1)
+    node.shard.synced(second.token, 0.2)
+    assert node.sent(Acks) == []
+
+
 def test_a_follower_that_is_refused_asks_again_later() -> None:
     node, session = following()
     node.hear(A, Refused(0, 4), 1.0)
@@ -181,7 +192,7 @@ def test_nobody_stands_who_is_not_in_sync() -> None:
 
 def test_nobody_stands_who_is_draining_damaged_or_has_a_failing_disk() -> None:
     spoils: list[Callable[[Alone], None]] = [
-        lambda node: node.participant.drain(),
+        lambda node: node.participant.drain(0.0),
         lambda node: node.shard.damage_found(0.0),
         lambda node: node.participant.disk_fails(0.0),
     ]
@@ -210,6 +221,7 @@ def test_an_older_process_that_is_gone_says_nothing_of_a_leader_elected_since() 
     node = Alone(B)
     node.learn(LED)
     node.participant.peer_gone(A, 0.2)
+    assert node.take(Cas), "it stands, and another one was elected before"
     node.learn(LED._replace(epoch=5, leader=Leadership(A, RunId("another"))), 0.3)
     assert not stands(node, 0.5)
 

@@ -42,6 +42,30 @@ def test_a_leader_does_not_open_before_its_own_disk_has_all() -> None:
     assert node.role() is Role.OPEN
 
 
+def test_a_follower_whose_records_cannot_be_read_begins_anew() -> None:
+    node = Alone()
+    node.link(B, C)
+    node.lead()
+    node.follow(B, 101)
+    node.shard.reading_failed(B, 100)
+    assert node.sent(Refused) == [], "an older session has ended already"
+    node.shard.reading_failed(B, 101)
+    assert node.sent(Refused) == [(B, Refused(0, 1))]
+    leader = node.shard.leader
+    assert leader is not None
+    assert B not in leader.sessions
+
+
+def test_a_leader_that_leaves_goes_on_while_it_is_alone_in_sync() -> None:
+    node = Alone(settings=Settings(min_in_sync=1))
+    node.lead(record=RECORD._replace(replicas=(A,), isr=(A,), joining=(B,), leaving=(A,)))
+    node.participant.tick(0.1)
+    assert node.role() is Role.OPEN
+    leader = node.shard.leader
+    assert leader is not None
+    assert leader.stopped_at is None
+
+
 def test_a_sync_of_what_came_before_its_election_is_not_enough() -> None:
     node = Alone()
     node.link(B, C)
@@ -113,7 +137,6 @@ def test_a_member_whose_process_is_gone_leaves_at_once() -> None:
     node = Alone()
     node.open()
     node.participant.peer_gone(C, 0.2)
-    node.participant.tick(0.2)
     (cas,) = node.take(Cas)
     assert cas.record.isr == (A, B)
     assert node.others() == (B, C), "it counts until that is known to be written"
@@ -125,6 +148,8 @@ def test_at_the_minimum_nobody_leaves() -> None:
     node = Alone()
     node.open()
     node.participant.peer_gone(C, 0.2)
+    (cas,) = node.take(Cas)
+    node.shard.cas_answered(cas.revision, config.Known(cas.revision + 1, cas.record), 0.2)
     node.participant.peer_gone(B, 0.2)
     node.participant.tick(0.2)
     assert node.take(Cas) == []
@@ -200,7 +225,7 @@ def test_a_draining_leader_stops_waits_for_its_batches_and_hands_over() -> None:
     node.open()
     index = node.shard.append([records()], 0.1)
     numbers = {to: batch.number for to, batch in node.sent(Batch)}
-    node.participant.drain()
+    node.participant.drain(0.1)
     node.participant.tick(0.2)
     assert not node.shard.takes_publishes
     assert not node.shard.may_deliver(0.2)
@@ -210,12 +235,11 @@ def test_a_draining_leader_stops_waits_for_its_batches_and_hands_over() -> None:
     node.ack(B, 101, numbers[B], 0.2)
     node.ack(C, 102, numbers[C], 0.2)
     assert node.take(Committed) == [Committed(0, 1, index)], "what it has taken it confirms"
-    node.participant.tick(0.3)
-    (cas,) = node.take(Cas)
+    (cas,) = node.take(Cas)  # at once, and not with the next tick
     assert cas.record.epoch == 2
     assert cas.record.leader in (
-        Leadership(B, node.participant.home.links[B]),
-        Leadership(C, node.participant.home.links[C]),
+        Leadership(B, node.participant.node.links[B]),
+        Leadership(C, node.participant.node.links[C]),
     )
 
 

@@ -163,7 +163,7 @@ def test_a_node_with_a_copy_of_this_store_is_hung_up_on() -> None:
     node = Alone()
     node.participant.link_up(A, RunId("another"), 0.0)
     assert [close.to for close in node.take(Close)] == [A]
-    assert node.participant.home.links == {}
+    assert node.participant.node.links == {}
 
 
 def test_the_preferred_leader_is_the_first_replica_unless_placement_says_otherwise() -> None:
@@ -182,6 +182,35 @@ def test_the_preferred_leader_is_the_first_replica_unless_placement_says_otherwi
     assert cas.record.leader == Leadership(C, RUNS[C])
 
 
+def test_an_operator_moves_a_shard_for_good_to_a_store_that_is_in_step() -> None:
+    node = Alone(B)
+    node.link(A, C)
+    node.lead(0.0, RECORD)
+    node.follow(A, 101)
+    assert not node.shard.move(C, 0.0), "C is not in step"
+    node.follow(C, 102)
+    node.echo(A, 0.0)
+    node.echo(C, 0.0)
+    node.participant.tick(0.0)
+    assert not node.shard.move(B, 0.0), "B leads already"
+    assert node.shard.move(C, 0.0)
+    assert not node.shard.move(A, 0.0), "it is being handed over"
+    node.participant.tick(0.1)
+    (cas,) = node.take(Cas)
+    assert cas.record.leader == Leadership(C, RUNS[C])
+    assert cas.record.replicas[0] == C, "or the shard would go back to the one that was preferred before"
+
+
+def test_a_node_that_was_drained_leads_again_when_it_is_not_any_more() -> None:
+    node = Alone(B)
+    node.link(A, C)
+    node.participant.drain(0.0)
+    node.participant.tick(60.0)
+    assert not node.participant.node.can_lead
+    node.participant.undrain()
+    assert node.participant.node.can_lead
+
+
 @pytest.mark.parametrize(("role", "occasion"), list(product(Role, Occasion)))
 def test_only_the_table_changes_a_role(role: Role, occasion: Occasion) -> None:
     node = Alone()
@@ -193,3 +222,30 @@ def test_only_the_table_changes_a_role(role: Role, occasion: Occasion) -> None:
 
 def test_every_role_but_the_first_is_reached_by_some_occasion() -> None:
     assert set(ROLES.values()) == set(Role)
+
+
+def test_a_session_that_was_opened_before_the_leader_could_answer_begins_anew() -> None:
+    """Links are of one way each: the one from the follower may be there first."""
+    leader = Alone()
+    leader.link(C)
+    leader.lead()
+    leader.hear(B, Inventory(0, 1, 7, (), is_last=True))
+    leader.sent(Batch)  # which nobody hears
+    leader.link(B)
+    assert (B, Refused(0, 1)) in leader.sent(Refused)
+    leader.sent(Batch)
+    leader.ack(B, 7, 1)
+    assert leader.shard.leader is not None
+    assert B not in leader.shard.leader.sessions, "nothing of it got there"
+
+
+def test_a_follower_in_step_begins_anew_when_the_leader_has_another_link_to_it() -> None:
+    """The leader's link has ended, and the follower's own has not."""
+    node = Alone(B)
+    node.link(A)
+    node.learn(RECORD._replace(epoch=1, leader=Leadership(A, RUNS[A])))
+    first = node.session()
+    node.hear(A, Batch(0, 1, first, 1, (), in_step=True))
+    node.hear(A, Refused(0, 1), 1.0)
+    node.hear(A, Beacon(1.0, ((0, 1),)), 1.0)
+    assert node.session() != first

@@ -12,7 +12,20 @@ from hypothesis import strategies as st
 
 from tests.unit.cluster.golden_frames import FRAMES
 from warren.cluster.config import RunId, StoreId
-from warren.cluster.messages import Ack, Acks, Batch, Beacon, Echo, Hello, Inventory, Message, Refused
+from warren.cluster.messages import (
+    Ack,
+    Acks,
+    Batch,
+    Beacon,
+    Echo,
+    Hello,
+    Inventory,
+    Letter,
+    Letters,
+    LettersDone,
+    Message,
+    Refused,
+)
 from warren.cluster.wire import (
     PREFIX,
     FrameSplitter,
@@ -20,8 +33,8 @@ from warren.cluster.wire import (
     decode,
     encode,
     encode_batch,
-    pack_changes,
 )
+from warren.cluster.wire_changes import COPIED_BYTES_MAX, pack_changes
 from warren.cluster.wire_values import WireError
 from warren.storage.replication import (
     AllMarks,
@@ -40,7 +53,7 @@ U16, U32, U64 = (st.integers(0, 2**bits - 1) for bits in (16, 32, 64))
 NAMES = st.text(max_size=60)
 IDS = st.text(min_size=1, max_size=20)
 LOGS = st.builds(LogId, U64, NAMES)
-DATA = st.binary(max_size=100)
+DATA = st.binary(max_size=100) | st.binary(min_size=COPIED_BYTES_MAX, max_size=COPIED_BYTES_MAX + 100)
 CHANGES: st.SearchStrategy[Any] = st.one_of(
     st.builds(Records, LOGS, U64, U64, U64, U64, U32, DATA),
     st.builds(Marks, LOGS, U64, U64, DATA),
@@ -61,6 +74,8 @@ HELLOS = st.builds(
     IDS,
     st.tuples(U16, U16),
 )
+SHORT = st.binary(max_size=255).map(lambda data: bytes((len(data),)) + data)
+LETTERS = st.builds(Letter, SHORT, SHORT, DATA, DATA, st.booleans(), st.booleans())
 MESSAGES: st.SearchStrategy[Any] = st.one_of(
     HELLOS,
     st.builds(Beacon, TIMES, TERMS),
@@ -71,6 +86,17 @@ MESSAGES: st.SearchStrategy[Any] = st.one_of(
     st.builds(Refused, U16, U64),
     st.builds(Batch, U16, U64, U64, U64, st.lists(CHANGES, max_size=5).map(tuple), st.booleans()),
     st.builds(Acks, st.lists(st.builds(Ack, U16, U64, U64, U64), max_size=4).map(tuple)),
+    st.builds(
+        lambda line, queue, names, places, letters: Letters(
+            line, queue, names[0], names[1], places[0], places[1], letters
+        ),
+        U64,
+        U64,
+        st.tuples(NAMES, st.binary(max_size=60).map(lambda raw: raw.decode("utf-8", "surrogateescape"))),
+        st.lists(U64, min_size=2, max_size=2, unique=True).map(sorted),
+        st.lists(LETTERS, max_size=3).map(tuple),
+    ),
+    st.builds(LettersDone, U64, U64, st.booleans()),
 )
 
 
@@ -81,7 +107,7 @@ def test_what_is_written_is_read(message: Message) -> None:
 
 @given(st.builds(Batch, U16, U64, U64, U64, st.lists(CHANGES, max_size=5).map(tuple), st.booleans()))
 def test_changes_that_were_packed_before_make_the_same_frame(batch: Batch) -> None:
-    assert encode_batch(batch, pack_changes(batch.changes)) == encode(batch)
+    assert b"".join(encode_batch(batch, pack_changes(batch.changes))) == encode(batch)
 
 
 @given(st.lists(MESSAGES, max_size=4), st.data())
@@ -93,7 +119,7 @@ def test_messages_are_found_however_they_are_split(messages: list[Message], data
         found += splitter.feed(stream[:size])
         stream = stream[size:]
     assert found == messages
-    assert not splitter.buffer
+    assert not splitter.chunks
 
 
 @given(st.binary(max_size=200))

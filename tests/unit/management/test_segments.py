@@ -11,9 +11,12 @@ import aiohttp
 import pytest
 
 from tests.support.http_api import SEGMENT_BYTES, Api
+from tests.support.queues import classic
+from tests.support.rounds import Rounds
 from warren import commands
 from warren.amqp.properties import BasicProperties
 from warren.broker.message import Message
+from warren.broker.outcome import ON_ITS_WAY
 from warren.broker.queue import Queue
 from warren.management import json_text
 from warren.management.app import HttpService
@@ -171,6 +174,22 @@ async def test_what_is_not_synced_yet_is_neither_listed_nor_served(api: Api) -> 
     beyond = await api.get(f"{LIST}/1", headers={"Range": f"bytes={safe}-"})
     assert beyond.status == 416
     segment.end, segment.last = segment.end - 64, segment.last - 1
+
+
+async def test_what_only_this_node_has_of_a_replicated_queue_is_not_listed(api: Api) -> None:
+    queue, rounds = classic(api.declare("q")), Rounds()
+    await api.publish(queue, [b"everywhere"])
+    log = queue.lane.log
+    assert log is not None
+    log.holds_back, log.safety = True, rounds
+    queue.lane.take_over(log, queue.lane.position)
+    assert queue.publish(Message(b"\0", b"\x01q", b"\0\0", b"only here", True)) == ON_ITS_WAY
+    written = asyncio.get_running_loop().create_future()
+    api.broker.store.safety.when_safe(written.set_result)
+    await written
+    assert (await listing(api))["next_offset"] == 1
+    rounds.end(1)
+    assert (await listing(api))["next_offset"] == 2
 
 
 async def test_range_that_cannot_be_satisfied_is_416_and_says_how_much_there_is(api: Api) -> None:

@@ -72,7 +72,7 @@ def test_what_makes_no_sense_is_refused(wrong: dict[str, object], text: str) -> 
         Config(**right | wrong)  # type: ignore[arg-type]
 
 
-def test_a_directory_keeps_its_cluster_its_node_and_its_store(tmp_path: Path) -> None:
+def test_a_directory_keeps_its_cluster_and_its_node(tmp_path: Path) -> None:
     first = join(tmp_path, settings(), "id", has_definitions=False)
     assert read_membership(tmp_path) == first
     assert join(tmp_path, settings(), "id", has_definitions=True) == first
@@ -91,7 +91,11 @@ def test_a_damaged_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "cluster.json").write_text('{"cluster": 1')
     with pytest.raises(ConfigError, match="cannot be read"):
         read_membership(tmp_path)
-    assert Membership("c", "s", "n").store == "s"
+
+
+def test_a_file_that_has_more_is_understood(tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").write_text('{"cluster": "c", "store": "s", "node": "n"}')
+    assert read_membership(tmp_path) == Membership("c", "n")
 
 
 def test_an_endpoint_that_failed_is_left_for_a_while() -> None:

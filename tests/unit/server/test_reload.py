@@ -371,7 +371,7 @@ SETTINGS: dict[str, tuple[Any, str]] = {  # with another value, and what the log
     "cluster_lease": (1.0, RESTART),
     "cluster_grace": (5.0, RESTART),
     "cluster_replace_after": (1.0, RESTART),
-    "cluster_replicate": ("quorum", RESTART),
+    "cluster_replicate": ("durable", RESTART),
     "memory_watermark": (0.1, RELOADED),
     "memory_budget": (0.1, RESTART),
     "disk_free_limit": (1, RELOADED),

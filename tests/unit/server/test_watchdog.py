@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -135,3 +136,12 @@ def test_job_that_is_spread_over_turns_is_named_once(hands: Hands) -> None:
     world.turn()
     described = describe(turns._turn)
     assert described.count("removing_bindings") == 1, described
+
+
+def test_a_compiled_generator_that_has_ended_has_no_name_but_is_described() -> None:
+    class Ended:
+        __qualname__ = "Ended"
+
+    ended = Ended()
+    ended.__qualname__ = None  # type: ignore[assignment]
+    assert "Ended" in describe(partial(print, ended))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.frames import decode_methods, split_frames
+from tests.support.rounds import Rounds as PipelinedRounds
 from warren.amqp import methods as m
 from warren.amqp.writer import Output
 from warren.broker.outcome import AFTER_NEXT_ROUND, ON_ITS_WAY
@@ -22,8 +23,11 @@ class Rounds:
         self.behind = False
         self.waiters: list[Callable[[int], None]] = []
 
-    def when_safe(self, callback: Callable[[int], None]) -> None:
+    def when_safe(self, callback: Callable[[int], None], ended: Callable[[], None] | None = None) -> None:
         self.waiters.append(callback)
+
+    def when_ready(self, callback: Callable[[], None]) -> None:
+        self.when_safe(lambda _number: callback())
 
     def end_round(self) -> None:
         waiters, self.waiters = self.waiters, []
@@ -89,6 +93,24 @@ def test_one_safety_may_take_a_round_longer(scene: Scene) -> None:
     assert scene.confirmed() == [(1, False)]
 
 
+def test_round_after_the_next_is_the_one_that_gathers_when_the_first_is_over(scene: Scene) -> None:
+    """Deduplication writes its note then. A shard has several batches on their way at once."""
+    rounds, told = PipelinedRounds(), list[bool]()
+    scene.confirms.note(AFTER_NEXT_ROUND, rounds)
+    scene.confirms.published += 1
+    when_all_safe([(rounds, True)], lambda: told.append(True), told.clear)
+    scene.confirms.end_batch()
+    for _ in range(3):
+        rounds.begin_next()
+        rounds.when_safe(lambda _number: None)
+    rounds.end(1)
+    for number in (2, 3):
+        rounds.end(number)
+        assert (scene.confirmed(), told) == ([], [])
+    rounds.end(4)
+    assert (scene.confirmed(), told) == ([(1, False)], [True])
+
+
 def test_batches_in_one_round_are_confirmed_together(scene: Scene) -> None:
     for _ in range(3):
         scene.publish((ON_ITS_WAY, scene.here))
@@ -107,7 +129,7 @@ def test_safety_that_is_behind_is_known(scene: Scene) -> None:
 
 def test_answer_waits_for_every_safety_and_for_its_round() -> None:
     here, there, told = Rounds(), Rounds(), list[bool]()
-    when_all_safe([(here, here.gathering + 1), (there, there.gathering)], lambda: told.append(True))
+    when_all_safe([(here, True), (there, False)], lambda: told.append(True), told.clear)
     here.end_round()
     there.end_round()
     assert told == []

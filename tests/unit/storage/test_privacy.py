@@ -12,6 +12,7 @@ import pytest
 from tests.support.machine import Machine
 from tests.support.privacy import open_to_others
 from tests.unit.storage.test_rounds import declare, publish
+from warren.storage.files import make_directory
 from warren.storage.privacy import make_private
 
 
@@ -116,6 +117,12 @@ def test_all_is_private_after_every_kind_of_recovery(
     machine.housekeeping.run()
     machine.run()
     assert open_to_others(machine.data) == set()
+
+
+def test_a_directory_is_made_with_those_above_it_for_its_owner_alone(tmp_path: Path) -> None:
+    make_directory(str(tmp_path / "shards" / "7" / "129"))
+    make_directory(str(tmp_path / "shards" / "7" / "129"))
+    assert not list(open_to_others(tmp_path / "shards"))
 
 
 def test_directory_that_an_earlier_version_left_open_is_closed(used: Machine) -> None:

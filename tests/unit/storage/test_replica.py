@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.log_machine import TIME_MS, message, read_on
 from tests.support.shard_machine import SHARD, ShardMachine, close_all, resync
+from warren.cluster.safety import ShardSafety
 from warren.storage import diverged
 from warren.storage.copying import DamagedSegment, read_records
 from warren.storage.data_files import DataFiles, FileKind, FileProblem
@@ -21,7 +22,9 @@ from warren.storage.format import (
     encode_record,
     encode_segment_header,
 )
+from warren.storage.log_listing import LogListing, describe
 from warren.storage.queue_log import QueueLog
+from warren.storage.replica import Replica
 from warren.storage.replication import (
     AllMarks,
     Drop,
@@ -35,6 +38,7 @@ from warren.storage.replication import (
     Truncate,
 )
 from warren.storage.segment_copies import ReplicaMismatch
+from warren.storage.stream_log import SegmentedStream
 from warren.storage.verify import verify
 
 QUEUE = LogId(129)
@@ -203,6 +207,79 @@ def test_stream_is_copied_with_its_chunks_and_named_offsets(pair: Pair) -> None:
     pair.follower.follow()
     stream, position = pair.leader.lead(2).open_stream(STREAM.queue)
     assert (position, stream.offsets) == (20, {"billing": 7})
+
+
+def led_stream(pair: Pair) -> tuple[SegmentedStream, ShardSafety]:
+    """A replicated stream with two messages, the first of which all members have."""
+    pair.leader.streams.add(STREAM.queue)
+    pair.follower.streams.add(STREAM.queue)
+    stream, _ = pair.led.open_stream(STREAM.queue)
+    safety = ShardSafety()
+    stream.hold_back(safety)
+    stream.append(message(b"one"), 1, TIME_MS)
+    safety.appended(1)
+    stream.append(message(b"two"), 2, TIME_MS)
+    safety.appended(2)
+    pair.leader.settle()
+    safety.commit(1)
+    return stream, safety
+
+
+def test_stream_is_read_up_to_what_all_members_have(pair: Pair) -> None:
+    stream, safety = led_stream(pair)
+    told: list[int] = []
+    stream.when_more_is_safe(lambda: told.append(stream.safe_position()))
+    reader = stream.reader(1, None)
+    assert reader.ready() == 3
+    assert reader.take().body == b"one"
+    assert reader.ready() == -1, "the second one is synced here, and that is not enough"
+    assert (stream.safe_position(), stream.all_is_safe()) == (1, False)
+    safety.commit(2)
+    assert told == [2]
+    assert reader.ready() == 3
+    assert reader.take().body == b"two"
+    assert stream.all_is_safe()
+
+
+def test_bytes_of_a_stream_that_others_may_read_are_those_that_all_members_have(pair: Pair) -> None:
+    stream, safety = led_stream(pair)
+    [segment] = stream.segments
+    [listed] = describe(LogListing().take(stream, stream.segments))
+    assert (listed.ends.size, listed.ends.last) == (stream.safe_bytes(segment), 1)
+    assert stream.safe_bytes(segment) < segment.written
+    safety.commit(2)
+    [listed] = describe(LogListing().take(stream, stream.segments))
+    assert (listed.ends.size, listed.ends.last) == (segment.written, 2)
+
+
+def test_stream_keeps_its_last_segment_until_all_members_have_something_behind_it(pair: Pair) -> None:
+    """Else a leader that begins with neither would give the same offsets again."""
+    stream, safety = led_stream(pair)
+    safety.commit(2)
+    stream.roll(3, TIME_MS)
+    stream.append(message(b"three"), 3, TIME_MS)
+    safety.appended(3)
+    pair.leader.settle()
+    stream.retain(None, 1, None)
+    assert stream.first_position() == 1
+    safety.commit(3)
+    stream.retain(None, 1, None)
+    assert stream.first_position() == 3
+    pair.send()
+    pair.check_same()
+
+
+def test_stream_that_is_opened_again_has_all_that_its_shard_has(pair: Pair) -> None:
+    led_stream(pair)
+    pair.send()
+    pair.settle()
+    pair.leader, pair.follower = pair.follower, pair.leader
+    pair.follower.follow()
+    stream, position = pair.leader.lead(2).open_stream(STREAM.queue)
+    stream.hold_back(ShardSafety())
+    assert (position, stream.safe_position(), stream.all_is_safe()) == (2, 2, True)
+    [segment] = stream.segments
+    assert stream.safe_bytes(segment) == segment.written
 
 
 def test_deleted_queue_goes_with_its_parts(pair: Pair) -> None:
@@ -620,6 +697,80 @@ def test_many_logs_are_recovered_in_a_thread_and_opened_at_once(pair: Pair) -> N
     assert all(isinstance(change, Marks) for change in pair.leader.take())
 
 
+def read_back(machine: ShardMachine, epoch: int) -> None:
+    """Lead in an epoch, have the queue's logs read back, and follow again before anybody has opened them."""
+    led = machine.lead(epoch)
+    led.are_recovered(led.recovery({QUEUE.queue}, set())())
+    machine.follow()
+
+
+def test_copy_knows_what_a_recovery_has_removed_though_its_log_was_never_opened(pair: Pair) -> None:
+    first = records(pair)
+    pair.follower.apply([first, Marks(QUEUE, 1, 1, encode_mark(1, 0, 2, ACKED))])
+    pair.follower.settle()
+    read_back(pair.follower, 2)
+    assert pair.follower.segments() == {}
+    assert pair.follower.follow().inventory() == {}
+
+
+def test_segment_that_a_recovery_took_for_complete_may_go_on(pair: Pair) -> None:
+    """The recovery has written an index of what was there, and a later one would stop where that ends."""
+    first = records(pair)
+    pair.append(b"three")
+    (rest,) = pair.leader.take()
+    other = ShardMachine(pair.leader.data.parent.parent / "c")
+    other.apply([first])
+    other.settle()
+    log, position = other.lead(2).open_log(QUEUE)
+    log.append(message(b"other"), position + 1, False)
+    pair.follower.apply([first])
+    pair.follower.apply(other.take())
+    pair.follower.settle()
+    read_back(pair.follower, 3)
+    pair.follower.apply([SetAside(QUEUE, 3, 2), rest])
+    pair.settle()
+    assert pair.follower.segments() == pair.leader.segments()
+    log, position = pair.follower.lead(4).open_log(QUEUE)
+    assert [found.body for _, found in read_on(log)] == [b"one", b"two", b"three"]
+    other.close()
+
+
+def test_shard_is_no_copy_while_its_logs_are_read_back(pair: Pair) -> None:
+    pair.append(b"one")
+    pair.send()
+    pair.settle()
+    led = pair.follower.lead(2)
+    read = led.recovery({QUEUE.queue}, set())
+    following: list[Replica] = []
+    pair.follower.shards.follow_again(led, following.append)
+    pair.follower.settle()
+    assert not following
+    led.are_recovered(read())
+    pair.follower.settle()
+    assert [list(copies.inventory()) for copies in following] == [[QUEUE]]
+    pair.follower.led, pair.follower.replica = None, following[0]
+
+
+def test_logs_of_a_queue_that_is_not_there_any_more_go_everywhere(pair: Pair) -> None:
+    part, _ = pair.led.open_log(PART)
+    pair.append(b"one")
+    pair.append(b"two", log=part)
+    pair.send()
+    pair.settle()
+    pair.leader, pair.follower = pair.follower, pair.leader
+    pair.follower.follow()
+    led = pair.leader.lead(2)
+    led.open_log(LogId(1_000))
+    assert led.unopened() == {QUEUE.queue}
+    led.remove(QUEUE.queue)
+    assert led.unopened() == set()
+    pair.send()
+    pair.check_same()
+    for machine in (pair.leader, pair.follower):
+        assert machine.follow().inventory() == {}
+        assert not list(machine.shard_directory.glob("129*"))
+
+
 def test_what_is_set_aside_has_a_limit_and_the_oldest_goes_first(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -656,6 +807,28 @@ def test_segment_that_recovery_cannot_read_is_not_dropped_elsewhere(pair: Pair) 
     (directory / f"{name}.idx").unlink()
     led.open_log(QUEUE)
     assert not [change for change in pair.leader.take() if isinstance(change, Drop)]
+
+
+@pytest.mark.parametrize("count", [1, 10])
+def test_damage_that_a_takeover_meets_is_told_and_drops_nothing(pair: Pair, count: int) -> None:
+    pair.append(*[bytes(100)] * count)
+    pair.send()
+    pair.settle()
+    pair.leader, pair.follower = pair.follower, pair.leader
+    pair.follower.follow()
+    led = pair.leader.lead(2)
+    file = pair.leader.shard_directory / "129" / f"{1:020}.seg"
+    data = bytearray(file.read_bytes())
+    data[HEADER_BYTES + 60] ^= 1
+    file.write_bytes(data)
+    file.with_suffix(".idx").unlink(missing_ok=True)
+    told: list[str] = []
+    pair.leader.store.problems.on_damage = told.append
+    log, _ = led.open_log(QUEUE)
+    assert set(told) == {str(file.with_suffix(""))}
+    assert not [change for change in pair.leader.take() if isinstance(change, Drop)]
+    assert all(segment.damaged for segment in log.segments if segment.base == 1)
+    assert not pair.leader.store.problems.damaged, "it may be whole when this store leads again"
 
 
 def test_chunks_for_a_copy_are_whole_records(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

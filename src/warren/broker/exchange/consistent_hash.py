@@ -51,7 +51,11 @@ class ConsistentHash:
         del self.weights[binding]
 
     def route(self, routing_key: str, properties: BasicProperties) -> Iterable[Destination]:
-        alive = [binding for binding in self.weights if not binding.destination.deleted]
+        alive = [
+            binding
+            for binding in self.weights
+            if not binding.destination.deleted or binding.destination.retired
+        ]
         if not alive:
             return []
         key = self._key(routing_key, properties).encode("utf-8", "surrogateescape")

@@ -74,6 +74,7 @@ class Exchange:
         self.incoming = Incoming()  # bindings from other exchanges to this one
         self.leads_to: Counter[Exchange] = Counter()  # destinations of bindings, with the number of these
         self.deleted = False
+        self.retired = False  # as queues can be
         self.tally = Tally()  # what clients published to it, and how many queues got that
         self.history: History | None = None  # samples of these counts
         self.seen = seen_by(self.arguments)  # what deduplication has seen; None if it is off
@@ -120,7 +121,7 @@ class Exchange:
         """
         identity = binding.identity
         before = self.bindings.get(identity)
-        if before is not None and not before.destination.deleted:
+        if before is not None and (not before.destination.deleted or before.destination.retired):
             return False
         if before is not None:
             self.discard(before)

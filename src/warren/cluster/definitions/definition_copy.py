@@ -25,6 +25,7 @@ from warren.cluster.definitions.definition import (
 from warren.cluster.transactions import KeyValue
 from warren.storage.definition_keys import REPLACING, Key, PermissionsKey, TopicPermissionsKey, key_of
 
+QUEUE_PATHS = "queue/"  # with this the paths of all queues begin
 ASSUMED = -1  # the revision of what is known from the node's own disk
 
 
@@ -64,9 +65,43 @@ class Difference:
         return not (self.removed or self.put or self.died)
 
 
+class QueuesInShards:
+    """The queues that are alive and in a shard: how many there are, and of which numbers, is known at once,
+    however many definitions there are.
+    """
+
+    def __init__(self) -> None:
+        self._by_number: dict[int, Record] = {}
+        self._by_shard: dict[int, dict[int, Record]] = {}  # by shard, then by number
+
+    def find(self, number: int) -> Record | None:
+        return self._by_number.get(number)
+
+    def of(self, shard: int) -> list[Record]:
+        """In the order in which this node has heard of them."""
+        return list(self._by_shard.get(shard, {}).values())
+
+    def count(self, shard: int) -> int:
+        return len(self._by_shard.get(shard, ()))
+
+    def add(self, record: Record) -> None:
+        """A definition is alive, of whatever it is."""
+        shard = record.definition.shard
+        if shard is not None:
+            self._by_number[record.number] = record
+            self._by_shard.setdefault(shard, {})[record.number] = record
+
+    def discard(self, record: Record) -> None:
+        """A definition is dead or gone."""
+        shard = record.definition.shard
+        if shard is not None and self._by_number.pop(record.number, None) is not None:
+            del self._by_shard[shard][record.number]
+
+
 class DefinitionCopy:
     def __init__(self) -> None:
         self.records: dict[str, Record] = {}  # by path, also those that are dead
+        self.in_shards = QueuesInShards()  # those of these that are queues in shards, and alive
         self.hanging: dict[str, set[str]] = {}  # by path: those that hang on it
         self.unreadable: dict[str, str] = {}  # by path: why a value is not understood here
         self.revision = 0  # of etcd; all changes up to it are here
@@ -76,6 +111,15 @@ class DefinitionCopy:
         """The definition, if it is alive."""
         record = self.records.get(path)
         return record if record is not None and record.alive else None
+
+    def may_have_queue(self, number: int) -> bool:
+        """Whether a queue in a shard has this number, or may have it: it is newer than this copy."""
+        return self.in_shards.find(number) is not None or number // PLACES_MAX > self.revision
+
+    @property
+    def has_unreadable_queues(self) -> bool:
+        """Whether there are queues that only a later version of WarrenMQ understands."""
+        return any(path.startswith(QUEUE_PATHS) for path in self.unreadable)
 
     def dead(self) -> list[Record]:
         return [record for record in self.records.values() if not record.alive]
@@ -102,6 +146,7 @@ class DefinitionCopy:
         for record in sorted(new, key=_order):
             record.alive = self._hangs_well(record)
             if record.alive:
+                self.in_shards.add(record)
                 found.put.append(record)
         found.removed.sort(key=_order, reverse=True)
         return found
@@ -113,6 +158,7 @@ class DefinitionCopy:
                 record = self.records[hanging]
                 if record.alive and not self._hangs_well(record):
                     record.alive = False
+                    self.in_shards.discard(record)
                     died.append(record)
                     pending.append(hanging)
 
@@ -145,6 +191,7 @@ class DefinitionCopy:
         """Everything as it is at one revision; what that changes."""
         old = {path: record for path, record in self.records.items() if record.alive}
         self.records, self.hanging, self.unreadable = {}, {}, {}
+        self.in_shards = QueuesInShards()
         for path, kv in kvs:
             record = self._read(path, kv)
             if record is not None:
@@ -155,6 +202,7 @@ class DefinitionCopy:
             record.alive = self._hangs_well(record)
             if not record.alive:
                 continue
+            self.in_shards.add(record)
             before = old.get(record.path)
             if before is not None and before.is_same_as(record) and self._is_kept(record, kept):
                 kept.add(record.path)
@@ -192,6 +240,7 @@ class DefinitionCopy:
     def _remove(self, path: str) -> Record | None:
         record = self.records.pop(path, None)
         if record is not None:
+            self.in_shards.discard(record)
             for need in needs_of(record.key):
                 hanging = self.hanging[path_of(need)]
                 hanging.discard(path)

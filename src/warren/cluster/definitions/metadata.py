@@ -48,8 +48,8 @@ class Metadata:
     def where_is(self, node: str) -> str:
         if node.startswith(SHARD):
             node = self.leader_of(int(node.removeprefix(SHARD)))
-            if not node:
-                return "no node now, since its shard has no leader"
+            if not node or node == self.me.node:  # or this one has not taken over yet
+                return ""
         return f"node '{node}' at {self.addresses[node]}" if node in self.addresses else f"node '{node}'"
 
     # --- changes that come from etcd ---

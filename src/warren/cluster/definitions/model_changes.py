@@ -26,8 +26,10 @@ def shard_home(shard: int) -> str:
 class LedShards(Protocol):
     """The shards that this node leads."""
 
-    def home_of(self, shard: int) -> str:
-        """Where the queues of a shard live, for `Proposer.where_is`; empty if that is here."""
+    def home_of(self, shard: int, number: int) -> str:
+        """Where the queue of this number, in this shard, lives, for `Proposer.where_is`; empty if that is
+        here.
+        """
 
     def store_of(self, shard: int, number: int) -> Store:
         """What opens the logs of the queue of this number, whose shard this node leads."""
@@ -73,9 +75,9 @@ class ModelChanges:
         command = record.definition.command
         home, shard = record.definition.home, record.definition.shard
         if isinstance(command, DeclareQueue) and shard is not None:
-            return replace(
-                command, home=shard_home(shard) if self.shards is None else self.shards.home_of(shard)
-            )
+            shards = self.shards
+            home_of_it = shard_home(shard) if shards is None else shards.home_of(shard, record.number)
+            return replace(command, home=home_of_it)
         if not isinstance(command, DeclareQueue) or home is None:
             return command
         if self.is_here(home):

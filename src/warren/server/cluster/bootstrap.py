@@ -2,17 +2,23 @@
 
     <prefix>format           {"version": 1, "shards": 64, "id": "…"}    written once, by the first node
     <prefix>nodes/<name>     {"store": "…", "run": "…", "amqp": "…", …}  written by each node when it listens
-    data_dir/cluster.json    {"cluster": "…", "store": "…", "node": "…"} which cluster a data directory is of
+    data_dir/cluster.json    {"cluster": "…", "node": "…", "runs": […]}   which cluster a data directory is of
 
 A data directory belongs to one cluster for ever, and a cluster to one etcd: a node whose directory is of
 another cluster, or of a broker that was alone, is refused, before it could take that for what was deleted.
+`store` is the id of a node's store (`storage/shards_file.py`); a node that keeps no shards has none.
+
+A node whose disk was wiped registers with another store than before. Its record says which stores it had, so
+that everybody knows that these never come back. A directory that was restored from a copy is older than what
+its store has promised to keep; it does not know the run that was registered last, and is refused.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +32,8 @@ FORMAT_VERSION = 1
 FILE = "cluster.json"
 FILE_MODE = 0o600
 TRIES_MAX = 20  # to write a key that others write as well
+FORMER_MAX = 32  # stores that a node had, as its record keeps them
+RUNS_MAX = 64  # that a directory remembers
 
 
 @dataclass(frozen=True)
@@ -33,18 +41,20 @@ class Membership:
     """What a data directory knows of its cluster."""
 
     cluster: str  # the cluster's id
-    store: str  # the directory's own id, made once: a wiped disk is another store
     node: str  # the node's name
+    runs: tuple[str, ...] = ()  # the last ones of its node; the first versions noted none
 
 
 def read_membership(data_dir: Path) -> Membership | None:
     """None for a directory that was never in a cluster."""
     path = data_dir / FILE
     try:
-        return Membership(**json.loads(path.read_text()))
+        content = json.loads(path.read_text())
+        runs = tuple(str(run) for run in content.get("runs", ()))
+        return Membership(str(content["cluster"]), str(content["node"]), runs)
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
 
 
@@ -52,8 +62,16 @@ def write_membership(data_dir: Path, membership: Membership) -> None:
     path = data_dir / FILE
     new = path.with_suffix(".new")
     new.touch(FILE_MODE)
-    new.write_text(json.dumps(membership.__dict__) + "\n")
+    with new.open("w") as file:
+        file.write(json.dumps(membership.__dict__) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
     new.rename(path)
+    directory = os.open(data_dir, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
 
 
 async def agree_on_format(etcd: Etcd, settings: ClusterSettings) -> str:
@@ -101,7 +119,7 @@ def join(data_dir: Path, settings: ClusterSettings, cluster: str, *, has_definit
                 f"{data_dir} is of a broker that was alone; in a cluster its queues would be taken for "
                 "deleted. Export its definitions, start with an empty directory, and import them there"
             )
-        known = Membership(cluster, uuid.uuid4().hex, settings.node)
+        known = Membership(cluster, settings.node)
         write_membership(data_dir, known)
     if known.cluster != cluster:
         raise ConfigError(
@@ -115,14 +133,67 @@ def join(data_dir: Path, settings: ClusterSettings, cluster: str, *, has_definit
     return known
 
 
-async def register(etcd: Etcd, settings: ClusterSettings, facts: dict[str, str]) -> None:
-    """Write down where a node is, and which run of it that is."""
+def begin_run(data_dir: Path, known: Membership, run: str) -> Membership:
+    """Note a run in the data directory, before anybody else hears of it."""
+    begun = replace(known, runs=(*known.runs, run)[-RUNS_MAX:])
+    write_membership(data_dir, begun)
+    return begun
+
+
+async def register(
+    etcd: Etcd, settings: ClusterSettings, facts: dict[str, str], runs: tuple[str, ...] = ()
+) -> None:
+    """Write down where a node is, and which run of it that is. `runs` are those that its directory knows,
+    with this one; ConfigError if the last run of this store is none of them.
+    """
     key = f"{settings.prefix}nodes/{settings.node}"
-    value = json.dumps(facts).encode()
     for _ in range(TRIES_MAX):
         found = await etcd.get(key)
+        before = {} if found is None else _facts(found)
+        if len(runs) > 1 and before.get("store") == facts["store"] and before.get("run") not in runs:
+            raise ConfigError(
+                f"the data directory of node '{settings.node}' is a copy, or was restored from one: another "
+                "process has used the same store since. Start this node with an empty directory: it gets "
+                "everything from the other nodes"
+            )
+        value = json.dumps({**facts, "former": _former(before, facts["store"])}).encode()
         if found is not None and found.value == value:
             return
         seen = ABSENT if found is None else found.mod_revision
         _check_sent(await etcd.txn(Transaction((Compare(key, seen),), (Put(key, value),))))
     raise ConfigError(f"etcd does not keep {key}: is there another node '{settings.node}'?")
+
+
+def _former(before: dict[str, str], store: str) -> str:
+    """The stores that a node had and that never come back, with blanks between them."""
+    stores = before.get("former", "").split()
+    last = before.get("store", "")
+    if last:
+        stores.append(last)
+    return " ".join(list(dict.fromkeys(each for each in stores if each != store))[-FORMER_MAX:])
+
+
+async def set_state(etcd: Etcd, prefix: str, node: str, state: str) -> bool:
+    """Change the state of a node in its record. False if there is no such node, or etcd does not say that it
+    was done.
+    """
+    key = f"{prefix}nodes/{node}"
+    for _ in range(TRIES_MAX):
+        found = await etcd.get(key)
+        if found is None:
+            return False
+        facts = _facts(found)
+        if facts.get("state") == state:
+            return True
+        put = Put(key, json.dumps({**facts, "state": state}).encode())
+        await etcd.txn(Transaction((Compare(key, found.mod_revision),), (put,)))
+    return False
+
+
+def _facts(found: KeyValue) -> dict[str, str]:
+    """What a node's record says; nothing if it is not understood."""
+    try:
+        facts = json.loads(found.value)
+        return {str(name): str(value) for name, value in facts.items()}
+    except (ValueError, AttributeError):
+        return {}

@@ -50,6 +50,7 @@ class ClusterDefinitions:
         self.loads = 0  # how often all definitions were loaded
         self.told_at = float("-inf")  # when the log told of trouble with etcd
         self.unreadable: set[str] = set()  # paths of definitions that the log has told of
+        self.nodes: dict[str, dict[str, str]] = {}  # by name, what each node has said of itself
         self.on_node: Callable[[str, dict[str, str]], None] | None = None  # told where a node is, by its name
 
     # --- start and end ---
@@ -211,6 +212,7 @@ class ClusterDefinitions:
         except (ValueError, KeyError, TypeError) as error:
             self.log.warning("a node's record in etcd is not understood", node=name, error=repr(error))
             return
+        self.nodes[name] = facts
         if self.on_node is not None:
             self.on_node(name, facts)
         if (

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -42,6 +43,7 @@ from warren.server.cluster.etcd_text import (
     transaction_answer,
     transaction_request,
 )
+from warren.server.cluster.silence import notice_silence
 
 T = TypeVar("T")
 
@@ -84,7 +86,8 @@ class Etcd:
         self.token = ""  # of our user; empty until we have logged in, or without a user
         self.timeout = aiohttp.ClientTimeout(total=answer_seconds_max, sock_connect=CONNECT_SECONDS_MAX)
         self.session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=settings.tls(), limit=0), timeout=self.timeout
+            connector=aiohttp.TCPConnector(ssl=settings.tls(), limit=0, socket_factory=_socket),
+            timeout=self.timeout,
         )
 
     async def close(self) -> None:
@@ -241,6 +244,15 @@ class Etcd:
         except (OSError, TimeoutError, aiohttp.ClientError) as error:
             raise Unreachable(f"{endpoint}: {_said(error)}", was_sent=True) from error
         return _content(content, status)
+
+
+def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A watch waits for ever, so something has to notice that the machine it asked is gone."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setblocking(False)
+    notice_silence(made)
+    return made
 
 
 def _understood(read: Callable[[], T]) -> T:

@@ -77,7 +77,7 @@ class LocalEtcd:
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.PIPE,
                 start_new_session=True,  # Ctrl-C is for the broker, which needs etcd until its end
-                preexec_fn=_end_with_parent,
+                preexec_fn=end_with_parent,
             )
             await self._pass_on_log(self.process)
             code = await self.process.wait()
@@ -133,9 +133,9 @@ class LocalEtcd:
 _prctl = ctypes.CDLL(None).prctl
 
 
-def _end_with_parent() -> None:
-    """In the child: have the kernel end it when the broker is gone, however that ended."""
-    _prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM))
+def end_with_parent(number: int = signal.SIGTERM) -> None:
+    """In the child: have the kernel end it when its parent is gone, however that ended."""
+    _prctl(PR_SET_PDEATHSIG, int(number))
 
 
 def free_port() -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,12 +14,15 @@ from structlog.stdlib import BoundLogger
 
 from warren.broker.commands import Command, DeclareQueue
 from warren.broker.node import Node
-from warren.server.cluster.bootstrap import Membership, agree_on_format, join, register
+from warren.cluster.known_stores import IN
+from warren.server.cluster.bootstrap import Membership, agree_on_format, begin_run, join, register, set_state
 from warren.server.cluster.definitions import ClusterDefinitions
 from warren.server.cluster.etcd import Etcd
 from warren.server.cluster.etcd_errors import EtcdError
 from warren.server.cluster.etcd_settings import EtcdSettings
+from warren.server.cluster.letter_service import PostToCome
 from warren.server.cluster.local_etcd import LocalEtcd
+from warren.server.cluster.operations import Operations
 from warren.server.cluster.settings import ClusterSettings
 from warren.server.cluster.shard_service import ShardService
 from warren.server.config_error import ConfigError
@@ -29,7 +34,6 @@ RETRY_SECONDS = 1.0
 TOLD_EVERY = 10  # attempts to reach etcd
 STOP_SECONDS_MAX = 2.0  # for changes that the end of connections asks for
 NOT_REPLICATED = "none"  # the setting of a cluster whose queues each live on one node
-IN = "in"  # the state of a node that is in its cluster
 
 
 class ClusterNode:
@@ -44,7 +48,11 @@ class ClusterNode:
         self.etcd = Etcd(where, node.world.now)
         self.definitions = ClusterDefinitions(node, self.etcd, settings, self.run, log)
         self.membership: Membership | None = None  # None until the node is known to belong here
-        self.shards: ShardService | None = None  # None if no queues are replicated
+        self.shards: ShardService | None = None  # None until the node has started
+        self.operations = Operations(
+            settings, self.definitions.nodes, partial(set_state, self.etcd, settings.prefix)
+        )
+        node.post = PostToCome()
 
     async def start(self, recovered: list[Command], store: DiskStore) -> None:
         """Get into the cluster, and let the model, which has what was `recovered` from disk, follow its
@@ -60,19 +68,24 @@ class ClusterNode:
             (command, numbers(command.vhost, command.name) if isinstance(command, DeclareQueue) else 0)
             for command in recovered
         )
-        if self.settings.replicate != NOT_REPLICATED:
-            self.shards = ShardService(
-                self.node, self.definitions, self.etcd, self.settings, cluster, self.run, store, self.log
-            )
-            await self.shards.recover()
+        is_replicated = self.settings.replicate != NOT_REPLICATED
+        settings = self.settings if is_replicated else replace(self.settings, shards=0)
+        self.shards = ShardService(
+            self.node, self.definitions, self.etcd, settings, cluster, self.run, store, self.log
+        )
+        await self.shards.recover()
+        if is_replicated:
+            self.operations.service = self.shards
         await self.definitions.start()
+        self.node.post = self.shards.letters
 
     async def listens(self, addresses: dict[str, str], version: str) -> None:
         """Tell the others where clients find this node."""
+        assert self.shards is not None, "a node starts before it listens"
         assert self.membership is not None, "a node starts before it listens"
-        peers = "" if self.shards is None else await self.shards.listen()
+        peers = await self.shards.listen()
         facts = {
-            "store": self.membership.store if self.shards is None else self.shards.store_id,
+            "store": self.shards.store_id,
             "run": self.run,
             "amqp": addresses.get("amqp") or addresses.get("amqps", ""),
             "http": addresses.get("http") or addresses.get("https", ""),
@@ -80,10 +93,10 @@ class ClusterNode:
             "version": version,
             "state": IN,
         }
-        await self._until_reached(lambda: register(self.etcd, self.settings, facts))
+        runs = begin_run(self.data_dir, self.membership, self.run).runs
+        await self._until_reached(lambda: register(self.etcd, self.settings, facts, runs))
         self.definitions.is_registered = True
-        if self.shards is not None:
-            self.shards.start()
+        self.shards.start()
 
     async def _until_reached(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask etcd until it answers; ConfigError if it refuses."""
@@ -99,12 +112,15 @@ class ClusterNode:
             attempt += 1
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def stop(self) -> None:
-        """Hand over what this node leads, so that nobody has to wait until its end is noticed. What belongs
-        to connections that have ended should go from all nodes before this one is gone.
+    async def hand_over(self) -> None:
+        """Have other nodes lead what this one leads, before its clients are sent away, so that these find the
+        next leader at once.
         """
         if self.shards is not None:
             await self.shards.hand_over()
+
+    async def stop(self) -> None:
+        """What belongs to connections that have ended should go from all nodes before this one is gone."""
         try:
             async with asyncio.timeout(STOP_SECONDS_MAX):
                 await self.definitions.settled()

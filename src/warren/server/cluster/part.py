@@ -12,14 +12,19 @@ from structlog.stdlib import BoundLogger
 from warren.broker.commands import Command
 from warren.broker.node import Node
 from warren.server.cluster.settings import ClusterSettings
+from warren.server.cluster.views import ClusterOperations
 from warren.storage.store import DiskStore
 
 
 class ClusterPart(Protocol):
     """`ClusterNode` implements it."""
 
+    @property
+    def operations(self) -> ClusterOperations: ...
+
     async def start(self, recovered: list[Command], store: DiskStore) -> None: ...
     async def listens(self, addresses: dict[str, str], version: str) -> None: ...
+    async def hand_over(self) -> None: ...
     async def stop(self) -> None: ...
 
 

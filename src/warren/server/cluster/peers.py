@@ -20,13 +20,17 @@ import structlog
 
 from warren.cluster.config import RunId, StoreId
 from warren.cluster.handshake import CHALLENGE_BYTES, Called, Caller
-from warren.cluster.messages import Hello, Message
-from warren.cluster.wire import FrameSplitter, encode
+from warren.cluster.messages import Batch, Hello, Message
+from warren.cluster.wire import FrameSplitter, encode, encode_batch
+from warren.cluster.wire_changes import pack_changes
 from warren.cluster.wire_values import WireError
+from warren.server.cluster.silence import notice_silence
+from warren.storage.replication import LogChange
 
 CONNECT_SECONDS_MAX = 3.0
 HANDSHAKE_SECONDS_MAX = 5.0
-CALL_AGAIN_SECONDS = 0.05  # after a link has ended; then twice as long each time
+CALL_AT_ONCE_SECONDS = 0.005  # after a link has ended: whoever is refused then knows that a process is gone
+CALL_AGAIN_SECONDS = 0.05  # after that, and then twice as long each time
 CALL_AGAIN_SECONDS_MAX = 1.0
 UNPROVED_MAX = 64  # links of callers that have not proved who they are
 UNSENT_BYTES_MAX = 256 * 1024 * 1024  # a node that takes so little that this waits for it is not there
@@ -88,6 +92,7 @@ class Peers:
         self.calls: dict[StoreId, Call] = {}  # one for each other node
         self.unproved: set[IncomingLink] = set()
         self.incoming: dict[StoreId, IncomingLink] = {}  # the newest of each node
+        self.packed: tuple[Sequence[LogChange], list[bytes]] = ((), pack_changes(()))  # the last changes sent
 
     async def listen(self, host: str, port: int) -> int:
         """Let others call. Return the port."""
@@ -110,8 +115,16 @@ class Peers:
     def send(self, store: StoreId, message: Message) -> None:
         """Say something, if there is a link. If not, nobody hears it: a link that comes up begins anew."""
         call = self.calls.get(store)
-        if call is not None and call.link is not None:
-            call.link.send(message)
+        if call is None or call.link is None:
+            return
+        if not isinstance(message, Batch):
+            call.link.send([encode(message)])
+            return
+        changes, packed = self.packed
+        if message.changes is not changes:  # another follower has not had the same just before
+            packed = pack_changes(message.changes)
+            self.packed = (message.changes, packed)
+        call.link.send(encode_batch(message, packed))
 
     def close_link(self, store: StoreId, reason: str) -> None:
         """The other node breaks the rules: both links to it end, and begin anew."""
@@ -156,9 +169,9 @@ class Call:
         wait = CALL_AGAIN_SECONDS
         while True:
             if await self._call():
-                wait = CALL_AGAIN_SECONDS
+                wait = CALL_AT_ONCE_SECONDS
             await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - not for secrets
-            wait = min(2 * wait, CALL_AGAIN_SECONDS_MAX)
+            wait = min(max(2 * wait, CALL_AGAIN_SECONDS), CALL_AGAIN_SECONDS_MAX)
 
     async def _call(self) -> bool:
         """Call once, and return when the link has ended: whether there was one."""
@@ -211,6 +224,7 @@ class _Link(asyncio.Protocol, ABC):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
+        notice_silence(transport.get_extra_info("socket"))
         self.timer = self.peers.loop.call_later(
             HANDSHAKE_SECONDS_MAX, self.fail, "its handshake takes too long"
         )
@@ -247,6 +261,7 @@ class OutgoingLink(_Link):
         self.over: asyncio.Future[None] = call.peers.loop.create_future()
         self.was_up = False  # whether the other end has proved who it is
         self.has_failed = False  # and the log knows why
+        self.unsent: list[bytes] = []  # pieces of frames, until the event loop has its turn
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -272,12 +287,21 @@ class OutgoingLink(_Link):
         self.write(answer)
         self.peers.run(partial(self.call.is_up, self, peer))
 
-    def send(self, message: Message) -> None:
+    def send(self, pieces: Sequence[bytes]) -> None:
+        """All that is said until the event loop waits again is one write."""
+        if not self.unsent:
+            self.peers.loop.call_soon(self.flush)
+        self.unsent += pieces
+
+    def flush(self) -> None:
         assert self.transport is not None
+        unsent, self.unsent = self.unsent, []
+        if self.transport.is_closing():
+            return
         if self.transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
             self.fail("it takes nothing")
         else:
-            self.transport.write(encode(message))
+            self.transport.writelines(unsent)
 
     def fail(self, reason: str) -> None:
         self.has_failed = True

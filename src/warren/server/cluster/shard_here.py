@@ -14,6 +14,7 @@ from warren.cluster.safety import ShardSafety
 from warren.storage.copying import states_of
 from warren.storage.led_shard import LedShard
 from warren.storage.replica import Replica
+from warren.storage.replica_log import ReplicaLog
 from warren.storage.replication import LogId, NamedOffset, SegmentState
 from warren.storage.segment import Segment
 
@@ -28,6 +29,7 @@ class ShardHere:
         self.copies = copies  # all logs of the shard; those that are opened are in `led`
         self.led: LedShard | None = None  # while this node leads
         self.safety: ShardSafety | None = None  # of that term
+        self.indexes: dict[int, int] = {}  # the last batch of each round of the disk that is not over
         self.has_queue = has_queue  # whether there is a queue of this number
         self.steps: deque[Step] = deque()  # that wait for the one that is being taken
         self.is_stepping = False
@@ -41,6 +43,11 @@ class ShardHere:
 
     def then_at_once(self, work: Callable[[], None]) -> None:
         """The same for a step that takes no time."""
+        if not self.is_stepping and not self.steps:
+            self.is_stepping = True
+            work()
+            self._is_done()
+            return
 
         def step(done: Callable[[], None]) -> None:
             work()
@@ -60,12 +67,12 @@ class ShardHere:
     # --- what there is ---
 
     def logs(self) -> Iterable[LogId]:
-        return [log for log, copy in self.copies.logs.items() if not copy.directory.deleted]
+        return [log for log, copy in self.copies.logs.items() if not _is_gone(copy)]
 
     def has(self, log: LogId) -> bool:
         """Whether the log is there, though perhaps without a segment, and its queue is not deleted."""
         copy = self.copies.logs.get(log)
-        return self.has_queue(log.queue) if copy is None else not copy.directory.deleted
+        return self.has_queue(log.queue) if copy is None else not _is_gone(copy)
 
     def segments(self, log: LogId) -> Sequence[SegmentState]:
         if self.led is not None and log in self.led.opened:
@@ -80,8 +87,22 @@ class ShardHere:
         copy = self.copies.logs.get(log)
         return None if copy is None else copy.segment(base)
 
+    def note_damage(self, log: LogId, base: int) -> None:
+        """Some bytes of a segment are not what was written: an inventory says so from now on."""
+        segment, copy = self.segment(log, base), self.copies.logs.get(log)
+        if segment is not None:
+            segment.damaged = True
+        for one in [] if copy is None else copy.copies.all:
+            if one.base == base:
+                one.damaged = True
+
     def offsets(self, log: LogId) -> Sequence[NamedOffset]:
         if self.led is not None:
             return self.led.offsets(log)
         copy = self.copies.logs.get(log)
         return [] if copy is None else copy.offsets()
+
+
+def _is_gone(copy: ReplicaLog) -> bool:
+    """Whether a log's queue is deleted: as one that is led, or as a copy."""
+    return copy.removed or copy.directory.deleted

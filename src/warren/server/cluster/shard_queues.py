@@ -2,33 +2,36 @@
 does.
 
 When a shard opens, each of its queues gets its logs, and takes the place of the object that stood for it
-while it was elsewhere; when the term ends, it is the other way round. Bindings, policies and definitions
-stay.
+while it was elsewhere (`shard_opening.py`). When the term ends, the queues take and give nothing from that
+moment on, and it is the other way round, over several turns. Bindings, policies and definitions stay.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 
-from warren.amqp.errors import ResourceLocked
-from warren.broker.commands import DeclareQueue
+from warren.amqp.errors import AmqpError, ResourceLocked
+from warren.broker.commands import COMMAND_WORK, DeclareQueue
 from warren.broker.making import make_queue
 from warren.broker.node import Node
-from warren.broker.queue import Hold, Queue
-from warren.broker.rules import QUORUM, STREAM, queue_type
-from warren.broker.store import MessageLog, Store
+from warren.broker.queue import Queue
+from warren.broker.store import MessageLog, Store, StreamLog
 from warren.cluster.config import StoreId
+from warren.cluster.definitions.definition import path_of
 from warren.cluster.definitions.definition_copy import Record
 from warren.cluster.definitions.metadata import Metadata
 from warren.cluster.definitions.model_changes import shard_home
-from warren.cluster.placement import Locator, shard_for_queue
+from warren.cluster.placement import shard_for_queue
 from warren.cluster.safety import ShardSafety
+from warren.server.cluster.shard_opening import ReadingThread, ShardOpening, is_stream
+from warren.server.cluster.waiting_shard import NO_LEADER, WaitingShard
+from warren.server.cluster.which_queues import is_replicated, locator_of
+from warren.storage.definition_keys import QueueKey
 from warren.storage.led_shard import LedShard
 from warren.storage.replication import LogId
 
-LOCATOR = "x-queue-leader-locator"
-ALL_DURABLE, ONLY_QUORUM = "durable", "quorum"  # which queues are in shards, by the setting
+SWEEP_AGAIN_SECONDS = 5.0  # if etcd could not be asked what is defined
 
 
 class LedStore(Store):
@@ -44,6 +47,11 @@ class LedStore(Store):
         log.holds_back, log.safety = True, self.shard_safety
         return log, position
 
+    def open_stream(self, vhost: str, name: str) -> tuple[StreamLog, int]:
+        stream, position = self.led.open_stream(self.number)
+        stream.hold_back(self.shard_safety)
+        return stream, position
+
 
 class ShardQueues:
     """Is the `ShardOwner` of a node's shards, and the `LedShards` of its model."""
@@ -56,27 +64,32 @@ class ShardQueues:
         self.leaders = leaders  # who leads which shard, as this node knows it
         self.replicate = replicate  # which queues are in shards
         self.me = StoreId("")  # this node's store
+        self.thread = ReadingThread(node.world)
         self.open: dict[int, tuple[LedShard, ShardSafety]] = {}  # the shards that are open here
-        self.holds: dict[int, Hold] = {}  # of shards that may not deliver now
-        self.numbers: set[int] = set()  # of all queues that are in shards,
-        self.numbers_at = -1  # at this revision
+        self.openings: dict[int, ShardOpening] = {}  # of all shards that this node leads
+        self.waiting: dict[int, WaitingShard] = {}  # shards that are open, and may not deliver now
+        self.why_waiting: Callable[[int], str] = lambda _shard: NO_LEADER  # of a shard that waits
         metadata.model.shards = self
         metadata.proposals.planner.shard_of = self.shard_of
         metadata.proposals.leads = self.open.__contains__
 
+    async def stop(self) -> None:
+        """Nothing is opened any more."""
+        await self.thread.stop()
+
     # --- where queues are ---
 
-    def home_of(self, shard: int) -> str:
-        return "" if shard in self.open else shard_home(shard)
+    def home_of(self, shard: int, number: int) -> str:
+        is_here = shard in self.open and self.openings[shard].may_be_open(number)
+        return "" if is_here else shard_home(shard)
 
     def store_of(self, shard: int, number: int) -> Store:
         return LedStore(*self.open[shard], number)
 
     def shard_of(self, command: DeclareQueue) -> int | None:
         """The shard of a new queue; None if it is to live on this node alone. 405 if there are no shards."""
-        kind = queue_type(command.arguments)
-        is_wanted = self.replicate == ALL_DURABLE or (self.replicate == ONLY_QUORUM and kind == QUORUM)
-        if not is_wanted or not command.durable or command.owner is not None or kind == STREAM:
+        policy = self.node.vhosts[command.vhost].policies.settings_for(command)
+        if not is_replicated(command, policy, self.replicate):
             return None
         leaders = self.leaders()
         if not leaders:
@@ -84,65 +97,142 @@ class ShardQueues:
                 f"queue '{command.name}' in vhost '{command.vhost}' cannot be made yet: "
                 "the cluster has no shards, since too few of its nodes have ever been there"
             )
-        locator = Locator(command.arguments.get(LOCATOR, Locator.CLIENT_LOCAL.value))
-        queues = Counter(record.definition.shard for record in self.metadata.copy.records.values())
-        return shard_for_queue(locator, self.me, leaders, {shard: queues[shard] for shard in leaders})
+        locator = locator_of(command.arguments, policy)
+        count = self.metadata.copy.in_shards.count
+        return shard_for_queue(locator, self.me, leaders, {shard: count(shard) for shard in leaders})
 
     def has_queue(self, number: int) -> bool:
-        copy = self.metadata.copy
-        if self.numbers_at != copy.revision:
-            self.numbers_at = copy.revision
-            self.numbers = {
-                record.number
-                for record in copy.records.values()
-                if record.alive and record.definition.shard is not None
-            }
-        return number in self.numbers
+        return self.metadata.copy.may_have_queue(number)
 
-    def _records(self, shard: int) -> Iterator[Record]:
-        for record in list(self.metadata.copy.records.values()):
-            if record.alive and record.definition.shard == shard:
-                yield record
+    def is_stream(self, number: int) -> bool | None:
+        """Whether the queue of this number is a stream; None if there is none. Any thread may ask."""
+        record = self.metadata.copy.in_shards.find(number)
+        return None if record is None else is_stream(record)
 
-    # --- roles ---
+    def stream_number(self, vhost: str, name: str) -> int | None:
+        record = self.metadata.copy.find(path_of(QueueKey(vhost, name)))
+        return None if record is None else record.number
 
-    def shard_opened(self, shard: int, led: LedShard, safety: ShardSafety) -> None:
-        self.open[shard] = led, safety
-        self._replace_all(shard)
-
-    def shard_ended(self, shard: int) -> None:
-        _, safety = self.open.pop(shard)
-        self._end_hold(shard)
-        for client in list(self.node.clients.values()):
-            client.safety_ended(safety)
-        self._replace_all(shard)
-
-    def shard_may_deliver(self, shard: int, *, may: bool) -> None:
-        self._end_hold(shard)
-        if not may:
-            self.holds[shard] = Hold([self._queue(record) for record in self._records(shard)])
-        self.node.end_turn()
-
-    def _end_hold(self, shard: int) -> None:
-        hold = self.holds.pop(shard, None)
-        if hold is not None:
-            hold.end()
+    def _records(self, shard: int) -> list[Record]:
+        return self.metadata.copy.in_shards.of(shard)
 
     def _queue(self, record: Record) -> Queue:
         command = record.definition.command
         assert isinstance(command, DeclareQueue)
         return self.node.vhosts[command.vhost].find_queue(command.name)
 
-    def _replace_all(self, shard: int) -> None:
+    def _queues(self, shard: int) -> list[tuple[Record, Queue]]:
+        """All queues of a shard that the model has: one that could not be made is not there."""
+        found = []
         for record in self._records(shard):
-            command = self.metadata.model.command_of(record)
+            command = record.definition.command
             assert isinstance(command, DeclareQueue)
-            self._replace(command, shard, record.number)
+            vhost = self.node.vhosts.get(command.vhost)
+            name = command.name
+            queue = None if vhost is None else vhost.queues.get(name) or vhost.internal_queues.get(name)
+            if queue is not None:
+                found.append((record, queue))
+        return found
+
+    # --- a term begins ---
+
+    def shard_is_led(self, shard: int, led: LedShard) -> None:
+        opening = ShardOpening(
+            self.node, led, partial(self._open_queue, shard), partial(self._all_are_open, shard, led)
+        )
+        self.openings[shard] = opening
+        opening.read(self._records(shard), self.thread)
+
+    def shard_opened(self, shard: int, led: LedShard, safety: ShardSafety) -> None:
+        self.open[shard] = led, safety
+        self.openings[shard].open(self._records(shard))
+
+    def _open_queue(self, shard: int, number: int) -> None:
+        record = self.metadata.copy.in_shards.find(number)
+        if record is None:  # it was deleted since the shard is open
+            return
+        new = self._replace(record)
+        try:
+            new.open(self.store_of(shard, number))
+        except Exception:  # without its log it must not take anything, so it is nowhere in this term
+            self.openings[shard].failed.add(number)
+            new.detach()
+            self._replace(record)
+            raise
+        if shard in self.waiting:
+            self.waiting[shard].add(new)
+
+    def _replace(self, record: Record) -> Queue:
+        """Another object stands for a queue, by where the queue is now."""
+        command = self.metadata.model.command_of(record)
+        assert isinstance(command, DeclareQueue)
+        return self.node.vhosts[command.vhost].replace_queue(
+            self._queue(record), lambda: make_queue(self.node, command)
+        )
+
+    # --- logs of queues that are not there any more ---
+
+    def _all_are_open(self, shard: int, led: LedShard) -> None:
+        """Queues may have been deleted while nobody led the shard. Their logs go when this node knows all
+        definitions that were there when it began to lead.
+        """
+        self.node.end_turn()
+        if led.unopened():
+            self.metadata.catch_up(partial(self._sweep, shard, led))
+
+    def _sweep(self, shard: int, led: LedShard, error: AmqpError | None) -> None:
+        if shard not in self.open or self.open[shard][0] is not led:
+            return
+        if error is not None or self.metadata.copy.has_unreadable_queues:
+            self.node.world.call_later(SWEEP_AGAIN_SECONDS, partial(self._all_are_open, shard, led))
+            return
+        for number in led.unopened():
+            if not self.has_queue(number):
+                led.remove(number)
         self.node.end_turn()
 
-    def _replace(self, command: DeclareQueue, shard: int, number: int) -> None:
-        vhost = self.node.vhosts[command.vhost]
-        old = vhost.find_queue(command.name)
-        new = vhost.replace_queue(old, lambda: make_queue(self.node, command))
-        if new.is_here:
-            new.open(self.store_of(shard, number))
+    # --- a term ends ---
+
+    def shard_ended(self, shard: int) -> None:
+        opening, opened = self.openings.pop(shard, None), self.open.pop(shard, None)
+        if opening is not None:
+            opening.end()
+        if opened is None:
+            return
+        self._end_waiting(shard)
+        queues = self._queues(shard)
+        for record, queue in queues:
+            if queue.internal:  # what it holds back is routed by the time
+                self._replace(record)
+            else:
+                self.node.vhosts[queue.vhost].retire_queue(queue, partial(self._stand_in, record, queue))
+        self.node.turns.spread(self._ending(queues), self.node.end_turn)
+
+    def _ending(self, queues: list[tuple[Record, Queue]]) -> Iterator[int]:
+        for record, queue in queues:
+            if self._stand_in(record, queue):
+                yield COMMAND_WORK
+
+    def _stand_in(self, record: Record, queue: Queue) -> bool:
+        """Have another object stand for a retired queue, if that has not been deleted or replaced since."""
+        vhost = self.node.vhosts.get(queue.vhost)
+        is_retired = vhost is not None and vhost.queues.get(queue.name) is queue and queue.retired
+        if is_retired:
+            self._replace(record)
+        return is_retired
+
+    # --- deliveries ---
+
+    def shard_may_deliver(self, shard: int, *, may: bool) -> None:
+        self._end_waiting(shard)
+        if not may:
+            _, safety = self.open[shard]
+            queues = [queue for _, queue in self._queues(shard)]
+            why = partial(self.why_waiting, shard)
+            self.waiting[shard] = WaitingShard(self.node, queues, safety, why)
+        self.node.end_turn()
+
+    def _end_waiting(self, shard: int) -> None:
+        waiting = self.waiting.pop(shard, None)
+        if waiting is not None:
+            waiting.end()

@@ -23,6 +23,7 @@ from warren.cluster.effects import (
     Cas,
     Close,
     Committed,
+    ConfirmGone,
     Effect,
     GoOn,
     KeepEpoch,
@@ -30,6 +31,7 @@ from warren.cluster.effects import (
     ReadMarks,
     ReadRecord,
     ReadRecords,
+    RemoveCopies,
     Role,
     RoleChanged,
     Send,
@@ -54,12 +56,15 @@ from warren.storage.copying import (
 )
 from warren.storage.led_shard import LedShard
 from warren.storage.replica import Replica
-from warren.storage.replication import AllMarks, Records
+from warren.storage.replication import AllMarks, LogId, Records
 from warren.storage.segment_copies import ReplicaMismatch
 from warren.storage.shards import Shards
 
 TICK_SECONDS = 0.05
+CLEAR_SECONDS = 1.0  # between looks whether there are copies that this node does not keep any more
 SESSION_BYTES = 8
+STOOD_STILL_SECONDS = 0.5  # without a tick: the leases are looked at before anything is delivered
+STUCK_SECONDS = 5.0  # a round of the disk that takes longer counts as a failure
 
 
 class ShardOwner(Protocol):
@@ -68,6 +73,9 @@ class ShardOwner(Protocol):
     def has_queue(self, number: int) -> bool:
         """Whether there is a queue of this number."""
 
+    def shard_is_led(self, shard: int, led: LedShard) -> None:
+        """This node leads a shard. Its logs can be read back; none may be used until the shard is open."""
+
     def shard_opened(self, shard: int, led: LedShard, safety: ShardSafety) -> None:
         """The logs of a shard can be used. What is appended is safe when `safety` says so."""
 
@@ -75,7 +83,9 @@ class ShardOwner(Protocol):
         """Whether messages of a shard may be given to consumers has changed."""
 
     def shard_ended(self, shard: int) -> None:
-        """This node does not lead any more: nothing may use the shard's logs from now on."""
+        """This node does not lead any more: nothing may use the shard's logs from now on. It is told again
+        when the shard's files become copies; also if the shard was never open.
+        """
 
 
 def boot_time() -> float:
@@ -84,7 +94,7 @@ def boot_time() -> float:
 
 
 class ShardRunner:
-    """The `LinkOwner` of a node's links to others."""
+    """Is told by the `Switchboard` what happens on a node's links to others."""
 
     def __init__(
         self,
@@ -109,6 +119,10 @@ class ShardRunner:
         self.records: ShardRecords | None = None
         self.timer: Timer | None = None
         self.on_committed: Callable[[], None] = _nothing  # called when those who waited were told
+        self.ticked_at = 0.0  # when the protocol was last told the time
+        self.cleared_at = 0.0  # when it was last looked for copies that are not kept any more
+        self.has_committed = False  # something, since `on_committed` was called
+        self.on_let_go: Callable[[], None] = _nothing  # called when a shard is not led here any more
         self.is_carrying_out = False
         self.is_stopped = False
 
@@ -149,14 +163,44 @@ class ShardRunner:
     def _tick(self) -> None:
         if not self.is_stopped:
             self.timer = self.world.call_later(TICK_SECONDS, self._tick)
-            self.participant.tick(self.clock())
+            now = self.ticked_at = self.clock()
+            self._look_at_disk()
+            self.participant.tick(now)
+            if now - self.cleared_at > CLEAR_SECONDS:
+                self.cleared_at = now
+                self._clear(now)
             self.carry_out()
+
+    def _clear(self, now: float) -> None:
+        """Remove copies of shards that are not kept here any more."""
+        for number, here in self.here.items():
+            shard = self._shard(number)
+            if shard.role is Role.OUTSIDER and here.led is None and here.copies.logs:
+                shard.clear(now)
+
+    def _look_at_disk(self) -> None:
+        """A store that cannot write must not lead for long: nothing is confirmed meanwhile."""
+        commit, participant = self.shards.commit, self.participant
+        flight = commit.flight
+        is_stuck = flight is not None and self.world.now() - flight.begun > STUCK_SECONDS
+        if commit.failure is None and not is_stuck:
+            participant.disk_works()
+            return
+        if participant.node.disk_failing_since is None:
+            self.log.warning("the disk fails, so this node will lead nothing", shards=len(self.led))
+        participant.disk_fails(self.clock())
 
     def mismatch(self, found: ReplicaMismatch, number: int) -> None:
         """A copy is another than the leader takes it for: the follower begins anew, with an inventory."""
         self.log.warning("a copy does not fit what its leader sends", shard=number, reason=str(found))
         self._shard(number).apply_failed(self.clock())
         self.carry_out()
+
+    def damaged(self, number: int, log: LogId, base: int) -> None:
+        """A segment here has not all that was written: this store must not lead, and fetches it anew."""
+        self.log.warning("a segment is damaged", shard=number, queue=log.queue, part=log.part, base=base)
+        self.here[number].note_damage(log, base)
+        self._damage_found(number)
 
     def _damage_found(self, number: int) -> None:
         self._shard(number).damage_found(self.clock())
@@ -203,6 +247,21 @@ class ShardRunner:
 
     # --- leading ---
 
+    def drain(self) -> None:
+        """Hand over all that this node leads, and lead nothing more."""
+        self.participant.drain(self.clock())
+        self.carry_out()
+
+    def before_draining(self) -> None:
+        """If this process has stood still, another node may lead by now: see to that before anything is
+        delivered. What has come over sockets is often handled before the timer.
+        """
+        now = self.clock()
+        if now - self.ticked_at > STOOD_STILL_SECONDS and self.timer is not None and not self.is_stopped:
+            self.ticked_at = now
+            self.participant.tick(now)
+            self.carry_out()
+
     def end_turn(self) -> None:
         """At the end of each turn, when its marks are written: what has changed goes to the followers."""
         now = self.clock()
@@ -212,15 +271,25 @@ class ShardRunner:
             assert safety is not None
             if led.changed or safety.wants_batch:
                 shard = self._shard(number)
+                if shard.leader is None or shard.leader.epoch != led.epoch:
+                    continue  # its end is about to be carried out
                 index = shard.append(led.take(), now)
                 safety.appended(index)
-                safety.behind = shard.leader is not None and shard.leader.is_behind
-                self.shards.commit.when_safe(partial(self._index_is_synced, number, led.epoch, index))
+                safety.owes = shard.leader.is_behind
+                self._sync_index(here, led.epoch, index)
         self.carry_out()
 
-    def _index_is_synced(self, number: int, epoch: int, index: int, _round: int) -> None:
-        self._shard(number).index_synced(epoch, index, self.clock())
-        self.carry_out()
+    def _sync_index(self, here: ShardHere, epoch: int, index: int) -> None:
+        """Tell the protocol when this node's own disk has a batch; of a round's batches, only the last."""
+        gathering = self.shards.commit.gathering
+        if gathering not in here.indexes:
+            self.shards.commit.when_safe(partial(self._index_is_synced, here, epoch))
+        here.indexes[gathering] = index
+
+    def _index_is_synced(self, here: ShardHere, epoch: int, round_number: int) -> None:
+        """The end of the turn, which follows the end of a round, carries out what comes of it."""
+        index = here.indexes.pop(round_number)
+        self._shard(here.number).index_synced(epoch, index, self.clock())
 
     # --- effects ---
 
@@ -230,9 +299,15 @@ class ShardRunner:
             return
         self.is_carrying_out = True
         try:
-            while effects := self.participant.take_effects():
+            while True:
+                effects = self.participant.take_effects()
                 for effect in effects:
                     HANDLERS[type(effect)](self, effect)
+                if self.has_committed:
+                    self.has_committed = False
+                    self.on_committed()
+                elif not effects:
+                    return
         finally:
             self.is_carrying_out = False
 
@@ -252,6 +327,30 @@ class ShardRunner:
     def _read_record(self, effect: ReadRecord) -> None:
         if self.records is not None:
             self.records.read(effect.shard, partial(self._record_read, effect.shard))
+
+    def _confirm_gone(self, effect: ConfirmGone) -> None:
+        if self.records is not None:
+            self.records.read(effect.shard, partial(self._gone_confirmed, effect))
+
+    def _gone_confirmed(self, effect: ConfirmGone, known: Known) -> None:
+        self._shard(effect.shard).gone_confirmed(effect.number, known, self.clock())
+        self.carry_out()
+
+    def _remove_copies(self, effect: RemoveCopies) -> None:
+        here = self.here[effect.shard]
+        self.log.info("copies of a shard are removed, which others keep", shard=effect.shard)
+
+        def step(done: Callable[[], None]) -> None:
+            def are_gone(copies: Replica) -> None:
+                here.copies = copies
+                self._shard(effect.shard).copies_removed(effect.number)
+                self.carry_out()
+                done()
+
+            assert here.led is None, "who leads is named by the record"
+            self.shards.clear(here.copies, are_gone)
+
+        here.then(step)
 
     def _keep_epoch(self, effect: KeepEpoch) -> None:
         self.here[effect.shard].then_at_once(partial(self.shards.note_epoch, effect.shard, effect.epoch))
@@ -277,8 +376,8 @@ class ShardRunner:
             self.mismatch(error, effect.shard)
 
     def _is_synced(self, number: int, token: int) -> None:
+        """The end of the turn, which follows the end of a round, sends all acks of the round."""
         self._shard(number).synced(token, self.clock())
-        self.carry_out()
 
     def _take_inventory(self, effect: TakeInventory) -> None:
         here = self.here[effect.shard]
@@ -309,8 +408,11 @@ class ShardRunner:
 
     def _reading_failed(self, effect: ReadRecords, error: BaseException) -> None:
         if isinstance(error, DamagedSegment):
-            self._damage_found(effect.shard)
-        self._records_are_read(effect, None)
+            self.damaged(effect.shard, effect.log, effect.base)
+        else:
+            self.log.warning("records for a follower cannot be read", shard=effect.shard, reason=str(error))
+        self._shard(effect.shard).reading_failed(effect.to, effect.session)
+        self.carry_out()
 
     def _records_are_read(self, effect: ReadRecords, records: Records | None) -> None:
         self._shard(effect.shard).records_read(effect.to, effect.session, records, self.clock())
@@ -329,7 +431,7 @@ class ShardRunner:
 
     def _reading_marks_failed(self, effect: ReadMarks, error: BaseException) -> None:
         if isinstance(error, DamagedSegment):
-            self._damage_found(effect.shard)
+            self.damaged(effect.shard, effect.log, effect.base)
         self._marks_are_read(effect, None)
 
     def _marks_are_read(self, effect: ReadMarks, marks: AllMarks | None) -> None:
@@ -350,7 +452,7 @@ class ShardRunner:
             return  # nobody can have appended anything
         if effect.up_to > safety.committed:
             safety.commit(effect.up_to)
-            self.on_committed()
+            self.has_committed = True
 
     # --- roles ---
 
@@ -370,6 +472,7 @@ class ShardRunner:
     def _begin_to_lead(self, here: ShardHere, epoch: int, done: Callable[[], None]) -> None:
         def is_led(led: LedShard) -> None:
             here.led = led
+            self.owner.shard_is_led(here.number, led)
             done()
 
         self.shards.lead(here.copies, epoch, is_led)
@@ -379,13 +482,25 @@ class ShardRunner:
         if led is None or led.epoch != epoch:
             return  # another node leads already
         if here.safety is None:
-            here.safety = ShardSafety()
+            here.safety = ShardSafety(self._tell_later)
             self.led[here.number] = here
             self.owner.shard_opened(here.number, led, here.safety)
+        here.safety.hold(is_held=False)
         self.owner.shard_may_deliver(here.number, may=True)
 
+    def _tell_later(self, callback: Callable[[], None]) -> None:
+        """Somebody waits for a term that has ended."""
+
+        def tell() -> None:
+            callback()
+            self.on_committed()
+
+        self.world.call_soon(tell)
+
     def _suspend(self, here: ShardHere) -> None:
+        leader = self._shard(here.number).leader
         if here.safety is not None:
+            here.safety.hold(is_held=leader is not None and leader.stopped_at is not None)
             self.owner.shard_may_deliver(here.number, may=False)
 
     def _let_go(self, here: ShardHere) -> None:
@@ -395,6 +510,7 @@ class ShardRunner:
             here.safety = None
             del self.led[here.number]
             self.owner.shard_ended(here.number)
+            self.on_let_go()
 
     def _follow_again(self, here: ShardHere, done: Callable[[], None]) -> None:
         self._let_go(here)
@@ -402,6 +518,8 @@ class ShardRunner:
         if led is None:
             done()
             return
+
+        self.owner.shard_ended(here.number)
 
         def is_copy(copies: Replica) -> None:
             here.copies, here.led = copies, None
@@ -411,7 +529,7 @@ class ShardRunner:
 
 
 def _nothing() -> None:
-    """Nobody has anything to send."""
+    """Nobody wants to know."""
 
 
 def _read(source: SegmentSource, offset: int) -> Records | None:
@@ -427,6 +545,8 @@ HANDLERS: dict[type[Effect], Callable[[ShardRunner, Any], None]] = {
     Close: ShardRunner._close,
     Cas: ShardRunner._cas,
     ReadRecord: ShardRunner._read_record,
+    ConfirmGone: ShardRunner._confirm_gone,
+    RemoveCopies: ShardRunner._remove_copies,
     KeepEpoch: ShardRunner._keep_epoch,
     KeepWhole: ShardRunner._keep_whole,
     Apply: ShardRunner._apply,

@@ -15,28 +15,36 @@ from typing import NamedTuple
 from structlog.stdlib import BoundLogger
 
 from warren.broker.node import Node
-from warren.cluster.config import Leadership, RunId, StoreId, create
+from warren.cluster.config import Known, Leadership, RunId, StoreId
 from warren.cluster.handshake import SECRET_BYTES_MIN
-from warren.cluster.messages import Hello
-from warren.cluster.placement import first_replicas
+from warren.cluster.known_stores import IN
+from warren.cluster.letters import Way
+from warren.cluster.messages import Hello, Message
 from warren.cluster.settings import Settings
 from warren.cluster.transactions import ABSENT, Compare, Put, Transaction
 from warren.cluster.wire import VERSION
+from warren.server.cluster.balancer import Balancer
 from warren.server.cluster.definitions import ClusterDefinitions
 from warren.server.cluster.etcd import Etcd
+from warren.server.cluster.letter_service import LetterService
 from warren.server.cluster.peers import NodeCredentials, Peers
 from warren.server.cluster.settings import ClusterSettings
 from warren.server.cluster.shard_queues import ShardQueues
 from warren.server.cluster.shard_records import ShardRecords
 from warren.server.cluster.shard_runner import ShardRunner
+from warren.server.cluster.switchboard import Switchboard
+from warren.server.cluster.tasks import Tasks
+from warren.server.cluster.waiting_shard import NO_LEADER
 from warren.server.config_error import ConfigError
 from warren.server.world import LoopWorld
+from warren.storage.directory import stream_identity
+from warren.storage.replication import LogId
 from warren.storage.segment_copies import ReplicaMismatch
+from warren.storage.shards import SHARDS
 from warren.storage.store import DiskStore
 
 SECRET_BYTES = 32
 HAND_OVER_SECONDS_MAX = 5.0
-LOOK_SECONDS = 0.02  # between looks whether all is handed over
 LOOPBACK = "127.0.0.1"
 
 
@@ -66,30 +74,49 @@ class ShardService:
         self.cluster = cluster  # its id
         self.log = log
         self.loop = asyncio.get_running_loop()
+        self.queues = ShardQueues(node, definitions.metadata, self._leaders, settings.replicate)
         self.shards = store.open_shards(
-            call_from_thread=self._call_from_thread, is_stream=lambda _queue: False
+            call_from_thread=self._call_from_thread, is_stream=self.queues.is_stream
         )
         self.store_id = StoreId(self.shards.store_id)
         self.me = Leadership(self.store_id, RunId(run))
-        self.queues = ShardQueues(node, definitions.metadata, self._leaders, settings.replicate)
         self.queues.me = self.store_id
+        self.queues.why_waiting = self._why_waiting
         times = Settings(
             min_in_sync=settings.min_in_sync, lease=settings.lease_seconds, grace=settings.grace_seconds
         )
         self.runner = ShardRunner(self.me, self.shards, node.world, self.queues, log, settings=times)
         self.runner.on_committed = node.end_turn
         store.after_marks = self.runner.end_turn
-        self.records = ShardRecords(
-            etcd, settings.prefix, log, learn=self.runner.learn, report=node.world.report
+        node.before_draining = self.runner.before_draining
+        store.problems.on_damage = lambda path: self._call_from_thread(partial(self._is_damaged, path))
+        store.shared_stream_id = self._stream_id
+        self.records = ShardRecords(etcd, settings.prefix, log, learn=self._learn, report=node.world.report)
+        self.balancer = Balancer(
+            self.runner.participant,
+            self.records,
+            settings,
+            log,
+            learn=self.runner.learn,
+            clock=self.runner.clock,
         )
+        self.tasks = Tasks(node.world.report)
         self.nodes: dict[StoreId, tuple[str, str]] = {}  # the name of each node, and where it is called
-        self.creating: asyncio.Task[None] | None = None  # writes the first records
+        self.is_stopping = False  # what this node leads is handed over, whatever its record says
         definitions.metadata.leader_of = self._leader_name
         definitions.on_node = self._node_is_at
         self.peers: Peers | None = None
+        self.letters = LetterService(
+            node, definitions.metadata, self._way_to, self._store_named, self._send, self.runner.clock
+        )
 
     def _call_from_thread(self, work: object) -> None:
         self.loop.call_soon_threadsafe(work)  # type: ignore[arg-type]
+
+    def _stream_id(self, vhost: str, name: str) -> str:
+        """The id of a stream, which is the same on all nodes."""
+        number = self.queues.stream_number(vhost, name)
+        return "" if number is None else stream_identity(self.cluster, number)
 
     # --- start and end ---
 
@@ -103,6 +130,13 @@ class ShardService:
     def _mismatch(self, number: int, found: ReplicaMismatch) -> None:
         self.runner.mismatch(found, number)
 
+    def _is_damaged(self, path: str) -> None:
+        """A segment was met of which something is missing: if it is a shard's, others have it."""
+        parts = Path(path).relative_to(self.shards.root).parts
+        if parts[0] == SHARDS:
+            _, number, queue, *part, base = parts
+            self.runner.damaged(int(number), LogId(int(queue), "/".join(part)), int(base))
+
     async def listen(self) -> str:
         """Let other nodes call. Return where."""
         host, _, port = self.settings.peers_bind.rpartition(":")
@@ -110,7 +144,8 @@ class ShardService:
         credentials = NodeCredentials(hello=hello, secret=await self._secret(), random_bytes=os.urandom)
         world = self.node.world
         assert isinstance(world, LoopWorld)
-        self.peers = Peers(credentials, self.runner, world.watchdog.run, self.log)
+        switchboard = Switchboard(self.runner, self.letters)
+        self.peers = Peers(credentials, switchboard, world.watchdog.run, self.log)
         host = host or LOOPBACK
         number = await self.peers.listen(host, int(port or 0))
         return f"{host}:{number}"
@@ -130,22 +165,29 @@ class ShardService:
         """Take part. The other nodes know of this one."""
         assert self.peers is not None
         self.runner.start(self.peers, self.records)
+        self.letters.start()
         self._set_peers()
+        self.tasks.spawn(self.balancer.run())
 
     async def hand_over(self) -> None:
         """Have other nodes lead what this one leads, if they can in time."""
-        self.runner.participant.drain()
+        self.is_stopping = True
+        self.node.end_turn()  # what was published until now is on its way to the followers
+        is_free = asyncio.Event()
+        self.runner.on_let_go = lambda: None if self.runner.led else is_free.set()
+        self.runner.drain()
         try:
             async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
-                while self.runner.led:  # noqa: ASYNC110 - at the end, and not for long
-                    await asyncio.sleep(LOOK_SECONDS)
+                if self.runner.led:
+                    await is_free.wait()
         except TimeoutError:
             self.log.warning("not all shards were handed over", shards=len(self.runner.led))
 
     async def stop(self) -> None:
-        if self.creating is not None:
-            self.creating.cancel()
+        await self.tasks.stop()
+        self.letters.stop()
         await self.runner.stop()
+        await self.queues.stop()
 
     # --- other nodes ---
 
@@ -153,7 +195,11 @@ class ShardService:
         store = StoreId(facts.get("store", ""))
         for other in [other for other, (known, _) in self.nodes.items() if known == name]:
             del self.nodes[other]
-        self.nodes[store] = name, facts.get("peers", "")
+        if store:  # else the node keeps no shards
+            self.nodes[store] = name, facts.get("peers", "")
+        self.balancer.node_is_at(name, facts)
+        if name == self.settings.node and not self.is_stopping:
+            self._take_state(facts.get("state", IN))
         self._set_peers()
 
     def _set_peers(self) -> None:
@@ -165,14 +211,19 @@ class ShardService:
             if host and port.isdecimal():
                 addresses[store] = PeerAt(host, int(port))
         self.peers.set_peers(addresses)
-        if len(self.nodes) >= self.settings.replicas and self.creating is None:
-            self.creating = self.loop.create_task(self._create())
 
-    async def _create(self) -> None:
-        """Write the first records of the shards, unless another node has."""
-        stores = sorted(self.nodes)
-        replicas = first_replicas(stores, shards=self.settings.shards, replicas=self.settings.replicas)
-        await self.records.create([create(each, min_in_sync=self.settings.min_in_sync) for each in replicas])
+    def _take_state(self, state: str) -> None:
+        """An operator has this node drained, or not any more."""
+        if state == IN:
+            self.runner.participant.undrain()
+        else:
+            self.runner.drain()
+
+    def _learn(self, shard: int, known: Known) -> None:
+        self.runner.learn(shard, known)
+        self.balancer.changed()
+
+    # --- who leads ---
 
     def _leaders(self) -> dict[int, StoreId | None]:
         """Of all shards that have a record."""
@@ -182,9 +233,29 @@ class ShardService:
             if shard.known is not None
         }
 
+    def _way_to(self, shard: int) -> Way | None:
+        """Who leads a shard; None if nobody does, or this node itself."""
+        found = self.runner.participant.shards.get(shard)
+        record = None if found is None or found.known is None else found.known.record
+        if record is None or record.leader is None or record.leader.store == self.store_id:
+            return None
+        return Way(record.leader.store, record.epoch)
+
+    def _store_named(self, name: str) -> StoreId | None:
+        return next((store for store, (known, _) in self.nodes.items() if known == name), None)
+
+    def _send(self, store: StoreId, message: Message) -> None:
+        if self.peers is not None:
+            self.peers.send(store, message)
+
     def _leader_name(self, shard: int) -> str:
         leader = self._leaders().get(shard)
         return self.nodes[leader][0] if leader in self.nodes and leader is not None else ""
+
+    def _why_waiting(self, shard: int) -> str:
+        """Of a queue in a shard that this node leads."""
+        there, replicas = self.runner.participant.shards[shard].copies_there(self.runner.clock())
+        return f"{NO_LEADER}: {there} of {replicas} replicas {'is' if there == 1 else 'are'} there"
 
 
 def _read_secret(path: Path) -> bytes:

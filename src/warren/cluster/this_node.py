@@ -24,7 +24,7 @@ class LedLogs(Protocol):
     def offsets(self, log: LogId) -> Sequence[NamedOffset]: ...
 
 
-class Home:
+class ThisNode:
     """One node, as its shards know it."""
 
     __slots__ = (

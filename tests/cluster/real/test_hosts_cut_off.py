@@ -1,0 +1,168 @@
+"""Hosts are cut off from each other and from etcd, wholly or one way, under load."""
+
+from __future__ import annotations
+
+import pika.exceptions
+import pytest
+
+from tests.cluster.real.broker_nodes import RESOURCE_LOCKED, comes_true
+from tests.cluster.real.host_cluster import ETCD, PEERS, HostCluster, eventually
+from tests.cluster.real.traffic import PERSISTENT, Publisher, connect, drained
+from warren.amqp import methods as m
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+CHANGE_SECONDS = 8.0
+SOME = 300  # messages that are confirmed before something happens, and after it
+
+
+def cut_off_brokers(hosts: HostCluster, *names: str) -> None:
+    """These brokers reach each other and clients, but neither the other brokers nor etcd."""
+    for name in names:
+        hosts.host(name).cut_port(PEERS, *(hosts.host(other) for other in hosts.others(*names)))
+        hosts.host(name).cut_from_port(ETCD)
+
+
+def test_a_shard_waits_if_its_leader_is_cut_off_from_etcd_and_a_member(hosts: HostCluster) -> None:
+    leader = hosts.declare("split", "a")
+    with Publisher(hosts, "split") as publisher:
+        publisher.wait_for(SOME)
+        follower, other = hosts.others(leader)
+        epoch = hosts.placed("split").record.epoch
+        with connect(hosts.brokers[leader].address, silence_seconds=60.0) as client:
+            channel = client.channel()
+            channel.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+            cut_off_brokers(hosts, leader, follower)
+            eventually(lambda: hosts.placed("split").leader == other)  # which needs one more to open
+            channel.publish("", "split", b"-1", PERSISTENT)
+            told = channel.expect_close(RESOURCE_LOCKED).reply_text
+            assert "has no leader now: 2 of 3 replicas are there" in told
+        for name in (leader, follower, other):
+            eventually(lambda name=name: not hosts.serves(name, "split"))  # type: ignore[misc]
+        confirmed = publisher.confirmed
+        hosts.heal()
+        publisher.wait_for(SOME)
+    record = hosts.placed("split").record
+    assert record.epoch > epoch
+    assert publisher.confirmed > confirmed
+    publisher.check(drained(hosts, "split"))
+
+
+def test_two_members_go_on_without_etcd_and_the_third_may_not_stand(hosts: HostCluster) -> None:
+    leader = hosts.declare("two", "a")
+    with Publisher(hosts, "two") as publisher:
+        publisher.wait_for(SOME)
+        follower, other = hosts.others(leader)
+        hosts.host(other).cut_port(PEERS, hosts.host(leader), hosts.host(follower))
+        eventually(lambda: hosts.in_sync("two") == {leader, follower})
+        epoch = hosts.placed("two").record.epoch
+        cut_off_brokers(hosts, leader, follower)
+        publisher.wait_for(SOME)
+        hosts.kill(other)  # it has no way to lead by being started again either
+        hosts.start(other)
+        publisher.wait_for(SOME)
+        assert hosts.placed("two").record.epoch == epoch
+        hosts.heal()
+        hosts.wait_until_whole()
+        publisher.wait_for(SOME)
+    publisher.check(drained(hosts, "two"))
+
+
+@pytest.mark.parametrize("change", ["shrink", "admission"])
+def test_answers_of_etcd_are_lost_and_the_leader_dies(hosts: HostCluster, change: str) -> None:
+    queue = f"lost-{change}"
+    leader = hosts.declare(queue, "a")
+    with Publisher(hosts, queue) as publisher:
+        publisher.wait_for(SOME)
+        follower, other = hosts.others(leader)
+        if change == "admission":
+            hosts.kill(other)
+            eventually(lambda: hosts.in_sync(queue) == {leader, follower})
+        hosts.declare(f"{queue}-2", leader)  # so that it has a connection over which it can ask
+        hosts.host(leader).drop(into=[f"tcp sport {ETCD}"])
+        before = hosts.in_sync(queue)
+        if change == "shrink":
+            hosts.kill(other)
+        else:
+            hosts.start(other)
+        comes_true(lambda: hosts.in_sync(queue) != before, CHANGE_SECONDS)  # unless it cannot ask any more
+        hosts.kill(leader)
+        if change == "shrink":
+            hosts.start(other)
+        hosts.wait_for_leader(queue, follower, other)
+        publisher.wait_for(SOME)
+    publisher.check(drained(hosts, queue))
+
+
+def test_a_follower_that_starts_refuses_a_deposed_leader(hosts: HostCluster) -> None:
+    deposed = hosts.declare("deposed", "a")
+    with Publisher(hosts, "deposed") as publisher:
+        publisher.wait_for(SOME)
+        hosts.pause(deposed)
+        leader = hosts.wait_for_leader("deposed", *hosts.others(deposed))
+        publisher.wait_for(SOME)
+        [follower] = hosts.others(deposed, leader)
+        hosts.kill(follower)
+        hosts.host(follower).cut_port(PEERS, hosts.host(leader))
+        hosts.host(deposed).cut_port(PEERS, hosts.host(leader))
+        hosts.host(deposed).cut_from_port(ETCD)
+        hosts.start(follower)
+        hosts.go_on(deposed)
+        confirmed = publisher.confirmed
+        hosts.kill(leader)
+        hosts.host(deposed).heal()
+        hosts.wait_for_leader("deposed", follower)
+        publisher.wait_for(SOME)
+    assert publisher.confirmed > confirmed
+    publisher.check(drained(hosts, "deposed"))
+
+
+def test_what_a_deposed_leader_never_confirmed_is_cut_off_and_set_aside(hosts: HostCluster) -> None:
+    leader = hosts.declare("tail", "a")
+    with Publisher(hosts, "tail", last=SOME - 1) as publisher:
+        publisher.wait_for_end()
+    shard = hosts.placed("tail").shard
+    with connect(hosts.brokers[leader].address, silence_seconds=60.0) as client:
+        channel = client.channel()
+        channel.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+        cut_off_brokers(hosts, leader)
+        for number in range(5):
+            channel.publish("", "tail", b"unsafe %d" % number, PERSISTENT)
+        eventually(lambda: b"unsafe 4" in b"".join(segments(hosts, leader, shard).values()))
+        successor = hosts.wait_for_leader("tail", *hosts.others(leader))
+        with hosts.channel(successor) as other:
+            other.confirm_delivery()
+            for number in range(SOME, SOME + 5):
+                other.basic_publish("", "tail", b"%d" % number, pika.BasicProperties(delivery_mode=2))
+        hosts.heal()
+        hosts.wait_until_whole()
+        channel.expect_close(RESOURCE_LOCKED)
+    eventually(lambda: segments(hosts, leader, shard) == segments(hosts, successor, shard))
+    aside = [path.read_bytes() for path in (hosts.path / leader / "diverged").rglob("*.seg")]
+    assert any(b"unsafe 4" in content for content in aside)
+    assert [got.number for got in drained(hosts, "tail")] == list(range(SOME + 5))
+
+
+def segments(hosts: HostCluster, name: str, shard: int) -> dict[str, bytes]:
+    """The segments that a node has of a shard, by their paths."""
+    root = hosts.path / name / "shards" / str(shard)
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*.seg"))}
+
+
+def test_without_etcd_traffic_goes_on_until_a_member_dies(hosts: HostCluster) -> None:
+    leader = hosts.declare("alone", "a")
+    with Publisher(hosts, "alone") as publisher:
+        publisher.wait_for(SOME)
+        for etcd in hosts.etcds.values():
+            etcd.pause()
+        publisher.wait_for(10 * SOME)
+        with hosts.channel(leader) as channel:
+            with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
+                channel.queue_declare("later", durable=True)
+            assert caught.value.reply_code == RESOURCE_LOCKED
+        hosts.kill(hosts.others(leader)[0])
+        eventually(lambda: not hosts.serves(leader, "alone"))
+        for etcd in hosts.etcds.values():
+            etcd.go_on()
+        publisher.wait_for(SOME)
+    publisher.check(drained(hosts, "alone"))

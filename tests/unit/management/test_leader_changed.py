@@ -1,0 +1,37 @@
+"""A message published over HTTP, whose queue gets another leader before the message is safe."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.support.machine import Machine
+from tests.support.rounds import Rounds
+from warren.broker.access import Access
+from warren.broker.client import Origin
+from warren.broker.outcome import ON_ITS_WAY
+from warren.management.errors import LeaderChanged, answer
+from warren.management.publication import Publication
+
+
+def test_publisher_is_told_when_nobody_can_say_any_more_what_is_safe(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    vhost, user = machine.node.vhosts["/"], machine.node.users["guest"]
+    publication = Publication(machine.node, vhost, Access(user, "/"), Origin("http", 0, "guest"))
+    rounds = Rounds()
+    publication.confirms.note(ON_ITS_WAY, rounds)
+
+    async def publish() -> None:
+        waiting = asyncio.ensure_future(publication._made_safe())
+        asyncio.get_running_loop().call_soon(rounds.end_term)
+        with pytest.raises(LeaderChanged) as caught:
+            await waiting
+        reported: list[Exception] = []
+        assert answer(caught.value, "POST", reported.append).status == 503
+        assert reported == []
+
+    asyncio.run(publish())
+    machine.stop()
+    machine.platter.close()
