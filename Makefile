@@ -9,12 +9,16 @@ SOURCES := $(shell find src -name '*.py' -o -name '*.pyx' -o -name '*.pxd')
 # Tests are compiled once and not in every run, whatever the caller's environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup equip run test quick lint bench wheel clean
+.PHONY: setup equip run cluster test quick lint bench wheel clean
 
 setup: $(VENV)/built equip
 
 run: $(VENV)/built
 	$(BIN)/warren serve
+
+# Three brokers and an etcd on this machine, which can be killed and started again
+cluster: $(VENV)/built
+	$(BIN)/warren cluster demo
 
 test: lint $(NODE_MODULES)/.ready
 	@./scripts/need peers
