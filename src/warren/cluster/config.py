@@ -68,23 +68,32 @@ def elect(record: ShardRecord, candidate: Leadership) -> ShardRecord:
     return record._replace(epoch=record.epoch + 1, leader=candidate)
 
 
-def hand_over(record: ShardRecord, successor: Leadership, *, for_good: bool = False) -> ShardRecord:
+def hand_over(
+    record: ShardRecord,
+    successor: Leadership,
+    *,
+    for_good: bool = False,
+    leaves: bool = False,
+    min_in_sync: int = 1,
+) -> ShardRecord:
     """The leader makes another member of the in-sync set the leader, in a new epoch; `for_good`, if it is the
-    preferred leader from now on.
+    preferred leader from now on. If the leader's process is about to end, it leaves the in-sync set as well.
     """
     if record.leader is None or record.leader.store == successor.store:
         raise IllegalChange("there is no other leader to take over from")
     made = elect(record, successor)
-    if not for_good:
-        return made
-    return made._replace(replicas=(successor.store, *_without(record.replicas, {successor.store})))
+    if for_good:
+        made = made._replace(replicas=(successor.store, *_without(record.replicas, {successor.store})))
+    if leaves:
+        made = made._replace(isr=_without(record.isr, {record.leader.store}))
+    return _checked(made, min_in_sync, record)
 
 
 def shrink(record: ShardRecord, gone: frozenset[StoreId], *, min_in_sync: int) -> ShardRecord:
     """Stores leave the in-sync set. They are replicas still, and can come back."""
     if not gone or not gone.issubset(record.isr):
         raise IllegalChange("only stores that are in sync can leave the in-sync set")
-    return _checked(record._replace(isr=_without(record.isr, gone)), min_in_sync)
+    return _checked(record._replace(isr=_without(record.isr, gone)), min_in_sync, record)
 
 
 def admit(record: ShardRecord, store: StoreId, *, min_in_sync: int) -> ShardRecord:
@@ -92,7 +101,7 @@ def admit(record: ShardRecord, store: StoreId, *, min_in_sync: int) -> ShardReco
     if store in record.isr:
         raise IllegalChange(f"{store} is in sync already")
     if store in record.replicas:
-        return _checked(record._replace(isr=(*record.isr, store)), min_in_sync)
+        return _checked(record._replace(isr=(*record.isr, store)), min_in_sync, record)
     if store not in record.joining:
         raise IllegalChange(f"{store} does not keep this shard")
     return _checked(
@@ -102,6 +111,7 @@ def admit(record: ShardRecord, store: StoreId, *, min_in_sync: int) -> ShardReco
             joining=_without(record.joining, {store}),
         ),
         min_in_sync,
+        record,
     )
 
 
@@ -117,6 +127,7 @@ def swap(record: ShardRecord, joiner: StoreId, leaver: StoreId, *, min_in_sync: 
             leaving=_without(record.leaving, {leaver}),
         ),
         min_in_sync,
+        record,
     )
 
 
@@ -132,7 +143,8 @@ def add(
             raise IllegalChange(f"{instead_of} cannot be replaced")
         leaving = (*leaving, instead_of)
     joining = (*record.joining, store)
-    return _checked(record._replace(joining=joining, leaving=leaving, adds=record.adds + 1), min_in_sync)
+    made = record._replace(joining=joining, leaving=leaving, adds=record.adds + 1)
+    return _checked(made, min_in_sync, record)
 
 
 def remove(record: ShardRecord, store: StoreId, *, min_in_sync: int) -> ShardRecord:
@@ -153,6 +165,7 @@ def remove(record: ShardRecord, store: StoreId, *, min_in_sync: int) -> ShardRec
             leaving=leaving[: len(joining)] if store in record.joining else leaving,
         ),
         min_in_sync,
+        record,
     )
 
 
@@ -190,7 +203,14 @@ def _changes(old: ShardRecord, new: ShardRecord, least: int) -> Iterator[tuple[s
     attempts: list[tuple[str, Callable[[], ShardRecord]]] = []
     if new.leader is not None:
         attempts.append(("elect", partial(elect, old, new.leader)))
-        attempts.append(("hand over", partial(hand_over, old, new.leader, for_good=True)))
+        attempts.extend(
+            (
+                "hand over",
+                partial(hand_over, old, new.leader, for_good=for_good, leaves=leaves, min_in_sync=least),
+            )
+            for for_good in (True, False)
+            for leaves in (True, False)
+        )
     gone = frozenset(old.isr) - frozenset(new.isr)
     attempts.append(("shrink", partial(shrink, old, gone, min_in_sync=least)))
     for store in (*old.replicas, *old.joining):
@@ -271,6 +291,8 @@ def _without(stores: tuple[StoreId, ...], gone: set[StoreId] | frozenset[StoreId
     return tuple(store for store in stores if store not in gone)
 
 
-def _checked(record: ShardRecord, min_in_sync: int) -> ShardRecord:
-    check(record, min_in_sync=min_in_sync)
+def _checked(record: ShardRecord, min_in_sync: int, before: ShardRecord | None = None) -> ShardRecord:
+    """If fewer were in sync before than the settings ask for by now, there must not be fewer still."""
+    least = min_in_sync if before is None else min(min_in_sync, len(before.isr))
+    check(record, min_in_sync=least)
     return record

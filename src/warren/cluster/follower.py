@@ -95,7 +95,7 @@ class Follower:
             return
         if self.leader == self.node.me.store or not (self.is_whole or self.is_noted):
             return
-        if not self.clearing.is_idle:
+        if not self.clearing.is_idle or self.node.is_leaving:
             return
         self.session = self.node.new_session()
         self.applied = 0

@@ -357,27 +357,37 @@ class Leader:
         is_late = now - self.stopped_at > self.node.settings.hand_over_patience
         if self.commit < self.index and not is_late:
             return None
-        links, avoided = self.node.links, self.node.avoided
-        mine = self.node.me.store
-        there = [s for s in self.record.isr if s != mine and s in links and s not in avoided]
+        links, mine = self.node.links, self.node.me.store
+        there = [s for s in self.record.isr if s != mine and s in links and self.may_get(s)]
         # Every member has all that was confirmed. One in step opens at once.
         ready = [store for store in there if self._acked(store) >= 0] or (there if is_late else [])
         if not ready:
             return None
         best = self.successor if self.successor in ready else max(ready, key=self._acked)
         assert best is not None
-        for_good = self.for_good and best == self.successor
-        return Wish(config.hand_over(self.record, Leadership(best, links[best]), for_good=for_good))
+        least = self.node.settings.min_in_sync
+        made = config.hand_over(
+            self.record,
+            Leadership(best, links[best]),
+            for_good=self.for_good and best == self.successor,
+            leaves=self.node.is_leaving and len(self.record.isr) > least,
+            min_in_sync=least,
+        )
+        return Wish(made)
+
+    def may_get(self, store: StoreId) -> bool:
+        """Whether a store may be handed the shard: it neither drains nor is about to end."""
+        return store not in self.node.avoided and store not in self.node.farewells
 
     def is_ready(self, store: StoreId) -> bool:
         """Whether a store could take over at once."""
         node = self.node
-        is_there = store in self.record.isr and store in node.links and store not in node.avoided
+        is_there = store in self.record.isr and store in node.links and self.may_get(store)
         return is_there and self._acked(store) >= 0
 
     def is_gone(self, store: StoreId, now: float) -> bool:
         """Whether a member cannot be waited for: its process is gone, or it owes an echo or an ack."""
-        if store in self.node.refused:
+        if store in self.node.refused or store in self.node.farewells:
             return True
         if store == self.silent and store not in self.sessions:  # it was waited for long enough
             return True

@@ -1,6 +1,6 @@
 """What nodes say to each other, as plain values; `wire.py` has their bytes.
 
-Hello, beacons, echoes, acks and letters are of a pair of nodes; the others belong to one shard. All that a
+Hello, beacons, echoes, acks, farewells and letters are of a pair of nodes; the others belong to one shard. All that a
 leader has for one follower of a shard is one numbered line of batches, a session. The follower opens it by an
 inventory.
 """
@@ -80,6 +80,10 @@ class Acks(NamedTuple):
     acks: tuple[Ack, ...]
 
 
+class Farewell(NamedTuple):
+    """The sender's process is about to end: leaders should count it out while it still acks."""
+
+
 class Letter(NamedTuple):
     """A message that a node itself publishes, such as a dead letter."""
 
@@ -111,4 +115,6 @@ class LettersDone(NamedTuple):
     is_here: bool  # whether the node leads the queue, and waits for the next letter
 
 
-Message: TypeAlias = Hello | Beacon | Echo | Inventory | Refused | Batch | Acks | Letters | LettersDone
+Message: TypeAlias = (
+    Hello | Beacon | Echo | Inventory | Refused | Batch | Acks | Farewell | Letters | LettersDone
+)

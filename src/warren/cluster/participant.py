@@ -14,6 +14,7 @@ The owner calls a method for all that happens, with the time, and then carries o
                              `copies_removed`
     the broker, of a shard   `append` at the end of a turn, `takes_publishes`, `may_deliver`
     operators                `drain`, `undrain`; of a shard `move`
+    the end of the process   `leave`, then `say_farewell`
     this node                `disk_fails`, `disk_works`, `prefer`
 
 A link is up once the other node has answered a challenge, so that its run lives then. When another link to
@@ -27,7 +28,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from warren.cluster.config import Leadership, RunId, StoreId
 from warren.cluster.effects import Close, Effect, Send
-from warren.cluster.messages import Acks, Batch, Beacon, Echo, Inventory, Message, Refused
+from warren.cluster.messages import Acks, Batch, Beacon, Echo, Farewell, Inventory, Message, Refused
 from warren.cluster.settings import Rules, Settings
 from warren.cluster.shard import Shard
 from warren.cluster.this_node import LedLogs, ThisNode
@@ -78,6 +79,7 @@ class Participant:
             self.link_down(store, now)
         self.node.links[store] = run
         self.node.refused.discard(store)
+        self.node.farewells.discard(store)
         for shard in self.shards.values():
             shard.link_up(store, now)
         self._beacon(store, now)
@@ -114,6 +116,10 @@ class Participant:
                 shard = self.shards.get(number)
                 if shard is not None:
                     shard.echo(sender, epoch, message.sent_at, now)
+        elif isinstance(message, Farewell):
+            self.node.farewells.add(sender)
+            for shard in self.shards.values():
+                shard.peer_leaves(now)
         else:
             self.node.effects.append(Close(sender, "it said hello twice"))
 
@@ -162,6 +168,27 @@ class Participant:
         self.node.is_draining = True
         for shard in self.shards.values():
             shard.drain(now)
+
+    def leave(self, now: float) -> None:
+        """This process is about to end: hand over, and leave the in-sync sets with that."""
+        self.node.is_leaving = True
+        self.drain(now)
+
+    def say_farewell(self) -> None:
+        """All is handed over: have leaders count this store out before it is gone, so that none has to wait
+        for it.
+        """
+        self.node.effects.extend(Send(store, Farewell()) for store in self.node.links)
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether this store is in sync for another leader, who could do without it."""
+        mine, least = self.node.me.store, self.node.settings.min_in_sync
+        return any(
+            mine in shard.known.record.isr and len(shard.known.record.isr) > least
+            for shard in self.shards.values()
+            if shard.known is not None and shard.leader is None
+        )
 
     def undrain(self) -> None:
         """Lead again. What is being handed over is handed over still, if somebody takes it."""

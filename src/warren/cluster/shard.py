@@ -357,6 +357,11 @@ class Shard:
         else:
             self._make_wish(self.leader, now)  # nothing is confirmed until the store is counted out
 
+    def peer_leaves(self, now: float) -> None:
+        """A node has said farewell: count it out at once."""
+        if self.leader is not None:
+            self._make_wish(self.leader, now)
+
     # --- leading ---
 
     @property
@@ -494,9 +499,9 @@ class Shard:
         node, settings = self.node, self.node.settings
         preferred = node.preferred.get(self.number, leader.record.replicas[0])
         session = leader.sessions.get(preferred)
-        if session is None or preferred not in leader.record.isr or preferred in node.avoided:
+        if session is None or preferred not in leader.record.isr or preferred in leader.record.leaving:
             return
-        if preferred in leader.record.leaving:
+        if not leader.may_get(preferred):
             return
         if now - node.preferred_at < settings.preferred_every or session.in_step_since is None:
             return
@@ -515,12 +520,9 @@ class Shard:
         if has_leader and self.stood_at is None and now < patience.ends_at:
             return  # nothing says that the leader is gone
         is_eligible = mine.store in record.isr or not node.rules.only_in_sync_stand
-        if not is_eligible or not node.can_lead:
-            return
-        if not self._is_sound:
-            return
-        if now < stands_at(record, mine.store, self.dead, patience, node):
-            if self.stood_at is not None:  # the leader is back: end the doubt
+        may_stand = is_eligible and node.can_lead and self._is_sound
+        if not may_stand or now < stands_at(record, mine.store, self.dead, patience, node):
+            if self.stood_at is not None:  # the leader is back, or this store must not lead: end the doubt
                 self._cas(record)
             return
         self.stood_at = known.revision

@@ -32,7 +32,9 @@ class ThisNode:
         "avoided",
         "disk_failing_since",
         "effects",
+        "farewells",
         "is_draining",
+        "is_leaving",
         "links",
         "me",
         "new_session",
@@ -59,6 +61,8 @@ class ThisNode:
         self.preferred: dict[int, StoreId] = {}  # who should lead a shard, if not its first replica
         self.preferred_at = 0.0  # when a shard was last handed to the one who should lead it
         self.is_draining = False  # it hands over what it leads, and leads nothing more
+        self.is_leaving = False  # it drains, and its process ends then
+        self.farewells: set[StoreId] = set()  # nodes that have said farewell
         self.disk_failing_since: float | None = None  # when its disk began to fail
         self.token = 0  # of the last `Apply`
 

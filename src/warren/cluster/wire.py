@@ -25,6 +25,7 @@ from warren.cluster.messages import (
     Batch,
     Beacon,
     Echo,
+    Farewell,
     Hello,
     Inventory,
     Letter,
@@ -65,7 +66,7 @@ _SEGMENT: Final = struct.Struct(">QQQB")
 _TIME: Final = struct.Struct(">d")
 _LINE: Final = struct.Struct(">QQQ")
 
-HELLO, BEACON, ECHO, INVENTORY, REFUSED, BATCH, ACKS, LETTERS, LETTERS_DONE = range(1, 10)
+HELLO, BEACON, ECHO, INVENTORY, REFUSED, BATCH, ACKS, LETTERS, LETTERS_DONE, FAREWELL = range(1, 11)
 LAST_PAGE = IN_STEP = IS_HERE = PERSISTENT = 1  # flags
 DIED = 2
 
@@ -169,6 +170,7 @@ _ENCODERS: dict[type, Callable[..., _Frame]] = {
     Inventory: _encode_inventory,
     Refused: _encode_refused,
     Acks: _encode_acks,
+    Farewell: lambda _: (_Head(FAREWELL), b""),
     Letters: _encode_letters,
     LettersDone: _encode_letters_done,
 }
@@ -278,6 +280,7 @@ _DECODERS: dict[int, Callable[[Reader, _Head], Message]] = {
     ACKS: _decode_acks,
     LETTERS: _decode_letters,
     LETTERS_DONE: _decode_letters_done,
+    FAREWELL: lambda _reader, _head: Farewell(),
 }
 
 

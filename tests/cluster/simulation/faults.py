@@ -29,7 +29,7 @@ def crash_or_boot(world: World) -> None:
     node = _any(world)
     if not node.is_up:
         node.boot()
-    elif world.chance.random() < 0.4:
+    elif node.participant.node.is_leaving or world.chance.random() < 0.4:
         world.crash(node)
         node.boot()  # by a supervisor, at once
     elif world.is_healed and world.settings.min_in_sync > 1 and world.chance.random() < 0.15:
@@ -104,6 +104,21 @@ def drain(world: World) -> None:
             node.carry_out()
 
 
+def leave(world: World) -> None:
+    """A process is told to end. It does so after a while, or when something else ends it."""
+    node = _any(world)
+    if not node.is_up:
+        return
+    if not node.participant.node.is_leaving:
+        node.participant.leave(node.now())
+    elif node.terms or node.participant.is_waited_for:
+        node.participant.say_farewell()
+    else:
+        world.crash(node)
+        return
+    node.carry_out()
+
+
 def stop_etcd(world: World) -> None:
     world.etcd.is_up = not world.etcd.is_up
 
@@ -152,6 +167,7 @@ def mend(world: World) -> None:
     world.registry.states = [IN] * len(world.nodes)
     for node in world.nodes:
         node.is_failing = False
+        world.end_leaving(node)
         if not node.is_up:
             node.boot()
         node.participant.disk_works()
@@ -165,8 +181,9 @@ FAULTS: list[tuple[float, Callable[[World], None]]] = [  # each up to this share
     (0.55, end_links),
     (0.63, pause),
     (0.71, let_time_pass),
-    (0.74, fail_disk),
-    (0.76, drain),
+    (0.73, fail_disk),
+    (0.74, drain),
+    (0.76, leave),
     (0.79, stop_etcd),
     (0.84, carry_out_late),
     (0.88, operate),

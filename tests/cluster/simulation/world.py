@@ -299,6 +299,11 @@ class World:
             if other is not node and self.chance.random() < 0.7:
                 self.notice(other, node)
 
+    def end_leaving(self, node: Node) -> None:
+        """A process that was told to end does."""
+        if node.is_up and node.participant.node.is_leaving:
+            self.crash(node)
+
     def notice(self, node: Node, gone: Node) -> None:
         """A node finds that a connection has ended, and calls again: refused, if no process is there."""
         a, b = (node, gone) if node.place < gone.place else (gone, node)
@@ -402,6 +407,7 @@ class World:
         for node in self.nodes:
             node.paused_until = 0.0
             node.is_failing = False
+            self.end_leaving(node)
             if node.is_up:
                 node.participant.disk_works()
                 node.participant.node.is_draining = False

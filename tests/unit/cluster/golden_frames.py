@@ -9,6 +9,7 @@ from warren.cluster.messages import (
     Batch,
     Beacon,
     Echo,
+    Farewell,
     Hello,
     Inventory,
     Letter,
@@ -115,5 +116,9 @@ FRAMES: list[tuple[Message, str]] = [
     (
         LettersDone(5, 3, is_here=True),
         ("0000001c31786da809010000000000000000000000000000000000050000000000000003"),
+    ),
+    (
+        Farewell(),
+        "0000001458c03bb30a00000000000000000000000000000000000000",
     ),
 ]

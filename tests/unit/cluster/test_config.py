@@ -43,6 +43,21 @@ def test_a_leader_hands_over_to_another_store() -> None:
         config.hand_over(ShardRecord(0, None, (A,), (A,)), LEADER)
 
 
+def test_a_leader_that_hands_over_may_leave_the_in_sync_set_with_that() -> None:
+    left = config.hand_over(RECORD, Leadership(C, RunId("r")), leaves=True, min_in_sync=2)
+    assert (left.isr, left.replicas, left.epoch) == ((B, C), RECORD.replicas, 4)
+    with pytest.raises(IllegalChange):
+        config.hand_over(RECORD, Leadership(C, RunId("r")), leaves=True, min_in_sync=3)
+
+
+def test_a_minimum_that_was_raised_later_keeps_nobody_from_coming_in() -> None:
+    """Two of four are in sync, as the settings asked for once; four are asked for now."""
+    small = config.add(RECORD._replace(isr=(A, B)), D, min_in_sync=4)
+    assert config.admit(small, C, min_in_sync=4).isr == (A, B, C)
+    with pytest.raises(IllegalChange):
+        config.shrink(small, frozenset({B}), min_in_sync=4)
+
+
 @pytest.mark.parametrize("gone", [frozenset({B, C}), frozenset({A}), frozenset(), frozenset({D})])
 def test_the_in_sync_set_keeps_its_leader_and_its_minimum(gone: frozenset[StoreId]) -> None:
     with pytest.raises(IllegalChange):
@@ -135,12 +150,13 @@ def test_what_is_no_record_is_refused(text: str) -> None:
 
 
 STORES = st.sampled_from((A, B, C, D, E))
+NAMES = ("elect", "hand_over", "move", "leave", "shrink", "admit", "swap", "add", "remove")
 
 
 @st.composite
 def changes(draw: st.DrawFn, record: ShardRecord) -> ShardRecord:
     """A record after any change that somebody may try."""
-    name = draw(st.sampled_from(("elect", "hand_over", "move", "shrink", "admit", "swap", "add", "remove")))
+    name = draw(st.sampled_from(NAMES))
     store, other = draw(STORES), draw(STORES)
     leader = Leadership(store, RunId(draw(st.sampled_from("rs"))))
     instead = draw(st.sampled_from((None, other)))
@@ -148,6 +164,7 @@ def changes(draw: st.DrawFn, record: ShardRecord) -> ShardRecord:
         "elect": partial(config.elect, record, leader),
         "hand_over": partial(config.hand_over, record, leader),
         "move": partial(config.hand_over, record, leader, for_good=True),
+        "leave": partial(config.hand_over, record, leader, leaves=True, min_in_sync=2),
         "shrink": partial(config.shrink, record, frozenset({store, other}), min_in_sync=2),
         "admit": partial(config.admit, record, store, min_in_sync=2),
         "swap": partial(config.swap, record, store, other, min_in_sync=2),

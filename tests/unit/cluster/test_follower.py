@@ -203,6 +203,19 @@ def test_nobody_stands_who_is_draining_damaged_or_has_a_failing_disk() -> None:
         assert not stands(node, 100.0)
 
 
+def test_a_store_that_stood_and_is_drained_before_it_hears_of_it_ends_the_doubt() -> None:
+    """It echoes no leader's beacons while it may yet be elected, so that nobody else could deliver."""
+    node = Alone(B)
+    node.learn(LED)
+    node.participant.peer_gone(A, 0.2)
+    (stood,) = node.take(Cas)
+    node.participant.drain(0.3)
+    node.shard.cas_answered(stood.revision, None, 0.3)
+    node.participant.tick(0.4)
+    (touch,) = node.take(Cas)
+    assert touch.record == LED
+
+
 def test_a_leader_whose_process_is_gone_is_not_waited_for() -> None:
     node = Alone(B)
     node.learn(LED)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.unit.cluster.nodes import LOG, RECORD, RUNS, A, Alone, B, C, D, NoLogs
 from warren.cluster import config
 from warren.cluster.catchup import Catchup
-from warren.cluster.config import Leadership
+from warren.cluster.config import Leadership, RunId
 from warren.cluster.effects import Apply, Cas, Committed, GoOn, ReadRecord, Role
-from warren.cluster.messages import Batch, Inventory, Refused
+from warren.cluster.messages import Batch, Farewell, Inventory, Refused
 from warren.cluster.session import Backoff
 from warren.cluster.settings import BATCH_BYTES_MAX, HELD_BYTES_MAX, IN_FLIGHT_BYTES_MAX, Rules, Settings
 from warren.storage.replication import Drop, LogId, Records
@@ -241,6 +241,61 @@ def test_a_draining_leader_stops_waits_for_its_batches_and_hands_over() -> None:
         Leadership(B, node.participant.node.links[B]),
         Leadership(C, node.participant.node.links[C]),
     )
+
+
+def test_a_leader_whose_process_ends_leaves_the_in_sync_set_as_it_hands_over() -> None:
+    """Or the next leader would have to wait for it, and find that it is gone."""
+    node = Alone()
+    node.open()
+    node.participant.leave(0.1)
+    node.participant.tick(0.2)
+    (cas,) = node.take(Cas)
+    assert cas.record.epoch == 2
+    assert cas.record.isr == (B, C)
+    assert cas.record.replicas == (A, B, C), "it comes back"
+
+
+def test_a_leader_whose_process_ends_stays_in_sync_if_too_few_others_are() -> None:
+    node = Alone(settings=Settings(min_in_sync=3))
+    node.open()
+    node.participant.leave(0.1)
+    node.participant.tick(0.2)
+    (cas,) = node.take(Cas)
+    assert cas.record.epoch == 2
+    assert set(cas.record.isr) == {A, B, C}
+
+
+def test_a_store_that_says_farewell_is_counted_out_at_once_and_handed_nothing() -> None:
+    node = Alone()
+    node.open()
+    node.hear(B, Farewell(), 0.1)
+    (cas,) = node.take(Cas)
+    assert set(cas.record.isr) == {A, C}
+    assert B in node.others(), "it counts until that is written"
+    node.shard.cas_answered(cas.revision, config.Known(cas.revision + 1, cas.record), 0.1)
+    assert node.others() == (C,)
+    assert not node.shard.move(B, 0.1)
+    node.participant.tick(5.0)
+    assert node.take(Cas) == [], "it is not admitted again"
+    node.participant.link_up(B, RunId("its next run"), 5.1)
+    node.follow(B, 103, 5.1)
+    node.echo(C, 5.1)
+    node.participant.tick(5.2)
+    (cas,) = node.take(Cas)
+    assert set(cas.record.isr) == {A, B, C}
+
+
+def test_a_node_that_leaves_says_farewell_to_all_and_knows_who_waits_for_it() -> None:
+    node = Alone(B)
+    node.link(A, C)
+    led = RECORD._replace(epoch=1, leader=Leadership(A, RUNS[A]))
+    node.learn(led)
+    node.participant.leave(0.1)
+    node.participant.say_farewell()
+    assert sorted(to for to, _ in node.sent(Farewell)) == [A, C]
+    assert node.participant.is_waited_for
+    node.learn(led._replace(isr=(A, C)), 0.2)
+    assert not node.participant.is_waited_for
 
 
 def test_a_store_that_comes_and_goes_waits_twice_as_long_each_time() -> None:

@@ -252,6 +252,16 @@ class ShardRunner:
         self.participant.drain(self.clock())
         self.carry_out()
 
+    def leave(self) -> None:
+        """Hand over all that this node leads: its process ends then."""
+        self.participant.leave(self.clock())
+        self.carry_out()
+
+    def say_farewell(self) -> None:
+        """Nothing is led here any more. Other leaders should count this node out."""
+        self.participant.say_farewell()
+        self.carry_out()
+
     def before_draining(self) -> None:
         """If this process has stood still, another node may lead by now: see to that before anything is
         delivered. What has come over sockets is often handled before the timer.

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 import os
 import secrets
 from functools import partial
@@ -45,6 +46,7 @@ from warren.storage.store import DiskStore
 
 SECRET_BYTES = 32
 HAND_OVER_SECONDS_MAX = 5.0
+FAREWELL_SECONDS_MAX = 1.0
 LOOPBACK = "127.0.0.1"
 
 
@@ -102,6 +104,7 @@ class ShardService:
         )
         self.tasks = Tasks(node.world.report)
         self.nodes: dict[StoreId, tuple[str, str]] = {}  # the name of each node, and where it is called
+        self.has_moved = asyncio.Event()  # a shard is not led here any more, or a record has changed
         self.is_stopping = False  # what this node leads is handed over, whatever its record says
         definitions.metadata.leader_of = self._leader_name
         definitions.on_node = self._node_is_at
@@ -170,18 +173,28 @@ class ShardService:
         self.tasks.spawn(self.balancer.run())
 
     async def hand_over(self) -> None:
-        """Have other nodes lead what this one leads, if they can in time."""
+        """Have other nodes lead what this one leads, and wait for it no more, if they can in time."""
         self.is_stopping = True
         self.node.end_turn()  # what was published until now is on its way to the followers
-        is_free = asyncio.Event()
-        self.runner.on_let_go = lambda: None if self.runner.led else is_free.set()
-        self.runner.drain()
+        self.runner.on_let_go = self.has_moved.set
+        self.runner.leave()
         try:
             async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
-                if self.runner.led:
-                    await is_free.wait()
+                await self._until(lambda: not self.runner.led)
         except TimeoutError:
             self.log.warning("not all shards were handed over", shards=len(self.runner.led))
+        self.runner.say_farewell()
+        try:
+            async with asyncio.timeout(FAREWELL_SECONDS_MAX):
+                await self._until(lambda: not self.runner.participant.is_waited_for)
+        except TimeoutError:
+            self.log.info("some leaders wait for this node until they find that it is gone")
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        """Wait for something that comes with a change of who leads, or who is in sync."""
+        while not holds():
+            self.has_moved.clear()
+            await self.has_moved.wait()
 
     async def stop(self) -> None:
         await self.tasks.stop()
@@ -222,6 +235,7 @@ class ShardService:
     def _learn(self, shard: int, known: Known) -> None:
         self.runner.learn(shard, known)
         self.balancer.changed()
+        self.has_moved.set()
 
     # --- who leads ---
 
