@@ -1,8 +1,8 @@
 """What nodes say to each other, as plain values; `wire.py` has their bytes.
 
-Hello, beacons, echoes, acks, farewells and letters are of a pair of nodes; the others belong to one shard. All that a
-leader has for one follower of a shard is one numbered line of batches, a session. The follower opens it by an
-inventory.
+Hello, beacons, echoes, acks, farewells and letters are of a pair of nodes; the others belong to one shard.
+All that a leader has for one follower of a shard is one numbered line of batches, a session. The follower
+opens it by an inventory.
 """
 
 from __future__ import annotations

@@ -117,11 +117,14 @@ class Participant:
                 if shard is not None:
                     shard.echo(sender, epoch, message.sent_at, now)
         elif isinstance(message, Farewell):
-            self.node.farewells.add(sender)
-            for shard in self.shards.values():
-                shard.peer_leaves(now)
+            self._peer_leaves(sender, now)
         else:
             self.node.effects.append(Close(sender, "it said hello twice"))
+
+    def _peer_leaves(self, sender: StoreId, now: float) -> None:
+        self.node.farewells.add(sender)
+        for shard in self.shards.values():
+            shard.peer_leaves(now)
 
     def _for_shard(self, sender: StoreId, message: Batch | Inventory | Refused, now: float) -> None:
         shard = self.shards.get(message.shard)

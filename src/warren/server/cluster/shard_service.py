@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 import os
 import secrets
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
