@@ -23,7 +23,10 @@ USE_COUNTS = ["-fprofile-use", "-fprofile-partial-training", "-Wno-missing-profi
 def extension(path: Path) -> Extension:
     name = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
     link = ["-fprofile-generate"] if COUNTING else []
-    return Extension(name, [str(path)], extra_compile_args=compile_arguments(path), extra_link_args=link)
+    made = Extension(name, [str(path)], extra_compile_args=compile_arguments(path), extra_link_args=link)
+    # What a shard has depends on its role, so None is an error there, and not a crash.
+    made.cython_directives = {"nonecheck": path.is_relative_to(SOURCE / "warren/cluster")}
+    return made
 
 
 def compile_arguments(path: Path) -> list[str]:

@@ -36,25 +36,6 @@ class Unsynced(NamedTuple):
 
 
 class Follower:
-    __slots__ = (
-        "active_at",
-        "applied",
-        "clearing",
-        "epoch",
-        "is_noted",
-        "is_whole",
-        "leader",
-        "node",
-        "not_before",
-        "note_token",
-        "patience",
-        "repair_token",
-        "session",
-        "shard",
-        "unsynced",
-        "was_in_step",
-    )
-
     def __init__(self, node: ThisNode, shard: int, now: float) -> None:
         self.node = node  # what the shards of this node share
         self.shard = shard  # its number

@@ -38,33 +38,6 @@ class Wish(NamedTuple):
 class Leader:
     """One term of this store as the leader of a shard."""
 
-    __slots__ = (
-        "_pages",
-        "admitting",
-        "backoffs",
-        "barrier",
-        "begun_at",
-        "commit",
-        "counted_out",
-        "epoch",
-        "for_good",
-        "gives_up",
-        "handed_at",
-        "index",
-        "lease",
-        "logs",
-        "node",
-        "others",
-        "record",
-        "sessions",
-        "shard",
-        "silent",
-        "stopped_at",
-        "successor",
-        "synced",
-        "told",
-    )
-
     def __init__(self, node: ThisNode, shard: int, known: Known, logs: LedLogs, now: float) -> None:
         self.node = node  # what the shards of this node share
         self.shard = shard  # its number

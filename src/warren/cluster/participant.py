@@ -33,10 +33,10 @@ from warren.cluster.settings import Rules, Settings
 from warren.cluster.shard import Shard
 from warren.cluster.this_node import LedLogs, ThisNode
 
+OF_SHARDS = (Batch, Inventory, Refused)
+
 
 class Participant:
-    __slots__ = ("beacon_at", "node", "shards")
-
     def __init__(
         self,
         me: Leadership,
@@ -102,7 +102,7 @@ class Participant:
 
     def received(self, sender: StoreId, message: Message, now: float) -> None:
         """A message came over the newest link to this store."""
-        if isinstance(message, Batch | Inventory | Refused):
+        if isinstance(message, OF_SHARDS):
             self._for_shard(sender, message, now)
         elif isinstance(message, Acks):
             for ack in message.acks:

@@ -26,8 +26,6 @@ def _at_once(callback: Callable[[], None]) -> None:
 class ShardSafety:
     """A `warren.broker.safety.Safety` by index."""
 
-    __slots__ = ("committed", "gathering", "has_ended", "is_held", "later", "owes", "publishers", "waiters")
-
     def __init__(self, later: Callable[[Callable[[], None]], None] = _at_once) -> None:
         self.later = later  # calls back in a turn to come
         self.gathering = 1  # the index of the next batch
@@ -71,7 +69,10 @@ class ShardSafety:
     @property
     def wants_batch(self) -> bool:
         """Whether somebody waits for the batch that gathers: it is appended even if it is empty."""
-        return any(line and line[-1][0] == self.gathering for line in (self.waiters, self.publishers))
+        waiters, publishers, number = self.waiters, self.publishers, self.gathering
+        if waiters and waiters[-1][0] == number:
+            return True
+        return bool(publishers) and publishers[-1][0] == number
 
     def appended(self, index: int) -> None:
         """The batch that gathered was appended with this index; another one gathers now."""

@@ -23,20 +23,6 @@ class Sent(NamedTuple):
 class Session:
     """The line of batches to one follower."""
 
-    __slots__ = (
-        "acked",
-        "asks_for_turn",
-        "catchup",
-        "in_flight",
-        "in_step_since",
-        "is_counted",
-        "is_damaged",
-        "number",
-        "session",
-        "store",
-        "unacked",
-    )
-
     def __init__(self, store: StoreId, session: int) -> None:
         self.store = store  # the follower
         self.session = session  # its number, chosen by the follower

@@ -36,25 +36,6 @@ from warren.storage.replication import AllMarks, LogChange, LogId, Records, Segm
 
 
 class Shard:
-    __slots__ = (
-        "dead",
-        "epoch",
-        "follower",
-        "known",
-        "leader",
-        "led_epoch",
-        "logs",
-        "node",
-        "number",
-        "pending",
-        "preferred_asked_at",
-        "quiet_until",
-        "read_asked_at",
-        "role",
-        "stood_against",
-        "stood_at",
-    )
-
     def __init__(
         self, node: ThisNode, number: int, logs: LedLogs, *, epoch: int, is_whole: bool, now: float
     ) -> None:

@@ -27,25 +27,6 @@ class LedLogs(Protocol):
 class ThisNode:
     """One node, as its shards know it."""
 
-    __slots__ = (
-        "acks",
-        "avoided",
-        "disk_failing_since",
-        "effects",
-        "farewells",
-        "is_draining",
-        "is_leaving",
-        "links",
-        "me",
-        "new_session",
-        "preferred",
-        "preferred_at",
-        "refused",
-        "rules",
-        "settings",
-        "token",
-    )
-
     def __init__(
         self, me: Leadership, settings: Settings, rules: Rules, new_session: Callable[[], int]
     ) -> None:

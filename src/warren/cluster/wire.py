@@ -2,9 +2,10 @@
 
     length:u32 crc:u32 | kind:u8 flags:u8 shard:u16 epoch:u64 index:u64 payload
 
-`length` counts what follows the crc, and the crc is of that. Numbers are big-endian. `index` is the number of
-a batch in its session, the session of an inventory, or a line of letters. Both ends say hello first, with the
-versions that they speak; the highest that both speak holds for the link. The frame of a hello never changes.
+`length` counts what follows the crc, and the crc (CRC-32C) is of that. Numbers are big-endian. `index` is the
+number of a batch in its session, the session of an inventory, or a line of letters. Both ends say hello
+first, with the versions that they speak; the highest that both speak holds for the link. The frame of a hello
+never changes.
 
 A frame that is not well formed raises `WireError`: the other end is no node of ours, or is broken. Every
 length is checked against what is there before anything is made of it.
@@ -16,7 +17,6 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
-from zlib import crc32
 
 from warren.cluster.config import ID_LENGTH_MAX, RunId, StoreId
 from warren.cluster.messages import (
@@ -48,6 +48,7 @@ from warren.cluster.wire_values import (
     pack_name,
     pack_text,
 )
+from warren.storage.format import checksum
 from warren.storage.replication import SegmentState
 
 VERSION: Final = 1
@@ -84,7 +85,7 @@ def encode(message: Message) -> bytes:
 def _frame(head: _Head, payload: bytes) -> bytes:
     body = HEADER.pack(*head) + payload
     _check_length(len(body))
-    return PREFIX.pack(len(body), crc32(body)) + body
+    return PREFIX.pack(len(body), checksum(body)) + body
 
 
 def _check_length(length: int) -> None:
@@ -133,10 +134,10 @@ def encode_batch(batch: Batch, changes: Sequence[bytes]) -> list[bytes]:
     """
     head = _Head(BATCH, IN_STEP if batch.in_step else 0, batch.shard, batch.epoch, batch.number)
     first = HEADER.pack(*head) + U64.pack(batch.session)
-    length, crc = len(first), crc32(first)
+    length, crc = len(first), checksum(first)
     for piece in changes:
         length += len(piece)
-        crc = crc32(piece, crc)
+        crc = checksum(piece, crc)
     _check_length(length)
     return [PREFIX.pack(length, crc) + first, *changes]
 
@@ -185,7 +186,7 @@ def decode(data: bytes, at: int = 0, end: int | None = None) -> Message:
     length, crc = reader.take(PREFIX)
     if length != reader.limit - reader.at or length > FRAME_BYTES_MAX:
         raise WireError("a frame has another length than it says")
-    if crc32(memoryview(data)[reader.at : reader.limit]) != crc:
+    if checksum(memoryview(data)[reader.at : reader.limit]) != crc:
         raise WireError("a frame is damaged")
     head = _Head(*reader.take(HEADER))
     read = _DECODERS.get(head.kind)

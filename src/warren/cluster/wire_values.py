@@ -46,8 +46,6 @@ def pack_data(data: bytes) -> bytes:
 class Reader:
     """Takes values off some bytes, from one place to another, and never more than there are."""
 
-    __slots__ = ("at", "data", "limit")
-
     def __init__(self, data: bytes, at: int = 0, limit: int | None = None) -> None:
         self.data = data
         self.at = at

@@ -69,7 +69,7 @@ from struct import Struct
 
 from warren.amqp.traits cimport raw_expiration
 from warren.broker.message cimport Message, publish_message
-from warren.storage.checksum cimport crc32c, crc32c_by_table
+from warren.storage.checksum cimport crc32c, crc32c_by_table, crc32c_on
 
 ACKED = MARK_ACKED
 RELATIVE_MAX = 0xFFFFFFFF  # of a position to its segment's base, as an index can say it
@@ -194,8 +194,8 @@ cdef uint64_t epoch_in(const uint8_t* p) noexcept nogil:
     return (<const uint64_t*>(p + EPOCH_AT))[0] if (<const uint32_t*>(p + VERSION_AT))[0] > 1 else 0
 
 
-def checksum(const uint8_t[::1] data):
-    return crc32c(&data[0], data.shape[0]) if data.shape[0] else 0
+def checksum(const uint8_t[::1] data, uint32_t before=0):
+    return crc32c_on(before, &data[0], data.shape[0]) if data.shape[0] else before
 
 
 def checksum_by_table(const uint8_t[::1] data):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from typing import Any
-from zlib import crc32
 
 import pytest
 from hypothesis import given
@@ -36,6 +35,7 @@ from warren.cluster.wire import (
 )
 from warren.cluster.wire_changes import COPIED_BYTES_MAX, pack_changes
 from warren.cluster.wire_values import WireError
+from warren.storage.format import checksum
 from warren.storage.replication import (
     AllMarks,
     Drop,
@@ -124,7 +124,7 @@ def test_messages_are_found_however_they_are_split(messages: list[Message], data
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_message_or_a_clear_error(data: bytes) -> None:
-    body = PREFIX.pack(len(data), crc32(data)) + data
+    body = PREFIX.pack(len(data), checksum(data)) + data
     for read in (decode, FrameSplitter(1000).feed):
         try:
             read(body)
@@ -147,7 +147,7 @@ def test_a_body_that_is_cut_or_longer_is_refused(message: Message, data: st.Data
     cut = body[: data.draw(st.integers(0, len(body) - 1))]
     for wrong in (cut, body + b"\0"):
         with pytest.raises(WireError):
-            decode(PREFIX.pack(len(wrong), crc32(wrong)) + wrong)
+            decode(PREFIX.pack(len(wrong), checksum(wrong)) + wrong)
 
 
 @pytest.mark.parametrize("length", [0, 19, 1001, 2**32 - 1])
@@ -159,7 +159,7 @@ def test_a_length_that_cannot_be_is_refused_before_it_is_waited_for(length: int)
 def test_a_frame_may_not_say_that_it_has_more_than_it_has() -> None:
     body = struct.pack(">BBHQQ", 7, 0, 0, 0, 0) + struct.pack(">I", 60_000)
     with pytest.raises(WireError, match="60000"):
-        decode(PREFIX.pack(len(body), crc32(body)) + body)
+        decode(PREFIX.pack(len(body), checksum(body)) + body)
 
 
 def test_a_name_that_is_too_long_is_not_written() -> None:

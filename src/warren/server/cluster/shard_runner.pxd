@@ -1,0 +1,1 @@
+# compiled: on the path of every batch
