@@ -12,6 +12,8 @@ from typing import Any
 
 from aiohttp import web
 
+from warren.management.errors import BadRequest
+from warren.management.json_text import json_response
 from warren.server.descriptors import Descriptors
 from warren.server.peer import peer_of
 from warren.server.proxy_header import ProxyHeader
@@ -19,7 +21,12 @@ from warren.server.tls import Tls
 from warren.session.peer import Peer
 
 IDLE_SECONDS_MAX = 75.0  # of a connection between two requests
-OPTIONS: dict[str, Any] = {"access_log": None, "keepalive_timeout": IDLE_SECONDS_MAX}
+LINE_BYTES_MAX = 64 * 1024  # of a request's first line: filters and columns may be long
+OPTIONS: dict[str, Any] = {
+    "access_log": None,
+    "keepalive_timeout": IDLE_SECONDS_MAX,
+    "max_line_size": LINE_BYTES_MAX,
+}
 
 
 class Visitors:
@@ -66,6 +73,21 @@ class HttpConnection(web.RequestHandler):
             self.visitors.count -= 1
             self.is_counted = False
         super().connection_lost(exc)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """What cannot be read as a request gets JSON, too, as all that the API answers."""
+        answer = super().handle_error(request, status, exc, message)
+        if status != BadRequest.status:
+            return answer
+        told = json_response({"error": BadRequest.error, "reason": message or ""}, status=status)
+        told.force_close()
+        return told
 
     @property
     def peername(self) -> tuple[str, int] | None:

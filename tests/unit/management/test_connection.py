@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, web
+from yarl import URL
 
-from warren.management.connection import HttpConnection, Visitors
+from warren.management.connection import LINE_BYTES_MAX, HttpConnection, Visitors
 from warren.server.descriptors import REFUSED_MAX, Descriptors
 from warren.server.log import get_logger
 from warren.server.proxy_header import ProxyHeader
@@ -36,6 +38,38 @@ def visitors() -> Visitors:
 
 async def nobody(_request: web.BaseRequest) -> web.StreamResponse:
     raise AssertionError("nobody asks")
+
+
+@pytest.fixture
+async def port(visitors: Visitors) -> AsyncIterator[int]:
+    """Of a server that says how long the path of a request is."""
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(text=str(len(request.path_qs)))
+
+    asked = web.Server(answer)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: HttpConnection(asked, visitors, None, None), "127.0.0.1", 0)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+    await asked.shutdown()
+
+
+async def test_a_request_with_long_filters_is_read(port: int) -> None:
+    async with ClientSession() as session:
+        url = URL(f"http://127.0.0.1:{port}/?columns={'x' * 40_000}")
+        async with session.get(url) as answer:
+            assert (answer.status, await answer.text()) == (200, str(len(url.path_qs)))
+
+
+async def test_what_cannot_be_read_as_a_request_is_answered_as_json(port: int) -> None:
+    async with ClientSession() as session:
+        url = URL(f"http://127.0.0.1:{port}/?columns={'x' * LINE_BYTES_MAX}")
+        async with session.get(url) as answer:
+            assert (answer.status, answer.content_type) == (400, "application/json")
+            told = await answer.json()
+    assert told["error"] == "bad_request"
+    assert str(LINE_BYTES_MAX) in told["reason"]
 
 
 async def test_address_is_still_known_when_the_client_has_gone(visitors: Visitors) -> None:
