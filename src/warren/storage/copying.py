@@ -43,7 +43,8 @@ class MarksSource(NamedTuple):
     path: str  # without a suffix
     base: int
     epoch: int
-    unwritten: bytes  # those that are not in the ack file yet
+    is_written: bool  # whether there is an ack file: one that is just being made has no header yet
+    unwritten: bytes  # marks that are not in the ack file yet
 
 
 # --- on the event loop ---
@@ -78,8 +79,15 @@ def unwritten(log: LogId, segment: Segment, offset: int) -> Records | None:
 def marks_of(log: LogId, segment: Segment) -> MarksSource:
     """All marks up to now. Marks that come later are handed out by the log's tap."""
     marks = segment.marks_to_write()
-    skipped = HEADER_BYTES if segment.marks_written == 0 else 0
-    return MarksSource(log, segment.path, segment.base, segment.epoch, marks[skipped:])
+    is_written = segment.marks_written > 0
+    return MarksSource(
+        log,
+        segment.path,
+        segment.base,
+        segment.epoch,
+        is_written,
+        marks if is_written else marks[HEADER_BYTES:],
+    )
 
 
 # --- in a thread ---
@@ -118,9 +126,11 @@ def _read(file: int, size: int, offset: int) -> bytes:
 
 def read_marks(source: MarksSource) -> AllMarks:
     """All marks of a segment, as few as say the same."""
+    fates = Fates(source.base)
     try:
-        fates, _, _ = read_fates(source.path + ".acks", source.base)
-    except FileNotFoundError:
+        if source.is_written:
+            fates, _, _ = read_fates(source.path + ".acks", source.base)
+    except FileNotFoundError:  # the segment was dropped meanwhile
         fates = Fates(source.base)
     except (ValueError, UnknownVersion) as error:
         raise DamagedSegment(f"{source.path}.acks: {error}") from error

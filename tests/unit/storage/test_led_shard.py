@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.log_machine import TIME_MS, message, read_on
 from tests.support.shard_machine import ShardMachine, close_all
+from warren.storage.copying import read_marks
 from warren.storage.format import ACKED, HEADER_BYTES, encode_mark
 from warren.storage.led_shard import LedShard
 from warren.storage.replication import Drop, LogChange, LogId, Marks, NamedOffset, Records, SegmentState
@@ -71,6 +72,18 @@ def copied(tmp_path: Path) -> Iterator[Copied]:
     made = Copied(tmp_path)
     yield made
     close_all(*made.all)
+
+
+def test_marks_are_read_while_their_file_is_being_made(copied: Copied) -> None:
+    """A thread may look into an ack file that has no header yet."""
+    copied.append(QUEUE, b"one", b"two")
+    log = copied.led.opened[QUEUE]
+    log.acked(1)
+    source = copied.led.marks(QUEUE, 1)
+    assert source is not None
+    copied.first.settle()
+    Path(source.path + ".acks").write_bytes(b"")
+    assert read_marks(source).data == encode_mark(1, 0, 1, ACKED)
 
 
 def acked(log: LogId, count: int) -> Marks:
