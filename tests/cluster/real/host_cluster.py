@@ -294,8 +294,14 @@ class HostCluster:
         """Where a queue is, and who leads it."""
         shard = json.loads(self.keys(f"d/queue/%2F/{queue}")[""])["shard"]
         record = self.shards()[shard]
-        leader = "" if record.leader is None else self.names().get(record.leader.store, "")
-        return Placed(shard, record, leader)
+        return Placed(shard, record, self._leader_in(record))
+
+    def leader_of(self, shard: int) -> str:
+        """The name of the node that leads a shard; empty if there is none."""
+        return self._leader_in(self.shards()[shard])
+
+    def _leader_in(self, record: ShardRecord) -> str:
+        return "" if record.leader is None else self.names().get(record.leader.store, "")
 
     def in_sync(self, queue: str) -> set[str]:
         """The names of the nodes that have all of a queue that was confirmed."""

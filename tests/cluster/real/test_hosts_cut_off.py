@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pika.exceptions
 import pytest
 
 from tests.cluster.real.broker_nodes import RESOURCE_LOCKED, comes_true
 from tests.cluster.real.host_cluster import ETCD, PEERS, HostCluster, eventually
+from tests.cluster.real.hosts import why_not
 from tests.cluster.real.traffic import PERSISTENT, Publisher, connect, drained
 from warren.amqp import methods as m
 
@@ -115,6 +118,34 @@ def test_a_follower_that_starts_refuses_a_deposed_leader(hosts: HostCluster) -> 
         publisher.wait_for(SOME)
     assert publisher.confirmed > confirmed
     publisher.check(drained(hosts, "deposed"))
+
+
+def test_a_leader_that_has_not_heard_of_a_deletion_is_followed(tmp_path: Path) -> None:
+    """The others have removed a log that it still has, and do not take it again: it goes before that."""
+    reason = why_not()
+    if reason:
+        pytest.skip(reason)
+    patience = {"cluster_shards": "1", "cluster_lease": "20.0", "cluster_grace": "22.0"}
+    with HostCluster(tmp_path, **patience) as hosts, hosts.entered():
+        first = hosts.declare("goes", "a")
+        with Publisher(hosts, "goes", last=9) as publisher:
+            publisher.wait_for_end()
+        heir, other = hosts.others(first)
+        logs = {path.name for path in (tmp_path / heir / "shards" / "0").iterdir()}
+        hosts.host(heir).cut_port(PEERS, hosts.host(first))
+        with connect(hosts.brokers[first].address) as client:
+            client.channel().send(m.QueueDelete(queue="goes"))
+            eventually(lambda: not any((tmp_path / other / "shards" / "0" / log).exists() for log in logs))
+        hosts.pause(other)
+        hosts.kill(first)
+        eventually(lambda: hosts.leader_of(0) == heir)
+        hosts.go_on(other)
+        hosts.declare("stays", heir)
+        with Publisher(hosts, "stays", last=9) as publisher:
+            publisher.wait_for_end()
+        publisher.check(drained(hosts, "stays"))
+        eventually(lambda: not any((tmp_path / heir / "shards" / "0" / log).exists() for log in logs))
+    hosts.check_logs()
 
 
 def test_what_a_deposed_leader_never_confirmed_is_cut_off_and_set_aside(hosts: HostCluster) -> None:

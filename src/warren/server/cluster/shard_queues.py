@@ -142,6 +142,7 @@ class ShardQueues:
         )
         self.openings[shard] = opening
         opening.read(self._records(shard), self.thread)
+        self._look_for_deleted(shard, led)
 
     def shard_opened(self, shard: int, led: LedShard, safety: ShardSafety) -> None:
         self.open[shard] = led, safety
@@ -173,18 +174,23 @@ class ShardQueues:
     # --- logs of queues that are not there any more ---
 
     def _all_are_open(self, shard: int, led: LedShard) -> None:
-        """Queues may have been deleted while nobody led the shard. Their logs go when this node knows all
-        definitions that were there when it began to lead.
-        """
         self.node.end_turn()
+        self._look_for_deleted(shard, led)
+
+    def _look_for_deleted(self, shard: int, led: LedShard) -> None:
+        """Queues may have been deleted while nobody led the shard, or by a leader whose last batches did not
+        come here. Their logs go when this node knows all definitions that were there when it began to lead:
+        before the shard opens, since a follower that has deleted a log does not take it again.
+        """
         if led.unopened():
             self.metadata.catch_up(partial(self._sweep, shard, led))
 
     def _sweep(self, shard: int, led: LedShard, error: AmqpError | None) -> None:
-        if shard not in self.open or self.open[shard][0] is not led:
+        opening = self.openings.get(shard)
+        if opening is None or opening.led is not led:
             return
         if error is not None or self.metadata.copy.has_unreadable_queues:
-            self.node.world.call_later(SWEEP_AGAIN_SECONDS, partial(self._all_are_open, shard, led))
+            self.node.world.call_later(SWEEP_AGAIN_SECONDS, partial(self._look_for_deleted, shard, led))
             return
         for number in led.unopened():
             if not self.has_queue(number):
