@@ -328,7 +328,7 @@ class Leader:
         if self.stopped_at is None:
             return None
         is_late = now - self.stopped_at > self.node.settings.hand_over_patience
-        if self.commit < self.index and not is_late:
+        if (self.commit < self.index or self.logs.has_news()) and not is_late:
             return None
         links, mine = self.node.links, self.node.me.store
         there = [s for s in self.record.isr if s != mine and s in links and self.may_get(s)]

@@ -74,6 +74,11 @@ class ShardSafety:
             return True
         return bool(publishers) and publishers[-1][0] == number
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a batch was appended that is not committed yet."""
+        return self.committed < self.gathering - 1
+
     def appended(self, index: int) -> None:
         """The batch that gathered was appended with this index; another one gathers now."""
         assert index == self.gathering, (index, self.gathering)

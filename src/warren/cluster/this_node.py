@@ -20,6 +20,9 @@ class LedLogs(Protocol):
     def has(self, log: LogId) -> bool:
         """Whether the log's queue is there. It may have no segment: then its log is empty, not deleted."""
 
+    def has_news(self) -> bool:
+        """Whether something has changed of which no batch was made yet."""
+
     def segments(self, log: LogId) -> Sequence[SegmentState]: ...
     def offsets(self, log: LogId) -> Sequence[NamedOffset]: ...
 

@@ -43,9 +43,14 @@ class LogTap:
         self.highest = segment.base
 
     def marked(self, segment: Segment, marks: bytes) -> None:
-        if not segment.is_dropped() and marks:
+        if segment.is_dropped() or not marks:
+            return
+        last, before = self.marks[-1] if self.marks else (None, b"")
+        if last is segment:
+            self.marks[-1] = segment, before + marks
+        else:
             self.marks.append((segment, marks))
-            self.note()
+        self.note()
 
     def dropped(self, segment: Segment) -> None:
         self.is_gone(segment.base, segment.epoch)

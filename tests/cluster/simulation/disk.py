@@ -203,6 +203,9 @@ class ShardLogs:
     def has(self, log: LogId) -> bool:
         return log in self.disk.memory.shards[self.shard]
 
+    def has_news(self) -> bool:
+        return False  # each change is appended as it is made
+
     def segments(self, log: LogId) -> list[SegmentState]:
         return states(self.disk.memory.shards[self.shard].get(log, {}))
 

@@ -25,11 +25,17 @@ T = TypeVar("T")
 class NoLogs:
     """A store that has nothing."""
 
+    def __init__(self) -> None:
+        self.news = False
+
     def logs(self) -> Sequence[LogId]:
         return ()
 
     def has(self, log: LogId) -> bool:
         return False
+
+    def has_news(self) -> bool:
+        return self.news
 
     def segments(self, log: LogId) -> Sequence[SegmentState]:
         return ()
@@ -45,7 +51,8 @@ class Alone:
         numbers = count(1)
         self.me = Leadership(store, RUNS[store])
         self.participant = Participant(self.me, lambda: next(numbers), settings=settings)
-        self.shard: Shard = self.participant.add_shard(0, NoLogs(), epoch=epoch, now=0.0)
+        self.logs = NoLogs()
+        self.shard: Shard = self.participant.add_shard(0, self.logs, epoch=epoch, now=0.0)
         self.revision = 0
         self.effects: list[Effect] = []
 

@@ -243,6 +243,18 @@ def test_a_draining_leader_stops_waits_for_its_batches_and_hands_over() -> None:
     )
 
 
+def test_a_leader_hands_over_nothing_before_all_that_has_changed_is_in_a_batch() -> None:
+    node = Alone()
+    node.open()
+    node.logs.news = True
+    node.participant.drain(0.1)
+    assert node.take(Cas) == []
+    node.logs.news = False
+    node.participant.tick(0.2)
+    (cas,) = node.take(Cas)
+    assert cas.record.epoch == 2
+
+
 def test_a_leader_whose_process_ends_leaves_the_in_sync_set_as_it_hands_over() -> None:
     """Or the next leader would have to wait for it, and find that it is gone."""
     node = Alone()

@@ -45,6 +45,18 @@ def test_several_batches_may_be_on_their_way() -> None:
     assert told == [1, 2, 3]
 
 
+def test_a_batch_is_under_way_until_it_is_committed() -> None:
+    safety = ShardSafety()
+    told = [safety.is_under_way]
+    for _ in range(2):
+        append(safety)
+        told.append(safety.is_under_way)
+    for index in (1, 2):
+        safety.commit(index)
+        told.append(safety.is_under_way)
+    assert told == [False, True, True, True, False]
+
+
 def test_a_callback_that_waits_again_waits_for_the_next_batch() -> None:
     safety = ShardSafety()
     told: list[int] = []

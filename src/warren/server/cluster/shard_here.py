@@ -74,6 +74,9 @@ class ShardHere:
         copy = self.copies.logs.get(log)
         return self.has_queue(log.queue) if copy is None else not _is_gone(copy)
 
+    def has_news(self) -> bool:
+        return self.safety is not None and self.led is not None and bool(self.led.changed)
+
     def segments(self, log: LogId) -> Sequence[SegmentState]:
         if self.led is not None and log in self.led.opened:
             return states_of(self.led.opened[log].segments)
