@@ -188,4 +188,4 @@ def _copy_of(found: FoundSegment, log: ReplicaLog) -> Copy:
     if found.is_complete:
         segment.enter(Life.CLOSED)
         segment.enter(Life.COMPLETE)
-    return Copy(base, epoch, length, found.last, damaged, segment)
+    return Copy(base, epoch, length, found.last, segment, damaged=damaged)

@@ -7,7 +7,6 @@ once (`ReplicaMismatch`), and leaves everything as it was.
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 
 from warren.storage.format import HEADER_BYTES, POSITIONS_MAX, UnknownVersion, segment_epoch, walk_records
 from warren.storage.replica_files import CopiedSegment
@@ -23,16 +22,25 @@ class ReplicaMismatch(Exception):
         self.reason = reason
 
 
-@dataclass(eq=False)
 class Copy:
     """What there is to be of one segment."""
 
-    base: int
-    epoch: int
-    length: int  # bytes of its file
-    last: int | None = None  # the position of its last record, if that is known
-    damaged: bool = False  # some of the bytes are not what was written
-    segment: CopiedSegment | None = None  # as the group commit knows it; None until its first bytes come
+    def __init__(
+        self,
+        base: int,
+        epoch: int,
+        length: int,
+        last: int | None = None,
+        segment: CopiedSegment | None = None,
+        *,
+        damaged: bool = False,
+    ) -> None:
+        self.base = base
+        self.epoch = epoch
+        self.length = length  # bytes of its file
+        self.last = last  # the position of its last record, if that is known
+        self.damaged = damaged  # some of the bytes are not what was written
+        self.segment = segment  # as the group commit knows it; None until its first bytes come
 
     @property
     def state(self) -> SegmentState:

@@ -307,4 +307,4 @@ def _copy_of(segment: Segment, log: ReplicaLog) -> Copy:
     if segment.is_closed():
         copied.enter(Life.CLOSED)
         copied.enter(Life.COMPLETE)
-    return Copy(segment.base, segment.epoch, segment.end, segment.last, segment.damaged, copied)
+    return Copy(segment.base, segment.epoch, segment.end, segment.last, copied, damaged=segment.damaged)

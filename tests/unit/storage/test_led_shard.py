@@ -76,9 +76,9 @@ def copied(tmp_path: Path) -> Iterator[Copied]:
 
 def test_marks_are_read_while_their_file_is_being_made(copied: Copied) -> None:
     """A thread may look into an ack file that has no header yet."""
-    copied.append(QUEUE, b"one", b"two")
-    log = copied.led.opened[QUEUE]
-    log.acked(1)
+    log, position = copied.led.open_log(QUEUE)
+    log.append(message(b"one"), position + 1, False)
+    log.acked(position + 1)
     source = copied.led.marks(QUEUE, 1)
     assert source is not None
     copied.first.settle()

@@ -1,1 +1,11 @@
 # compiled: on the path of every batch
+
+cdef class ShardHere:
+    cdef readonly object number
+    cdef public object copies
+    cdef public object led
+    cdef public object safety
+    cdef readonly dict indexes
+    cdef readonly object has_queue
+    cdef object steps
+    cdef bint is_stepping
