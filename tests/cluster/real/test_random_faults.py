@@ -20,7 +20,7 @@ from tests.cluster.real.checker.trial import Trial
 from tests.cluster.real.host_cluster import NAMES, HostCluster
 from tests.cluster.real.hosts import small_disk, why_not
 
-SECONDS = float(os.environ.get("CLUSTER_FAULT_SECONDS", "130"))
+SECONDS = float(os.environ.get("CLUSTER_FAULT_SECONDS", "150"))
 SETTINGS = {"disk_free_limit": "1000000"}
 DISK_BYTES = 192 * 1024 * 1024
 LIMITS = {"warren.storage.journal.FREE_SHARE_MAX": 1}  # so that there is a journal on small disks, too
