@@ -115,6 +115,7 @@ class Node:
         self.safety = self.store.safety  # says when definitions are safe
         self.clock = Clock(world.time_ms)  # the time of day
         self.turns = Turns(world, Budget(), self.end_turn, world.report)  # shares out the event loop's time
+        self.store.charge(self.turns.budget)
         self.memory = Memory(limits.memory_budget_bytes, limits.ready_budget_bytes, self.turns.later)
         self.timetable = Timetable(world, self.clock, self.turns, world.report)  # appointments of all queues
         self.handover = Handover(self.turns)  # dead letters that are not safe yet in their new queue

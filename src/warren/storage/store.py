@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+from warren.amqp.budget import Budget
 from warren.broker.commands import Command, DeclareQueue
 from warren.broker.rules import STREAM, queue_type
 from warren.broker.safety import Safety
@@ -115,6 +116,9 @@ class DiskStore(Store):
     def begin_round(self) -> None:
         if self.commit.dirty and self.commit.flight is None:
             self.commit.begin()
+
+    def charge(self, budget: Budget) -> None:
+        self.commit.budget = budget
 
     def write_marks(self) -> None:
         commit = self.commit
