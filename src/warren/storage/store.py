@@ -19,6 +19,7 @@ from warren.storage.command_text import command_to_json
 from warren.storage.commit import GroupCommit
 from warren.storage.commit import OperationRunner as DiskLike
 from warren.storage.definition_keys import QueueKey
+from warren.storage.definitions import command_in
 from warren.storage.definitions_file import DefinitionsFile
 from warren.storage.directory import BOOT_ID, DataDirectory, stream_identity
 from warren.storage.files import OpenFiles, make_directory
@@ -176,14 +177,10 @@ class DiskStore(Store):
         number = self.file.definitions.queue_number(vhost, queue)
         directory = self.directories.get(number)
         if directory is None:
-            path = f"{self.queues}/{number}"
-            directory = LogDirectory(path, self.files, describe=lambda: self._describe(vhost, queue))
+            line = self.file.definitions.live[QueueKey(vhost, queue)]
+            directory = LogDirectory(f"{self.queues}/{number}", self.files, describe=lambda: _describe(line))
             self.directories[number] = directory
         return directory
-
-    def _describe(self, vhost: str, queue: str) -> str:
-        """What the file in a queue's directory says: the command that declares the queue."""
-        return json.dumps(command_to_json(self.file.definitions.queue(vhost, queue))) + "\n"
 
     def begin_moves(self, vhost: str, source: str, target: str) -> MoveNotes | None:
         numbers = self.file.definitions.numbers
@@ -322,6 +319,13 @@ class DiskStore(Store):
         self.files.close_all()
         self.file.close()
         self.directory.close(well=all_is_written and self.is_recovered)
+
+
+def _describe(line: bytes) -> str:
+    """What the file in a queue's directory says: the command that declared the queue. The definitions may not
+    have it any more: a vhost that is deleted loses its queues one after the other.
+    """
+    return json.dumps(command_to_json(command_in(line))) + "\n"
 
 
 def _streams_among(commands: list[Command]) -> set[tuple[str, str]]:

@@ -13,7 +13,7 @@ from tests.support.machine import Machine
 from warren.amqp import methods as m
 from warren.amqp.properties import PERSISTENT, BasicProperties
 from warren.amqp.table import Table
-from warren.broker import commands
+from warren.broker import commands, vhost
 from warren.broker.commands import COMMAND_WORK
 from warren.broker.queue import Queue
 from warren.broker.turns import WORK_A_TURN_MAX
@@ -149,6 +149,24 @@ def test_files_are_made_some_in_each_turn(tmp_path: Path) -> None:
     assert [count for count in made if count] == [4, 4, 2]
     machine.run()
     machine.close()
+
+
+def test_what_is_on_its_way_to_a_queue_of_a_vhost_that_is_being_deleted_holds_up_no_round(
+    roomy: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vhost, "COMMAND_WORK", WORK_A_TURN_MAX)
+    roomy.node.execute(commands.AddVhost(name="v"))
+    for name in ("first", "second", "last"):
+        roomy.node.execute(commands.DeclareQueue(vhost="v", name=name, durable=True))
+    roomy.run()
+    last = roomy.node.vhosts["v"].queues["last"]
+    last.publish(message(b"x"))
+    roomy.node.execute(commands.DeleteVhost(name="v"))
+    assert not last.deleted
+    roomy.store.commit.begin()
+    roomy.run()
+    assert last.deleted
+    assert roomy.store.commit.is_idle
 
 
 # --- marks ---
