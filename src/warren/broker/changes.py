@@ -84,7 +84,7 @@ class Changeable(Workshop, Protocol):
     def permissions_changed(self, user: str, vhost: str) -> None: ...
     def rates_changed(self, user: User) -> None: ...
     def close_connections_of(self, user: str, reason: str) -> None: ...
-    def close_connections_to(self, vhost: str, reason: str) -> None: ...
+    def close_connections_to(self, vhost: str, reason: str, then: Callable[[], None]) -> None: ...
 
 
 def completed(node: Changeable, command: Command) -> Command:
@@ -145,13 +145,12 @@ def _delete_vhost(node: Changeable, command: commands.DeleteVhost) -> Applied:
     if vhost is None:
         return UNCHANGED
     vhost.ended = True
-    node.close_connections_to(vhost.name, f"vhost '{vhost.name}' is deleted")
     if vhost.firehose is not None:
         _switch_firehose(node, vhost, on=False)
     del node.vhosts[vhost.name]
     node.parameters.forget_vhost(vhost.name)
     node.gone.add(vhost.tally)
-    vhost.end()
+    node.close_connections_to(vhost.name, f"vhost '{vhost.name}' is deleted", vhost.end)
     node.events.emit(VhostDeleted(vhost.name))
     return Applied(changed=True, follow_up=_revocations(node, vhost.name))
 

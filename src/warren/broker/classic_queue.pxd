@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
+from warren.amqp.budget cimport Budget
 from warren.broker.consumer cimport Consumer, Ring
 from warren.broker.entry cimport Entry
 from warren.broker.lane cimport Lane
@@ -28,8 +29,10 @@ cdef class ClassicQueue(Queue):
     @cython.locals(
         lane=Lane,
         tally=Tally,
+        budget=Budget,
         delivered=uint64_t,
-        most=uint64_t,
+        left=long,
+        most=long,
         head=Entry,
         entry=Entry,
         consumer=Consumer,

@@ -76,8 +76,8 @@ class ClassicQueue(Queue):
             self.flow.relieve(self)
 
     def drain_lane(self) -> None:
-        lane, tally, most = self.lane, self.tally, self.most_to_deliver()
-        delivered = tally.delivered
+        lane, tally, budget, most = self.lane, self.tally, self.budget, self.most_to_deliver()
+        delivered, left = tally.delivered, budget.left
         while True:
             head = lane.first()
             if head is None:
@@ -90,10 +90,10 @@ class ClassicQueue(Queue):
             delivery_tag = consumer.deliver(entry)
             if self.events.delivered:
                 self.tell_delivered(entry, consumer.origin, consumer.tag, delivery_tag)
-            if tally.delivered - delivered == most:
+            if tally.delivered - delivered >= most or left - budget.left >= most:
                 self.touch()  # it is other queues' turn; this one goes on after them
                 break
-        self.budget.draining -= tally.delivered - delivered
+        budget.draining -= tally.delivered - delivered
 
     def most_to_deliver(self) -> int:
         """How many messages the queue may deliver before it is other queues' turn, or the next turn's."""

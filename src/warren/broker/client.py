@@ -29,6 +29,9 @@ class Client(Protocol):
     user_name: str
     vhost_name: str
 
+    def stop_listening(self) -> None:
+        """Take nothing more from the client: `force_close` follows, perhaps some turns later."""
+
     def force_close(self, reason: str) -> None:
         """Close the connection, and tell the peer why."""
 

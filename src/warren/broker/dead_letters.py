@@ -7,7 +7,8 @@ before it has said that the message is safe there, it is sent that message again
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
 
 from warren.amqp.table import encode_name
@@ -26,6 +27,7 @@ from warren.broker.vhost import Vhost
 
 NAMES_CACHED_MAX = 1_000
 LETTER_WORK = 25  # units of work for a dead letter, without its target queues
+FORGET_WORK = 1  # the same for forgetting it in its old queue
 
 
 class Leaving:
@@ -45,7 +47,7 @@ class Handover:
 
     def __init__(self, turns: Turns) -> None:
         self.turns = turns
-        self.gathered: dict[tuple[Safety, int], list[Leaving]] = {}  # who waits for which round
+        self.gathered: dict[tuple[Safety, int], deque[Leaving]] = {}  # who waits for which round
 
     def forget_when_safe(self, queue: Deathbed, entry: Entry, sent: Sent) -> None:
         """Have the queue forget the entry when the message that was sent is safe wherever it went."""
@@ -59,13 +61,19 @@ class Handover:
         for safety in sent.places:
             point = (safety, safety.gathering)
             if point not in self.gathered:
-                self.gathered[point] = []
+                self.gathered[point] = deque()
                 safety.when_safe(partial(self._is_safe, safety), partial(self._has_ended, point))
             self.gathered[point].append(leaving)
 
     def _is_safe(self, safety: Safety, number: int) -> None:
-        for leaving in self.gathered.pop((safety, number), ()):
-            self._goes(leaving)
+        self.turns.spread(self._forgetting((safety, number)))
+
+    def _forgetting(self, point: tuple[Safety, int]) -> Iterator[int]:
+        waiting = self.gathered.get(point)
+        while waiting:
+            self._goes(waiting.popleft())
+            yield FORGET_WORK
+        self.gathered.pop(point, None)
 
     def _goes(self, leaving: Leaving) -> None:
         """One of the safeties has nothing more to say."""
@@ -79,7 +87,7 @@ class Handover:
         if waiting:
             self.turns.later(lambda: self.turns.spread(self._sending_again(point[0], waiting)))
 
-    def _sending_again(self, ended: Safety, waiting: list[Leaving]) -> Iterator[int]:
+    def _sending_again(self, ended: Safety, waiting: Iterable[Leaving]) -> Iterator[int]:
         """Send the messages again to the queues that this safety spoke for, as far as they exist. If the old
         queue of an entry has another leader now, that one has the entry and sends it.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Protocol, TypeVar
@@ -38,6 +38,7 @@ from warren.broker.vhost import Vhost
 
 T = TypeVar("T")
 MEMORY = "memory"
+CLOSE_WORK = 50  # units of work for a connection: what ends with it, and a write to its socket
 
 
 class World(Timers, Protocol):
@@ -115,6 +116,7 @@ class Node:
         self.safety = self.store.safety  # says when definitions are safe
         self.clock = Clock(world.time_ms)  # the time of day
         self.turns = Turns(world, Budget(), self.end_turn, world.report)  # shares out the event loop's time
+        self.store.charge(self.turns.budget)
         self.memory = Memory(limits.memory_budget_bytes, limits.ready_budget_bytes, self.turns.later)
         self.timetable = Timetable(world, self.clock, self.turns, world.report)  # appointments of all queues
         self.handover = Handover(self.turns)  # dead letters that are not safe yet in their new queue
@@ -355,14 +357,16 @@ class Node:
             client.rates_changed(user)
 
     def close_connections_of(self, user: str, reason: str) -> None:
-        for client in list(self.clients.values()):
-            if client.user_name == user:
-                client.force_close(reason)
+        self._close([client for client in self.clients.values() if client.user_name == user], reason)
 
-    def close_connections_to(self, vhost: str, reason: str) -> None:
-        for client in list(self.clients.values()):
-            if client.vhost_name == vhost:
-                client.force_close(reason)
+    def close_connections_to(self, vhost: str, reason: str, then: Callable[[], None]) -> None:
+        """Call `then` when all of them are closed, perhaps some turns later."""
+        self._close([client for client in self.clients.values() if client.vhost_name == vhost], reason, then)
+
+    def _close(self, clients: list[Client], reason: str, then: Callable[[], None] | None = None) -> None:
+        for client in clients:
+            client.stop_listening()
+        self.turns.spread(_closing(clients, reason), then)
 
     # --- alarms ---
 
@@ -387,3 +391,9 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<Node of cluster {self.cluster_name!r}>"
+
+
+def _closing(clients: list[Client], reason: str) -> Iterator[int]:
+    for client in clients:
+        client.force_close(reason)
+        yield CLOSE_WORK

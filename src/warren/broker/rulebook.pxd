@@ -66,7 +66,16 @@ cdef class Rulebook:
     @cython.locals(queue=ClassicQueue, now_ms=uint64_t, lane=Lane)
     cpdef go_through(self)
     cpdef deliver(self, uint64_t now_ms)
-    @cython.locals(queue=ClassicQueue, delivered=uint64_t, most=uint64_t, lane=Lane, head=Entry, consumer=Consumer)
+    @cython.locals(
+        queue=ClassicQueue,
+        budget=Budget,
+        delivered=uint64_t,
+        left=long,
+        most=long,
+        lane=Lane,
+        head=Entry,
+        consumer=Consumer,
+    )
     cpdef drain_lanes(self, uint64_t now_ms)
     @cython.locals(lanes=list, level=Py_ssize_t, lane=Lane)
     cpdef Lane first_lane(self)

@@ -301,9 +301,10 @@ class Rulebook:
         queue = self.queue
         if not queue.rings:
             return
-        delivered, most = queue.tally.delivered, queue.most_to_deliver()
+        budget, most = self.budget, queue.most_to_deliver()
+        delivered, left = queue.tally.delivered, budget.left
         while True:
-            if queue.tally.delivered - delivered >= most:
+            if queue.tally.delivered - delivered >= most or left - budget.left >= most:
                 queue.touch()  # it is other queues' turn
                 return
             lane = self.first_lane()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from warren.amqp.budget import Budget
 from warren.broker.commands import Command
 from warren.broker.entry_list import EntryList
 from warren.broker.message import Message
@@ -231,6 +232,11 @@ class Store:
 
     def begin_round(self) -> None:
         """If the disk is idle, begin to write what has gathered now, and not only in the next turn."""
+
+    def charge(self, budget: Budget) -> None:
+        """From now on, take off this budget what `write_marks` will have to do, as soon as that is known: so
+        a turn stops before it delivers more than it can write down.
+        """
 
     def write_marks(self) -> None:
         """Write down what was delivered and acked, before any client can hear of it."""

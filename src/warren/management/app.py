@@ -47,6 +47,7 @@ from warren.management.rights import Right
 from warren.management.segments import Segments
 from warren.management.shards import Shards
 from warren.management.shovels import Shovels
+from warren.management.slow_requests import measure
 from warren.management.stream_ends import StreamEnds
 from warren.management.streams import Streams
 from warren.management.users import Users
@@ -126,6 +127,7 @@ def make_app(context: Context) -> web.Application:
     cors = Cors(config.http_cors_origins, config.http_cors_max_age)
     app = web.Application(
         middlewares=[
+            measure(context.broker.world.watchdog),
             cors.answer_preflight(),
             tell_of_actions(context.node.events),
             answer_errors(context.node.world.report),

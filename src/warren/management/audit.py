@@ -41,8 +41,12 @@ def _is_told(request: web.Request) -> bool:
 
 
 def _action(request: web.Request, status: int) -> AdministrativeAction:
-    action = f"{request.method} {_shown(request.rel_url.raw_path)}"
-    return AdministrativeAction(request[USER].name, request.remote or "", action, status)
+    return AdministrativeAction(request[USER].name, request.remote or "", action_of(request), status)
+
+
+def action_of(request: web.Request) -> str:
+    """What is asked for, without any secret."""
+    return f"{request.method} {_shown(request.rel_url.raw_path)}"
 
 
 def _shown(path: str) -> str:

@@ -37,6 +37,7 @@ from warren.server.farewell import Farewells
 from warren.server.listeners import AMQP, AMQPS, HTTP, HTTPS, PROMETHEUS, Listeners, OpenPort
 from warren.server.log import get_logger, log_events, set_level
 from warren.server.log_tail import LogTail
+from warren.server.measured import measure_tasks
 from warren.server.memory import MemoryAlarm, MemoryUse, ResidentMemory, share_in_bytes
 from warren.server.metrics import Metric, Metrics
 from warren.server.node_figures import NodeFigures
@@ -77,6 +78,7 @@ class Broker:
         self.memory_alarm = MemoryAlarm(
             memory_use or ResidentMemory(), share_in_bytes(self.config.memory_watermark)
         )
+        self.is_whole_process = memory_use is not None
         self.log = get_logger()
         self.metrics = Metrics()
         self.services: dict[str, Service] = {}  # what runs beside AMQP, by name
@@ -168,6 +170,8 @@ class Broker:
         self.log_tail = LogTail(self.loop)
         self.log_tail.attach()
         self.world = LoopWorld(self.loop, self.log)
+        if self.is_whole_process:
+            measure_tasks(self.loop, self.world.watchdog)
         self.started = self.world.now()  # for `uptime_ms`
         self.descriptors = Descriptors(
             descriptors_max(), self.config.open_files_max, self.log, self.world.now

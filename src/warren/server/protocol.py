@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from warren.amqp.methods import METHODS
@@ -89,7 +90,7 @@ class AmqpProtocol(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.leave()
         if self.connection is not None:
-            self.connection.lost()
+            self.watchdog.run(self.connection.lost)
             self.connection = None  # breaks the cycle, which would live until the garbage collector runs
 
     def leave(self) -> None:
@@ -103,7 +104,7 @@ class AmqpProtocol(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         if self.connection is not None:
-            self.connection.congestion_changed(congested=False)
+            self.watchdog.run(partial(self.connection.congestion_changed, congested=False))
 
     # --- the connection's link ---
 

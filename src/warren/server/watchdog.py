@@ -1,9 +1,10 @@
 """Measures the turns of the event loop, and logs those that were slow, with what they did.
 
 A turn is one call that the event loop makes: a read of a socket, a timer, a job from the line of jobs, the
-end of a disk round. The turns of the broker itself are measured one by one, and so are the runs of Python's
-garbage collector. For everything else that may hold up the loop, such as an HTTP request, there is a beat
-every `BEAT_SECONDS`: if it comes late, and no measured turn explains that, something else was slow.
+end of a disk round, a step of an HTTP request or of another task (`measured.py`). They are measured one by
+one, and so are the runs of Python's garbage collector. For what else may hold up the loop, such as the
+application that a broker is embedded in, there is a beat every `BEAT_SECONDS`: if it comes late, and no
+measured turn explains that, something else was slow.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SLOW_SECONDS = 0.1
 BEAT_SECONDS = 0.25
 LAG_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)  # the bounds of `lag`
 SILENCE_SECONDS = 1.0  # at least this long between two log lines
-UNKNOWN = "unknown: an HTTP request, another task of the loop, or a machine busy with other processes"
+UNKNOWN = "unknown: something that is not measured, or a machine busy with other processes"
 
 
 class Watchdog:

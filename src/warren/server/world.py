@@ -19,7 +19,7 @@ THREADS_MAX = 4
 
 
 class LoopWorld:
-    """What the model calls soon or later runs through the watchdog, which measures it."""
+    """What the model has called, soon, later or behind work in a thread, runs through the watchdog."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, log: structlog.stdlib.BoundLogger) -> None:
         self.loop = loop
@@ -58,7 +58,7 @@ class LoopWorld:
         self, done: Callable[[T], None], failed: Callable[[BaseException], None], future: Future[T]
     ) -> None:
         if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._finish, done, failed, future)
+            self.loop.call_soon_threadsafe(self.watchdog.run, partial(self._finish, done, failed, future))
 
     def _finish(
         self, done: Callable[[T], None], failed: Callable[[BaseException], None], future: Future[T]

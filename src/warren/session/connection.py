@@ -68,7 +68,7 @@ from warren.session.handshake import PROTOCOL_HEADER
 from warren.session.liveness import Liveness
 from warren.session.meter import Meter
 from warren.session.peer import Peer
-from warren.session.state import TRANSITIONS, State
+from warren.session.state import ENDING, TRANSITIONS, State
 
 OUTPUT_BYTES_MAX = 16 * 1024 * 1024  # a client that does not take its answers is not read beyond this
 RELEASE_WORK = 30  # to end a channel with its consumers
@@ -255,7 +255,7 @@ class Connection(FrameReader):
         if not isinstance(error, AmqpError):
             self.node.events.emit(events.Failure(self.name, error))
             error = InternalError("the broker failed; its log says why")
-        if self.state in {State.CLOSING, State.CLOSED}:
+        if self.state in ENDING:
             return 0
         channel = cast("Channel | None", self.channels.get(number))
         if isinstance(error, SoftError) and channel is not None:
@@ -549,9 +549,13 @@ class Connection(FrameReader):
 
     # --- the end ---
 
+    def stop_listening(self) -> None:
+        if self.state not in ENDING:
+            self.halt("closing")
+
     def force_close(self, reason: str) -> None:
         """Close the connection because an operator wants it, or the broker ends."""
-        if self.state not in {State.CLOSING, State.CLOSED}:
+        if self.state not in ENDING:
             self.fail(ConnectionForced(reason), (0, 0))
             self.node.end_turn()
 

@@ -1,9 +1,13 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
+from warren.amqp.budget cimport Budget
 from warren.storage.disk cimport Buffer
 from warren.storage.segment cimport Segment
 from warren.storage.window cimport Window
+
+cdef long MARKS_WORK
+cdef long FIRST_MARKS_WORK
 
 
 cdef class Flight:
@@ -28,7 +32,8 @@ cdef class GroupCommit:
     cdef public list dirty
     cdef public list marked
     cdef public list dropped
-    cdef public list offsets
+    cdef public Budget budget
+    cdef public dict offsets
     cdef public set dead_tails
     cdef public list waiters
     cdef public object files
@@ -67,6 +72,7 @@ cdef class GroupCommit:
     @cython.locals(segment=Segment)
     cdef _finish(self, Flight flight)
     cpdef mark(self, Segment segment)
+    cdef _charge(self, Py_ssize_t written)
     @cython.locals(segment=Segment)
     cpdef write_marks(self)
     cdef _write_marks_of(self, Segment segment)

@@ -10,7 +10,8 @@
 While a round is in flight the next one gathers, so that the slower the disk, the more each sync covers. There
 is no timer. A round that fails is tried again as it is until it succeeds: nothing that was not synced is ever
 called safe, and nothing is given up. Marks of what was delivered and acked are written at the end of each
-turn of the event loop, and nobody waits for them.
+turn of the event loop, before its output: so they are work of that turn, and taken off its budget as soon
+as there is something to write.
 
 The group commit is the `Safety` of all logs of a node, and of its definitions.
 """
@@ -22,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from warren.amqp.budget import Budget
 from warren.broker.timers import Timers
 from warren.storage.disk import SYNC, SYNC_ALL, SYNC_DIRECTORY, WRITE, Buffer, Operation
 from warren.storage.files import OpenFiles
@@ -42,6 +44,8 @@ UNSAFE_BYTES_MAX = 64 * 1024 * 1024
 TOLD_A_TURN_MAX = 500
 DIRECTORIES_A_TURN_MAX = 1_000
 BUFFERS_BYTES_MAX = 16 * 1024 * 1024
+MARKS_WORK = 50  # units of work: writing to a file, which may have to be opened
+FIRST_MARKS_WORK = 10_000  # the same, if it has to be made, perhaps with its directory: see MADE_A_TURN_MAX
 
 
 class OperationRunner(Protocol):
@@ -81,6 +85,8 @@ class AllLines:
 
 class Offsets(Protocol):
     """Named offsets of a stream that have changed."""
+
+    size: int  # of their file
 
     def write(self) -> None: ...
 
@@ -174,8 +180,9 @@ class GroupCommit:
         self.buffers: list[Buffer] = []  # that are empty, for the next round
         self.buffered_bytes = 0  # the size of these
         # what the end of a turn writes
+        self.budget = Budget()  # of the turn, until the node has set its own
         self.marked: list[Segment] = []  # segments with marks
-        self.offsets: list[Offsets] = []  # streams whose named offsets have changed
+        self.offsets: dict[Offsets, None] = {}  # of streams whose named offsets have changed, in order
         self.marks_wait = False  # for the disk to work again
         # what is to be deleted
         self.dropped: list[Segment] = []  # segments of which all messages are done with
@@ -459,6 +466,11 @@ class GroupCommit:
         """Something of this segment was delivered, or is done with."""
         segment.marked = True
         self.marked.append(segment)
+        self._charge(segment.marks_written)
+
+    def _charge(self, written: int) -> None:
+        """Take off the turn's budget what it costs to write to a file that has so many bytes."""
+        self.budget.left -= MARKS_WORK if written else FIRST_MARKS_WORK
 
     def write_marks(self) -> None:
         """Write marks and offsets, and delete dropped segments. What cannot be written now is tried again."""
@@ -482,16 +494,17 @@ class GroupCommit:
     def note_offsets(self, offsets: Offsets) -> None:
         """Some offsets of a stream have changed."""
         if offsets not in self.offsets:
-            self.offsets.append(offsets)
+            self.offsets[offsets] = None
+            self._charge(offsets.size)
 
     def _write_offsets(self) -> None:
         """Write the offsets that have changed. Those that cannot be written are kept for the next time."""
-        changed, self.offsets = self.offsets, []
+        changed, self.offsets = self.offsets, {}
         for offsets in changed:
             try:
                 offsets.write()
             except OSError as error:
-                self.offsets.append(offsets)
+                self.offsets[offsets] = None
                 self._wait_with_marks(error)
 
     def _marks_failed(self, segment: Segment, error: OSError) -> None:

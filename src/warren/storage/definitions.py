@@ -147,12 +147,12 @@ class Definitions:
 
     def queue(self, vhost: str, name: str) -> Command:
         """The command that declared it."""
-        return parse_definition(line_content(self.live[QueueKey(vhost, name)]))[0]
+        return command_in(self.live[QueueKey(vhost, name)])
 
     def commands(self, known: Mapping[bytes, Command] | None = None) -> list[Command]:
         """What makes a fresh node have all of it, in order. Lines that are `known` are not parsed again."""
         known = known or {}
-        return [known.get(line) or parse_definition(line_content(line))[0] for line in self._live_lines()]
+        return [known.get(line) or command_in(line) for line in self._live_lines()]
 
     def _live_lines(self) -> list[bytes]:
         """In an order in which everything comes after what it hangs on."""
@@ -194,6 +194,10 @@ def definition_line(command: Command, number: int = 0) -> bytes:
     if number:
         content[NUMBER] = number
     return checked_line(content)
+
+
+def command_in(line: bytes) -> Command:
+    return parse_definition(line_content(line))[0]
 
 
 def parse_definition(content: dict[str, Json]) -> tuple[Command, int]:

@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+from warren.amqp.budget import Budget
 from warren.broker.commands import Command, DeclareQueue
 from warren.broker.rules import STREAM, queue_type
 from warren.broker.safety import Safety
@@ -18,6 +19,7 @@ from warren.storage.command_text import command_to_json
 from warren.storage.commit import GroupCommit
 from warren.storage.commit import OperationRunner as DiskLike
 from warren.storage.definition_keys import QueueKey
+from warren.storage.definitions import command_in
 from warren.storage.definitions_file import DefinitionsFile
 from warren.storage.directory import BOOT_ID, DataDirectory, stream_identity
 from warren.storage.files import OpenFiles, make_directory
@@ -116,6 +118,9 @@ class DiskStore(Store):
         if self.commit.dirty and self.commit.flight is None:
             self.commit.begin()
 
+    def charge(self, budget: Budget) -> None:
+        self.commit.budget = budget
+
     def write_marks(self) -> None:
         commit = self.commit
         if commit.marked or commit.dropped or commit.offsets or commit.rewritings.written:
@@ -172,14 +177,10 @@ class DiskStore(Store):
         number = self.file.definitions.queue_number(vhost, queue)
         directory = self.directories.get(number)
         if directory is None:
-            path = f"{self.queues}/{number}"
-            directory = LogDirectory(path, self.files, describe=lambda: self._describe(vhost, queue))
+            line = self.file.definitions.live[QueueKey(vhost, queue)]
+            directory = LogDirectory(f"{self.queues}/{number}", self.files, describe=lambda: _describe(line))
             self.directories[number] = directory
         return directory
-
-    def _describe(self, vhost: str, queue: str) -> str:
-        """What the file in a queue's directory says: the command that declares the queue."""
-        return json.dumps(command_to_json(self.file.definitions.queue(vhost, queue))) + "\n"
 
     def begin_moves(self, vhost: str, source: str, target: str) -> MoveNotes | None:
         numbers = self.file.definitions.numbers
@@ -318,6 +319,13 @@ class DiskStore(Store):
         self.files.close_all()
         self.file.close()
         self.directory.close(well=all_is_written and self.is_recovered)
+
+
+def _describe(line: bytes) -> str:
+    """What the file in a queue's directory says: the command that declared the queue. The definitions may not
+    have it any more: a vhost that is deleted loses its queues one after the other.
+    """
+    return json.dumps(command_to_json(command_in(line))) + "\n"
 
 
 def _streams_among(commands: list[Command]) -> set[tuple[str, str]]:

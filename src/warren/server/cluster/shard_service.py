@@ -76,6 +76,8 @@ class ShardService:
         self.cluster = cluster  # its id
         self.log = log
         self.loop = asyncio.get_running_loop()
+        assert isinstance(node.world, LoopWorld)
+        self.watchdog = node.world.watchdog
         self.queues = ShardQueues(node, definitions.metadata, self._leaders, settings.replicate)
         self.shards = store.open_shards(
             call_from_thread=self._call_from_thread, is_stream=self.queues.is_stream
@@ -113,8 +115,8 @@ class ShardService:
             node, definitions.metadata, self._way_to, self._store_named, self._send, self.runner.clock
         )
 
-    def _call_from_thread(self, work: object) -> None:
-        self.loop.call_soon_threadsafe(work)  # type: ignore[arg-type]
+    def _call_from_thread(self, work: Callable[[], None]) -> None:
+        self.loop.call_soon_threadsafe(self.watchdog.run, work)
 
     def _stream_id(self, vhost: str, name: str) -> str:
         """The id of a stream, which is the same on all nodes."""
@@ -145,10 +147,8 @@ class ShardService:
         host, _, port = self.settings.peers_bind.rpartition(":")
         hello = Hello(self.cluster, self.store_id, self.me.run, VERSION, VERSION)
         credentials = NodeCredentials(hello=hello, secret=await self._secret(), random_bytes=os.urandom)
-        world = self.node.world
-        assert isinstance(world, LoopWorld)
         switchboard = Switchboard(self.runner, self.letters)
-        self.peers = Peers(credentials, switchboard, world.watchdog.run, self.log)
+        self.peers = Peers(credentials, switchboard, self.watchdog.run, self.log)
         host = host or LOOPBACK
         number = await self.peers.listen(host, int(port or 0))
         return f"{host}:{number}"
