@@ -15,6 +15,10 @@ from warren.session.confirms cimport Confirms
 from warren.session.consumer cimport ChannelConsumer
 from warren.session.deliveries cimport Deliveries
 
+cdef long RESOLVE_WORK
+cdef long EXAMINE_WORK
+cdef long TAKE_KEYS_WORK
+cdef long SPECIAL_WORK
 cdef long PERSISTENT_WORK
 cdef long WORK_AT_ONCE_MAX
 cdef long BODY_WORK_SHIFT

@@ -42,6 +42,10 @@ from warren.session.transaction import Transaction
 
 NO_ROUTE = 312
 # Work is counted in units of `Budget`.
+RESOLVE_WORK = 10  # to look up the exchange, and a route that it remembers
+EXAMINE_WORK = 3  # to check properties
+TAKE_KEYS_WORK = 15  # to take the keys of CC and BCC out of them
+SPECIAL_WORK = 25  # to publish a message in `publish_special`, without its route
 PERSISTENT_WORK = 6  # a persistent message costs this many times as much: it is copied, checked and written
 WORK_AT_ONCE_MAX = 40_000  # a message that costs more reaches its queues over several turns
 WIDE_WORK_AT_ONCE_MAX = 10_000  # the same for a message with more queues than `QUEUES_A_STEP`
@@ -140,6 +144,7 @@ class Channel(ContentReader):
             vhost.check_route(exchange, self.queues)
         self.route_version = self.version.number
         self.publish_changed = False
+        self.budget.left -= RESOLVE_WORK
         self._see_if_special()
 
     def examine(self) -> None:
@@ -155,7 +160,9 @@ class Channel(ContentReader):
         self.extra_keys = []
         if self.has_routing_headers:
             self.extra_keys, self.message_properties = routing_headers.take(self.properties)
+            self.budget.left -= TAKE_KEYS_WORK + len(self.extra_keys)
         self.properties_changed = False
+        self.budget.left -= EXAMINE_WORK
         self._see_if_special()
 
     def _see_if_special(self) -> None:
@@ -166,6 +173,7 @@ class Channel(ContentReader):
         """Publish a message whose route depends on its properties, that uses direct reply-to, or that waits
         for tx.commit.
         """
+        self.budget.left -= SPECIAL_WORK
         properties = self.message_properties
         queues = self.queues
         if self.by_properties or self.extra_keys:

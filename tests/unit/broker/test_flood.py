@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.support.fake_client import FakeClient
-from tests.support.fakes import FakeBroker
+from tests.support.fakes import FakeBroker, FakeWorld
 from tests.support.frames import method_frame, published
 from warren.amqp import methods as m
+from warren.amqp.properties import PERSISTENT, BasicProperties
+from warren.amqp.table import Table
 from warren.broker.turns import SHARE_MAX, WORK_A_TURN_MAX
 
 QUEUES = 1_000
 MESSAGES = 100
 MANY_CHANNELS = 2_000
+SPECIAL = 5_000  # messages that find their way one by one
+PERSISTENT_WORK = 6  # in message.py, where it is a C number
+PERSISTENTLY = BasicProperties(delivery_mode=PERSISTENT)
+DELAYING: Table = {"x-delayed-type": "fanout"}
 
 
 @pytest.fixture
@@ -37,15 +43,121 @@ def flood(client: FakeClient, messages: int = MESSAGES) -> None:
     client.connection.feed(published("amq.fanout", "", b"x") * messages)
 
 
-def test_no_turn_does_more_than_its_budget(broker: FakeBroker) -> None:
-    flood(broker.connect().open())
-    before = 0
-    while broker.world.soon:
-        now = enqueued(broker)
-        assert now - before <= WORK_A_TURN_MAX + QUEUES
-        before = now
-        broker.world.turn()
+def most_in_a_turn(world: FakeWorld, count: Callable[[], int], act: Callable[[], object]) -> int:
+    """Act, and run the event loop until it rests. Return the largest growth of a count in one turn."""
+    before = count()
+    act()
+    most = count() - before
+    while world.soon:
+        before = count()
+        world.turn()
+        most = max(most, count() - before)
+    return most
+
+
+@pytest.mark.parametrize(("properties", "work"), [(None, 1), (PERSISTENTLY, PERSISTENT_WORK)])
+def test_no_turn_does_more_than_its_budget(
+    broker: FakeBroker, properties: BasicProperties | None, work: int
+) -> None:
+    client = broker.connect().open()
+    data = published("amq.fanout", "", b"x", properties) * MESSAGES
+    most = most_in_a_turn(broker.world, lambda: enqueued(broker), lambda: client.connection.feed(data))
+    assert most <= WORK_A_TURN_MAX // work + QUEUES
     assert enqueued(broker) == QUEUES * MESSAGES
+
+
+# --- messages that find their way one by one ---
+
+
+def same(exchange: str, key: str, properties: BasicProperties | None = None) -> bytes:
+    return published(exchange, key, b"x", properties) * SPECIAL
+
+
+def with_unique_keys(exchange: str, key: str) -> bytes:
+    return b"".join(published(exchange, key.format(number), b"x") for number in range(SPECIAL))
+
+
+def to_headers(client: FakeClient) -> bytes:
+    """A hundred bindings that a message has to be compared with, since it equals half of what each wants."""
+    for number in range(100):
+        for argument in ("a", "b"):
+            arguments: Table = {argument: 1, "x-match": "any", "c": number}
+            client.send(m.QueueBind(queue="q0", exchange="amq.headers", no_wait=True, arguments=arguments))
+    return same("amq.headers", "", BasicProperties(headers={"a": 1}))
+
+
+def to_consistent_hash(client: FakeClient) -> bytes:
+    client.declare_exchange("hash", "x-consistent-hash")
+    for number in range(100):
+        client.send(
+            m.QueueBind(queue=f"q{number}", exchange="hash", routing_key="1", arguments={}, no_wait=True)
+        )
+    return with_unique_keys("hash", "{}")
+
+
+def to_topic(client: FakeClient) -> bytes:
+    for pattern in ("a.#", "*.b.#", "#.c", "a.*.c.*"):
+        client.bind("q0", "amq.topic", pattern)
+    return with_unique_keys("amq.topic", "a.b.{}.d")
+
+
+def to_default(client: FakeClient) -> bytes:
+    return (published("", "q0", b"x") + published("", "q1", b"x")) * (SPECIAL // 2)
+
+
+def with_copies(client: FakeClient) -> bytes:
+    return same("", "q0", BasicProperties(headers={"CC": ["q1"], "BCC": ["q2"]}))
+
+
+def to_delayed(client: FakeClient) -> bytes:
+    client.call(
+        m.ExchangeDeclare(exchange="delayed", type="x-delayed-message", arguments=DELAYING),
+        m.ExchangeDeclareOk,
+    )
+    return same("delayed", "", BasicProperties(headers={"x-delay": 1_000}))
+
+
+def in_a_transaction(client: FakeClient) -> bytes:
+    client.call(m.TxSelect(), m.TxSelectOk)
+    return same("", "q0")
+
+
+def with_replies(client: FakeClient) -> bytes:
+    client.consume("amq.rabbitmq.reply-to", no_ack=True)
+    return same("", "q0", BasicProperties(reply_to="amq.rabbitmq.reply-to"))
+
+
+@pytest.mark.parametrize(
+    ("prepare", "work"),
+    [
+        (to_headers, 200),
+        (to_consistent_hash, 200),
+        (to_topic, 60),
+        (to_default, 20),
+        (with_copies, 45),
+        (to_delayed, 35),
+        (in_a_transaction, 25),
+        (with_replies, 25),
+    ],
+)
+def test_finding_the_way_of_a_message_is_work(
+    broker: FakeBroker, prepare: Callable[[FakeClient], bytes], work: int
+) -> None:
+    client = broker.connect().open()
+    data = prepare(client)
+    broker.world.run()
+    most = most_in_a_turn(broker.world, lambda: handled(client), lambda: client.connection.feed(data))
+    assert most <= WORK_A_TURN_MAX // work + 1
+    assert handled(client) == SPECIAL
+
+
+def handled(client: FakeClient) -> int:
+    """How many messages were published, or wait for the commit."""
+    transaction = client.channel.transaction
+    return client.connection.published_total() + len(() if transaction is None else transaction.publishes)
+
+
+# --- the rest ---
 
 
 def test_new_client_is_served_at_once_while_others_flood(broker: FakeBroker) -> None:
