@@ -12,7 +12,7 @@ from tests.support.frames import method_frame, published
 from warren.amqp import methods as m
 from warren.amqp.properties import PERSISTENT, BasicProperties
 from warren.amqp.table import Table
-from warren.broker.turns import SHARE_MAX, WORK_A_TURN_MAX
+from warren.broker.turns import QUEUES_A_STEP, SHARE_MAX, WORK_A_TURN_MAX
 
 QUEUES = 1_000
 MESSAGES = 100
@@ -20,6 +20,7 @@ MANY_CHANNELS = 2_000
 SPECIAL = 5_000  # messages that find their way one by one
 PERSISTENT_WORK = 6  # in message.py, where it is a C number
 PERSISTENTLY = BasicProperties(delivery_mode=PERSISTENT)
+DEDUPLICATING: Table = {"x-message-deduplication": True}
 DELAYING: Table = {"x-delayed-type": "fanout"}
 
 
@@ -157,6 +158,26 @@ def handled(client: FakeClient) -> int:
     return client.connection.published_total() + len(() if transaction is None else transaction.publishes)
 
 
+def bind_all(client: FakeClient, exchange: str) -> None:
+    for number in range(QUEUES):
+        client.send(m.QueueBind(queue=f"q{number}", exchange=exchange, no_wait=True, arguments={}))
+
+
+@pytest.mark.parametrize(("size", "messages"), [(1, MESSAGES), (100_000, 2)])
+def test_messages_of_a_delayed_exchange_are_released_in_bounded_turns(
+    broker: FakeBroker, size: int, messages: int
+) -> None:
+    client = broker.connect().open()
+    client.declare_exchange("delayed", "x-delayed-message", arguments=DELAYING)
+    bind_all(client, "delayed")
+    for _ in range(messages):
+        client.publish("delayed", "", bytes(size), BasicProperties(headers={"x-delay": 1_000}))
+    broker.world.run()
+    most = most_in_a_turn(broker.world, lambda: enqueued(broker), lambda: broker.world.advance(2))
+    assert most <= WORK_A_TURN_MAX // (1 + size // 1024) + QUEUES_A_STEP
+    assert enqueued(broker) == QUEUES * messages
+
+
 # --- the rest ---
 
 
@@ -248,6 +269,65 @@ def test_one_large_message_for_very_many_queues_is_spread_over_turns(broker: Fak
         first = queue.get(no_ack=True)
         assert first is not None
         assert len(first.message.body) == 100_000, "the order is kept"
+
+
+def in_transaction(client: FakeClient) -> str:
+    client.call(m.TxSelect(), m.TxSelectOk)
+    return "amq.fanout"
+
+
+def through_deduplication(client: FakeClient) -> str:
+    client.declare_exchange("once", "fanout", arguments=DEDUPLICATING)
+    bind_all(client, "once")
+    return "once"
+
+
+@pytest.mark.parametrize(
+    "ways", [(in_transaction,), (through_deduplication,), (through_deduplication, in_transaction)]
+)
+@pytest.mark.parametrize(("size", "properties"), [(100_000, None), (10_000, PERSISTENTLY)])
+def test_large_message_is_spread_in_transactions_and_through_deduplication(
+    broker: FakeBroker,
+    ways: tuple[Callable[[FakeClient], str], ...],
+    size: int,
+    properties: BasicProperties | None,
+) -> None:
+    client = broker.connect().open()
+    exchange, *_ = [way(client) for way in ways]
+
+    def act() -> None:
+        client.publish(exchange, "", bytes(size), properties)
+        client.publish(exchange, "", b"x", properties)
+        if client.channel.transaction is not None:
+            client.send(m.TxCommit())
+
+    def large_ones() -> int:
+        return sum(queue.body_bytes() for queue in broker.vhost.queues.values()) // size
+
+    work = (1 + size // 1024) * (1 if properties is None else PERSISTENT_WORK)
+    most = most_in_a_turn(broker.world, large_ones, act)
+    assert most <= WORK_A_TURN_MAX // work + QUEUES_A_STEP
+    assert enqueued(broker) == 2 * QUEUES
+    for queue in broker.vhost.queues.values():
+        first = queue.get(no_ack=True)
+        assert first is not None
+        assert len(first.message.body) == size, "the order is kept"
+
+
+def test_duplicate_of_a_message_that_is_on_its_way_waits_until_that_is_there(broker: FakeBroker) -> None:
+    first, second = (broker.connect(name).open() for name in ("first", "second"))
+    exchange = through_deduplication(first)
+    once = BasicProperties(headers={"x-deduplication-header": 1})
+    for client in (first, second):
+        client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+        client.publish(exchange, "", bytes(100_000), once)
+        client.publish(exchange, "", b"another")
+    assert 0 < enqueued(broker) < QUEUES
+    assert (first.methods(), second.methods()) == ([], [])
+    broker.world.run()
+    assert enqueued(broker) == 3 * QUEUES
+    for client in (first, second):
+        assert client.methods() == [m.BasicAck(delivery_tag=2, multiple=True)]
 
 
 def test_large_message_reaches_all_queues_though_its_connection_ends_meanwhile(broker: FakeBroker) -> None:
