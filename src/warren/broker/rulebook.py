@@ -303,7 +303,7 @@ class Rulebook:
             return
         delivered, most = queue.tally.delivered, queue.most_to_deliver()
         while True:
-            if queue.tally.delivered - delivered >= most:
+            if queue.tally.delivered - delivered >= most or self.budget.draining <= 0:
                 queue.touch()  # it is other queues' turn
                 return
             lane = self.first_lane()

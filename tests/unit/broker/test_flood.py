@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.fake_client import FakeClient
 from tests.support.fakes import FakeBroker, FakeWorld
 from tests.support.frames import method_frame, published
+from tests.support.machine import Machine
 from warren.amqp import methods as m
 from warren.amqp.properties import PERSISTENT, BasicProperties
 from warren.amqp.table import Table
+from warren.broker.commands import SetTracing
+from warren.broker.node import Node
 from warren.broker.turns import QUEUES_A_STEP, SHARE_MAX, WORK_A_TURN_MAX
 
 QUEUES = 1_000
@@ -19,6 +23,7 @@ MESSAGES = 100
 MANY_CHANNELS = 2_000
 SPECIAL = 5_000  # messages that find their way one by one
 PERSISTENT_WORK = 6  # in message.py, where it is a C number
+COPY_WORK = 30  # the least that a copy for the firehose costs
 PERSISTENTLY = BasicProperties(delivery_mode=PERSISTENT)
 DEDUPLICATING: Table = {"x-message-deduplication": True}
 DELAYING: Table = {"x-delayed-type": "fanout"}
@@ -176,6 +181,71 @@ def test_messages_of_a_delayed_exchange_are_released_in_bounded_turns(
     most = most_in_a_turn(broker.world, lambda: enqueued(broker), lambda: broker.world.advance(2))
     assert most <= WORK_A_TURN_MAX // (1 + size // 1024) + QUEUES_A_STEP
     assert enqueued(broker) == QUEUES * messages
+
+
+# --- the firehose ---
+
+
+def trace(node: Node, client: FakeClient, pattern: str, copies: int = 1) -> None:
+    """Switch the firehose on, with so many queues for copies."""
+    for number in range(copies):
+        client.declare(f"trace{number}")
+        client.bind(f"trace{number}", "amq.rabbitmq.trace", pattern)
+    node.execute(SetTracing(vhost="/", on=True))
+
+
+@pytest.mark.parametrize("copies", [1, 100])
+def test_copies_of_published_messages_are_work(broker: FakeBroker, copies: int) -> None:
+    client = broker.connect().open()
+    trace(broker.node, client, "publish.#", copies)
+    data = same("", "q0")
+    most = most_in_a_turn(broker.world, lambda: handled(client), lambda: client.connection.feed(data))
+    assert most <= WORK_A_TURN_MAX // (COPY_WORK + copies) + 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"x-max-priority": 2}, {"x-group-header": "group"}],
+    ids=["plain", "with rules", "groups"],
+)
+def test_copies_of_delivered_messages_are_work(broker: FakeBroker, arguments: Table) -> None:
+    client = broker.connect().open()
+    client.declare("many", arguments=arguments)
+    client.feed(same("", "many"))
+    trace(broker.node, client, "deliver.#")
+    delivered = client.connection.delivered_total
+    most = most_in_a_turn(broker.world, delivered, lambda: client.consume("many", no_ack=True))
+    assert most <= WORK_A_TURN_MAX // COPY_WORK + 1
+    assert delivered() == SPECIAL
+
+
+def test_copies_of_what_a_stream_delivers_are_work(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, segment_bytes=1_000_000)
+    client = machine.connect()
+    client.send(m.QueueDeclare(queue="stream", durable=True, arguments={"x-queue-type": "stream"}))
+    machine.run()
+    client.feed(same("", "stream"))
+    machine.run()
+    client.frames()
+    trace(machine.node, client, "deliver.#")
+    client.call(m.BasicQos(prefetch_count=SPECIAL), m.BasicQosOk)
+    delivered = client.connection.delivered_total
+    first: Table = {"x-stream-offset": "first"}
+    most = most_in_a_turn(machine.world, delivered, lambda: client.consume("stream", arguments=first))
+    assert most <= WORK_A_TURN_MAX // COPY_WORK + 1
+    assert delivered() == SPECIAL
+    machine.close()
+
+
+def test_copies_of_messages_that_a_client_gets_are_work(broker: FakeBroker) -> None:
+    client = broker.connect().open()
+    client.feed(same("", "q0"))
+    trace(broker.node, client, "deliver.#", 500)
+    data = method_frame(1, m.BasicGet(queue="q0", no_ack=True)) * SPECIAL
+    most = most_in_a_turn(
+        broker.world, client.connection.delivered_total, lambda: client.connection.feed(data)
+    )
+    assert most <= WORK_A_TURN_MAX // (COPY_WORK + 500) + 1
 
 
 # --- the rest ---
