@@ -37,6 +37,7 @@ EXIT_INTERRUPTED = 130
 class Scenario:
     """A run of `warren perf`, and which of its figures is compared."""
 
+    row: str  # what README's table calls it
     words: str  # the arguments of `warren perf`
     figure: str  # a key of its JSON, or a path such as `latency_us.p99`
     more_is_better: bool = True
@@ -48,34 +49,56 @@ class Scenario:
         return better / worse if worse else float("inf")
 
 
+# In the order of README's table.
 SCENARIOS = {
-    "transient-autoack-16B": Scenario("throughput --size 16 --ack-every 0", "consume_per_s"),
-    "transient-ack-16B": Scenario("throughput --size 16", "consume_per_s"),
-    "transient-autoack-1KB": Scenario("throughput --size 1024 --ack-every 0", "consume_per_s"),
-    "transient-ack-16KB": Scenario("throughput --size 16384", "consume_per_s"),
-    "publish-only-16B": Scenario("throughput --size 16 --consumers 0", "publish_per_s"),
-    "4-queues-4x4-16B": Scenario(
-        "throughput --size 16 --queues 4 --publishers 4 --consumers 4", "consume_per_s"
+    "transient-autoack-16B": Scenario(
+        "transient, auto-ack, 16 B", "throughput --size 16 --ack-every 0", "consume_per_s"
     ),
-    "fan-in-64-publishers-16B": Scenario("throughput --size 16 --publishers 64", "consume_per_s"),
+    "transient-ack-16B": Scenario("transient, acked, 16 B", "throughput --size 16", "consume_per_s"),
+    "transient-autoack-1KB": Scenario(
+        "transient, auto-ack, 1 KB", "throughput --size 1024 --ack-every 0", "consume_per_s"
+    ),
+    "transient-ack-16KB": Scenario("transient, acked, 16 KB", "throughput --size 16384", "consume_per_s"),
     "persistent-confirm-16B": Scenario(
-        "throughput --size 16 --durable --persistent --confirm 1000", "confirm_per_s"
+        "persistent, confirmed after the sync, 16 B",
+        "throughput --size 16 --durable --persistent --confirm 1000",
+        "confirm_per_s",
     ),
     "persistent-confirm-1KB": Scenario(
-        "throughput --size 1024 --durable --persistent --confirm 1000", "confirm_per_s"
+        "the same, 1 KB", "throughput --size 1024 --durable --persistent --confirm 1000", "confirm_per_s"
     ),
     "persistent-50-queues-256B": Scenario(
+        "the same, 256 B, 50 queues, 50 publishers, 50 consumers",
         "throughput --size 256 --queues 50 --publishers 50 --consumers 50 "
         "--durable --persistent --confirm 200",
         "confirm_per_s",
     ),
-    "stream-confirm-16B": Scenario("stream --messages 300000", "confirm_per_s", is_timed=False),
-    "stream-read-from-first-16B": Scenario("stream --messages 300000", "read_per_s", is_timed=False),
-    "stream-read-from-first-1KB": Scenario(
-        "stream --messages 100000 --size 1024", "read_per_s", is_timed=False
+    "publish-only-16B": Scenario("publish only, 16 B", "throughput --size 16 --consumers 0", "publish_per_s"),
+    "4-queues-4x4-16B": Scenario(
+        "4 queues, 4 publishers, 4 consumers",
+        "throughput --size 16 --queues 4 --publishers 4 --consumers 4",
+        "consume_per_s",
     ),
-    "latency-p99-us-at-2000/s": Scenario("latency --rate 2000", "latency_us.p99", more_is_better=False),
+    "fan-in-64-publishers-16B": Scenario(
+        "64 publishers into one consumer", "throughput --size 16 --publishers 64", "consume_per_s"
+    ),
+    "stream-confirm-16B": Scenario(
+        "stream, confirmed after the sync, 16 B (RabbitMQ does not sync)",
+        "stream --messages 300000",
+        "confirm_per_s",
+        is_timed=False,
+    ),
+    "stream-read-from-first-16B": Scenario(
+        "stream, read from the first offset, 16 B", "stream --messages 300000", "read_per_s", is_timed=False
+    ),
+    "stream-read-from-first-1KB": Scenario(
+        "the same, 1 KB", "stream --messages 100000 --size 1024", "read_per_s", is_timed=False
+    ),
+    "latency-p99-us-at-2000/s": Scenario(
+        "p99 latency at 2,000/s", "latency --rate 2000", "latency_us.p99", more_is_better=False
+    ),
     "latency-p99-us-persistent-at-1000/s": Scenario(
+        "p99 latency of persistent messages, confirmed, at 1,000/s",
         "latency --rate 1000 --size 256 --durable --persistent --confirm 1000",
         "latency_us.p99",
         more_is_better=False,
@@ -218,7 +241,13 @@ def measure(uris: dict[str, str], scenario: Scenario, *, rounds: int, seconds: f
 def summary(scenario: Scenario, figures: Figures) -> dict[str, object]:
     medians = {name: statistics.median(values) for name, values in figures.items()}
     ratio = scenario.ratio(medians["warren"], medians["rabbitmq"]) if len(medians) > 1 else None
-    return {"figure": scenario.figure, "median": medians, "ratio": ratio, "rounds": figures}
+    return {
+        "row": scenario.row,
+        "figure": scenario.figure,
+        "median": medians,
+        "ratio": ratio,
+        "rounds": figures,
+    }
 
 
 def table_line(name: str, result: dict[str, object], brokers: Sequence[str]) -> str:

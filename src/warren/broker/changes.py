@@ -49,6 +49,7 @@ from warren.broker.parameters import CLUSTER_NAME, Parameters, is_same
 from warren.broker.policy import Policy
 from warren.broker.tally import VhostTally
 from warren.broker.timers import Timers
+from warren.broker.turns import Turns
 from warren.broker.vhost import Vhost
 
 
@@ -75,6 +76,7 @@ class Changeable(Workshop, Protocol):
     name: str
     users: dict[str, User]
     parameters: Parameters
+    turns: Turns
 
     @property
     def world(self) -> Timers: ...
@@ -190,7 +192,7 @@ def _set_tracing(node: Changeable, command: commands.SetTracing) -> Applied:
 
 
 def _switch_firehose(node: Changeable, vhost: Vhost, *, on: bool) -> None:
-    firehose = Firehose(vhost.name, vhost.trace_route, node.clock, node.name)
+    firehose = Firehose(vhost.name, vhost.trace_route, node.clock, node.name, node.turns.budget)
     vhost.firehose = firehose if on else None
     node.events.firehose_switched(on=on)
     node.events.emit(TracingChanged(vhost.name, on))

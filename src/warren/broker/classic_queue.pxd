@@ -27,6 +27,7 @@ cdef class ClassicQueue(Queue):
     cpdef touch(self)
     cpdef drain(self)
     @cython.locals(
+        is_enough=bint,
         lane=Lane,
         tally=Tally,
         budget=Budget,

@@ -89,8 +89,9 @@ class ClassicQueue(Queue):
             self.goes_out(entry, consumer.no_ack)
             delivery_tag = consumer.deliver(entry)
             if self.events.delivered:
-                self.tell_delivered(entry, consumer.origin, consumer.tag, delivery_tag)
-            if tally.delivered - delivered >= most or left - budget.left >= most:
+                self.tell_drained(entry, consumer, delivery_tag)
+            is_enough = tally.delivered - delivered >= most or left - budget.left >= most
+            if is_enough or budget.draining <= 0:
                 self.touch()  # it is other queues' turn; this one goes on after them
                 break
         budget.draining -= tally.delivered - delivered
@@ -104,7 +105,7 @@ class ClassicQueue(Queue):
         self.goes_out(entry, consumer.no_ack)
         delivery_tag = consumer.deliver(entry)
         if self.events.delivered:
-            self.tell_delivered(entry, consumer.origin, consumer.tag, delivery_tag)
+            self.tell_drained(entry, consumer, delivery_tag)
 
     def goes_out(self, entry: Entry, no_ack: bool) -> None:
         """Count an entry that is delivered, and have the delivery noted on disk."""

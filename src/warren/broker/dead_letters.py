@@ -8,7 +8,7 @@ before it has said that the message is safe there, it is sent that message again
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 
 from warren.amqp.table import encode_name
@@ -17,16 +17,16 @@ from warren.broker.death import Death, Letter, Reason, write_letter
 from warren.broker.entry import Entry
 from warren.broker.events import Events, MessageDeadLettered
 from warren.broker.exchange.exchange import Exchange
-from warren.broker.message import Message
-from warren.broker.post import Sent, publish_to
+from warren.broker.message import Message, enqueue_work
+from warren.broker.post import Sent, Target, publish_to
 from warren.broker.queue import Queue
 from warren.broker.safety import Safety
 from warren.broker.surroundings import Deathbed
-from warren.broker.turns import Turns
+from warren.broker.turns import QUEUES_A_STEP, Turns
 from warren.broker.vhost import Vhost
 
 NAMES_CACHED_MAX = 1_000
-LETTER_WORK = 25  # units of work for a dead letter, without its target queues
+LETTER_WORK = 25  # units of work for a dead letter, without its way into its target queues
 FORGET_WORK = 1  # the same for forgetting it in its old queue
 
 
@@ -55,6 +55,27 @@ class Handover:
             self._wait(Leaving(queue, entry, sent), sent)
         else:
             queue.forget(entry)
+
+    def sending(
+        self, queue: Deathbed, entry: Entry, message: Message, targets: Sequence[Target]
+    ) -> Iterator[int]:
+        """Send a message to its queues step by step, and have the queue that it comes from forget the entry
+        when it is safe there. Yield the cost of each step.
+        """
+        leaving = Leaving(queue, entry, Sent(message, {}))
+        leaving.unsafe = 1  # until the message is sent
+        work = enqueue_work(message, len(targets)) // (1 + len(targets))
+        for begun in range(0, len(targets), QUEUES_A_STEP):
+            step = targets[begun : begun + QUEUES_A_STEP]
+            self._send(leaving, step)
+            yield work * len(step)
+        self._goes(leaving)
+
+    def _send(self, leaving: Leaving, targets: Iterable[Target]) -> None:
+        sent = publish_to(targets, leaving.sent.message)
+        for safety, queues in sent.places.items():
+            leaving.sent.places.setdefault(safety, []).extend(queues)
+        self._wait(leaving, sent)
 
     def _wait(self, leaving: Leaving, sent: Sent) -> None:
         leaving.unsafe += len(sent.places)
@@ -92,13 +113,11 @@ class Handover:
         queue of an entry has another leader now, that one has the entry and sends it.
         """
         for leaving in waiting:
+            targets = leaving.sent.places.pop(ended, [])
             if not leaving.queue.deleted:
-                sent = publish_to(leaving.sent.places.pop(ended, ()), leaving.sent.message)
-                for safety, queues in sent.places.items():
-                    leaving.sent.places.setdefault(safety, []).extend(queues)
-                self._wait(leaving, sent)
+                self._send(leaving, targets)
                 self._goes(leaving)
-            yield LETTER_WORK
+            yield LETTER_WORK + enqueue_work(leaving.sent.message, len(targets))
 
 
 class DeadLetters:
@@ -112,8 +131,10 @@ class DeadLetters:
         self.last_route: tuple[int, Exchange, bytes] | None = None  # vhost's version, exchange, routing key
         self.last_targets: list[Queue] = []  # the queues that `last_route` led to
 
-    def forget_when_safe(self, queue: Deathbed, entry: Entry, sent: Sent) -> None:
-        self.handover.forget_when_safe(queue, entry, sent)
+    def sending(
+        self, queue: Deathbed, entry: Entry, message: Message, targets: Sequence[Target]
+    ) -> Iterator[int]:
+        return self.handover.sending(queue, entry, message, targets)
 
     def bury(self, queue: Deathbed, entry: Entry, reason: Reason) -> None:
         """Send the entry's message on; its queue forgets the entry when the message is safe there."""
@@ -168,7 +189,7 @@ class DeadLetters:
         return self.last_targets
 
     def _publish(self, message: Message, targets: list[Queue]) -> Sent:
-        self.vhost.surroundings.turns.budget.left -= LETTER_WORK + len(targets)
+        self.vhost.surroundings.turns.budget.left -= LETTER_WORK + enqueue_work(message, len(targets))
         return publish_to(targets, message)
 
 

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 from warren.amqp.table import decode_value, encode_name
@@ -28,6 +29,7 @@ from warren.broker.message import Message
 from warren.broker.rules import TIME_MS_MAX
 from warren.broker.safety import Safety, when_all_safe
 from warren.broker.store import NOTHING_TO_READ, MessageLog
+from warren.broker.turns import SHARE_MAX
 
 FOREVER = 2**63 - 1
 VALUE_BYTES_MAX = 32  # of a longer value only the digest is kept
@@ -59,6 +61,7 @@ class Seen:
         self.by_value: dict[bytes, Sighting] = {}  # the latest sighting of each value
         self.order: deque[Sighting] = deque()  # all sightings, the oldest first
         self.unwritten: dict[int, list[Sighting]] = {}  # whose notes wait until this round is over
+        self.on_the_way: set[bytes] = set()  # values of messages that are still being handed to their queues
         self.log: MessageLog | None = None  # of notes; None if values need not survive a restart
         self.position = 0  # of the last note in the log
 
@@ -76,6 +79,30 @@ class Seen:
         value = self._value(message)
         known = None if value is None else self.by_value.get(value)
         return known is not None and known.until_ms > now_ms
+
+    def is_coming(self, message: Message) -> bool:
+        """Whether an equal message is still being handed to its queues, so that nobody knows yet whether this
+        one is a duplicate.
+        """
+        return bool(self.on_the_way) and self._value(message) in self.on_the_way
+
+    def awaiting(self, message: Message) -> Iterator[int]:
+        """Wait, as a job, while an equal message is coming."""
+        while self.is_coming(message):
+            yield SHARE_MAX
+
+    @contextmanager
+    def coming(self, message: Message) -> Iterator[None]:
+        """While this lasts, the message is handed to its queues over several turns, and equal ones wait."""
+        value = self._value(message)
+        if value is None:
+            yield
+            return
+        self.on_the_way.add(value)
+        try:
+            yield
+        finally:
+            self.on_the_way.discard(value)
 
     def note(
         self, message: Message, now_ms: int, place: str = "", elsewhere: Iterable[Safety | None] = ()

@@ -258,6 +258,8 @@ class Groups:
         if not consumer.no_ack:
             self._goes_out(entry, consumer)
         self.queue.deliver(entry, consumer)
+        if self.budget.draining <= 0:
+            self.steps = 0
         return True
 
     def _send_away(self, entry: Entry) -> bool:

@@ -22,7 +22,7 @@ from warren.broker.exchange.exchange import Exchange
 from warren.broker.lane import HELD_MS, Lane
 from warren.broker.message import Message
 from warren.broker.outcome import ON_ITS_WAY, STORED
-from warren.broker.post import FULL_MS, publish_to
+from warren.broker.post import FULL_MS
 from warren.broker.queue import Queue
 from warren.broker.queue_elsewhere import QueueElsewhere
 from warren.broker.store import MessageLog, Store, StreamLog
@@ -30,7 +30,7 @@ from warren.broker.timetable import Appointment
 from warren.broker.vhost import Vhost
 
 DELAYED, SEEN = "amq.delayed.", "amq.dedup."
-RELEASE_WORK = 40  # units of work for routing a message that is due
+RELEASE_WORK = 30  # units of work for a message that is due, without its route and its way into its queues
 
 
 class InternalQueue(Queue):
@@ -104,17 +104,17 @@ class DelayQueue(InternalQueue):
                     continue
                 entry = self.lane.take_out(position, location, self.clock.time_ms)
                 if entry is not None:
-                    self._release(entry)
+                    yield from self._release(entry)
                 yield RELEASE_WORK
         finally:
             self.releasing = False
             self._come_back()  # even if one message failed, the others are released in time
 
-    def _release(self, entry: Entry) -> None:
+    def _release(self, entry: Entry) -> Iterator[int]:
         """Route a message that is due. It leaves this queue for good when it is safe in its new queues."""
         message = entry.message
-        more_keys, raw = routing_headers.take(message.properties)
-        properties = decode_properties(raw)
+        properties = message.decode_properties()
+        more_keys = routing_headers.take_keys(properties)
         headers = dict(properties.headers or {})
         delay = headers.get(DELAY)
         if isinstance(delay, int):
@@ -130,7 +130,7 @@ class DelayQueue(InternalQueue):
             message.died,
         )
         targets = self.home.walk(self.exchange, [message.key, *more_keys], properties)
-        self.surroundings.dead_letters.forget_when_safe(self, entry, publish_to(targets, released))
+        return self.surroundings.dead_letters.sending(self, entry, released, targets)
 
     def forget(self, entry: Entry) -> None:
         if not self.deleted:

@@ -1,6 +1,10 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
+cdef long PERSISTENT_WORK
+cdef int BODY_WORK_SHIFT
+cdef int WIDE_SHIFT
+
 
 @cython.final
 cdef class Message:
@@ -29,3 +33,5 @@ cpdef Message publish_message(
 )
 @cython.locals(message=Message)
 cpdef Message message_like(Message like, bytes body, uint64_t time_ms)
+@cython.locals(work=long)
+cpdef long enqueue_work(Message message, Py_ssize_t queues) noexcept

@@ -1,3 +1,4 @@
+cimport cython
 from libc.stdint cimport uint64_t
 
 from warren.amqp.budget cimport Budget
@@ -53,5 +54,7 @@ cdef class Queue:
     cpdef forget(self, Entry entry)
     cpdef Entry get(self, bint no_ack)
     cpdef tell_delivered(self, Entry entry, origin, str consumer_tag, uint64_t delivery_tag)
+    @cython.locals(budget=Budget, left=long)
+    cpdef tell_drained(self, Entry entry, Consumer consumer, uint64_t delivery_tag)
     cpdef Py_ssize_t length(self) except -1
     cpdef Py_ssize_t body_bytes(self) except -1

@@ -129,13 +129,23 @@ class Queue:
         raise NotImplementedError
 
     def tell_delivered(self, entry: Entry, origin: Origin, consumer_tag: str, delivery_tag: int) -> None:
-        """Tell the firehose and subscribers of a delivery. To be called if `events.delivered` is set."""
+        """Tell the firehose and subscribers of a delivery that a client asked for, by basic.get. To be called
+        if `events.delivered` is set.
+        """
         message, redelivered = entry.message, entry.delivery_count > 0
         self.surroundings.trace_delivered(message, self.name, origin, redelivered=redelivered)
         if self.events.delivering.is_next():
             self.events.emit(
                 MessageDelivered(self.vhost, self.name, message, consumer_tag, delivery_tag, redelivered)
             )
+
+    def tell_drained(self, entry: Entry, consumer: Consumer, delivery_tag: int) -> None:
+        """The same for a delivery to a consumer: what it costs is charged to the budget for draining."""
+        budget = self.budget
+        left = budget.left
+        self.tell_delivered(entry, consumer.origin, consumer.tag, delivery_tag)
+        budget.draining -= left - budget.left
+        budget.left = left
 
     def count_got(self, entry: Entry | None, no_ack: bool) -> None:
         """Count an answer to basic.get. `goes_out` has counted the entry as delivered, if there is one."""

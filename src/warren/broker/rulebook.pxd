@@ -67,6 +67,7 @@ cdef class Rulebook:
     cpdef go_through(self)
     cpdef deliver(self, uint64_t now_ms)
     @cython.locals(
+        is_enough=bint,
         queue=ClassicQueue,
         budget=Budget,
         delivered=uint64_t,

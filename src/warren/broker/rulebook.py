@@ -304,7 +304,8 @@ class Rulebook:
         budget, most = self.budget, queue.most_to_deliver()
         delivered, left = queue.tally.delivered, budget.left
         while True:
-            if queue.tally.delivered - delivered >= most or left - budget.left >= most:
+            is_enough = queue.tally.delivered - delivered >= most or left - budget.left >= most
+            if is_enough or budget.draining <= 0:
                 queue.touch()  # it is other queues' turn
                 return
             lane = self.first_lane()

@@ -205,7 +205,9 @@ class Stream(Queue):
                 view.sent(entry.position)
             self.budget.draining -= 1
             if self.events.delivered:
-                self.tell_delivered(entry, consumer.origin, consumer.tag, delivery_tag)
+                self.tell_drained(entry, consumer, delivery_tag)
+                if self.budget.draining <= 0:
+                    return True
         return True
 
     def settle(self, entry: Entry) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from warren.broker.entry import Entry
 from warren.broker.events import Events
 from warren.broker.memory import Memory
 from warren.broker.message import Message
-from warren.broker.post import Postbox, Sent
+from warren.broker.post import Postbox, Sent, Target
 from warren.broker.rota import Drainable
 from warren.broker.rules import Rules
 from warren.broker.store import MessageLog
@@ -38,7 +38,9 @@ class Undertaker(Protocol):
 
     def bury(self, queue: Deathbed, entry: Entry, reason: Reason) -> None: ...
     def send(self, queue: Deathbed, message: Message, reason: Reason) -> Sent: ...
-    def forget_when_safe(self, queue: Deathbed, entry: Entry, sent: Sent) -> None: ...
+    def sending(
+        self, queue: Deathbed, entry: Entry, message: Message, targets: Sequence[Target]
+    ) -> Iterator[int]: ...
 
 
 class Tracer(Protocol):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import cast
 
+from warren.amqp.budget import Budget
 from warren.amqp.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from warren.amqp.properties import BasicProperties
 from warren.broker.binding import Binding, BindingSource, Destination
@@ -51,6 +52,7 @@ PREDECLARED = {
 INTERNAL = frozenset({TRACE_EXCHANGE})  # those of PREDECLARED that clients cannot publish to
 NO_PROPERTIES = BasicProperties()
 UNBIND_WORK, POLICY_WORK, TELL_WORK = 40, 80, 30  # units of work: a binding, a queue or exchange, a consumer
+MATCH_WORK = 10  # units of work for asking an exchange where a message with one key goes
 
 
 class Vhost:
@@ -417,13 +419,15 @@ class Vhost:
 
     def walk(self, exchange: Exchange, keys: list[str], properties: BasicProperties) -> list[Queue]:
         """Every queue that a message reaches by bindings and alternate exchanges, each once. Bindings of
-        exchanges may form loops.
+        exchanges may form loops. The turn's budget is charged for the way.
         """
+        budget = self.surroundings.turns.budget
         queues: dict[Queue, None] = {}
         pending, seen = [exchange], {exchange.name}
         while pending:
             this = pending.pop()
-            matched = [d for key in keys for d in self._match(this, key, properties)]
+            matched = [d for key in keys for d in self._match(this, key, properties, budget)]
+            budget.left -= MATCH_WORK * len(keys) + len(matched)
             if not matched and this.alternate in self.exchanges:
                 matched = [self.exchanges[this.alternate]]
             for destination in matched:
@@ -434,9 +438,11 @@ class Vhost:
                     pending.append(cast("Exchange", destination))
         return list(queues)
 
-    def _match(self, exchange: Exchange, key: str, properties: BasicProperties) -> Iterable[Destination]:
+    def _match(
+        self, exchange: Exchange, key: str, properties: BasicProperties, budget: Budget
+    ) -> Iterable[Destination]:
         if exchange.name:
-            routed = exchange.router.route(key, properties)
+            routed = exchange.router.route(key, properties, budget)
             return [found for found in routed if not found.deleted or found.retired]
         queue = self.queues.get(key) or self.reply_queues.get(key)
         return () if queue is None else (queue,)

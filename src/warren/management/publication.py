@@ -21,7 +21,7 @@ from warren.broker.access import Access
 from warren.broker.client import Origin
 from warren.broker.events import MessageDeduplicated
 from warren.broker.exchange.exchange import Exchange
-from warren.broker.message import Message
+from warren.broker.message import Message, enqueue_work
 from warren.broker.node import Node
 from warren.broker.outcome import AFTER_NEXT_ROUND
 from warren.broker.queue import Queue
@@ -34,9 +34,7 @@ from warren.session.confirms import Confirms
 from warren.session.publish_rights import check_key, check_publish, check_user_id
 from warren.session.reply_to import PSEUDO_QUEUE, rewrite_reply_to
 
-QUEUE_WORK = 6  # units of `Budget` that it costs to write a small message to a queue
 DELIVERY_MODES = (None, 1, PERSISTENT)
-BYTES_FOR_WORK = 1024  # so many bytes of the body cost as much again
 
 
 def origin_of(request: web.Request) -> Origin:
@@ -119,20 +117,33 @@ class Publication:
     async def _enqueue_once(
         self, exchange: Exchange, message: Message, queues: list[Queue], extra_keys: list[str]
     ) -> None:
-        """Hand the message to its queues, unless the exchange has seen it before."""
+        """Hand the message to its queues, unless the exchange has seen it before; to very many over several
+        turns, even if the client hangs up.
+        """
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.node.turns.spread(
+            self._enqueuing_once(exchange, message, queues, extra_keys),
+            lambda: None if done.done() else done.set_result(None),
+        )
+        await done
+
+    def _enqueuing_once(
+        self, exchange: Exchange, message: Message, queues: list[Queue], extra_keys: list[str]
+    ) -> Iterator[int]:
         seen, now_ms = exchange.seen, message.time_ms
         if seen is None:
-            await self._enqueue(message, queues)
+            yield from self._enqueuing(message, queues)
         else:
+            yield from seen.awaiting(message)
             if seen.log is not None:
                 self.confirms.note(AFTER_NEXT_ROUND, seen.log.safety)
             if seen.has(message, now_ms):
                 if self.node.events.died:
                     self.node.events.emit(MessageDeduplicated(self.vhost.name, exchange.name, message))
                 return
-            for _work in self._steps(message, queues):  # at once: a duplicate must not come in between
-                pass
-            if not self.confirms.refusals:
+            with seen.coming(message):
+                yield from self._enqueuing(message, queues)
+            if not self.confirms.refusals and not self.has_moved:
                 seen.note(message, now_ms, elsewhere=[queue.safety for queue in queues])
         self._count(exchange, len(queues))
         if self.node.events.published:
@@ -147,23 +158,14 @@ class Publication:
         if not routed:
             clients.returned += 1
 
-    async def _enqueue(self, message: Message, queues: list[Queue]) -> None:
-        """Hand the message to all queues, even if the client hangs up; to very many over several turns."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.node.turns.spread(
-            self._steps(message, queues), lambda: None if done.done() else done.set_result(None)
-        )
-        await done
-
-    def _steps(self, message: Message, queues: list[Queue]) -> Iterator[int]:
-        work = QUEUE_WORK * (1 + len(message.body) // BYTES_FOR_WORK)
+    def _enqueuing(self, message: Message, queues: list[Queue]) -> Iterator[int]:
+        work = enqueue_work(message, len(queues)) // (1 + len(queues))
         for queue in queues:
             standing = queue.stands()
             if standing is not None and standing.is_here:
                 self.confirms.note(standing.publish(message), standing.safety)
-            elif standing is not None:
-                self.has_moved = True
             yield work
+        self.has_moved = any(not queue.is_here and queue.stands() is not None for queue in queues)
 
     async def _made_safe(self) -> None:
         places = self.confirms.take_unsafe().items()

@@ -7,7 +7,7 @@ from warren.amqp.writer cimport Output
 from warren.broker.clock cimport Clock
 from warren.broker.entry cimport Entry
 from warren.broker.events cimport Events
-from warren.broker.message cimport Message, publish_message
+from warren.broker.message cimport Message, enqueue_work, publish_message
 from warren.broker.queue cimport Queue
 from warren.broker.tally cimport Tally
 from warren.broker.version cimport Version
@@ -15,12 +15,15 @@ from warren.session.confirms cimport Confirms
 from warren.session.consumer cimport ChannelConsumer
 from warren.session.deliveries cimport Deliveries
 
-cdef long PERSISTENT_WORK
+cdef long RESOLVE_WORK
+cdef long EXAMINE_WORK
+cdef long TAKE_KEYS_WORK
+cdef long SPECIAL_WORK
 cdef long WORK_AT_ONCE_MAX
-cdef long BODY_WORK_SHIFT
-cdef long WIDE_SHIFT
 cdef long WIDE_WORK_AT_ONCE_MAX
 cdef Py_ssize_t QUEUES_A_STEP
+
+cdef bint is_much(long work, Py_ssize_t queues) noexcept
 
 
 cdef class Channel(ContentReader):
@@ -68,7 +71,7 @@ cdef class Channel(ContentReader):
     @cython.locals(message=Message)
     cpdef int published(self, bytes body) except -1
     cpdef int acked(self, uint64_t delivery_tag, bint multiple) except -1
-    @cython.locals(queue=Queue, outcome=int, work=long, total=long, most=long)
+    @cython.locals(queue=Queue, outcome=int, work=long)
     cpdef enqueue(self, Message message, list queues, bint mandatory)
     cpdef has_enqueued(self, Message message, list queues, bint mandatory)
     cdef void count_published(self, Py_ssize_t routed) noexcept

@@ -7,7 +7,7 @@ for the next message, until the bytes of the publish or the vhost's `version` ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from typing import cast
 
 from warren.amqp.errors import NotImplementedByBroker, PreconditionFailed, ResourceLocked, SoftError
@@ -24,12 +24,13 @@ from warren.broker.entry import Entry
 from warren.broker.events import ConsumerCancelled, MessageAcked, MessageDeduplicated
 from warren.broker.exchange.exchange import Exchange
 from warren.broker.history import History
-from warren.broker.message import Message, publish_message
+from warren.broker.message import Message, enqueue_work, publish_message
 from warren.broker.outcome import AFTER_NEXT_ROUND
 from warren.broker.queue import Queue
 from warren.broker.rules import TIME_MS_MAX
 from warren.broker.safety import Safety, when_all_safe
 from warren.broker.tally import Tally
+from warren.broker.turns import QUEUES_A_STEP
 from warren.session import chores
 from warren.session.asking import Asking
 from warren.session.confirms import Confirms
@@ -42,12 +43,12 @@ from warren.session.transaction import Transaction
 
 NO_ROUTE = 312
 # Work is counted in units of `Budget`.
-PERSISTENT_WORK = 6  # a persistent message costs this many times as much: it is copied, checked and written
+RESOLVE_WORK = 10  # to look up the exchange, and a route that it remembers
+EXAMINE_WORK = 3  # to check properties
+TAKE_KEYS_WORK = 15  # to take the keys of CC and BCC out of them
+SPECIAL_WORK = 25  # to publish a message in `publish_special`, without its route
 WORK_AT_ONCE_MAX = 40_000  # a message that costs more reaches its queues over several turns
 WIDE_WORK_AT_ONCE_MAX = 10_000  # the same for a message with more queues than `QUEUES_A_STEP`
-BODY_WORK_SHIFT = 10  # to copy and check a kilobyte costs about as much as a small message
-WIDE_SHIFT = 11  # two thousand queues do not fit the processor's caches: each takes twice the time
-QUEUES_A_STEP = 20
 CONSUMER_WORK = 20  # to end one consumer
 
 
@@ -140,6 +141,7 @@ class Channel(ContentReader):
             vhost.check_route(exchange, self.queues)
         self.route_version = self.version.number
         self.publish_changed = False
+        self.budget.left -= RESOLVE_WORK
         self._see_if_special()
 
     def examine(self) -> None:
@@ -155,7 +157,9 @@ class Channel(ContentReader):
         self.extra_keys = []
         if self.has_routing_headers:
             self.extra_keys, self.message_properties = routing_headers.take(self.properties)
+            self.budget.left -= TAKE_KEYS_WORK + len(self.extra_keys)
         self.properties_changed = False
+        self.budget.left -= EXAMINE_WORK
         self._see_if_special()
 
     def _see_if_special(self) -> None:
@@ -166,6 +170,7 @@ class Channel(ContentReader):
         """Publish a message whose route depends on its properties, that uses direct reply-to, or that waits
         for tx.commit.
         """
+        self.budget.left -= SPECIAL_WORK
         properties = self.message_properties
         queues = self.queues
         if self.by_properties or self.extra_keys:
@@ -194,72 +199,105 @@ class Channel(ContentReader):
                 check_key(self.connection.access, self.vhost, exchange, key)
             self.extra_keys_checked = True
 
-    def enqueue_once(self, message: Message, queues: list[Queue], seen: Seen | None, mandatory: bool) -> None:
-        """Do as `enqueue`, unless the exchange has seen the message before: then no queue gets it."""
-        if seen is None:
-            self.enqueue(message, queues, mandatory)
-            return
-        if seen.log is not None:
-            self.confirms.note(AFTER_NEXT_ROUND, seen.log.safety)
-        if not seen.has(message, self.clock.time_ms):
-            refused = self.confirms.refusals
-            self.enqueue(message, queues, mandatory)
-            if refused == self.confirms.refusals:  # else the publisher has to send the message again
-                seen.note(message, self.clock.time_ms, elsewhere=[queue.safety for queue in queues])
-            return
-        if self.events.died:
-            self.events.emit(MessageDeduplicated(self.vhost.name, message.exchange_name, message))
-        self.enqueue(message, [], False)
-
     def enqueue(self, message: Message, queues: list[Queue], mandatory: bool) -> None:
-        """Hand the message to its queues. A mandatory message without queues is returned.
+        """Hand the message to its queues, over several turns if that is much work: then the channel waits
+        meanwhile. A mandatory message without queues is returned.
 
         `warren perf throughput` watches this, for a message with many queues `benchmarks/flood.py`.
         """
-        work = 1 + (len(message.body) >> BODY_WORK_SHIFT)
-        if message.persistent:
-            work *= PERSISTENT_WORK
-        work *= 1 + (len(queues) >> WIDE_SHIFT)
-        total = work * (1 + len(queues))
-        most = WORK_AT_ONCE_MAX if len(queues) <= QUEUES_A_STEP else WIDE_WORK_AT_ONCE_MAX
-        if total > most and self.transaction is None and self.seen is None:
-            self.spread_out(message, queues, mandatory, work)
+        work = enqueue_work(message, len(queues))
+        if is_much(work, len(queues)):
+            chores.do(self, self._enqueuing(message, queues, mandatory))
             return
-        self.budget.left -= total
+        self.budget.left -= work
         for queue in queues:
             outcome = queue.publish(message)
             if outcome:
                 self.confirms.note(outcome, queue.safety)
         self.has_enqueued(message, queues, mandatory)
 
-    def spread_out(self, message: Message, queues: list[Queue], mandatory: bool, work: int) -> None:
-        """Hand a message that is too much work for one turn to its queues over several. The channel waits
-        meanwhile; if it ends, the remaining queues still get the message.
+    def enqueue_once(self, message: Message, queues: list[Queue], seen: Seen | None, mandatory: bool) -> None:
+        """Do as `enqueue`, unless the exchange has seen the message before: then no queue gets it."""
+        if seen is None:
+            self.enqueue(message, queues, mandatory)
+        elif self._takes_turns(message, queues, seen):
+            chores.do(self, self._enqueuing_once(message, queues, seen, mandatory))
+        elif self._is_new(message, seen):
+            refused = self.confirms.refusals
+            self.enqueue(message, queues, mandatory)
+            if refused == self.confirms.refusals:  # else the publisher has to send the message again
+                self._note_seen(message, queues, seen)
+
+    def enqueuing(
+        self, message: Message, queues: list[Queue], seen: Seen | None, mandatory: bool
+    ) -> Iterator[int]:
+        """Do as `enqueue_once`, within a chore of the channel. Yield the cost of each step."""
+        if not self._takes_turns(message, queues, seen):
+            self.enqueue_once(message, queues, seen, mandatory)
+        elif seen is None:
+            yield from self._enqueuing(message, queues, mandatory)
+        else:
+            yield from self._enqueuing_once(message, queues, seen, mandatory)
+
+    def _takes_turns(self, message: Message, queues: list[Queue], seen: Seen | None) -> bool:
+        """Whether the message cannot be in all its queues, or be known as a duplicate, in this turn."""
+        is_coming = seen is not None and seen.is_coming(message)
+        return is_coming or is_much(enqueue_work(message, len(queues)), len(queues))
+
+    def _enqueuing_once(
+        self, message: Message, queues: list[Queue], seen: Seen, mandatory: bool
+    ) -> Iterator[int]:
+        """Do as `enqueue_once`, step by step. Until the message is in all its queues, equal ones wait."""
+        yield from seen.awaiting(message)
+        if self._is_new(message, seen):
+            refused = self.confirms.refusals
+            with seen.coming(message):
+                is_there = yield from self._enqueuing(message, queues, mandatory)
+            if is_there and refused == self.confirms.refusals:
+                self._note_seen(message, queues, seen)
+
+    def _is_new(self, message: Message, seen: Seen) -> bool:
+        """Whether the exchange has not seen the message before. If it has, no queue gets the message."""
+        if not seen.has(message, self.clock.time_ms):
+            return True
+        self._await_notes(seen)
+        if self.events.died:
+            self.events.emit(MessageDeduplicated(self.vhost.name, message.exchange_name, message))
+        self.has_enqueued(message, [], False)
+        return False
+
+    def _note_seen(self, message: Message, queues: list[Queue], seen: Seen) -> None:
+        self._await_notes(seen)
+        seen.note(message, self.clock.time_ms, elsewhere=[queue.safety for queue in queues])
+
+    def _await_notes(self, seen: Seen) -> None:
+        """The message is confirmed when the note of it is safe."""
+        if seen.log is not None:
+            self.confirms.note(AFTER_NEXT_ROUND, seen.log.safety)
+
+    def _enqueuing(
+        self, message: Message, queues: list[Queue], mandatory: bool
+    ) -> Generator[int, None, bool]:
+        """Hand a message to its queues step by step. If the channel ends meanwhile, the remaining queues
+        still get it. Return whether none of the queues has another leader since.
         """
-        has_moved = False  # whether one of the queues has another leader meanwhile
-
-        def steps() -> Iterator[int]:
-            nonlocal has_moved
-            step = QUEUES_A_STEP if len(queues) > QUEUES_A_STEP else 1
-            for begun in range(0, len(queues), step):
-                while store.safety.behind or self.confirms.is_behind():
-                    yield WORK_AT_ONCE_MAX  # the whole turn: wait for the disk
-                for queue in queues[begun : begun + step]:
-                    standing = queue.stands()
-                    if standing is not None and standing.is_here:
-                        self.confirms.note(standing.publish(message), standing.safety)
-                    elif standing is not None:
-                        has_moved = True
-                yield work * step
-
-        def end() -> None:
-            if has_moved:
-                self.leader_changed()
-            elif self.may_answer:
-                self.has_enqueued(message, queues, mandatory)
-
         store = self.connection.node.store
-        chores.do(self, steps(), end)
+        work = enqueue_work(message, len(queues)) // (1 + len(queues))
+        step = QUEUES_A_STEP if len(queues) > QUEUES_A_STEP else 1
+        for begun in range(0, len(queues), step):
+            while store.safety.behind or self.confirms.is_behind():
+                yield WORK_AT_ONCE_MAX  # the whole turn: wait for the disk
+            for queue in queues[begun : begun + step]:
+                standing = queue.stands()
+                if standing is not None and standing.is_here:
+                    self.confirms.note(standing.publish(message), standing.safety)
+            yield work * step
+        if any(not queue.is_here and queue.stands() is not None for queue in queues):
+            self.leader_changed()
+            return False
+        if self.may_answer:
+            self.has_enqueued(message, queues, mandatory)
+        return True
 
     def has_enqueued(self, message: Message, queues: list[Queue], mandatory: bool) -> None:
         """The queues have the message, or have refused it."""
@@ -578,6 +616,11 @@ def answering(channel: Channel, answer: Method, *, no_wait: bool) -> Callable[[A
             channel.answer(answer)
 
     return reply
+
+
+def is_much(work: int, queues: int) -> bool:
+    """Whether a message that costs so much has to reach its queues over several turns."""
+    return work > (WORK_AT_ONCE_MAX if queues <= QUEUES_A_STEP else WIDE_WORK_AT_ONCE_MAX)
 
 
 def unknown_delivery_tag(delivery_tag: int) -> PreconditionFailed:

@@ -4,7 +4,7 @@ other. `Connection` is a `Host`, `Channel` a `WorkingChannel`; their attributes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from warren.amqp.budget import Budget
@@ -94,9 +94,9 @@ class WorkingChannel(Protocol):
     transaction: Any
     chores: Any
 
-    def enqueue_once(
+    def enqueuing(
         self, message: Message, queues: list[Queue], seen: Seen | None, mandatory: bool
-    ) -> None: ...
+    ) -> Iterator[int]: ...
     def release(self, entry: Entry) -> None: ...
     def give_back(self, entry: Entry, *, requeue: bool, settled: bool = True) -> None: ...
     def deliver_again(self, entry: Entry, consumer: ChannelConsumer) -> None: ...

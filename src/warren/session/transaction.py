@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from warren.amqp.errors import PreconditionFailed
 from warren.broker.deduplication import Seen
@@ -61,11 +62,13 @@ class Transaction:
             if not all(queue.is_here for queue in alive):
                 channel.leader_changed()  # this is not carried out, nor what follows
                 return
-            channel.enqueue_once(message.came_at(now_ms), alive, seen, mandatory)
-            # Take these over here: the end of a batch, which may come before the last step, forgets them.
-            for safety, longer in channel.confirms.take_unsafe().items():
-                unsafe[safety] = longer or unsafe.get(safety, False)
-            yield PUBLISH_WORK
+            for work in chain(
+                channel.enqueuing(message.came_at(now_ms), alive, seen, mandatory), [PUBLISH_WORK]
+            ):
+                # Take these over here: the end of a batch, which may come before the next step, forgets them.
+                for safety, longer in channel.confirms.take_unsafe().items():
+                    unsafe[safety] = longer or unsafe.get(safety, False)
+                yield work
         for tag, fate in settled.items():
             entry = channel.deliveries.take(tag)
             assert entry is not None, "only outstanding tags are noted, and nobody else settles them"

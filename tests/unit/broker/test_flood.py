@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.fake_client import FakeClient
-from tests.support.fakes import FakeBroker
+from tests.support.fakes import FakeBroker, FakeWorld
 from tests.support.frames import method_frame, published
+from tests.support.machine import Machine
 from warren.amqp import methods as m
-from warren.broker.turns import SHARE_MAX, WORK_A_TURN_MAX
+from warren.amqp.properties import PERSISTENT, BasicProperties
+from warren.amqp.table import Table
+from warren.broker.commands import SetTracing
+from warren.broker.node import Node
+from warren.broker.turns import QUEUES_A_STEP, SHARE_MAX, WORK_A_TURN_MAX
 
 QUEUES = 1_000
 MESSAGES = 100
 MANY_CHANNELS = 2_000
+SPECIAL = 5_000  # messages that find their way one by one
+PERSISTENT_WORK = 6  # in message.py, where it is a C number
+COPY_WORK = 30  # the least that a copy for the firehose costs
+PERSISTENTLY = BasicProperties(delivery_mode=PERSISTENT)
+DEDUPLICATING: Table = {"x-message-deduplication": True}
+DELAYING: Table = {"x-delayed-type": "fanout"}
 
 
 @pytest.fixture
@@ -37,15 +49,206 @@ def flood(client: FakeClient, messages: int = MESSAGES) -> None:
     client.connection.feed(published("amq.fanout", "", b"x") * messages)
 
 
-def test_no_turn_does_more_than_its_budget(broker: FakeBroker) -> None:
-    flood(broker.connect().open())
-    before = 0
-    while broker.world.soon:
-        now = enqueued(broker)
-        assert now - before <= WORK_A_TURN_MAX + QUEUES
-        before = now
-        broker.world.turn()
+def most_in_a_turn(world: FakeWorld, count: Callable[[], int], act: Callable[[], object]) -> int:
+    """Act, and run the event loop until it rests. Return the largest growth of a count in one turn."""
+    before = count()
+    act()
+    most = count() - before
+    while world.soon:
+        before = count()
+        world.turn()
+        most = max(most, count() - before)
+    return most
+
+
+@pytest.mark.parametrize(("properties", "work"), [(None, 1), (PERSISTENTLY, PERSISTENT_WORK)])
+def test_no_turn_does_more_than_its_budget(
+    broker: FakeBroker, properties: BasicProperties | None, work: int
+) -> None:
+    client = broker.connect().open()
+    data = published("amq.fanout", "", b"x", properties) * MESSAGES
+    most = most_in_a_turn(broker.world, lambda: enqueued(broker), lambda: client.connection.feed(data))
+    assert most <= WORK_A_TURN_MAX // work + QUEUES
     assert enqueued(broker) == QUEUES * MESSAGES
+
+
+# --- messages that find their way one by one ---
+
+
+def same(exchange: str, key: str, properties: BasicProperties | None = None) -> bytes:
+    return published(exchange, key, b"x", properties) * SPECIAL
+
+
+def with_unique_keys(exchange: str, key: str) -> bytes:
+    return b"".join(published(exchange, key.format(number), b"x") for number in range(SPECIAL))
+
+
+def to_headers(client: FakeClient) -> bytes:
+    """A hundred bindings that a message has to be compared with, since it equals half of what each wants."""
+    for number in range(100):
+        for argument in ("a", "b"):
+            arguments: Table = {argument: 1, "x-match": "any", "c": number}
+            client.send(m.QueueBind(queue="q0", exchange="amq.headers", no_wait=True, arguments=arguments))
+    return same("amq.headers", "", BasicProperties(headers={"a": 1}))
+
+
+def to_consistent_hash(client: FakeClient) -> bytes:
+    client.declare_exchange("hash", "x-consistent-hash")
+    for number in range(100):
+        client.send(
+            m.QueueBind(queue=f"q{number}", exchange="hash", routing_key="1", arguments={}, no_wait=True)
+        )
+    return with_unique_keys("hash", "{}")
+
+
+def to_topic(client: FakeClient) -> bytes:
+    for pattern in ("a.#", "*.b.#", "#.c", "a.*.c.*"):
+        client.bind("q0", "amq.topic", pattern)
+    return with_unique_keys("amq.topic", "a.b.{}.d")
+
+
+def to_default(client: FakeClient) -> bytes:
+    return (published("", "q0", b"x") + published("", "q1", b"x")) * (SPECIAL // 2)
+
+
+def with_copies(client: FakeClient) -> bytes:
+    return same("", "q0", BasicProperties(headers={"CC": ["q1"], "BCC": ["q2"]}))
+
+
+def to_delayed(client: FakeClient) -> bytes:
+    client.call(
+        m.ExchangeDeclare(exchange="delayed", type="x-delayed-message", arguments=DELAYING),
+        m.ExchangeDeclareOk,
+    )
+    return same("delayed", "", BasicProperties(headers={"x-delay": 1_000}))
+
+
+def in_a_transaction(client: FakeClient) -> bytes:
+    client.call(m.TxSelect(), m.TxSelectOk)
+    return same("", "q0")
+
+
+def with_replies(client: FakeClient) -> bytes:
+    client.consume("amq.rabbitmq.reply-to", no_ack=True)
+    return same("", "q0", BasicProperties(reply_to="amq.rabbitmq.reply-to"))
+
+
+@pytest.mark.parametrize(
+    ("prepare", "work"),
+    [
+        (to_headers, 200),
+        (to_consistent_hash, 200),
+        (to_topic, 60),
+        (to_default, 20),
+        (with_copies, 45),
+        (to_delayed, 35),
+        (in_a_transaction, 25),
+        (with_replies, 25),
+    ],
+)
+def test_finding_the_way_of_a_message_is_work(
+    broker: FakeBroker, prepare: Callable[[FakeClient], bytes], work: int
+) -> None:
+    client = broker.connect().open()
+    data = prepare(client)
+    broker.world.run()
+    most = most_in_a_turn(broker.world, lambda: handled(client), lambda: client.connection.feed(data))
+    assert most <= WORK_A_TURN_MAX // work + 1
+    assert handled(client) == SPECIAL
+
+
+def handled(client: FakeClient) -> int:
+    """How many messages were published, or wait for the commit."""
+    transaction = client.channel.transaction
+    return client.connection.published_total() + len(() if transaction is None else transaction.publishes)
+
+
+def bind_all(client: FakeClient, exchange: str) -> None:
+    for number in range(QUEUES):
+        client.send(m.QueueBind(queue=f"q{number}", exchange=exchange, no_wait=True, arguments={}))
+
+
+@pytest.mark.parametrize(("size", "messages"), [(1, MESSAGES), (100_000, 2)])
+def test_messages_of_a_delayed_exchange_are_released_in_bounded_turns(
+    broker: FakeBroker, size: int, messages: int
+) -> None:
+    client = broker.connect().open()
+    client.declare_exchange("delayed", "x-delayed-message", arguments=DELAYING)
+    bind_all(client, "delayed")
+    for _ in range(messages):
+        client.publish("delayed", "", bytes(size), BasicProperties(headers={"x-delay": 1_000}))
+    broker.world.run()
+    most = most_in_a_turn(broker.world, lambda: enqueued(broker), lambda: broker.world.advance(2))
+    assert most <= WORK_A_TURN_MAX // (1 + size // 1024) + QUEUES_A_STEP
+    assert enqueued(broker) == QUEUES * messages
+
+
+# --- the firehose ---
+
+
+def trace(node: Node, client: FakeClient, pattern: str, copies: int = 1) -> None:
+    """Switch the firehose on, with so many queues for copies."""
+    for number in range(copies):
+        client.declare(f"trace{number}")
+        client.bind(f"trace{number}", "amq.rabbitmq.trace", pattern)
+    node.execute(SetTracing(vhost="/", on=True))
+
+
+@pytest.mark.parametrize("copies", [1, 100])
+def test_copies_of_published_messages_are_work(broker: FakeBroker, copies: int) -> None:
+    client = broker.connect().open()
+    trace(broker.node, client, "publish.#", copies)
+    data = same("", "q0")
+    most = most_in_a_turn(broker.world, lambda: handled(client), lambda: client.connection.feed(data))
+    assert most <= WORK_A_TURN_MAX // (COPY_WORK + copies) + 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"x-max-priority": 2}, {"x-group-header": "group"}],
+    ids=["plain", "with rules", "groups"],
+)
+def test_copies_of_delivered_messages_are_work(broker: FakeBroker, arguments: Table) -> None:
+    client = broker.connect().open()
+    client.declare("many", arguments=arguments)
+    client.feed(same("", "many"))
+    trace(broker.node, client, "deliver.#")
+    delivered = client.connection.delivered_total
+    most = most_in_a_turn(broker.world, delivered, lambda: client.consume("many", no_ack=True))
+    assert most <= WORK_A_TURN_MAX // COPY_WORK + 1
+    assert delivered() == SPECIAL
+
+
+def test_copies_of_what_a_stream_delivers_are_work(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, segment_bytes=1_000_000)
+    client = machine.connect()
+    client.send(m.QueueDeclare(queue="stream", durable=True, arguments={"x-queue-type": "stream"}))
+    machine.run()
+    client.feed(same("", "stream"))
+    machine.run()
+    client.frames()
+    trace(machine.node, client, "deliver.#")
+    client.call(m.BasicQos(prefetch_count=SPECIAL), m.BasicQosOk)
+    delivered = client.connection.delivered_total
+    first: Table = {"x-stream-offset": "first"}
+    most = most_in_a_turn(machine.world, delivered, lambda: client.consume("stream", arguments=first))
+    assert most <= WORK_A_TURN_MAX // COPY_WORK + 1
+    assert delivered() == SPECIAL
+    machine.close()
+
+
+def test_copies_of_messages_that_a_client_gets_are_work(broker: FakeBroker) -> None:
+    client = broker.connect().open()
+    client.feed(same("", "q0"))
+    trace(broker.node, client, "deliver.#", 500)
+    data = method_frame(1, m.BasicGet(queue="q0", no_ack=True)) * SPECIAL
+    most = most_in_a_turn(
+        broker.world, client.connection.delivered_total, lambda: client.connection.feed(data)
+    )
+    assert most <= WORK_A_TURN_MAX // (COPY_WORK + 500) + 1
+
+
+# --- the rest ---
 
 
 def test_new_client_is_served_at_once_while_others_flood(broker: FakeBroker) -> None:
@@ -136,6 +339,65 @@ def test_one_large_message_for_very_many_queues_is_spread_over_turns(broker: Fak
         first = queue.get(no_ack=True)
         assert first is not None
         assert len(first.message.body) == 100_000, "the order is kept"
+
+
+def in_transaction(client: FakeClient) -> str:
+    client.call(m.TxSelect(), m.TxSelectOk)
+    return "amq.fanout"
+
+
+def through_deduplication(client: FakeClient) -> str:
+    client.declare_exchange("once", "fanout", arguments=DEDUPLICATING)
+    bind_all(client, "once")
+    return "once"
+
+
+@pytest.mark.parametrize(
+    "ways", [(in_transaction,), (through_deduplication,), (through_deduplication, in_transaction)]
+)
+@pytest.mark.parametrize(("size", "properties"), [(100_000, None), (10_000, PERSISTENTLY)])
+def test_large_message_is_spread_in_transactions_and_through_deduplication(
+    broker: FakeBroker,
+    ways: tuple[Callable[[FakeClient], str], ...],
+    size: int,
+    properties: BasicProperties | None,
+) -> None:
+    client = broker.connect().open()
+    exchange, *_ = [way(client) for way in ways]
+
+    def act() -> None:
+        client.publish(exchange, "", bytes(size), properties)
+        client.publish(exchange, "", b"x", properties)
+        if client.channel.transaction is not None:
+            client.send(m.TxCommit())
+
+    def large_ones() -> int:
+        return sum(queue.body_bytes() for queue in broker.vhost.queues.values()) // size
+
+    work = (1 + size // 1024) * (1 if properties is None else PERSISTENT_WORK)
+    most = most_in_a_turn(broker.world, large_ones, act)
+    assert most <= WORK_A_TURN_MAX // work + QUEUES_A_STEP
+    assert enqueued(broker) == 2 * QUEUES
+    for queue in broker.vhost.queues.values():
+        first = queue.get(no_ack=True)
+        assert first is not None
+        assert len(first.message.body) == size, "the order is kept"
+
+
+def test_duplicate_of_a_message_that_is_on_its_way_waits_until_that_is_there(broker: FakeBroker) -> None:
+    first, second = (broker.connect(name).open() for name in ("first", "second"))
+    exchange = through_deduplication(first)
+    once = BasicProperties(headers={"x-deduplication-header": 1})
+    for client in (first, second):
+        client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+        client.publish(exchange, "", bytes(100_000), once)
+        client.publish(exchange, "", b"another")
+    assert 0 < enqueued(broker) < QUEUES
+    assert (first.methods(), second.methods()) == ([], [])
+    broker.world.run()
+    assert enqueued(broker) == 3 * QUEUES
+    for client in (first, second):
+        assert client.methods() == [m.BasicAck(delivery_tag=2, multiple=True)]
 
 
 def test_large_message_reaches_all_queues_though_its_connection_ends_meanwhile(broker: FakeBroker) -> None:

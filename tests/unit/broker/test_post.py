@@ -12,6 +12,7 @@ from tests.support.machine import Machine
 from tests.support.rounds import Rounds
 from tests.unit.broker.test_replacing import ELSEWHERE, replace
 from warren.amqp import methods as m
+from warren.amqp.errors import ResourceLocked
 from warren.amqp.properties import PERSISTENT, BasicProperties
 from warren.amqp.table import Table
 from warren.broker.commands import DeclareQueue, DeleteQueue
@@ -22,6 +23,7 @@ from warren.broker.queue import Queue
 from warren.cluster.letters import LetterSender
 
 PUBLISHED = BasicProperties(delivery_mode=PERSISTENT)
+MANY = 50  # queues: a large message reaches them over several turns
 TO_DEAD: Table = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
 
 
@@ -323,3 +325,22 @@ def start_job(machine: Machine, order: JobOrder) -> MessageJob:
     job = MessageJob(order, machine.node.store, is_blocked=lambda: False, ended=list[None]().clear)
     job.start()
     return job
+
+
+def test_message_whose_queue_moved_on_the_way_is_refused_and_not_noted_as_seen(machine: Machine) -> None:
+    client = machine.connect()
+    client.send(
+        m.ExchangeDeclare(exchange="once", type="fanout", arguments={"x-message-deduplication": True})
+    )
+    for number in range(MANY):
+        client.send(m.QueueDeclare(queue=f"q{number}", durable=True, arguments={}))
+        client.send(m.QueueBind(queue=f"q{number}", exchange="once", arguments={}))
+    machine.run()
+    client.frames()
+    client.publish("once", "", bytes(1_000_000), BasicProperties(headers={"x-deduplication-header": 1}))
+    assert [machine.queues[name].message_count for name in ("q0", f"q{MANY - 1}")] == [1, 0]
+    replace(machine, "q0", home=ELSEWHERE)
+    client.expect_close(ResourceLocked.code)
+    seen = client.vhost.exchanges["once"].seen
+    assert seen is not None
+    assert seen.count == 0

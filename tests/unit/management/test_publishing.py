@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import shutil
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.support.http_api import Api, make_broker
 from warren import commands
 from warren.broker.events import MessagePublished
 
+MANY = 1_000  # queues
 DEFAULT = "/api/exchanges/%2F/amq.default/publish"
 
 
@@ -140,6 +142,28 @@ async def test_exchange_drops_duplicates(api: Api) -> None:
     for _ in range(2):
         assert (await api.send("POST", "/api/exchanges/%2F/once/publish", draft)).json == {"routed": True}
     assert queue.message_count == 1
+
+
+async def test_large_message_is_spread_over_turns_and_its_duplicate_waits(api: Api) -> None:
+    """The exchange deduplicates, and knows a duplicate only when the message is in all queues."""
+    body = {"type": "fanout", "arguments": {"x-message-deduplication": True}}
+    assert (await api.send("PUT", "/api/exchanges/%2F/once", body)).status == 201
+    queues = [api.declare(f"q{number}") for number in range(MANY)]
+    for queue in queues:
+        api.broker.execute(commands.Bind(vhost="/", source="once", destination=queue.name, to_queue=True))
+    turns, reached = api.broker.node.turns, list[int]()
+    end_turn = turns.after
+
+    def note() -> None:
+        reached.append(sum(queue.message_count for queue in queues))
+        end_turn()
+
+    turns.after = note
+    draft = message(properties={"headers": {"x-deduplication-header": 1}}, payload="x" * 100_000)
+    url = "/api/exchanges/%2F/once/publish"
+    await asyncio.gather(*(api.send("POST", url, draft) for _ in range(2)))
+    assert any(0 < count < MANY for count in reached)
+    assert [queue.message_count for queue in queues] == [1] * MANY
 
 
 async def test_alarm_blocks_publishing(api: Api) -> None:

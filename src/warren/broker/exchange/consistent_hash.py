@@ -11,18 +11,22 @@ property named by `hash-property` (correlation_id, message_id or timestamp).
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterable
+from hashlib import blake2b
+from operator import itemgetter
 
+from warren.amqp.budget import Budget
 from warren.amqp.errors import PreconditionFailed
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table
 from warren.broker.binding import Binding, Destination
 
 PROPERTIES = ("correlation_id", "message_id", "timestamp")
-HASH_RANGE = 2**64
+KEY_BYTES, DRAW_BYTES = 16, 8
+DRAWS = 2 ** (8 * DRAW_BYTES)  # how many numbers can be drawn
 WEIGHT_MAX = 2**63 - 1
+DRAW_WORK = 2  # units of work for the draw of a binding
 
 
 class ConsistentHash:
@@ -36,7 +40,7 @@ class ConsistentHash:
                 f"Unsupported property: {self.property}; expected one of {', '.join(PROPERTIES)}"
             )
         self.by_properties = bool(self.header or self.property)
-        self.weights: dict[Binding, tuple[bytes, int]] = {}  # the destination, to be hashed, and the weight
+        self.by_weight: dict[int, dict[Binding, blake2b]] = {}  # each with the hash of its destination
 
     def bind(self, binding: Binding) -> None:
         weight = int(binding.routing_key) if binding.routing_key.isdecimal() else 0
@@ -45,22 +49,31 @@ class ConsistentHash:
                 f"The binding key must be an integer greater than 0, and not above {WEIGHT_MAX}: "
                 f"'{binding.routing_key}'"
             )
-        self.weights[binding] = (repr(binding.identity[:2]).encode(), weight)
+        name = repr(binding.identity[:2]).encode()
+        key = blake2b(name, digest_size=KEY_BYTES).digest()
+        self.by_weight.setdefault(weight, {})[binding] = blake2b(key=key, digest_size=DRAW_BYTES)
 
     def unbind(self, binding: Binding) -> None:
-        del self.weights[binding]
+        weight = int(binding.routing_key)
+        del self.by_weight[weight][binding]
+        if not self.by_weight[weight]:
+            del self.by_weight[weight]
 
-    def route(self, routing_key: str, properties: BasicProperties) -> Iterable[Destination]:
-        alive = [
-            binding
-            for binding in self.weights
-            if not binding.destination.deleted or binding.destination.retired
-        ]
-        if not alive:
-            return []
+    def route(self, routing_key: str, properties: BasicProperties, budget: Budget) -> Iterable[Destination]:
+        """Among bindings of one weight, the highest draw has the highest score."""
         key = self._key(routing_key, properties).encode("utf-8", "surrogateescape")
-        best = max(alive, key=lambda binding: _draw(key, *self.weights[binding]))
-        return [best.destination]
+        best: list[tuple[float, Destination]] = []
+        for weight, hashes in self.by_weight.items():
+            budget.left -= DRAW_WORK * len(hashes)
+            draws = [
+                (_draw(hashed, key), binding.destination)
+                for binding, hashed in hashes.items()
+                if not binding.destination.deleted or binding.destination.retired
+            ]
+            if draws:
+                draw, destination = max(draws, key=itemgetter(0))
+                best.append((_score(draw, weight), destination))
+        return [max(best, key=itemgetter(0))[1]] if best else []
 
     def _key(self, routing_key: str, properties: BasicProperties) -> str:
         if self.header:
@@ -77,8 +90,16 @@ def _name(arguments: Table, argument: str) -> str:
     return value
 
 
-def _draw(key: bytes, identity: bytes, weight: int) -> float:
-    """The score of a binding for a key. A binding of twice the weight wins twice as often."""
-    digest = hashlib.blake2b(key, digest_size=8, key=hashlib.blake2b(identity, digest_size=16).digest())
-    uniform = (int.from_bytes(digest.digest()) + 1) / (HASH_RANGE + 1)
+def _draw(hashed: blake2b, key: bytes) -> bytes:
+    """A number that hash and key determine, as likely as any other. The hash is copied: that is quicker than
+    to make it again for each key.
+    """
+    drawn = hashed.copy()
+    drawn.update(key)
+    return drawn.digest()
+
+
+def _score(draw: bytes, weight: int) -> float:
+    """The score of a binding that has drawn this number. One of twice the weight wins twice as often."""
+    uniform = (int.from_bytes(draw) + 1) / (DRAWS + 1)
     return -weight / math.log(uniform) if uniform < 1 else math.inf

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from warren.amqp.budget import Budget
 from warren.amqp.errors import PreconditionFailed
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import INT64_MIN, Int8, Int16, Int64, OldInt64, Table, Timestamp
@@ -45,10 +46,10 @@ class Delayed:
     def unbind(self, binding: Binding) -> None:
         self.inner.unbind(binding)
 
-    def route(self, routing_key: str, properties: BasicProperties) -> Iterable[Destination]:
+    def route(self, routing_key: str, properties: BasicProperties, budget: Budget) -> Iterable[Destination]:
         if due_ms(properties.headers, self.clock.time_ms) > self.clock.time_ms:
             return [self.waiting_room]
-        return self.inner.route(routing_key, properties)
+        return self.inner.route(routing_key, properties, budget)
 
 
 def due_ms(headers: Table | None, now_ms: int) -> int:

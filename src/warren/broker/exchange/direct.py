@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from warren.amqp.budget import Budget
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table
 from warren.broker.binding import Binding, Destination
@@ -24,5 +25,5 @@ class Direct:
         if not bindings:
             del self.by_key[binding.routing_key]
 
-    def route(self, routing_key: str, properties: BasicProperties) -> Iterable[Destination]:
+    def route(self, routing_key: str, properties: BasicProperties, budget: Budget) -> Iterable[Destination]:
         return [binding.destination for binding in self.by_key.get(routing_key, ())]

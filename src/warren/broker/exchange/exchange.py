@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Protocol
 
+from warren.amqp.budget import Budget
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table, encode_name
 from warren.broker.binding import Binding, Destination, Identity, Incoming
@@ -35,7 +36,8 @@ class Router(Protocol):
 
     Arguments or bindings that make no sense raise PreconditionFailed. `route` may name a destination twice,
     or one that is deleted: the vhost leaves these out. A router that chooses one of several destinations has
-    to pass deleted ones by itself.
+    to pass deleted ones by itself. A router that looks at more than the bindings that match charges the
+    turn's budget for it.
     """
 
     by_properties: bool  # whether the route depends on more than the routing key, and cannot be remembered
@@ -43,7 +45,9 @@ class Router(Protocol):
     def __init__(self, arguments: Table) -> None: ...
     def bind(self, binding: Binding) -> None: ...
     def unbind(self, binding: Binding) -> None: ...
-    def route(self, routing_key: str, properties: BasicProperties) -> Iterable[Destination]: ...
+    def route(
+        self, routing_key: str, properties: BasicProperties, budget: Budget
+    ) -> Iterable[Destination]: ...
 
 
 class Exchange:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from warren.amqp.budget import Budget
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table
 from warren.broker.binding import Binding, Destination
@@ -21,5 +22,5 @@ class Fanout:
     def unbind(self, binding: Binding) -> None:
         del self.bindings[binding]
 
-    def route(self, routing_key: str, properties: BasicProperties) -> Iterable[Destination]:
+    def route(self, routing_key: str, properties: BasicProperties, budget: Budget) -> Iterable[Destination]:
         return [binding.destination for binding in self.bindings]

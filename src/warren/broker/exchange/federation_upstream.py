@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from warren.amqp.budget import Budget
 from warren.amqp.errors import PreconditionFailed
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table
@@ -40,7 +41,7 @@ class FederationUpstream:
     def unbind(self, binding: Binding) -> None:
         self.fanout.unbind(binding)
 
-    def route(self, routing_key: str, properties: BasicProperties) -> Iterable[Destination]:
+    def route(self, routing_key: str, properties: BasicProperties, budget: Budget) -> Iterable[Destination]:
         if not may_go_on(properties.headers, self.max_hops, self.cluster_name, self.vhost):
             return ()
-        return self.fanout.route(routing_key, properties)
+        return self.fanout.route(routing_key, properties, budget)

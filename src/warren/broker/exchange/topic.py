@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from warren.amqp.budget import Budget
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table
 from warren.broker.binding import Binding, Destination
 
 ONE, MANY = "*", "#"
+STEP_WORK = 3  # units of work for a step of a walk down the trie
 
 
 class _Node:
@@ -49,19 +51,20 @@ class Topic:
                 break
             del parent.children[word]
 
-    def route(self, routing_key: str, properties: BasicProperties) -> Iterable[Destination]:
+    def route(self, routing_key: str, properties: BasicProperties, budget: Budget) -> Iterable[Destination]:
         words = _words(routing_key)
         found: list[Destination] = []
         pending: list[tuple[_Node, int]] = [(self.root, 0)]
         seen: set[tuple[int, int]] = set()
         while pending:
             node, at = pending.pop()
+            budget.left -= STEP_WORK
             if (id(node), at) in seen:
                 continue
             seen.add((id(node), at))
             if at == len(words):
                 found.extend(binding.destination for binding in node.bindings)
-            pending.extend(_steps(node, words, at))
+            _step(node, words, at, pending)
         return found
 
 
@@ -70,14 +73,15 @@ def _words(key: str) -> list[str]:
     return key.split(".") if key else []
 
 
-def _steps(node: _Node, words: list[str], at: int) -> Iterable[tuple[_Node, int]]:
-    """The nodes to which the walk can go from here, each with the index of the next word."""
+def _step(node: _Node, words: list[str], at: int, pending: list[tuple[_Node, int]]) -> None:
+    """Add the nodes to which the walk can go from here, each with the index of the next word."""
     many = node.children.get(MANY)
     if many is not None:
-        for rest in range(at, len(words) + 1):
-            yield many, rest
+        pending += [(many, rest) for rest in range(at, len(words) + 1)]
     if at < len(words):
-        for word in {words[at], ONE} - {MANY}:
-            child = node.children.get(word)
-            if child is not None:
-                yield child, at + 1
+        word, one = words[at], node.children.get(ONE)
+        if one is not None:
+            pending.append((one, at + 1))
+        child = None if word in {ONE, MANY} else node.children.get(word)
+        if child is not None:
+            pending.append((child, at + 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from warren.amqp.budget import Budget
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table
 from warren.broker.binding import Binding
@@ -36,4 +37,11 @@ def bind(router: Router, name: str, key: str = "", arguments: Table | None = Non
 
 def routed(router: Router, key: str = "", properties: BasicProperties | None = None) -> list[str]:
     """The names of the destinations, sorted."""
-    return sorted(found.name for found in router.route(key, properties or BasicProperties()))
+    return sorted(found.name for found in router.route(key, properties or BasicProperties(), Budget()))
+
+
+def work_of(router: Router, key: str = "", properties: BasicProperties | None = None) -> int:
+    """How many units of work a route charges for what was looked at."""
+    budget = Budget()
+    router.route(key, properties or BasicProperties(), budget)
+    return -budget.left

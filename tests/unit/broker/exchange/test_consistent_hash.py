@@ -8,12 +8,12 @@ import pytest
 
 from tests.support.fake_client import FakeClient
 from tests.support.fakes import FakeWorld, make_node
-from tests.unit.broker.exchange.routing import bind, binding, routed
+from tests.unit.broker.exchange.routing import bind, binding, routed, work_of
 from warren.amqp import methods as m
 from warren.amqp.errors import PreconditionFailed
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table
-from warren.broker.exchange.consistent_hash import ConsistentHash
+from warren.broker.exchange.consistent_hash import DRAW_WORK, ConsistentHash
 
 KEYS = [f"key-{number}" for number in range(5_000)]
 
@@ -67,6 +67,17 @@ def test_removed_destination_gives_away_its_keys_and_moves_no_other() -> None:
     after = places(router)
     moved = {key for key in KEYS if before[key] != after[key]}
     assert moved == {key for key in KEYS if before[key] == "gone"}
+
+
+def test_keys_stay_where_earlier_versions_sent_them() -> None:
+    """The nodes of a cluster may be of different versions for a while."""
+    router = make({"a": 1, "b": 2, "c": 3, "d": 1})
+    assert "".join(routed(router, key)[0] for key in KEYS[:40]) == "bbddbcbcaccdcccccbcdbdddbbcbbbacdcccbccd"
+
+
+def test_every_draw_is_work() -> None:
+    router = make({f"q{number}": 1 + number % 3 for number in range(100)})
+    assert work_of(router, "key") == 100 * DRAW_WORK
 
 
 def test_exchange_without_bindings_leads_nowhere() -> None:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 
-from tests.unit.broker.exchange.routing import bind, binding, routed
+from tests.unit.broker.exchange.routing import bind, binding, routed, work_of
 from warren.amqp.errors import PreconditionFailed
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Int8, Int64, Table
-from warren.broker.exchange.headers import Headers
+from warren.broker.exchange.headers import COMPARE_WORK, Headers
 
 CASES: list[tuple[Table, Table, bool]] = [
     # all, the default
@@ -44,6 +46,9 @@ CASES: list[tuple[Table, Table, bool]] = [
     ({"a": "1"}, {"a": 1}, False),
     ({"a": [1, {"b": "c"}]}, {"a": [1, {"b": "c"}]}, True),
     ({"a": [1, 2]}, {"a": [2, 1]}, False),
+    ({"a": 1.0}, {"a": Decimal(1)}, True),
+    ({"a": bytearray(b"\xff")}, {"a": b"\xff"}, True),
+    ({"x-match": "any", "a": [1], "b": None}, {"a": [1], "b": 1}, True),
 ]
 
 
@@ -71,6 +76,40 @@ def test_unbound_destination_gets_nothing_more() -> None:
     router = Headers({})
     router.unbind(bind(router, "q", arguments={"a": 1}))
     assert routed(router, "", BasicProperties(headers={"a": 1})) == []
+
+
+MANY = 1_000
+
+
+@pytest.mark.parametrize("common", [{}, {"kind": "order"}, {"kind": "order", "x-match": "all"}])
+def test_message_is_compared_with_few_of_very_many_bindings(common: Table) -> None:
+    router = Headers({})
+    for number in range(MANY):
+        bind(router, f"q{number}", arguments={**common, "a": number})
+    properties = BasicProperties(headers={"kind": "order", "a": 5, "b": "x"})
+    assert routed(router, "", properties) == ["q5"]
+    assert work_of(router, "", properties) < 10 * COMPARE_WORK
+
+
+def test_every_comparison_is_work() -> None:
+    router = Headers({})
+    for number in range(MANY):
+        bind(router, f"q{number}", arguments={"a": 1, "b": number, "x-match": "any"})
+    assert work_of(router, "", BasicProperties(headers={"a": 1})) >= MANY * COMPARE_WORK
+
+
+def test_nothing_is_left_of_bindings_that_are_removed() -> None:
+    router = Headers({})
+    wanted: list[Table] = [
+        {},
+        {"a": 1, "b": [1]},
+        {"x-match": "any", "a": None, "b": "x"},
+        {"x-match": "any"},
+    ]
+    made = [bind(router, "q", arguments=arguments) for arguments in wanted]
+    for each in made:
+        router.unbind(each)
+    assert (router.wishes, router.found_by, router.unconditional) == ({}, {}, {})
 
 
 @pytest.mark.parametrize("match", ["some", "ALL", "", 1, None, ["all"]])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.broker.exchange.routing import bind, routed
+from tests.unit.broker.exchange.routing import bind, routed, work_of
 from warren.broker.exchange.topic import Topic
 
 WORDS_MAX = 256  # in a routing key of 255 dots
@@ -69,6 +69,12 @@ def test_last_unbinding_leaves_no_node_behind() -> None:
         router.unbind(each)
     assert router.root.children == {}
     assert router.root.bindings == {}
+
+
+def test_every_step_of_a_walk_is_work() -> None:
+    router = Topic({})
+    bind(router, "q", ".".join(["#", "a"] * 60))
+    assert work_of(router, ".".join(["a"] * (WORDS_MAX // 2))) > 60 * WORDS_MAX
 
 
 def test_steps_of_a_walk_are_bounded_by_nodes_times_words() -> None:
