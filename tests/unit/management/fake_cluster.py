@@ -64,6 +64,7 @@ class FakeCluster:
 
     def __init__(self) -> None:
         self.is_draining = False
+        self.first = OTHER  # the node that does what one does for all
         self.can_reach_etcd = True
         self.moved: list[tuple[int, str]] = []
         self.removed: list[str] = []
@@ -107,6 +108,9 @@ class FakeCluster:
 
     def add_metrics(self, metrics: Metrics) -> None:
         """None of them."""
+
+    def first_node(self) -> str:
+        return self.first
 
     async def drain(self) -> None:
         if not self.can_reach_etcd:

@@ -80,6 +80,9 @@ class ClusterNode:
         await self.definitions.start()
         self.node.post = self.shards.letters
 
+    def first_node(self) -> str:
+        return "" if self.shards is None else self.shards.first_node()
+
     async def listens(self, addresses: dict[str, str], version: str) -> None:
         """Tell the others where clients find this node."""
         assert self.shards is not None, "a node starts before it listens"

@@ -28,6 +28,7 @@ from warren.server.address import Address, address_text, is_port, split_address
 from warren.server.cluster.balancer import Balancer
 from warren.server.cluster.definitions import ClusterDefinitions
 from warren.server.cluster.etcd import Etcd
+from warren.server.cluster.first_node import first_node
 from warren.server.cluster.letter_service import LetterService
 from warren.server.cluster.peers import NodeCredentials, Peers
 from warren.server.cluster.settings import ClusterSettings
@@ -237,6 +238,10 @@ class ShardService:
         self.runner.learn(shard, known)
         self.balancer.changed()
         self.has_moved.set()
+
+    def first_node(self) -> str:
+        there = {*self.runner.participant.node.links, self.store_id}
+        return first_node(self.balancer.stores.nodes, there)
 
     # --- who leads ---
 
