@@ -397,8 +397,14 @@ def test_clients_and_nodes_are_told_what_is_advertised(nodes: Nodes) -> None:
     assert "node 'a' at 127.0.0.2:5" in closed_with(405, lambda: nodes.channel("b").basic_get("q"))
     api = HttpClient(b.http_url)
     eventually(lambda: [each["running"] for each in api.get("nodes")] == [True, True])
+    assert "clients on other machines cannot connect" not in nodes.running["a"].log()
     addresses = {each["name"]: each["http_address"] for each in api.get("nodes")}
     assert addresses["a"].startswith("127.0.0.2:")
+
+
+def test_a_node_whose_clients_have_to_be_on_its_machine_says_so(nodes: Nodes) -> None:
+    a = nodes.start("a", "--peers-advertise", "10.0.0.5")
+    assert "clients on other machines cannot connect" in a.log()
 
 
 def refused(nodes: Nodes, name: str, *arguments: str) -> str:

@@ -18,7 +18,7 @@ from warren.server.address import is_port, split_address
 from warren.server.cluster.bootstrap import facts_in
 from warren.server.cluster.etcd import Etcd
 from warren.server.cluster.settings import GRACE_OVER_LEASE, NOT_REPLICATED, ClusterSettings
-from warren.server.cluster.whereabouts import is_loopback
+from warren.server.cluster.whereabouts import at_loopback
 from warren.server.config_error import ConfigError
 
 CONNECT_SECONDS_MAX = 2.0
@@ -46,20 +46,19 @@ async def check_agreement(etcd: Etcd, settings: ClusterSettings, mine: Facts) ->
     for name, theirs in others.items():
         if name == settings.node or theirs.get("state") == REMOVED:
             continue
-        if settings.peers_bind is None:
-            _check_reach(name, mine, theirs)
+        if settings.peers_bind is None and is_out_of_reach(mine, theirs):
+            raise ConfigError(
+                f"cluster_peers_bind has to say where other nodes connect to: node '{name}' is on machine "
+                f"'{theirs['machine']}', and cannot call {mine['peers']}"
+            )
         why = disagreement(name, mine, theirs)
         if why and await runs(theirs):
             raise ConfigError(why)
 
 
-def _check_reach(name: str, mine: Facts, theirs: Facts) -> None:
-    host, _ = split_address(mine["peers"])
-    if is_loopback(host) and theirs.get("machine", mine["machine"]) != mine["machine"]:
-        raise ConfigError(
-            f"cluster_peers_bind has to say where other nodes connect to: node '{name}' is on the machine "
-            f"'{theirs['machine']}', and cannot call {mine['peers']}"
-        )
+def is_out_of_reach(mine: Facts, theirs: Facts) -> bool:
+    """Whether this node can be called on its own machine only, and the other one is on another machine."""
+    return at_loopback(mine["peers"]) and theirs.get("machine", mine["machine"]) != mine["machine"]
 
 
 def disagreement(name: str, mine: Facts, theirs: Facts) -> str:

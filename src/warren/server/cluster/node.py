@@ -26,7 +26,7 @@ from warren.server.cluster.local_etcd import LocalEtcd
 from warren.server.cluster.operations import Operations
 from warren.server.cluster.settings import NOT_REPLICATED, ClusterSettings
 from warren.server.cluster.shard_service import ShardService
-from warren.server.cluster.whereabouts import Whereabouts, own_host
+from warren.server.cluster.whereabouts import Whereabouts, at_loopback, own_host
 from warren.server.config_error import ConfigError
 from warren.storage.store import DiskStore
 
@@ -98,6 +98,8 @@ class ClusterNode:
             "state": IN,
             **settings_told(self.settings),
         }
+        if at_loopback(facts["amqp"]) and not at_loopback(facts["peers"]):
+            self.log.warning("clients on other machines cannot connect: set bind", amqp=facts["amqp"])
         runs = begin_run(self.data_dir, self.membership, self.run).runs
         await self._until_reached(lambda: register(self.etcd, self.settings, facts, runs))
         await self._until_reached(lambda: check_agreement(self.etcd, self.settings, facts))

@@ -74,12 +74,18 @@ async def own_host(endpoints: Iterable[str]) -> str:
             continue
         host: str = transport.get_extra_info("sockname")[0]
         transport.close()
-        if not is_loopback(host):
+        if not _is_loopback(host):
             return host
     return ""
 
 
-def is_loopback(host: str) -> bool:
+def at_loopback(address: str) -> bool:
+    """Whether only this machine finds what listens there."""
+    host, _ = split_address(address)
+    return _is_loopback(host)
+
+
+def _is_loopback(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from warren.server.cluster.agreement import disagreement, runs, settings_told
+from warren.server.cluster.agreement import disagreement, is_out_of_reach, runs, settings_told
 from warren.server.config import Config
 
 
@@ -56,6 +56,21 @@ def test_what_must_be_the_same(mine: dict[str, float | str], text: str) -> None:
 
 def test_an_older_version_told_nothing() -> None:
     assert disagreement("b", told(cluster_replicas=5), {"store": "s", "run": "r"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("peers", "machine", "is_out"),
+    [
+        ("127.0.0.1:5680", "another", True),
+        ("[::1]:5680", "another", True),
+        ("127.0.0.1:5680", "this", False),
+        ("10.0.0.5:5680", "another", False),
+    ],
+)
+def test_a_loopback_address_is_for_nodes_of_the_same_machine(peers: str, machine: str, is_out: bool) -> None:
+    mine = {"peers": peers, "machine": "this"}
+    assert is_out_of_reach(mine, {"machine": machine}) is is_out
+    assert not is_out_of_reach(mine, {}), "an older version did not tell its machine"
 
 
 async def test_a_node_runs_if_somebody_listens_there() -> None:
