@@ -378,6 +378,8 @@ def test_a_node_whose_settings_do_not_go_with_those_that_run_is_refused(nodes: N
     assert text == (
         "warren serve: cluster_min_in_sync = 1: node 'a' runs with 2; to change it, stop all nodes first"
     )
+    api = HttpClient(nodes.running["a"].http_url)
+    assert [each["name"] for each in api.get("nodes")] == ["a"], "nobody counts on it"
     nodes.running["a"].kill()
     nodes.start("b", "--config", str(tmp_path / "other.toml"))
 

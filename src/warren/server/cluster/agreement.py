@@ -1,6 +1,7 @@
 """What the nodes of a cluster have to agree on. Each writes its settings into its record in etcd. A node that
-starts compares them with those of the nodes that run, once it is registered itself: so of two that start at
-the same time one sees the other at least. If they do not go together, it is refused.
+starts compares them with those of the nodes that run, and is refused if they do not go together: before it
+registers, since nobody must count on it then, and once more afterwards, since of two that start at the same
+time one sees the other at least.
 
 `cluster_lease` and `cluster_grace` may differ as long as the grace of each node is longer than the lease of
 every other one by `GRACE_OVER_LEASE`: else a follower would stand while the leader still delivers. Nodes may

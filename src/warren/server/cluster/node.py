@@ -100,6 +100,7 @@ class ClusterNode:
         }
         if at_loopback(facts["amqp"]) and not at_loopback(facts["peers"]):
             self.log.warning("clients on other machines cannot connect: set bind", amqp=facts["amqp"])
+        await self._until_reached(lambda: check_agreement(self.etcd, self.settings, facts))
         runs = begin_run(self.data_dir, self.membership, self.run).runs
         await self._until_reached(lambda: register(self.etcd, self.settings, facts, runs))
         await self._until_reached(lambda: check_agreement(self.etcd, self.settings, facts))
