@@ -36,6 +36,7 @@ SHARD_COLUMNS = (
     "role",
     "followers",
 )
+FORCED_COLUMNS = ("node", "epoch", "were_in_sync", "queues")
 LISTS = ("replicas", "in_sync", "joining", "leaving")
 WAIT_SECONDS = 60.0
 LOOK_SECONDS = 0.2
@@ -134,6 +135,36 @@ def move(remote: Remote, *, shard: int, node: str, wait: float) -> None:
 
 def _leader_of(remote: Remote, shard: int) -> str | None:
     return next((each["leader"] for each in shards_of(remote) if each["number"] == shard), None)
+
+
+@cluster.verb("force-leader")
+@over_http
+@click.argument("shard", type=Whole())
+@click.argument("node", shell_complete=completing("nodes"))
+@click.option("--accept-data-loss", is_flag=True, help="what was confirmed and NODE lacks is lost")
+@click.option("--wait", type=Seconds(), default=WAIT_SECONDS, help="how long to wait until it is done (60)")
+def force_leader(remote: Remote, *, shard: int, node: str, accept_data_loss: bool, wait: float) -> None:
+    """Have NODE, which is the broker that is asked, lead SHARD although it is not in sync: if all nodes that
+    are will never come back. NODE goes on with what it has. What was confirmed, and only the others had, is
+    lost.
+    """
+    if not accept_data_loss:
+        raise Failed(
+            "what was confirmed may be lost: say --accept-data-loss, if no node that has it comes back"
+        )
+    content = {"node": node, "accept_data_loss": True}
+    with ours_alone(remote):
+        forced: Row = remote.api.post("cluster", "shards", str(shard), "forced-leader", content=content)
+    _until(lambda: _role_in(remote, shard) == "open", wait, f"node '{node}' does not serve shard {shard} yet")
+    were = " ".join(forced["were_in_sync"])
+    row = forced if remote.printer.as_json else forced | {"were_in_sync": were}
+    remote.printer.table([[row]], FORCED_COLUMNS)
+    remote.printer.said(f"what was confirmed, and only {were} had, is lost")
+
+
+def _role_in(remote: Remote, shard: int) -> str | None:
+    """What the broker that is asked is in a shard."""
+    return next((each["role"] for each in shards_of(remote) if each["number"] == shard), None)
 
 
 def _until(is_so: Callable[[], bool], seconds: float, else_say: str) -> None:

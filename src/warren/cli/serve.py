@@ -43,7 +43,9 @@ USAGE_ERROR = 2
 @click.option("--cluster", metavar="NAME", help="the cluster that this node is in (none: it is alone)")
 @click.option("--node", "cluster_node", metavar="NAME", help="the name of this node in the cluster")
 @click.option("--etcd", "cluster_etcd", metavar="URL,…", help="the cluster's etcd, or 'local' to run one")
+@click.option("--advertise", "cluster_advertise", metavar="ADDR", help="host[:port] by which clients find it")
 @click.option("--peers-bind", "cluster_peers_bind", metavar="ADDR", help="host:port for nodes of the cluster")
+@click.option("--peers-advertise", "cluster_peers_advertise", metavar="ADDR", help="host[:port] for the same")
 @click.option("--secret-file", "cluster_secret_file", metavar="FILE", help="has the secret that nodes share")
 @click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error (info)")
 def serve(**flags: str | None) -> int:

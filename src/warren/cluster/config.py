@@ -5,7 +5,8 @@ and only ever changed by a compare-and-swap on its revision. What is written is 
 here, from the record that was read. Each of them checks what it makes; a change that is not legal raises
 `IllegalChange`.
 
-What always holds of a record: the in-sync set is part of the replicas and has at least `min_in_sync` stores;
+What always holds of a record: the in-sync set is part of the replicas and has at least `min_in_sync` stores,
+unless that was raised later, or an operator had a store lead that was not in sync (`force`);
 the leader is in it; a store that joins is no replica yet; a store that leaves still is one.
 """
 
@@ -169,6 +170,16 @@ def remove(record: ShardRecord, store: StoreId, *, min_in_sync: int) -> ShardRec
     )
 
 
+def force(record: ShardRecord, leader: Leadership) -> ShardRecord:
+    """An operator makes a replica the leader that is not in sync, since all stores that are in sync are lost:
+    what was confirmed and this one lacks is lost as well. It alone is in sync then. No rule of the protocol
+    makes this change, so it is none of the named ones.
+    """
+    if leader.store not in record.replicas or leader.store in record.isr:
+        raise IllegalChange(f"{leader.store} keeps no copy that is out of sync")
+    return _checked(record._replace(epoch=record.epoch + 1, leader=leader, isr=(leader.store,)), 1)
+
+
 def check(record: ShardRecord, *, min_in_sync: int) -> None:
     """Raise `IllegalChange` unless all holds that always holds of a record."""
     replicas = set(record.replicas)
@@ -189,7 +200,9 @@ def check(record: ShardRecord, *, min_in_sync: int) -> None:
 
 
 def named_change(old: ShardRecord, new: ShardRecord, *, min_in_sync: int) -> str | None:
-    """Which of the changes here leads from the one record to the other; None if none of them does."""
+    """Which of the changes that the protocol makes leads from the one record to the other; None if none of
+    them does.
+    """
     if old == new:
         return "touch"  # the same record again: only its revision is another
     for name, made in _changes(old, new, min_in_sync):

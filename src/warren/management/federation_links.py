@@ -120,6 +120,6 @@ def told(running: Running) -> Row:
     if status_of(status.state) == RUNNING:
         row["local_connection"] = link.local_connection
     elif status.reason:
-        row["error"] = status.reason
+        row["error" if running.supervised.is_here else "reason"] = status.reason
     since = datetime.fromtimestamp(status.since_ms / 1000, UTC)
     return row | {"uri": link.end.shown, "timestamp": f"{since:%Y-%m-%d %H:%M:%S}"}

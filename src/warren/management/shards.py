@@ -42,6 +42,7 @@ SHARD = record(
         "followers": rows(FOLLOWER),
     }
 )
+FORCED = record({"node": TEXT, "epoch": COUNT, "were_in_sync": rows(TEXT), "queues": COUNT})
 
 
 class Shards:
@@ -66,6 +67,15 @@ class Shards:
                     summary="Hand a shard that this node leads to another node that is in sync, for good.",
                     takes=record({"node": TEXT}),
                     done=(204,),
+                ),
+                Endpoint(
+                    method="POST",
+                    path="/api/cluster/shards/{shard:[^/]+}/forced-leader",
+                    handler=self.force_leader,
+                    summary="Have this node lead a shard of which all nodes in sync are lost.",
+                    takes=record({"node": TEXT, "accept_data_loss": FLAG}),
+                    gives=FORCED,
+                    refuses=(BadRequest.status, Unavailable.status),
                 ),
                 Endpoint(
                     method="DELETE",
@@ -108,6 +118,20 @@ class Shards:
                 raise ObjectNotFound("shards are numbers")
             cluster.move(shard, node)
         return web.Response(status=204)
+
+    async def force_leader(self, request: web.Request) -> web.StreamResponse:
+        shard = number_of(request.match_info["shard"])
+        given = await fields_in(request, '{"node": name, "accept_data_loss": true}')
+        node = given.text("node")
+        if not given.flag("accept_data_loss", default=False):
+            raise BadRequest(
+                "what was confirmed may be lost: say that you accept that, with accept_data_loss"
+            )
+        with self._asked() as cluster:
+            if shard is None:
+                raise ObjectNotFound("shards are numbers")
+            forced = await cluster.force_leader(shard, node)
+        return send_object(request, asdict(forced))
 
     async def remove(self, request: web.Request) -> web.StreamResponse:
         with self._asked() as cluster:

@@ -96,7 +96,11 @@ class Shovels:
         return web.Response(status=204)
 
     async def restart(self, request: web.Request) -> web.StreamResponse:
-        self.relays.restart(self._changeable(request))
+        name = self._changeable(request)
+        shovel = self.relays.shovels[name]
+        if not shovel.is_here:
+            raise BadRequest(f"shovel '{name.name}' does not run on this node: {shovel.status.reason}")
+        self.relays.restart(name)
         return web.Response(status=204)
 
     def _named(self, request: web.Request) -> RelayName:
@@ -124,7 +128,7 @@ class Shovels:
             "state": status.state.value,
             "since": status.since_ms,
         }
-        if status.state is State.TERMINATED:
+        if status.state in {State.TERMINATED, State.ELSEWHERE}:
             row["reason"] = status.reason
         if isinstance(supervised.relay, Shovel):
             row |= _describe_shovel(supervised.relay)

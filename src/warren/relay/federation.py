@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from warren.amqp.errors import PreconditionFailed
 from warren.broker.events import (
@@ -58,6 +59,7 @@ from warren.relay.federation_upstream import (
     check_upstream_set,
     upstreams_by,
 )
+from warren.relay.site import queue_behind, queue_named, why_elsewhere
 from warren.relay.supervisor import State, Supervised
 from warren.server.app import Broker
 from warren.server.metrics import Metric
@@ -122,7 +124,8 @@ class Federation:
     def _count_by_status(self) -> dict[str, int]:
         counts = dict.fromkeys((STARTING, RUNNING, ERROR), 0)
         for running in self.all():
-            counts[status_of(running.supervised.status.state)] += 1
+            if running.supervised.is_here:
+                counts[status_of(running.supervised.status.state)] += 1
         return counts
 
     # --- what changes ---
@@ -238,7 +241,15 @@ class Federation:
 
     def _begin(self, key: LinkKey, upstream: Upstream) -> None:
         link = FederationLink(self.broker, key, upstream, self._side(key.place, upstream))
-        supervised = Supervised(link, self.node.world.time_ms, self.node.world.report)
+        find = queue_named if key.place.kind == QUEUE else queue_behind
+        supervised = Supervised(
+            link,
+            self.node.world.time_ms,
+            self.node.world.report,
+            why_elsewhere=partial(
+                why_elsewhere, self.broker, partial(find, self.broker, key.place.vhost, key.place.name)
+            ),
+        )
         supervised.on_change = lambda one: self._changed(key, one)
         self.links.setdefault(key.place, {})[key] = Running(link, supervised)
 
@@ -246,11 +257,14 @@ class Federation:
         found = self._federated(place)
         assert found is not None, "links are made for what can be federated"
         if isinstance(found, Queue):
-            return QueueSide(found, upstream)
+            return QueueSide(self.node.vhosts[place.vhost].queues, found, upstream)
         return ExchangeSide(self.node.cluster_name, place.vhost, found, upstream)
 
     def _end(self, running: Running, *, tidy: bool) -> None:
-        """End a link. If it is wanted still, another one begins afterwards."""
+        """End a link. If it is wanted still, another one begins afterwards. In a cluster, the node that runs
+        it tidies up.
+        """
+        tidy = tidy and running.supervised.is_here
         key = running.link.key
         del self.links[key.place][key]
         if not self.links[key.place]:
@@ -273,9 +287,10 @@ class Federation:
         self._look_at(key.place)
 
     def restart(self, link_id: str, vhost: str) -> None:
-        """KeyError if there is no such link."""
+        """KeyError if there is no such link on this node."""
         for running in self.all():
-            if running.link.key.id == link_id and running.link.key.place.vhost == vhost:
+            key = running.link.key
+            if (key.id, key.place.vhost) == (link_id, vhost) and running.supervised.is_here:
                 self._end(running, tidy=False)
                 return
         raise KeyError(link_id)

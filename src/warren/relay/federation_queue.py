@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 
 from warren.amqp.methods import (
     BasicCancel,
@@ -38,13 +39,20 @@ LOOK_SECONDS, LOOK_SECONDS_MAX = 0.02, 0.64
 
 
 class QueueSide:
-    def __init__(self, queue: Queue, upstream: Upstream) -> None:
-        self.queue = queue
+    def __init__(self, queues: Mapping[str, Queue], queue: Queue, upstream: Upstream) -> None:
+        self.queues = queues  # of the vhost, by name
+        self.known = queue
         self.upstream = upstream
         self.there = upstream.queue or queue.name  # the name of the queue there
         self.is_consuming = False
         self.look_seconds = LOOK_SECONDS  # until the next look
         self.changed = asyncio.Event()
+
+    @property
+    def queue(self) -> Queue:
+        """In a cluster another object stands for it when another node leads it."""
+        self.known = self.queues.get(self.known.name, self.known)
+        return self.known
 
     async def prepare(self, upstairs: Upstairs) -> RelayLink:
         if not await exists(upstairs, QueueDeclare(queue=self.there, passive=True, arguments={})):

@@ -1,6 +1,7 @@
 """The service `relays`: runs the shovels and the federation that parameters and the configuration describe.
 
-Where a relay runs is decided here and nowhere else: on this node, for a broker that is alone.
+On which node of a cluster a relay runs is decided in `site`. Each node has all of them, and looks from time
+to time which of them it is to run. A static shovel runs on each node whose configuration has it.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple, cast
 
@@ -25,8 +26,9 @@ from warren.broker.events import (
 from warren.relay.federation import Federation
 from warren.relay.shovel import Shovel
 from warren.relay.shovel_definition import COMPONENT, NotSpoken, ShovelDefinition, read_shovel
+from warren.relay.site import queue_of_shovel, why_elsewhere
 from warren.relay.static_shovels import static_shovels
-from warren.relay.supervisor import Relay, State, Supervised, Unfit
+from warren.relay.supervisor import Relay, State, Supervised, Unfit, always_here
 from warren.server.app import Broker
 from warren.server.config import Config
 from warren.server.config_error import ConfigError
@@ -34,6 +36,8 @@ from warren.server.metrics import Metric
 
 DYNAMIC, STATIC = "dynamic", "static"
 DELETED, CHANGED, RESTARTED = "it was deleted", "its definition has changed", "it is restarted"
+LOOK_SECONDS = 1.0  # between looks where relays are to run
+LOOK_WORK = 5  # units of work, for one relay
 DONE, BROKER_STOPS = "it has carried all that it was to carry", "the broker stops"
 
 
@@ -50,6 +54,7 @@ class Relays:
         self.static: dict[RelayName, ShovelDefinition] = {}  # as the configuration has them
         self.leaving: set[Supervised] = set()  # those that are being stopped
         self.ending: dict[RelayName, asyncio.Task[None]] = {}  # for each name, the task that stops the last
+        self.looking: asyncio.Task[None] | None = None  # only in a cluster
         self.carried_by_gone = 0  # messages, by shovels that are no more
         self.unsubscribe = [
             self.node.events.subscribe(ParameterSet, self._parameter_set),
@@ -74,6 +79,8 @@ class Relays:
                 if component == COMPONENT:
                     self._begin_dynamic(RelayName(vhost, name))
         self.federation.start()
+        if self.broker.cluster is not None:
+            self.looking = asyncio.create_task(self._keep_looking())
 
     async def stop(self) -> None:
         for unsubscribe in self.unsubscribe:
@@ -81,9 +88,24 @@ class Relays:
         if self._take_static in self.broker.on_reload:  # the start has not failed
             self.broker.on_reload.remove(self._take_static)
             self.broker.settings_checks.remove(self._check_settings)
+        if self.looking is not None:
+            self.looking.cancel()
         for name in list(self.shovels):
             self._end(name, BROKER_STOPS)
         await asyncio.gather(self.federation.stop(), *self.ending.values(), return_exceptions=True)
+
+    # --- where they run ---
+
+    async def _keep_looking(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            self.node.turns.spread(self._look())
+
+    def _look(self) -> Iterator[int]:
+        links = (running.supervised for running in self.federation.all())
+        for supervised in [*self.shovels.values(), *links]:
+            supervised.look()
+            yield LOOK_WORK
 
     # --- figures ---
 
@@ -100,9 +122,9 @@ class Relays:
 
     def _by_state(self, kind: str) -> dict[str, int]:
         found = Counter(
-            each.status.state.value for name, each in self.shovels.items() if self.kind_of(name) == kind
+            each.status.state for name, each in self.shovels.items() if self.kind_of(name) == kind
         )
-        return {state.value: found[state.value] for state in State}
+        return {state.value: found[state] for state in State if state is not State.ELSEWHERE}
 
     def kind_of(self, name: RelayName) -> str:
         return STATIC if name in self.static else DYNAMIC
@@ -171,13 +193,18 @@ class Relays:
     def _begin_dynamic(self, name: RelayName) -> None:
         value = self.node.parameters.find(COMPONENT, *name)
         try:
-            self._run(name, Shovel(self.broker, *name, read_shovel(name.name, value), kind=DYNAMIC))
+            definition = read_shovel(name.name, value)
         except PreconditionFailed as error:
             self._run(name, Unfit(error.text))
+            return
+        why = partial(why_elsewhere, self.broker, queue_of_shovel(self.broker, definition))
+        self._run(name, Shovel(self.broker, *name, definition, kind=DYNAMIC), why)
 
-    def _run(self, name: RelayName, relay: Relay) -> None:
+    def _run(self, name: RelayName, relay: Relay, why: Callable[[], str] = always_here) -> None:
         world = self.node.world
-        supervised = Supervised(relay, world.time_ms, world.report, after=self.ending.get(name))
+        supervised = Supervised(
+            relay, world.time_ms, world.report, after=self.ending.get(name), why_elsewhere=why
+        )
         supervised.on_change = lambda one: self._changed(name, one)
         self.shovels[name] = supervised
 

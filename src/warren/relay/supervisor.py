@@ -4,6 +4,8 @@ A relay that breaks harms nobody: its error is its status, and it is tried again
 at the same moment as others.
 
     starting ──► running ──► terminated ──► starting …
+
+In a cluster it is `elsewhere` while another node is to run it. `look` finds out whether that has changed.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ class State(Enum):
     STARTING = "starting"
     RUNNING = "running"
     TERMINATED = "terminated"
+    ELSEWHERE = "elsewhere"
 
 
 class Relay(Protocol):
@@ -62,7 +65,11 @@ class Unfit:
 class Status:
     state: State
     since_ms: int
-    reason: str = ""  # why it has terminated
+    reason: str = ""  # why it has terminated, or does not run here
+
+
+def always_here() -> str:
+    return ""
 
 
 class Supervised:
@@ -74,20 +81,52 @@ class Supervised:
         time_ms: Callable[[], int],
         report: Callable[[Exception], None],
         after: asyncio.Task[None] | None = None,
+        why_elsewhere: Callable[[], str] = always_here,
     ) -> None:
         self.relay = relay
         self.time_ms = time_ms
         self.report = report  # is told of our own mistakes
-        self.after = after  # the end of the relay in whose place this one comes
+        self.why_elsewhere = why_elsewhere  # tells why another node is to run it; nothing if this one is
         self.status = Status(State.STARTING, time_ms())
         self.is_finished = False  # the relay is done for good
+        self.is_stopped = False  # it is to run nowhere
         self.attempts = 0  # since it last ran for a while
-        self.task = asyncio.create_task(self._keep_running())
         self.on_change: Callable[[Supervised], None] | None = None
+        self.task: asyncio.Task[None] | None = None  # None while another node is to run it
+        self.before: set[asyncio.Task[None]] = set()  # what has to end before it is started
+        if after is not None:
+            self.before.add(after)
+        self.look()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this node is to run it."""
+        return self.task is not None
+
+    def look(self) -> None:
+        """See which node is to run it, and have it run there."""
+        if self.is_finished or self.is_stopped:
+            return
+        why = self.why_elsewhere()
+        if not why and self.task is None:
+            self.task = asyncio.create_task(self._keep_running())
+        elif why:
+            self._leave()
+            if (self.status.state, self.status.reason) != (State.ELSEWHERE, why):
+                self._become(State.ELSEWHERE, why)
+
+    def _leave(self) -> None:
+        """Another node is to run it. It ends here as it would for good."""
+        if self.task is not None:
+            self.relay.stop_taking()
+            self.task.cancel()
+            self.before.add(self.task)
+            self.task.add_done_callback(self.before.discard)
+            self.task = None
 
     async def _keep_running(self) -> None:
-        if self.after is not None:
-            await asyncio.wait({self.after})
+        if self.before:
+            await asyncio.wait(self.before)
         while not self.is_finished:
             self._become(State.STARTING)
             try:
@@ -120,5 +159,7 @@ class Supervised:
             self.on_change(self)
 
     async def stop(self) -> None:
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
+        self.is_stopped = True
+        self._leave()
+        if self.before:
+            await asyncio.wait(self.before)

@@ -50,12 +50,28 @@ def _address(setting: str, entry: object) -> Address:
     return Address(*_host_and_port(setting, entry.get("address")), proxied)
 
 
-def _host_and_port(setting: str, text: object) -> tuple[str, int]:
-    host, colon, port = str(text).strip().rpartition(":")
+def address_of(setting: str, text: object) -> Address:
+    """The one address that a setting names."""
+    return Address(*_host_and_port(setting, text))
+
+
+def split_address(text: str) -> tuple[str, str]:
+    """The host, without brackets, and the port; that is empty if none is named."""
+    whole = text.strip()
+    host, colon, port = whole.rpartition(":")
+    if not colon or (":" in host and not host.endswith("]")):  # the last group of an IPv6 address is no port
+        host, port = whole, ""
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
-    elif ":" in host:  # an IPv6 address without brackets: its last group is no port
-        colon = ""
-    if not isinstance(text, str) or not colon or not host or not port.isdecimal() or int(port) > PORT_MAX:
+    return host, port
+
+
+def is_port(text: str) -> bool:
+    return text.isdecimal() and int(text) <= PORT_MAX
+
+
+def _host_and_port(setting: str, text: object) -> tuple[str, int]:
+    host, port = split_address(text) if isinstance(text, str) else ("", "")
+    if not host or not is_port(port):
         raise ConfigError(f"{setting}: {text!r}: expected 'host:port', or '[address]:port' for IPv6")
     return host, int(port)

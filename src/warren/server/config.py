@@ -153,18 +153,32 @@ class Config:
     cluster_etcd_ca: str = ""  # the file with the certificates that etcd's are signed with
     cluster_etcd_cert: str = ""  # the file with our own certificate, if etcd wants one
     cluster_etcd_key: str = ""  # the file with its key; empty: the key is in the file of the certificate
-    cluster_peers_bind: str = ""
-    """The address and port where other nodes of the cluster connect to; empty: they are all on this machine,
-    and the kernel chooses a port.
+    cluster_advertise: str = ""
+    """The `host` or `host:port` by which clients reach this node, as others tell them; empty: where it
+    listens. If that is all addresses (`0.0.0.0`): the one from which this machine reaches etcd.
     """
+    cluster_http_advertise: str = ""
+    """The same for the HTTP API; empty: where it listens. If that is all addresses: the host of
+    `cluster_advertise`, or the same as for clients.
+    """
+    cluster_peers_bind: str = ""
+    """The address and port where other nodes of the cluster connect to; empty: the address from which this
+    machine reaches etcd, and the kernel chooses a port.
+    """
+    cluster_peers_advertise: str = ""
+    """The `host` or `host:port` by which other nodes reach that; empty: as for the HTTP API."""
     cluster_secret_file: str = ""
     """The file with the secret that all nodes of the cluster share; empty: the first node keeps one in etcd.
     """
     cluster_shards: int = 64  # how many parts the replicated queues are in; fixed when a cluster is made
-    cluster_replicas: int = 3  # on how many nodes a replicated queue is
-    cluster_min_in_sync: int = 2  # how many of them must have a message before it is confirmed
+    cluster_replicas: int = 3  # on how many nodes a replicated queue is; the same on all nodes
+    cluster_min_in_sync: int = 2
+    """How many of them must have a message before it is confirmed; the same on all nodes."""
     cluster_lease: float = 1.5  # seconds for which a leader may deliver after it last heard of its followers
-    cluster_grace: float = 2.5  # seconds without a sign of its leader, after which a follower stands for it
+    cluster_grace: float = 2.5
+    """Seconds without a sign of its leader, after which a follower stands for it: on each node at least one
+    more than the `cluster_lease` of every other one.
+    """
     cluster_replace_after: float = 1_800.0  # seconds after which a node that is gone is replaced
     cluster_replicate: str = "quorum"
     """Which queues are replicated when they are declared: `quorum` for quorum queues and streams, `durable`

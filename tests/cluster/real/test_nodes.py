@@ -368,3 +368,53 @@ def test_http_api_tells_of_queues_on_other_nodes_and_is_alive_everywhere(nodes: 
         assert api.get("overview")["cluster_name"] == "demo"
     refused = HttpClient(nodes.running["b"].http_url).refused("DELETE", "queues/%2F/q/contents")
     assert f"node 'a' at {nodes.running['a'].told['amqp']}" in refused
+
+
+def test_a_node_whose_settings_do_not_go_with_those_that_run_is_refused(nodes: Nodes, tmp_path: Path) -> None:
+    """It may start once the others have ended: so settings can be changed."""
+    nodes.start("a")
+    (tmp_path / "other.toml").write_text("cluster_min_in_sync = 1")
+    text = refused(nodes, "b", "--config", str(tmp_path / "other.toml"))
+    assert text == (
+        "warren serve: cluster_min_in_sync = 1: node 'a' runs with 2; to change it, stop all nodes first"
+    )
+    api = HttpClient(nodes.running["a"].http_url)
+    assert [each["name"] for each in api.get("nodes")] == ["a"], "nobody counts on it"
+    nodes.running["a"].kill()
+    nodes.start("b", "--config", str(tmp_path / "other.toml"))
+
+
+def test_addresses_that_others_cannot_use_are_refused(nodes: Nodes) -> None:
+    text = refused(nodes, "a", "--bind", "0.0.0.0")
+    assert text.startswith("warren serve: cluster_advertise has to say by which host others find this node")
+    assert "cluster_peers_bind" in refused(nodes, "a", "--peers-bind", "10.0.0.5")
+    text = refused(nodes, "a", "--peers-bind", "no-such-host.invalid:0")
+    assert text.startswith("warren serve: cannot listen on no-such-host.invalid:0 for other nodes")
+
+
+def test_clients_and_nodes_are_told_what_is_advertised(nodes: Nodes) -> None:
+    nodes.start("a", "--bind", "0.0.0.0", "--advertise", "127.0.0.2:5", "--peers-bind", "[::1]:0")
+    b = nodes.start("b")
+    nodes.channel("a").queue_declare("q", durable=True)
+    assert "node 'a' at 127.0.0.2:5" in closed_with(405, lambda: nodes.channel("b").basic_get("q"))
+    api = HttpClient(b.http_url)
+    eventually(lambda: [each["running"] for each in api.get("nodes")] == [True, True])
+    assert "clients on other machines cannot connect" not in nodes.running["a"].log()
+    addresses = {each["name"]: each["http_address"] for each in api.get("nodes")}
+    assert addresses["a"].startswith("127.0.0.2:")
+
+
+def test_a_node_whose_clients_have_to_be_on_its_machine_says_so(nodes: Nodes) -> None:
+    a = nodes.start("a", "--peers-advertise", "10.0.0.5")
+    assert "clients on other machines cannot connect" in a.log()
+
+
+def refused(nodes: Nodes, name: str, *arguments: str) -> str:
+    """The last line that a broker says which does not start."""
+    flags = ("--cluster", "demo", "--etcd", nodes.etcd.endpoint, "--node", name, *arguments)
+    process = BrokerProcess(nodes.path / name, *flags)
+    process.launch()
+    process.process.communicate(timeout=WAIT_SECONDS)
+    assert process.process.returncode
+    assert "Traceback" not in process.log()
+    return process.log().splitlines()[-1]

@@ -318,6 +318,28 @@ def test_move_returns_when_the_node_leads(api: RecordedApi) -> None:
     assert len(api.requests) == 3
 
 
+def test_force_leader_returns_when_the_shard_is_open(
+    api: RecordedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forced = {"node": "a", "epoch": 8, "were_in_sync": ["b", "c"], "queues": 2}
+    api.answers = [(200, forced), (200, [shard(3, "a", "opening")]), (200, [shard(3, "a", "open")])]
+    assert main(["cluster", "force-leader", "3", "a", "--accept-data-loss", "--url", api.url]) == 0
+    assert (api.requests[0].target, api.requests[0].content) == (
+        "/api/cluster/shards/3/forced-leader",
+        {"node": "a", "accept_data_loss": True},
+    )
+    assert len(api.requests) == 3
+    assert capsys.readouterr().out.splitlines()[-1].split("\t") == ["a", "8", "b c", "2"]
+
+
+def test_force_leader_wants_to_hear_that_loss_is_accepted(
+    api: RecordedApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["cluster", "force-leader", "3", "a", "--url", api.url]) == 1
+    assert "say --accept-data-loss" in capsys.readouterr().err
+    assert api.requests == []
+
+
 def test_move_that_the_broker_refuses_is_told(api: RecordedApi, capsys: pytest.CaptureFixture[str]) -> None:
     api.answers = [
         (400, {"error": "bad_request", "reason": "shard 3 is led by node 'b'"}),

@@ -35,6 +35,22 @@ def test_nobody_else_is_elected() -> None:
         config.elect(RECORD._replace(isr=(A, B)), Leadership(C, RunId("r")))
 
 
+def test_an_operator_has_a_replica_lead_that_is_not_in_sync() -> None:
+    record = config.add(RECORD._replace(isr=(A, B)), D, instead_of=B, min_in_sync=2)
+    forced = config.force(record, Leadership(C, RunId("r")))
+    assert forced == record._replace(epoch=4, leader=Leadership(C, RunId("r")), isr=(C,))
+    assert read_record(record_text(forced)) == forced
+    assert config.named_change(record, forced, min_in_sync=2) is None, "the protocol never does so by itself"
+    assert config.admit(forced, A, min_in_sync=2).isr == (C, A), "others come in sync again"
+
+
+@pytest.mark.parametrize("store", [A, B, D, E])
+def test_only_a_replica_that_is_not_in_sync_is_forced(store: StoreId) -> None:
+    record = config.add(RECORD._replace(isr=(A, B)), D, instead_of=B, min_in_sync=2)
+    with pytest.raises(IllegalChange):
+        config.force(record, Leadership(store, RunId("r")))
+
+
 def test_a_leader_hands_over_to_another_store() -> None:
     assert config.hand_over(RECORD, Leadership(C, RunId("r"))).epoch == 4
     with pytest.raises(IllegalChange):

@@ -15,6 +15,7 @@ from warren.cluster.known_stores import DRAINING, IN
 from warren.server.cluster.views import (
     CannotReachEtcd,
     FollowerView,
+    ForcedView,
     NodeView,
     OperationRefused,
     PlaceView,
@@ -64,8 +65,10 @@ class FakeCluster:
 
     def __init__(self) -> None:
         self.is_draining = False
+        self.first = OTHER  # the node that does what one does for all
         self.can_reach_etcd = True
         self.moved: list[tuple[int, str]] = []
+        self.forced: list[int] = []
         self.removed: list[str] = []
         self.in_shards = {("/", "kept"): 5}
         self.critical: list[tuple[str, str]] = []
@@ -108,6 +111,9 @@ class FakeCluster:
     def add_metrics(self, metrics: Metrics) -> None:
         """None of them."""
 
+    def first_node(self) -> str:
+        return self.first
+
     async def drain(self) -> None:
         if not self.can_reach_etcd:
             raise CannotReachEtcd("no etcd")
@@ -120,6 +126,12 @@ class FakeCluster:
         if node != OTHER:
             raise OperationRefused(f"there is no node '{node}'")
         self.removed.append(node)
+
+    async def force_leader(self, shard: int, node: str) -> ForcedView:
+        if node != THIS:
+            raise OperationRefused(f"this is not node '{node}'")
+        self.forced.append(shard)
+        return ForcedView(node=node, epoch=8, were_in_sync=(OTHER,), queues=2)
 
     def move(self, shard: int, node: str) -> None:
         if node != OTHER:

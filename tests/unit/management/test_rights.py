@@ -59,6 +59,7 @@ EXPECTED = {
     "GET /api/cluster-name": MANAGEMENT,
     "GET /api/cluster/shards": MONITORING,
     "PUT /api/cluster/shards/{shard}/leader": ADMINISTRATOR,
+    "POST /api/cluster/shards/{shard}/forced-leader": ADMINISTRATOR,
     "DELETE /api/cluster/nodes/{name}": ADMINISTRATOR,
     "PUT /api/cluster/drain": ADMINISTRATOR,
     "DELETE /api/cluster/drain": ADMINISTRATOR,

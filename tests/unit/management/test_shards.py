@@ -109,6 +109,34 @@ async def test_moves_that_make_no_sense_are_refused(
     assert cluster.moved == []
 
 
+async def test_a_node_is_made_to_lead_a_shard_if_loss_is_accepted(
+    clustered: Api, cluster: FakeCluster
+) -> None:
+    answer = await clustered.post(f"{SHARDS}/5/forced-leader", {"node": THIS, "accept_data_loss": True})
+    assert (answer.status, answer.json) == (
+        200,
+        {"node": THIS, "epoch": 8, "were_in_sync": [OTHER], "queues": 2},
+    )
+    assert cluster.forced == [5]
+
+
+@pytest.mark.parametrize(
+    ("shard", "body", "status"),
+    [
+        ("5", {"node": THIS}, 400),
+        ("5", {"node": THIS, "accept_data_loss": False}, 400),
+        ("5", {"node": OTHER, "accept_data_loss": True}, 400),
+        ("5", {"accept_data_loss": True}, 400),
+        ("five", {"node": THIS, "accept_data_loss": True}, 404),
+    ],
+)
+async def test_nothing_is_forced_without_a_right_wish(
+    clustered: Api, cluster: FakeCluster, shard: str, body: object, status: int
+) -> None:
+    assert (await clustered.post(f"{SHARDS}/{shard}/forced-leader", body)).status == status
+    assert cluster.forced == []
+
+
 async def test_a_node_that_is_known_is_removed(clustered: Api, cluster: FakeCluster) -> None:
     assert (await clustered.delete(f"/api/cluster/nodes/{OTHER}")).status == 204
     assert (await clustered.delete("/api/cluster/nodes/none")).status == 400
@@ -144,5 +172,6 @@ async def test_a_broker_that_is_alone_has_no_shards_and_nobody_to_hand_them_to(a
         await api.delete(DRAIN),
         await api.delete("/api/cluster/nodes/other"),
         await api.put(f"{SHARDS}/0/leader", {"node": OTHER}),
+        await api.post(f"{SHARDS}/0/forced-leader", {"node": OTHER, "accept_data_loss": True}),
     ):
         assert (answer.status, answer.json["reason"]) == (400, "this node is not in a cluster")

@@ -16,6 +16,7 @@ import pytest
 import warren
 from tests.support.happenings import Happenings
 from tests.support.http_api import Api, make_broker
+from tests.unit.management.fake_cluster import FakeCluster
 from warren import commands
 from warren.broker.events import (
     Event,
@@ -176,6 +177,17 @@ async def test_delete_ends_a_shovel_and_clears_its_parameter(api: Api) -> None:
         assert happenings.seen == [ParameterCleared("/", "shovel", "s")]
     assert (await api.delete("/api/shovels/vhost/%2F/s")).status == 404
     assert (await api.get("/api/parameters/shovel/%2F/s")).status == 404
+
+
+async def test_a_shovel_of_another_node_is_told_and_cannot_be_restarted_here(api: Api) -> None:
+    api.broker.cluster = FakeCluster()
+    elsewhere = {"src-uri": "amqp://there", "src-queue": "a", "dest-uri": "amqp://there"}
+    await put(api, "s", elsewhere)
+    row = (await api.get("/api/shovels/vhost/%2F/s")).json
+    assert (row["state"], row["reason"]) == ("elsewhere", "node 'other' runs it")
+    answer = await api.delete("/api/shovels/vhost/%2F/s/restart")
+    assert answer.status == 400
+    assert "node 'other' runs it" in answer.json["reason"]
 
 
 async def test_restart_starts_a_shovel_anew(api: Api) -> None:

@@ -187,6 +187,7 @@ async def test_a_relay_that_breaks_soon_waits_longer_each_time(
     monkeypatch.setattr("warren.relay.supervisor.SPREAD", 0)
     world = FakeWorld()
     supervised = Supervised(BreakingRelay(world, seconds), world.time_ms, world.errors.append)
+    assert supervised.task is not None
     await supervised.task
     assert waits == ([0.5, 1, 2, 4] if is_longer else [0.5, 0.5, 0.5, 0.5])
     assert supervised.status.state is State.TERMINATED

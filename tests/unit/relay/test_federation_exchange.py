@@ -28,6 +28,7 @@ from tests.support.federation import (
     take,
     until,
 )
+from tests.unit.management.fake_cluster import FakeCluster
 from tests.unit.relay.yard import put_into
 from warren.amqp.methods import ExchangeBind, ExchangeBindOk, decode_method
 from warren.broker import commands as c
@@ -37,9 +38,24 @@ from warren.client.frames import method_frame
 from warren.client.uri import parse_uri
 from warren.relay.federation_exchange import ask_all
 from warren.relay.link import RelayLink
+from warren.relay.supervisor import State
 from warren.session.connection import connections_of
 
 QUEUE = "federation: x -> down"
+
+
+async def test_only_the_node_that_runs_a_link_tidies_up_upstream(
+    up: warren.Broker, down: warren.Broker
+) -> None:
+    await begin(down, up)
+    down.cluster = FakeCluster()  # in which another node is the first
+    (running,) = federation_of(down).all()
+    running.supervised.look()
+    assert running.supervised.status.state is State.ELSEWHERE
+    down.execute(c.DeletePolicy(vhost=V, name="federated"))
+    await until(lambda: not federation_of(down).all() and not federation_of(down).ending)
+    assert QUEUE in up.node.vhosts[V].queues
+    down.cluster = None
 
 
 async def begin(down: warren.Broker, up: warren.Broker, **upstream: Any) -> None:

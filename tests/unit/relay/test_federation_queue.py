@@ -27,6 +27,7 @@ from tests.support.federation import (
     until,
 )
 from warren.broker import commands as c
+from warren.broker.making import make_queue
 from warren.relay.federation_queue import LOOK_SECONDS, LOOK_SECONDS_MAX, QueueSide
 from warren.session.connection import connections_of
 
@@ -216,3 +217,19 @@ async def test_a_consumer_that_is_busy_is_looked_at_less_and_less_often(
         await (await got.get()).ack()
         await until(lambda: side.is_consuming)
         assert side.look_seconds == LOOK_SECONDS
+
+
+async def test_a_link_looks_at_the_object_that_stands_for_its_queue(
+    up: warren.Broker, down: warren.Broker
+) -> None:
+    await begin(down, up)
+    (running,) = federation_of(down).all()
+    side = running.link.side
+    assert isinstance(side, QueueSide)
+    vhost = down.node.vhosts[V]
+    command = c.DeclareQueue(vhost=V, name="q", durable=True, arguments={})
+    new = vhost.replace_queue(vhost.queues["q"], lambda: make_queue(down.node, command))
+    assert side.queue is new
+    del vhost.queues["q"]
+    assert side.queue is new, "it is deleted just now"
+    vhost.queues["q"] = new

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from warren.server.address import Address
+from warren.server.cluster.advertised import Advertised
 from warren.server.cluster.bootstrap import Membership, join, read_membership
 from warren.server.cluster.endpoints import AVOIDED_SECONDS, Endpoints
 from warren.server.cluster.settings import ClusterSettings
@@ -64,12 +66,36 @@ def test_endpoints_may_have_commas_between_them() -> None:
         ({"cluster_replicate": "all"}, "cluster_replicate"),
         ({"cluster_replace_after": -1.0}, "cluster_replace_after"),
         ({"events_stream": True}, "events_stream"),
+        ({"cluster_peers_bind": "10.0.0.5"}, "cluster_peers_bind: '10.0.0.5'"),
+        ({"cluster_peers_bind": "127.0.0.1:x"}, "cluster_peers_bind"),
+        ({"cluster_peers_bind": ":5680"}, "cluster_peers_bind"),
+        ({"cluster_advertise": "0.0.0.0"}, "cluster_advertise"),
+        ({"cluster_advertise": "broker-a:x"}, "cluster_advertise"),
+        ({"cluster_http_advertise": "broker-a:70000"}, "cluster_http_advertise"),
+        ({"cluster_peers_advertise": "[::]:5680"}, "cluster_peers_advertise"),
+        ({"cluster_peers_advertise": "broker-a:0"}, "cluster_peers_advertise"),
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong: dict[str, object], text: str) -> None:
     right = {"cluster": "demo", "cluster_node": "a", "cluster_etcd": (ETCD,)}
     with pytest.raises(ConfigError, match=text):
         Config(**right | wrong)  # type: ignore[arg-type]
+
+
+def test_addresses_are_read_with_and_without_brackets_and_ports() -> None:
+    found = Config(
+        cluster="demo",
+        cluster_node="a",
+        cluster_advertise="broker-a",
+        cluster_http_advertise="broker-a:80",
+        cluster_peers_bind="[::1]:0",
+        cluster_peers_advertise="fe80::1",
+    ).clustering()
+    assert found is not None
+    assert found.advertise == Advertised("broker-a", "")
+    assert found.http_advertise == Advertised("broker-a", "80")
+    assert found.peers_bind == Address("::1", 0)
+    assert found.peers_advertise == Advertised("fe80::1", "")
 
 
 def test_a_directory_keeps_its_cluster_and_its_node(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ async def register(
     key = f"{settings.prefix}nodes/{settings.node}"
     for _ in range(TRIES_MAX):
         found = await etcd.get(key)
-        before = {} if found is None else _facts(found)
+        before = {} if found is None else facts_in(found)
         if len(runs) > 1 and before.get("store") == facts["store"] and before.get("run") not in runs:
             raise ConfigError(
                 f"the data directory of node '{settings.node}' is a copy, or was restored from one: another "
@@ -182,7 +182,7 @@ async def set_state(etcd: Etcd, prefix: str, node: str, state: str) -> bool:
         found = await etcd.get(key)
         if found is None:
             return False
-        facts = _facts(found)
+        facts = facts_in(found)
         if facts.get("state") == state:
             return True
         put = Put(key, json.dumps({**facts, "state": state}).encode())
@@ -190,7 +190,7 @@ async def set_state(etcd: Etcd, prefix: str, node: str, state: str) -> bool:
     return False
 
 
-def _facts(found: KeyValue) -> dict[str, str]:
+def facts_in(found: KeyValue) -> dict[str, str]:
     """What a node's record says; nothing if it is not understood."""
     try:
         facts = json.loads(found.value)

@@ -15,6 +15,7 @@ from structlog.stdlib import BoundLogger
 from warren.broker.commands import Command, DeclareQueue
 from warren.broker.node import Node
 from warren.cluster.known_stores import IN
+from warren.server.cluster.agreement import check_agreement, settings_told
 from warren.server.cluster.bootstrap import Membership, agree_on_format, begin_run, join, register, set_state
 from warren.server.cluster.definitions import ClusterDefinitions
 from warren.server.cluster.etcd import Etcd
@@ -23,8 +24,9 @@ from warren.server.cluster.etcd_settings import EtcdSettings
 from warren.server.cluster.letter_service import PostToCome
 from warren.server.cluster.local_etcd import LocalEtcd
 from warren.server.cluster.operations import Operations
-from warren.server.cluster.settings import ClusterSettings
+from warren.server.cluster.settings import NOT_REPLICATED, ClusterSettings
 from warren.server.cluster.shard_service import ShardService
+from warren.server.cluster.whereabouts import Whereabouts, at_loopback, own_host
 from warren.server.config_error import ConfigError
 from warren.storage.store import DiskStore
 
@@ -33,7 +35,6 @@ T = TypeVar("T")
 RETRY_SECONDS = 1.0
 TOLD_EVERY = 10  # attempts to reach etcd
 STOP_SECONDS_MAX = 2.0  # for changes that the end of connections asks for
-NOT_REPLICATED = "none"  # the setting of a cluster whose queues each live on one node
 
 
 class ClusterNode:
@@ -79,22 +80,30 @@ class ClusterNode:
         await self.definitions.start()
         self.node.post = self.shards.letters
 
+    def first_node(self) -> str:
+        return "" if self.shards is None else self.shards.first_node()
+
     async def listens(self, addresses: dict[str, str], version: str) -> None:
         """Tell the others where clients find this node."""
         assert self.shards is not None, "a node starts before it listens"
         assert self.membership is not None, "a node starts before it listens"
-        peers = await self.shards.listen()
+        where = Whereabouts(self.settings, await own_host(self.etcd.settings.endpoints))
         facts = {
             "store": self.shards.store_id,
             "run": self.run,
-            "amqp": addresses.get("amqp") or addresses.get("amqps", ""),
-            "http": addresses.get("http") or addresses.get("https", ""),
-            "peers": peers,
+            "amqp": where.amqp(addresses.get("amqp") or addresses.get("amqps", "")),
+            "http": where.http(addresses.get("http") or addresses.get("https", "")),
+            "peers": where.peers(await self.shards.listen(where.peers_bind())),
             "version": version,
             "state": IN,
+            **settings_told(self.settings),
         }
+        if at_loopback(facts["amqp"]) and not at_loopback(facts["peers"]):
+            self.log.warning("clients on other machines cannot connect: set bind", amqp=facts["amqp"])
+        await self._until_reached(lambda: check_agreement(self.etcd, self.settings, facts))
         runs = begin_run(self.data_dir, self.membership, self.run).runs
         await self._until_reached(lambda: register(self.etcd, self.settings, facts, runs))
+        await self._until_reached(lambda: check_agreement(self.etcd, self.settings, facts))
         self.definitions.is_registered = True
         self.shards.start()
 

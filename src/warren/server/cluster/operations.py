@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import asdict
 
 from warren.broker.commands import DeclareQueue
+from warren.cluster import config
 from warren.cluster.beacons import NEVER
-from warren.cluster.config import ShardRecord, StoreId
+from warren.cluster.config import Known, ShardRecord, StoreId
 from warren.cluster.definitions.definition import path_of
 from warren.cluster.known_stores import DRAINING, IN, REMOVED
 from warren.cluster.leader import Leader
@@ -19,6 +22,7 @@ from warren.server.cluster.shard_service import ShardService
 from warren.server.cluster.views import (
     CannotReachEtcd,
     FollowerView,
+    ForcedView,
     NodeView,
     OperationRefused,
     PlaceView,
@@ -260,27 +264,75 @@ class Operations:
 
     def move(self, shard: int, node: str) -> None:
         service = self._replicating()
-        known = service.runner.participant.shards.get(shard)
-        if known is None or known.known is None:
-            raise OperationRefused(f"there is no shard {shard}")
+        found, known = self._shard_known(shard)
         to = StoreId(self.facts.get(node, {}).get("store", ""))
         if to not in service.nodes:
             raise OperationRefused(f"there is no node '{node}'")
-        if known.leader is None:
-            raise OperationRefused(f"shard {shard} is led by {self._who_leads(known.known.record)}")
+        if found.leader is None:
+            raise OperationRefused(f"shard {shard} is led by {self._who_leads(known.record)}")
         if to == service.store_id:
             return
-        if not known.move(to, service.runner.clock()):
-            why = _why_not(known, to)
+        if not found.move(to, service.runner.clock()):
+            why = _why_not(found, to)
             raise OperationRefused(f"shard {shard} cannot be handed to node '{node}' now: {why}")
         service.runner.carry_out()
+
+    async def force_leader(self, shard: int, node: str) -> ForcedView:
+        service = self._replicating()
+        found, (revision, record) = self._shard_known(shard)
+        if node != self.settings.node:
+            raise OperationRefused(f"this is not node '{node}'{self._address(node)}")
+        self._check_force(found, record)
+        made = config.force(record, service.me)
+        written: asyncio.Future[Known | None] = asyncio.get_running_loop().create_future()
+        service.records.swap(shard, revision, made, written.set_result)
+        now = await written
+        if now is None:
+            raise CannotReachEtcd(
+                f"etcd does not say whether it took it down: look whether shard {shard} is led"
+            )
+        if now.record != made:
+            raise OperationRefused(f"the record of shard {shard} has changed at the same time")
+        forced = ForcedView(
+            node=node,
+            epoch=made.epoch,
+            were_in_sync=self._names(record.isr),
+            queues=service.definitions.metadata.copy.in_shards.count(shard),
+        )
+        text = "this node was made to lead a shard: what it lacks of all that was confirmed is lost"
+        service.log.warning(text, shard=shard, **asdict(forced))
+        return forced
+
+    def _check_force(self, shard: Shard, record: ShardRecord) -> None:
+        service = self._replicating()
+        there = {*service.runner.participant.node.links, service.store_id}
+        in_sync = self._names(store for store in record.isr if store in there)
+        if in_sync:
+            raise OperationRefused(f"node '{in_sync[0]}' is there, and has all that was confirmed")
+        if service.store_id not in record.replicas:
+            raise OperationRefused(f"this node has no copy of shard {shard.number}")
+        if shard.epoch > record.epoch:  # no term may be numbered like another one
+            raise OperationRefused(f"this node knows a later term of shard {shard.number} than etcd tells")
+        if not shard.follower.is_whole:
+            raise OperationRefused(f"the copy that this node has of shard {shard.number} is damaged")
+        if not service.runner.participant.node.can_lead:
+            raise OperationRefused("this node can lead nothing: it is being drained, or its disk fails")
+
+    def _shard_known(self, number: int) -> tuple[Shard, Known]:
+        shard = self._replicating().runner.participant.shards.get(number)
+        if shard is None or shard.known is None:
+            raise OperationRefused(f"there is no shard {number}")
+        return shard, shard.known
 
     def _who_leads(self, record: ShardRecord) -> str:
         if record.leader is None:
             return "nobody"
         name = self._name(record.leader.store)
+        return f"node '{name}'{self._address(name)}"
+
+    def _address(self, name: str) -> str:
         http = self.facts.get(name, {}).get("http")
-        return f"node '{name}': ask there" + (f", at http://{http}" if http else "")
+        return ": ask there" + (f", at http://{http}" if http else "")
 
     def _replicating(self) -> ShardService:
         if self.service is None:

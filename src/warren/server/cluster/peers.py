@@ -181,6 +181,7 @@ class Call:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
                 await self.peers.loop.create_connection(lambda: link, self.host, self.port, ssl=tls)
         except ConnectionRefusedError:
+            self.tell("nothing listens there: its process has ended, or it is called elsewhere")
             self.peers.run(partial(self.peers.owner.peer_gone, self.store))
             return False
         except (OSError, TimeoutError) as error:

@@ -7,6 +7,8 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
+from warren.server.address import Address, address_of
+from warren.server.cluster.advertised import Advertised, advertised
 from warren.server.cluster.etcd_settings import EtcdSettings
 from warren.server.config_error import ConfigError
 
@@ -18,7 +20,8 @@ REPLICAS_MAX = 9
 SECONDS_MAX = 3_600.0
 REPLACE_SECONDS_MAX = 365 * 24 * 3_600.0
 GRACE_OVER_LEASE = 1.0  # seconds: what clocks and long turns may take
-REPLICATE = ("durable", "quorum", "none")
+NOT_REPLICATED = "none"  # queues each live on one node
+REPLICATE = ("durable", "quorum", NOT_REPLICATED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +31,10 @@ class ClusterSettings:
     name: str  # of the cluster: nodes with the same name and etcd are in one
     node: str  # the name of this node
     etcd: EtcdSettings | None  # None: an etcd runs here
-    peers_bind: str  # where other nodes connect to
+    advertise: Advertised | None  # where clients connect to; None: where it listens
+    http_advertise: Advertised | None
+    peers_bind: Address | None  # where to listen for other nodes
+    peers_advertise: Advertised | None  # where other nodes connect to
     secret_file: str  # has what nodes prove to each other that they know
     shards: int
     replicas: int
@@ -57,7 +63,10 @@ def cluster_settings(config: Any) -> ClusterSettings | None:
         name=config.cluster,
         node=node,
         etcd=_etcd(config),
-        peers_bind=config.cluster_peers_bind,
+        advertise=_advertised(config, "cluster_advertise"),
+        http_advertise=_advertised(config, "cluster_http_advertise"),
+        peers_bind=_peers_bind(config.cluster_peers_bind),
+        peers_advertise=_advertised(config, "cluster_peers_advertise"),
         secret_file=config.cluster_secret_file,
         shards=config.cluster_shards,
         replicas=config.cluster_replicas,
@@ -67,6 +76,15 @@ def cluster_settings(config: Any) -> ClusterSettings | None:
         replace_after_seconds=config.cluster_replace_after,
         replicate=config.cluster_replicate,
     )
+
+
+def _advertised(config: Any, setting: str) -> Advertised | None:
+    text = getattr(config, setting)
+    return advertised(setting, text) if text else None
+
+
+def _peers_bind(text: str) -> Address | None:
+    return address_of("cluster_peers_bind", text) if text else None
 
 
 def _check_sizes(config: Any) -> None:

@@ -24,9 +24,11 @@ from warren.cluster.messages import Hello, Message
 from warren.cluster.settings import Settings
 from warren.cluster.transactions import ABSENT, Compare, Put, Transaction
 from warren.cluster.wire import VERSION
+from warren.server.address import Address, address_text, is_port, split_address
 from warren.server.cluster.balancer import Balancer
 from warren.server.cluster.definitions import ClusterDefinitions
 from warren.server.cluster.etcd import Etcd
+from warren.server.cluster.first_node import first_node
 from warren.server.cluster.letter_service import LetterService
 from warren.server.cluster.peers import NodeCredentials, Peers
 from warren.server.cluster.settings import ClusterSettings
@@ -47,7 +49,6 @@ from warren.storage.store import DiskStore
 SECRET_BYTES = 32
 HAND_OVER_SECONDS_MAX = 5.0
 FAREWELL_SECONDS_MAX = 1.0
-LOOPBACK = "127.0.0.1"
 
 
 class PeerAt(NamedTuple):
@@ -142,16 +143,17 @@ class ShardService:
             _, number, queue, *part, base = parts
             self.runner.damaged(int(number), LogId(int(queue), "/".join(part)), int(base))
 
-    async def listen(self) -> str:
+    async def listen(self, at: Address) -> str:
         """Let other nodes call. Return where."""
-        host, _, port = self.settings.peers_bind.rpartition(":")
         hello = Hello(self.cluster, self.store_id, self.me.run, VERSION, VERSION)
         credentials = NodeCredentials(hello=hello, secret=await self._secret(), random_bytes=os.urandom)
         switchboard = Switchboard(self.runner, self.letters)
         self.peers = Peers(credentials, switchboard, self.watchdog.run, self.log)
-        host = host or LOOPBACK
-        number = await self.peers.listen(host, int(port or 0))
-        return f"{host}:{number}"
+        try:
+            port = await self.peers.listen(at.host, at.port)
+        except OSError as error:
+            raise OSError(error.errno, f"cannot listen on {at} for other nodes: {error.strerror}") from error
+        return address_text(at.host, port)
 
     async def _secret(self) -> bytes:
         if self.settings.secret_file:
@@ -220,8 +222,8 @@ class ShardService:
             return
         addresses = {}
         for store, (_, address) in self.nodes.items():
-            host, _, port = address.rpartition(":")
-            if host and port.isdecimal():
+            host, port = split_address(address)
+            if host and is_port(port):
                 addresses[store] = PeerAt(host, int(port))
         self.peers.set_peers(addresses)
 
@@ -236,6 +238,10 @@ class ShardService:
         self.runner.learn(shard, known)
         self.balancer.changed()
         self.has_moved.set()
+
+    def first_node(self) -> str:
+        there = {*self.runner.participant.node.links, self.store_id}
+        return first_node(self.balancer.stores.nodes, there)
 
     # --- who leads ---
 

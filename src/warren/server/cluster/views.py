@@ -61,6 +61,16 @@ class ShardView:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ForcedView:
+    """What became of a shard that a node was made to lead although it was not in sync."""
+
+    node: str
+    epoch: int
+    were_in_sync: tuple[str, ...]  # these had all that was confirmed: what only they have is lost
+    queues: int  # that the shard has
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlaceView:
     """Where the queues of a shard are."""
 
@@ -98,4 +108,9 @@ class ClusterOperations(Protocol):
     def move(self, shard: int, node: str) -> None:
         """Hand the leadership of a shard, which this node has, to another node. It stays there, unless that
         node leads much more than others then.
+        """
+
+    async def force_leader(self, shard: int, node: str) -> ForcedView:
+        """Have this node, which has to be named, lead a shard although it is not in sync. No node that is may
+        be there. What was confirmed and this node lacks is lost.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,7 +10,8 @@ import pytest
 
 from tests.unit.cluster.nodes import RECORD, RUNS, A, Alone, B, C, D
 from warren.broker.commands import DeclareQueue
-from warren.cluster.config import Leadership, StoreId
+from warren.cluster import config
+from warren.cluster.config import Known, Leadership, ShardRecord, StoreId
 from warren.cluster.definitions.definition import path_of
 from warren.cluster.effects import Cas
 from warren.cluster.known_stores import DRAINING, IN, REMOVED
@@ -17,17 +19,21 @@ from warren.server.cluster.etcd_errors import Unreachable
 from warren.server.cluster.operations import Operations
 from warren.server.cluster.settings import ClusterSettings
 from warren.server.cluster.shard_service import ShardService
-from warren.server.cluster.views import CannotReachEtcd, OperationRefused
+from warren.server.cluster.views import CannotReachEtcd, ForcedView, OperationRefused
 from warren.server.metrics import Metrics
 from warren.storage.definition_keys import QueueKey
 
 GRACE = 2.5
+WRITTEN = "what was to be written"
 NAMES = {A: "ann", B: "bob", C: "cat"}
 SETTINGS = ClusterSettings(
     name="test",
     node="ann",
     etcd=None,
-    peers_bind="",
+    advertise=None,
+    http_advertise=None,
+    peers_bind=None,
+    peers_advertise=None,
     secret_file="",
     shards=1,
     replicas=3,
@@ -47,6 +53,9 @@ class Node:
         self.now = 0.0
         self.announced: list[tuple[str, str]] = []
         self.etcd_fails = False
+        self.etcd_has: Known | str | None = WRITTEN  # what it has when a record was to be written
+        self.written: list[ShardRecord] = []
+        self.logged: list[dict[str, Any]] = []
         self.records: dict[str, Any] = {}
         self.facts = {
             name: {"store": store, "amqp": f"{name}:5672", "http": f"{name}:15672", "version": "1"}
@@ -58,13 +67,16 @@ class Node:
             carry_out=lambda: None,
             drain=lambda: self.alone.participant.drain(self.now),
         )
-        copy = SimpleNamespace(find=self.records.get, records=self.records)
+        in_shards = SimpleNamespace(count=self.count)
+        copy = SimpleNamespace(find=self.records.get, records=self.records, in_shards=in_shards)
         service = SimpleNamespace(
             runner=runner,
             store_id=A,
             me=self.alone.me,
             nodes={store: (name, "") for store, name in NAMES.items()},
             definitions=SimpleNamespace(metadata=SimpleNamespace(copy=copy)),
+            records=SimpleNamespace(swap=self.swap),
+            log=SimpleNamespace(warning=lambda _text, **told: self.logged.append(told)),
         )
         self.operations = Operations(SETTINGS, self.facts, self.announce)
         self.operations.service = cast("ShardService", service)
@@ -74,6 +86,18 @@ class Node:
             raise Unreachable("no route", was_sent=False)
         self.announced.append((name, state))
         return True
+
+    def swap(
+        self, shard: int, revision: int, record: ShardRecord, then: Callable[[Known | None], None]
+    ) -> None:
+        if isinstance(self.etcd_has, str):
+            self.written.append(record)
+            then(Known(revision + 1, record))
+        else:
+            then(self.etcd_has)
+
+    def count(self, shard: int) -> int:
+        return sum(each.definition.shard == shard for each in self.records.values())
 
     def lead(self, *followers: StoreId) -> None:
         """Lead the shard, with these in step."""
@@ -279,6 +303,89 @@ def test_a_move_is_asked_of_the_leader_whose_address_is_told(node: Node) -> None
     node.follow(B)
     with pytest.raises(OperationRefused, match="led by node 'bob': ask there, at http://bob:15672"):
         node.operations.move(0, "cat")
+
+
+# --- a leader that is not in sync ---
+
+
+def lost(node: Node, **changed: Any) -> ShardRecord:
+    """The shard had B and C in sync; both are gone."""
+    record = RECORD._replace(epoch=4, leader=Leadership(B, RUNS[B]), isr=(B, C), **changed)
+    node.alone.learn(record)
+    return record
+
+
+async def test_a_node_is_made_to_lead_what_nobody_else_can(node: Node) -> None:
+    record = lost(node)
+    node.define("q", shard=0)
+    forced = await node.operations.force_leader(0, "ann")
+    assert forced == ForcedView(node="ann", epoch=5, were_in_sync=("bob", "cat"), queues=1)
+    assert node.written == [config.force(record, node.alone.me)]
+    assert node.logged == [
+        {"shard": 0, "were_in_sync": ("bob", "cat"), "epoch": 5, "node": "ann", "queues": 1}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shard", "name", "why"),
+    [
+        (1, "ann", "there is no shard 1"),
+        (0, "bob", "this is not node 'bob': ask there, at http://bob:15672"),
+        (0, "dan", "this is not node 'dan'"),
+    ],
+)
+async def test_force_is_asked_of_the_node_that_is_to_lead(
+    node: Node, shard: int, name: str, why: str
+) -> None:
+    lost(node)
+    with pytest.raises(OperationRefused, match=why):
+        await node.operations.force_leader(shard, name)
+    assert node.written == []
+
+
+async def test_nothing_is_forced_while_a_node_is_there_that_is_in_sync(node: Node) -> None:
+    lost(node)
+    node.alone.link(C)
+    with pytest.raises(OperationRefused, match="node 'cat' is there"):
+        await node.operations.force_leader(0, "ann")
+    node.alone.learn(RECORD._replace(epoch=5, leader=Leadership(B, RUNS[B]), isr=(A, B)))
+    with pytest.raises(OperationRefused, match="node 'ann' is there"):
+        await node.operations.force_leader(0, "ann")
+
+
+async def test_a_node_without_a_whole_copy_is_not_forced(node: Node) -> None:
+    lost(node)
+    node.alone.shard.damage_found(0.0)
+    with pytest.raises(OperationRefused, match="is damaged"):
+        await node.operations.force_leader(0, "ann")
+    node.alone.learn(RECORD._replace(epoch=5, leader=Leadership(B, RUNS[B]), replicas=(B, C), isr=(B, C)))
+    with pytest.raises(OperationRefused, match="has no copy of shard 0"):
+        await node.operations.force_leader(0, "ann")
+
+
+async def test_no_term_is_forced_that_may_have_been(node: Node) -> None:
+    """Etcd was restored from a backup, or another leader is elected just now."""
+    lost(node)
+    node.alone.shard.hear_epoch(6, 0.0)
+    with pytest.raises(OperationRefused, match="knows a later term"):
+        await node.operations.force_leader(0, "ann")
+
+
+async def test_a_node_that_is_being_drained_is_not_forced(node: Node) -> None:
+    lost(node)
+    node.alone.participant.drain(0.0)
+    with pytest.raises(OperationRefused, match="being drained"):
+        await node.operations.force_leader(0, "ann")
+
+
+async def test_a_forced_leader_that_etcd_does_not_take_is_told(node: Node) -> None:
+    record = lost(node)
+    node.etcd_has = None
+    with pytest.raises(CannotReachEtcd):
+        await node.operations.force_leader(0, "ann")
+    node.etcd_has = Known(9, record._replace(epoch=7))
+    with pytest.raises(OperationRefused, match="has changed at the same time"):
+        await node.operations.force_leader(0, "ann")
 
 
 async def test_a_cluster_without_shards_has_nodes_and_nothing_to_hand_over(node: Node) -> None:

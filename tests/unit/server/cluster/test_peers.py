@@ -289,3 +289,14 @@ async def test_links_can_be_encrypted(make: MakeNode) -> None:
     await a.owner.until("up", B, "1")
     a.peers.send(B, Beacon(1.0, ()))
     await b.owner.until("received", A, Beacon(1.0, ()))
+
+
+async def test_the_log_is_told_once_that_nothing_listens(make: MakeNode) -> None:
+    a, b = make(A), make(B)
+    at = await b.listen()
+    await b.peers.stop()
+    a.peers.set_peers({B: at})
+    await a.owner.until("gone", B)
+    a.owner.told.clear()
+    await a.owner.until("gone", B)  # it was called again
+    assert [reason.partition(":")[0] for reason in a.lines.reasons] == ["nothing listens there"]

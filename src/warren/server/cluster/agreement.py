@@ -1,0 +1,104 @@
+"""What the nodes of a cluster have to agree on. Each writes its settings into its record in etcd. A node that
+starts compares them with those of the nodes that run, and is refused if they do not go together: before it
+registers, since nobody must count on it then, and once more afterwards, since of two that start at the same
+time one sees the other at least.
+
+`cluster_lease` and `cluster_grace` may differ as long as the grace of each node is longer than the lease of
+every other one by `GRACE_OVER_LEASE`: else a follower would stand while the leader still delivers. Nodes may
+replicate different queues, but not none if others do. The rest is the same on all nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Mapping
+
+from warren.cluster.known_stores import REMOVED
+from warren.server.address import is_port, split_address
+from warren.server.cluster.bootstrap import facts_in
+from warren.server.cluster.etcd import Etcd
+from warren.server.cluster.settings import GRACE_OVER_LEASE, NOT_REPLICATED, ClusterSettings
+from warren.server.cluster.whereabouts import at_loopback
+from warren.server.config_error import ConfigError
+
+CONNECT_SECONDS_MAX = 2.0
+SAME = ("replicas", "min_in_sync")
+
+Facts = Mapping[str, str]
+
+
+def settings_told(settings: ClusterSettings) -> dict[str, str]:
+    """What a node's record says of its settings."""
+    return {
+        "machine": socket.gethostname(),
+        "replicas": str(settings.replicas),
+        "min_in_sync": str(settings.min_in_sync),
+        "lease": str(settings.lease_seconds),
+        "grace": str(settings.grace_seconds),
+        "replicate": settings.replicate,
+    }
+
+
+async def check_agreement(etcd: Etcd, settings: ClusterSettings, mine: Facts) -> None:
+    """ConfigError if this node, of which `mine` is the record, and another one cannot be in one cluster."""
+    loaded = await etcd.load(f"{settings.prefix}nodes/")
+    others = {kv.key.rpartition("/")[2]: facts_in(kv) for kv in loaded.kvs}
+    for name, theirs in others.items():
+        if name == settings.node or theirs.get("state") == REMOVED:
+            continue
+        if settings.peers_bind is None and is_out_of_reach(mine, theirs):
+            raise ConfigError(
+                f"cluster_peers_bind has to say where other nodes connect to: node '{name}' is on machine "
+                f"'{theirs['machine']}', and cannot call {mine['peers']}"
+            )
+        why = disagreement(name, mine, theirs)
+        if why and await runs(theirs):
+            raise ConfigError(why)
+
+
+def is_out_of_reach(mine: Facts, theirs: Facts) -> bool:
+    """Whether this node can be called on its own machine only, and the other one is on another machine."""
+    return at_loopback(mine["peers"]) and theirs.get("machine", mine["machine"]) != mine["machine"]
+
+
+def disagreement(name: str, mine: Facts, theirs: Facts) -> str:
+    """Why this node and another one cannot run at the same time; empty if they can. Versions before this one
+    told nothing of their settings.
+    """
+    if "lease" not in theirs:
+        return ""
+    for fact in SAME:
+        if mine[fact] != theirs[fact]:
+            return _differs(name, fact, mine, theirs)
+    if (mine["replicate"] == NOT_REPLICATED) != (theirs["replicate"] == NOT_REPLICATED):
+        return _differs(name, "replicate", mine, theirs)
+    for fact, other, lease, grace in (("lease", "grace", mine, theirs), ("grace", "lease", theirs, mine)):
+        if float(lease["lease"]) + GRACE_OVER_LEASE > float(grace["grace"]):
+            return (
+                f"cluster_{fact} = {mine[fact]}: node '{name}' runs with cluster_{other} = {theirs[other]}; "
+                f"the grace of each node has to be {GRACE_OVER_LEASE:.0f} second more than the lease of all "
+                "others"
+            )
+    return ""
+
+
+def _differs(name: str, fact: str, mine: Facts, theirs: Facts) -> str:
+    return (
+        f"cluster_{fact} = {mine[fact]}: node '{name}' runs with {theirs[fact]}; to change it, stop all "
+        "nodes first"
+    )
+
+
+async def runs(facts: Facts) -> bool:
+    """Whether somebody listens where a node is called."""
+    host, port = split_address(facts.get("peers", ""))
+    if not host or not is_port(port):
+        return False
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS_MAX):
+            _, writer = await asyncio.open_connection(host, int(port))
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True

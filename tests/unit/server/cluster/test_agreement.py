@@ -1,0 +1,83 @@
+"""Which settings nodes of one cluster may have."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from warren.server.cluster.agreement import disagreement, is_out_of_reach, runs, settings_told
+from warren.server.config import Config
+
+
+def told(**settings: float | str) -> dict[str, str]:
+    found = Config(cluster="demo", **settings).clustering()  # type: ignore[arg-type]
+    assert found is not None
+    return settings_told(found)
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        {},
+        {"cluster_lease": 1.0},
+        {"cluster_grace": 6.0},
+        {"cluster_replace_after": 10.0},
+        {"cluster_replicate": "durable"},
+    ],
+)
+def test_what_may_differ_in_a_rolling_change(theirs: dict[str, float | str]) -> None:
+    assert disagreement("b", told(), told(**theirs)) == ""
+    assert disagreement("b", told(**theirs), told()) == ""
+
+
+def test_a_longer_lease_needs_a_longer_grace_everywhere_first() -> None:
+    longer_grace = {"cluster_grace": 6.0}
+    both = {"cluster_lease": 5.0, "cluster_grace": 6.0}
+    text = disagreement("b", told(**both), told())
+    assert text.startswith("cluster_lease = 5.0: node 'b' runs with cluster_grace = 2.5")
+    text = disagreement("b", told(), told(**both))
+    assert text.startswith("cluster_grace = 2.5: node 'b' runs with cluster_lease = 5.0")
+    assert disagreement("b", told(**both), told(**longer_grace)) == ""
+
+
+@pytest.mark.parametrize(
+    ("mine", "text"),
+    [
+        ({"cluster_replicas": 5}, "cluster_replicas = 5: node 'b' runs with 3"),
+        ({"cluster_min_in_sync": 1}, "cluster_min_in_sync = 1: node 'b' runs with 2"),
+        ({"cluster_replicate": "none"}, "cluster_replicate = none: node 'b' runs with quorum"),
+    ],
+)
+def test_what_must_be_the_same(mine: dict[str, float | str], text: str) -> None:
+    assert disagreement("b", told(**mine), told()).startswith(text)
+    assert disagreement("b", told(), told(**mine))
+
+
+def test_an_older_version_told_nothing() -> None:
+    assert disagreement("b", told(cluster_replicas=5), {"store": "s", "run": "r"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("peers", "machine", "is_out"),
+    [
+        ("127.0.0.1:5680", "another", True),
+        ("[::1]:5680", "another", True),
+        ("127.0.0.1:5680", "this", False),
+        ("10.0.0.5:5680", "another", False),
+    ],
+)
+def test_a_loopback_address_is_for_nodes_of_the_same_machine(peers: str, machine: str, is_out: bool) -> None:
+    mine = {"peers": peers, "machine": "this"}
+    assert is_out_of_reach(mine, {"machine": machine}) is is_out
+    assert not is_out_of_reach(mine, {}), "an older version did not tell its machine"
+
+
+async def test_a_node_runs_if_somebody_listens_there() -> None:
+    server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    assert await runs({"peers": f"127.0.0.1:{port}"})
+    server.close()
+    await server.wait_closed()
+    assert not await runs({"peers": f"127.0.0.1:{port}"})
+    assert not await runs({"peers": "nonsense"})
