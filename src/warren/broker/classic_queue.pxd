@@ -12,6 +12,7 @@ from warren.broker.tally cimport Tally
 
 
 cdef long DELIVERED_AT_A_TIME_MAX
+cdef long MARKED_AT_A_TIME_MAX
 cdef Py_ssize_t TRIED_FOR_A_UNIT
 
 

@@ -24,7 +24,7 @@ from warren.broker.rulebook import Rulebook
 from warren.broker.rules import Rules
 from warren.broker.selector import Selector
 from warren.broker.store import MessageLog, Store, StreamLog
-from warren.broker.turns import DELIVERED_AT_A_TIME_MAX, TooMuchForATurn
+from warren.broker.turns import DELIVERED_AT_A_TIME_MAX, MARKED_AT_A_TIME_MAX, TooMuchForATurn
 from warren.broker.view import choose_view
 
 TRIED_FOR_A_UNIT = 10  # asking so many consumers in vain costs a unit of work
@@ -90,7 +90,7 @@ class ClassicQueue(Queue):
             delivery_tag = consumer.deliver(entry)
             if self.events.delivered:
                 self.tell_drained(entry, consumer, delivery_tag)
-            is_enough = tally.delivered - delivered >= most or left - budget.left >= most
+            is_enough = tally.delivered - delivered >= most or left - budget.left > MARKED_AT_A_TIME_MAX
             if is_enough or budget.draining <= 0:
                 self.touch()  # it is other queues' turn; this one goes on after them
                 break

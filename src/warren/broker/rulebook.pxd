@@ -19,6 +19,9 @@ cdef long GONE_WORK
 cdef int64_t NONE
 
 
+cdef long MARKED_AT_A_TIME_MAX
+
+
 cdef class Rulebook:
     cdef ClassicQueue queue
     cdef Budget budget

@@ -31,7 +31,7 @@ from warren.broker.retry import Retry
 from warren.broker.ruled_queue import RuledQueue
 from warren.broker.rules import DROP_HEAD, REJECT_TO_DLX, Rules
 from warren.broker.timetable import Appointment
-from warren.broker.turns import TooMuchForATurn
+from warren.broker.turns import MARKED_AT_A_TIME_MAX, TooMuchForATurn
 from warren.broker.view import Views, would_take
 
 NONE = -1  # stands for no limit, and for no time
@@ -304,7 +304,7 @@ class Rulebook:
         budget, most = self.budget, queue.most_to_deliver()
         delivered, left = queue.tally.delivered, budget.left
         while True:
-            is_enough = queue.tally.delivered - delivered >= most or left - budget.left >= most
+            is_enough = queue.tally.delivered - delivered >= most or left - budget.left > MARKED_AT_A_TIME_MAX
             if is_enough or budget.draining <= 0:
                 queue.touch()  # it is other queues' turn
                 return
