@@ -246,7 +246,7 @@ async def test_a_node_that_is_not_there_cannot_be_removed(node: Node) -> None:
 def test_a_shard_is_handed_to_a_node_by_name(node: Node) -> None:
     node.lead(B, C)
     node.operations.move(0, "cat")
-    node.alone.participant.tick(0.1)
+    node.alone.write(0.1)
     (cas,) = node.alone.take(Cas)
     assert cas.record.leader == Leadership(C, RUNS[C])
 
