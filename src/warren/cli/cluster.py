@@ -35,6 +35,7 @@ SHARD_COLUMNS = (
     "leaving",
     "role",
     "followers",
+    "is_older_in_etcd",
 )
 LISTS = ("replicas", "in_sync", "joining", "leaving")
 WAIT_SECONDS = 60.0

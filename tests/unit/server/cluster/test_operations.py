@@ -9,9 +9,9 @@ import pytest
 
 from tests.unit.cluster.nodes import RECORD, RUNS, A, Alone, B, C, D
 from warren.broker.commands import DeclareQueue
-from warren.cluster.config import Leadership, StoreId
+from warren.cluster.config import Known, Leadership, StoreId
 from warren.cluster.definitions.definition import path_of
-from warren.cluster.effects import Cas
+from warren.cluster.effects import Cas, ReadRecord
 from warren.cluster.known_stores import DRAINING, IN, REMOVED
 from warren.server.cluster.etcd_errors import Unreachable
 from warren.server.cluster.operations import Operations
@@ -200,11 +200,23 @@ def test_metrics_count_shards(node: Node) -> None:
         "warren_cluster_shards_kept": 1,
         "warren_cluster_shards_in_sync": 1,
         "warren_cluster_shards_without_leader": 0,
+        "warren_cluster_shards_older_in_etcd": 0,
         "warren_cluster_in_flight_bytes": 0,
         "warren_cluster_leader_changes_total": 1,
     }
     node.alone.participant.link_down(B, 0.0)
     assert node.numbers()["rabbitmq_unreachable_cluster_peers_count"] == 1
+
+
+def test_a_shard_that_etcd_has_lost_is_told(node: Node) -> None:
+    node.follow(B)
+    shard = node.alone.shard
+    assert not node.operations.shards()[0].is_older_in_etcd
+    node.alone.participant.tick(20.0)
+    (asked,) = node.alone.take(ReadRecord)
+    shard.record_read(asked.number, Known(1, RECORD._replace(epoch=3, leader=Leadership(B, RUNS[B]))), 20.0)
+    assert node.operations.shards()[0].is_older_in_etcd
+    assert node.numbers()["warren_cluster_shards_older_in_etcd"] == 1
 
 
 def test_a_node_that_was_removed_is_told_while_it_runs_or_keeps_something(node: Node) -> None:
