@@ -35,6 +35,7 @@ SHARD_COLUMNS = (
     "leaving",
     "role",
     "followers",
+    "is_older_in_etcd",
 )
 FORCED_COLUMNS = ("node", "epoch", "were_in_sync", "queues")
 LISTS = ("replicas", "in_sync", "joining", "leaving")

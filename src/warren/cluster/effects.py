@@ -5,18 +5,19 @@ The runtime takes effects in the order in which they come. What it must keep to:
 * `Apply`, `KeepEpoch` and `KeepWhole` of a shard reach the disk's memory at once, in order. `synced(token)`
   is called when this `Apply` and all effects on the disk before it would survive a power cut, and never if
   they would not.
-* `Cas` is answered by `cas_answered`; if the outcome is not known, with None. A request whose outcome is not
-  known may still be carried out later.
+* `Cas` is answered by `cas_answered`. A request whose outcome is not known may still be carried out later;
+  one that was not sent never is.
 * `ReadRecord` is answered by a linearizable read, and is asked again if no answer comes.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
-from warren.cluster.config import ShardRecord, StoreId
+from warren.cluster.config import Known, ShardRecord, StoreId
 from warren.cluster.messages import Message
+from warren.cluster.transactions import Outcome
 from warren.storage.replication import LogChange, LogId
 
 
@@ -105,10 +106,15 @@ class Cas(NamedTuple):
     record: ShardRecord
 
 
+# What comes of a `Cas`: the record as it is now, or why that is not known.
+CasAnswer: TypeAlias = Known | Literal[Outcome.UNKNOWN, Outcome.NOT_SENT]
+
+
 class ReadRecord(NamedTuple):
-    """Read the shard's record, linearizably; `Shard.learn` answers."""
+    """Read the shard's record, linearizably; `Shard.record_read` answers."""
 
     shard: int
+    number: int  # of the question
 
 
 class ConfirmGone(NamedTuple):
@@ -139,6 +145,16 @@ class RoleChanged(NamedTuple):
     role: Role
 
 
+class RecordIsOlder(NamedTuple):
+    """The record in etcd is older than what this store knows: etcd has lost what was written to it. Nobody
+    can be elected by such a record.
+    """
+
+    shard: int
+    epoch: int  # the highest that the store knows of
+    record_epoch: int
+
+
 class Close(NamedTuple):
     """The link to a store has to be closed: the other side breaks the rules."""
 
@@ -161,5 +177,6 @@ Effect: TypeAlias = (
     | RemoveCopies
     | Committed
     | RoleChanged
+    | RecordIsOlder
     | Close
 )

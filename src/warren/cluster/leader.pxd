@@ -24,6 +24,8 @@ cdef class Leader:
     cdef public tuple others
     cdef public Lease lease
     cdef public dict backoffs
+    cdef public object plan
+    cdef public double planned_at
     cdef public object stopped_at
     cdef public bint gives_up
     cdef public object silent

@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from warren.cluster import config
-from warren.cluster.beacons import Lease
+from warren.cluster.beacons import NEVER, Lease
 from warren.cluster.catchup import Catchup, Progress, size_of
 from warren.cluster.config import Known, Leadership, ShardRecord, StoreId
 from warren.cluster.effects import Close, GoOn, ReadMarks, ReadRecords, Send
@@ -33,6 +33,13 @@ class Wish(NamedTuple):
     record: ShardRecord
     admitted: StoreId | None = None  # counts as a member from now on
     counted_out: frozenset[StoreId] = frozenset()  # wrongly so: only if a rule is switched off
+
+
+class HandOver(NamedTuple):
+    """A leader wants to hand over, without need: it stops when it is seen that etcd takes what is written."""
+
+    successor: StoreId | None  # None: whoever is ready
+    for_good: bool  # that one is to be the preferred leader from now on
 
 
 class Leader:
@@ -57,6 +64,8 @@ class Leader:
         self.others: tuple[StoreId, ...] = ()  # all members but this store
         self.lease = Lease(node.settings.lease)  # who has echoed its beacons
         self.backoffs: dict[StoreId, Backoff] = {}  # of stores that have left the in-sync set
+        self.plan: HandOver | None = None  # what it is about to stop for
+        self.planned_at = NEVER  # when it last had such a plan
         self.stopped_at: float | None = None  # when it began to hand over
         self.gives_up = False  # handing over: it takes too long, and there is no need
         self.silent: StoreId | None = None  # led before, and was waited for until this store stood
@@ -104,9 +113,13 @@ class Leader:
         self.admitting.clear()
         self._count_members()
 
-    def is_sending(self, wish: Wish, revision: int) -> None:
-        """The wish is about to be sent to etcd."""
+    def is_sending(self, wish: Wish, revision: int) -> bool:
+        """The wish is about to be sent to etcd. Whether only that makes it doubtful what will be written."""
         rules = self.node.rules
+        if wish.admitted is not None:
+            is_first = wish.admitted not in self.admitting
+        else:
+            is_first = self.handed_at is None
         if wish.admitted is not None and rules.early_admission:
             self.admitting[wish.admitted] = revision
         if wish.record.epoch != self.epoch and rules.doubtful_hand_over:
@@ -114,6 +127,16 @@ class Leader:
         if not rules.known_shrink:
             self.counted_out = wish.counted_out
         self._count_members()
+        return is_first
+
+    def was_not_sent(self, wish: Wish) -> None:
+        """Nothing will come of the wish, nor of an earlier one like it."""
+        if wish.admitted is not None:
+            self.admitting.pop(wish.admitted, None)
+        elif wish.record.epoch != self.epoch:
+            self.handed_at = None
+        self._count_members()
+        self.advance()
 
     def _count_members(self) -> None:
         mine = self.node.me.store
@@ -126,6 +149,7 @@ class Leader:
         """Changes that were made here go to all followers. Say their index."""
         self.index += 1
         changes = tuple(changes)
+        is_full = False
         for session in self.sessions.values():
             if session.catchup is None:
                 self._send(session, changes, now)
@@ -133,7 +157,17 @@ class Leader:
                 passed = session.catchup.pass_on(changes)
                 if passed:
                     self._send(session, passed, now)
+            if session.in_flight > IN_FLIGHT_BYTES_MAX:
+                is_full = True
+        if is_full:
+            self._end_full_sessions()
         return self.index
+
+    def _end_full_sessions(self) -> None:
+        """Nobody waits for a store that is no member: it begins anew when it has acked nothing of so much."""
+        for session in list(self.sessions.values()):
+            if session.in_flight > IN_FLIGHT_BYTES_MAX and session.store not in self.others:
+                self.refuse(session.store, session.session)
 
     def _send(
         self, session: Session, changes: Sequence[LogChange], now: float, *, in_step: bool = False
@@ -312,9 +346,20 @@ class Leader:
         self.stopped_at = self.successor = None
         self.gives_up = self.for_good = False
 
+    def intend(self, plan: HandOver, now: float) -> None:
+        """Hand over, as soon as it is seen that etcd takes what is written. Until then all goes on."""
+        self.plan, self.planned_at = plan, now
+
+    def carry_out_plan(self, now: float) -> None:
+        """Something was written to the record."""
+        plan, self.plan = self.plan, None
+        if plan is not None and self.has_heir(plan.successor):
+            self.stop(now, plan.successor, for_good=plan.for_good)
+
     def stop(self, now: float, successor: StoreId | None = None, *, for_good: bool = False) -> None:
         """Begin to hand over: nothing new is taken, and nothing delivered."""
         if self.stopped_at is None:
+            self.plan = None
             self.stopped_at = now
             self.successor = successor
             self.for_good = for_good
@@ -358,6 +403,11 @@ class Leader:
         is_there = store in self.record.isr and store in node.links and self.may_get(store)
         return is_there and self._acked(store) >= 0
 
+    def has_heir(self, successor: StoreId | None = None) -> bool:
+        """Whether this store could take over at once, or anybody if none is named."""
+        heirs = self.record.isr if successor is None else (successor,)
+        return any(self.is_ready(store) for store in heirs if store != self.node.me.store)
+
     def is_gone(self, store: StoreId, now: float) -> bool:
         """Whether a member cannot be waited for: its process is gone, or it owes an echo or an ack."""
         if store in self.node.refused or store in self.node.farewells:
@@ -400,8 +450,11 @@ class Leader:
         return None
 
     def _settle(self) -> Wish | None:
-        """What was sent may yet be written: the same record at a new revision ends that."""
-        return Wish(self.record) if self.admitting or self.handed_at is not None else None
+        """What was sent may yet be written: the same record at a new revision ends that. It also shows that
+        etcd takes what is written, before this leader stops without need.
+        """
+        is_wanted = self.admitting or self.handed_at is not None or self.plan is not None
+        return Wish(self.record) if is_wanted else None
 
 
 def _parts(changes: Sequence[LogChange]) -> list[tuple[LogChange, ...]]:

@@ -167,7 +167,7 @@ class Participant:
     # --- this node ---
 
     def drain(self, now: float) -> None:
-        """Hand over all that this node leads, and lead nothing more."""
+        """Hand over all that this node leads, as soon as others can take it, and stand for nothing more."""
         self.node.is_draining = True
         for shard in self.shards.values():
             shard.drain(now)

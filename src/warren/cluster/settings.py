@@ -31,6 +31,8 @@ class Settings:
     readmission_last: float = 60.0  # but no longer than this
     record_read_every: float = 10.0  # a watch may lose events
     ask_again: float = 1.0  # for a record that is not known, or a session that is refused
+    etcd_wait_first: float = 0.05  # between tries of a node while etcd does not answer; then doubled
+    etcd_wait_last: float = 0.5  # but no longer than this
     session_silence: float = 5.0  # until a follower that catches up begins anew
     preferred_after: float = 60.0  # in step, until the preferred leader gets its shard back
     logs_a_turn: int = 200  # that a leader compares with a follower's
@@ -76,6 +78,7 @@ class Rules:
     open_when_in_step: bool = True  # a leader opens when all members have its log
     lease: bool = True  # a leader delivers while its members echo its beacons
     no_echo_while_standing: bool = True
+    earlier_doubt: bool = True  # that a compare-and-swap was not sent says nothing of an earlier one
     exact_evidence: bool = True  # that a process is gone says nothing of a later one of the same store
     grace_after_boot: bool = True  # a store that starts waits as if it had heard the leader just now
     stop_before_hand_over: bool = True  # a leader that hands over does not deliver any more

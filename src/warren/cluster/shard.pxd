@@ -16,10 +16,11 @@ cdef class Shard:
     cdef public Leader leader
     cdef public object led_epoch
     cdef public object pending
+    cdef public object take_back
     cdef public object stood_at
     cdef public object stood_against
     cdef public object dead
-    cdef public object read_asked_at
+    cdef public object reads
     cdef public double quiet_until
     cdef public double preferred_asked_at
 

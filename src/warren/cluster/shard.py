@@ -6,32 +6,36 @@ that epoch; else it follows whoever leads in that epoch.
 
 The record is changed by one compare-and-swap at a time. If its outcome is not known, it may still be written
 later, as long as the record has the revision that it compares. So until another revision is seen, a store
-that may be admitted counts as a member, and a store that may be elected echoes no other leader's beacons.
+that may be admitted counts as a member, and a store that may be elected echoes no other leader's beacons. A
+leader that may have handed over delivers nothing. So without need nobody begins what etcd may not answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from warren.cluster import clearing, config
 from warren.cluster.config import Known, Leadership, ShardRecord, StoreId
 from warren.cluster.effects import (
     Apply,
     Cas,
+    CasAnswer,
     Committed,
     KeepEpoch,
     ReadMarks,
-    ReadRecord,
     Role,
     RoleChanged,
     Send,
 )
 from warren.cluster.follower import Follower
-from warren.cluster.leader import Leader, Wish
+from warren.cluster.leader import HandOver, Leader, Wish
 from warren.cluster.messages import Ack, Batch, Beacon, Inventory, Refused
+from warren.cluster.reads import Reads
 from warren.cluster.roles import ROLES, Occasion
-from warren.cluster.standing import stands_at
+from warren.cluster.standing import is_gone, stands_at
 from warren.cluster.this_node import LedLogs, ThisNode
+from warren.cluster.transactions import Outcome
 from warren.storage.replication import AllMarks, LogChange, LogId, Records, SegmentState
 
 
@@ -49,10 +53,11 @@ class Shard:
         self.leader: Leader | None = None  # this store's term, while it leads
         self.led_epoch = 0  # of its last term
         self.pending: int | None = None  # the revision that a compare-and-swap under way compares
+        self.take_back: Callable[[], None] = _nothing  # called if that one was not sent
         self.stood_at: int | None = None  # the revision at which this store may yet be elected
         self.stood_against: tuple[StoreId | None, int] = (None, 0)  # a silent leader, and the epoch after its
         self.dead: Leadership | None = None  # the leader, if its process is known to be gone
-        self.read_asked_at: float | None = None  # when the record was last asked for
+        self.reads = Reads(node, number, now)  # of the record
         self.quiet_until = now  # time alone changes nothing for a follower in step that hears its leader
         self.preferred_asked_at = now  # when the preferred leader was last to take over
         self.follower.epoch = epoch
@@ -73,6 +78,7 @@ class Shard:
             return
         self.known = known
         record = known.record
+        self.node.etcd.answered()
         self._end_doubt(known.revision)
         if record.epoch > self.epoch:
             self._enter(record.epoch, now)
@@ -80,6 +86,7 @@ class Shard:
         if record.epoch == self.epoch and self._is_mine(record.leader):
             if self.leader is not None:
                 self.leader.learn(known, now)
+                self.leader.carry_out_plan(now)
                 self.review(now)
             elif self.led_epoch < record.epoch:
                 self._lead(known, now)
@@ -107,27 +114,47 @@ class Shard:
             return leader.store == self.node.me.store
         return leader == self.node.me
 
-    def record_read(self, known: Known, now: float) -> None:
-        """A linearizable read, perhaps after a compare-and-swap whose outcome is not known."""
-        self.read_asked_at = now
+    def record_read(self, number: int, known: Known, now: float) -> None:
+        """What a `ReadRecord` asked for, perhaps after a compare-and-swap whose outcome is not known."""
+        self.reads.answered(number, known, now)
         self.learn(known, now)
+        if self.leader is None:
+            self._consider_standing(now)
 
-    def cas_answered(self, revision: int, known: Known | None, now: float) -> None:
-        """A compare-and-swap at this revision has an answer: the record as it is now, or None: not known."""
-        if self.pending == revision:
+    def cas_answered(self, revision: int, answer: CasAnswer, now: float) -> None:
+        """A compare-and-swap at this revision has an answer."""
+        is_newest = self.pending == revision
+        if is_newest:
             self.pending = None
-        if known is None:
-            self._ask(now)
+        if isinstance(answer, Known):
+            self.node.etcd.answered()
+            self.reads.note(answer, is_older=answer.revision < revision)
+            self.learn(answer, now)
         else:
-            self.learn(known, now)
+            self.node.etcd.failed(now)
+            if answer is Outcome.UNKNOWN:
+                self._ask(now)
+            elif is_newest:
+                self._was_not_sent(now)
+
+    def _was_not_sent(self, now: float) -> None:
+        """What was last to be written never will be: etcd is away, and this shard goes on as it is."""
+        self.take_back()
+        leader = self.leader
+        if leader is not None:
+            if leader.stopped_at is not None and leader.handed_at is None and not self._is_unfit(now):
+                leader.resume()
+            self.review(now)
 
     def _ask(self, now: float) -> None:
-        self.read_asked_at = now
-        self.node.effects.append(ReadRecord(self.number))
+        self.reads.ask(self.epoch, self.known, now)
 
-    def _cas(self, record: ShardRecord) -> None:
+    def _cas(self, record: ShardRecord, now: float, take_back: Callable[[], None]) -> None:
+        """Send a compare-and-swap. Call `take_back` if it turns out that it was not sent."""
         assert self.known is not None
         self.pending = self.known.revision
+        self.take_back = take_back
+        self.node.etcd.asks(now)
         self.node.effects.append(Cas(self.number, self.known.revision, record))
 
     # --- epochs and roles ---
@@ -407,30 +434,30 @@ class Shard:
             self._make_wish(leader, now)  # nobody is served until it is written
 
     def drain(self, now: float) -> None:
-        """The node hands over what it leads."""
+        """The node hands over what it leads, as soon as somebody can take it."""
         if self.leader is not None:
             self._consider_stopping(self.leader, now)
             self.review(now)
 
     def move(self, successor: StoreId, now: float) -> bool:
-        """Hand over to this store, which is the preferred leader from now on. False if it cannot be now."""
+        """Hand over to this store, which is the preferred leader from then on, if etcd answers soon. False if
+        it cannot be now.
+        """
         leader = self.leader
         if leader is None or not self.takes_publishes or not leader.is_ready(successor):
             return False
-        leader.stop(now, successor, for_good=True)
+        self._intend(leader, HandOver(successor, for_good=True), now)
         return True
 
     # --- time ---
 
     def tick(self, now: float) -> None:
         """Time has passed."""
-        follower, settings = self.follower, self.node.settings
+        follower = self.follower
         is_quiet = follower.was_in_step and self.leader is None and not self._is_dead(follower.leader)
         if is_quiet and now < self.quiet_until:
             return
-        is_old = self.known is None or self.known.record.epoch != self.epoch
-        every = settings.ask_again if is_old else settings.record_read_every
-        if self.read_asked_at is None or now - self.read_asked_at > every:
+        if self.reads.is_due(now, wants_news=self._wants_news(now)):
             self._ask(now)
         if self.leader is not None:
             self._consider_stopping(self.leader, now)
@@ -439,41 +466,80 @@ class Shard:
         else:
             follower.tick(now)
             self._consider_standing(now)
-            if is_quiet and not is_old and self.pending is None and self.stood_at is None:
-                assert self.read_asked_at is not None
-                self.quiet_until = min(self.read_asked_at + every, follower.patience.ends_at)
+            if is_quiet and not self._is_behind and self.pending is None and self.stood_at is None:
+                self.quiet_until = min(self.reads.next_at, self._suspects_at)
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether the record that is known is older than what this store has heard."""
+        return self.known is None or self.known.record.epoch != self.epoch
+
+    @property
+    def _suspects_at(self) -> float:
+        """When this store begins to suspect that its leader is gone."""
+        return self.follower.patience.heard_at + self.node.settings.lease
+
+    def _wants_news(self, now: float) -> bool:
+        """Whether the record should be read as soon as can be. A store that may have to stand reads it first:
+        if etcd is away, it would only be in doubt, and its leader suspended, although that may be back soon.
+        """
+        if self._is_behind:
+            return True
+        return self.leader is None and self.reads.confirmed_at < self._suspects_at <= now
 
     def _is_dead(self, store: StoreId | None) -> bool:
         """Whether a process of this store is known to be gone: perhaps the one that leads."""
         return self.dead is not None and self.dead.store == store
 
+    def _may_swap(self, now: float) -> bool:
+        """Whether a compare-and-swap can be sent now. One by a record that is older than what this store has
+        heard, or that etcd has lost, would change nothing.
+        """
+        if self.pending is not None or self._is_behind or self.reads.is_lost:
+            return False
+        return self.node.etcd.may_ask(now)
+
     def _make_wish(self, leader: Leader, now: float) -> None:
-        if self.pending is not None or self.known is None or self.known.record.epoch != self.epoch:
+        if not self._may_swap(now):
             return
+        assert self.known is not None
         wish: Wish | None = leader.wish(now)
         if wish is not None:
-            leader.is_sending(wish, self.known.revision)
-            self._cas(wish.record)
+            is_first = leader.is_sending(wish, self.known.revision) or not self.node.rules.earlier_doubt
+            self._cas(wish.record, now, partial(leader.was_not_sent, wish) if is_first else _nothing)
+
+    def _is_unfit(self, now: float) -> bool:
+        """Whether this store must not lead on, whoever takes over, and even if nobody does."""
+        since = self.node.disk_failing_since
+        is_failing = since is not None and now - since > self.node.settings.disk_patience
+        return is_failing or not self._is_sound
+
+    def _should_go(self, leader: Leader) -> bool:
+        """Whether this store leads on only until another one can."""
+        record = leader.record
+        leaves = self.node.me.store in record.leaving and bool(record.joining)
+        return self.node.is_draining or leaves
 
     def _consider_stopping(self, leader: Leader, now: float) -> None:
-        node, settings = self.node, self.node.settings
-        failing = (
-            node.disk_failing_since is not None and now - node.disk_failing_since > settings.disk_patience
-        )
-        # One that is alone in sync cannot hand over before another store is admitted.
-        is_alone = len(leader.record.isr) == 1
-        leaves = node.me.store in leader.record.leaving and bool(leader.record.joining) and not is_alone
-        if node.is_draining or failing or leaves or not self._is_sound:
+        patience = 2 * self.node.settings.hand_over_patience
+        if self._is_unfit(now):
             leader.stop(now)
             leader.gives_up = False
-            return
-        if leader.stopped_at is not None:
-            if now - leader.stopped_at > 2 * settings.hand_over_patience:
+        elif leader.stopped_at is not None:
+            if now - leader.stopped_at > patience:
                 leader.gives_up = True
                 if leader.handed_at is None:
                     leader.resume()
-            return
-        self._consider_preferred(leader, now)
+        elif now - leader.planned_at > patience:
+            leader.plan = None  # etcd has not answered
+            if not self._should_go(leader):
+                self._consider_preferred(leader, now)
+            elif leader.has_heir():
+                self._intend(leader, HandOver(None, for_good=False), now)
+
+    def _intend(self, leader: Leader, plan: HandOver, now: float) -> None:
+        leader.intend(plan, now)
+        self._make_wish(leader, now)
 
     def _consider_preferred(self, leader: Leader, now: float) -> None:
         """Hand the shard back to the store that should lead it, if that has been in step for long."""
@@ -488,13 +554,13 @@ class Shard:
             return
         if now - max(session.in_step_since, self.preferred_asked_at) > settings.preferred_after:
             self.preferred_asked_at = node.preferred_at = now
-            leader.stop(now, preferred)
+            self._intend(leader, HandOver(preferred, for_good=False), now)
 
     def _consider_standing(self, now: float) -> None:
         """Stand for election if the leader is gone, and this store may lead."""
         known, node = self.known, self.node
-        if known is None or self.pending is not None or known.record.epoch != self.epoch:
-            return  # nobody can be elected by a record that is older than what this store has heard
+        if known is None or not self._may_swap(now):
+            return
         record, mine = known.record, node.me
         leader, patience = record.leader, self.follower.patience
         has_leader = leader is not None and leader.store != mine.store and not self._is_dead(leader.store)
@@ -504,11 +570,26 @@ class Shard:
         may_stand = is_eligible and node.can_lead and self._is_sound
         if not may_stand or now < stands_at(record, mine.store, self.dead, patience, node):
             if self.stood_at is not None:  # the leader is back, or this store must not lead: end the doubt
-                self._cas(record)
-            return
-        self.stood_at = known.revision
+                self._cas(record, now, _nothing)
+        elif is_gone(record, mine.store, self.dead, node) or self.reads.confirmed_at >= self._suspects_at:
+            self._stand(record, now)
+
+    def _stand(self, record: ShardRecord, now: float) -> None:
+        assert self.known is not None
+        rules, mine = self.node.rules, self.node.me
+        is_first = self.stood_at is None or not rules.earlier_doubt
+        self.stood_at = self.known.revision
         self.stood_against = (None if record.leader is None else record.leader.store, record.epoch + 1)
-        if node.rules.only_in_sync_stand:
-            self._cas(config.elect(record, mine))
+        if rules.only_in_sync_stand:
+            made = config.elect(record, mine)
         else:
-            self._cas(record._replace(epoch=record.epoch + 1, leader=mine))
+            made = record._replace(epoch=record.epoch + 1, leader=mine)
+        self._cas(made, now, self._did_not_stand if is_first else _nothing)
+
+    def _did_not_stand(self) -> None:
+        """This store cannot be elected by what it sent, since nothing was sent."""
+        self.stood_at = None
+
+
+def _nothing() -> None:
+    """Nothing is to be taken back."""

@@ -19,9 +19,14 @@ def stands_at(
     others = [store for store in record.replicas if leader is None or store != leader.store]
     rank = others.index(mine) if mine in others else 0
     delay = rank * node.settings.rank_delay
-    # A leader of this same store was another run of it.
-    is_gone = leader is None or leader.store == mine or _is_dead(leader, dead, node)
-    return (patience.heard_at if is_gone else patience.ends_at) + delay
+    since = patience.heard_at if is_gone(record, mine, dead, node) else patience.ends_at
+    return since + delay
+
+
+def is_gone(record: ShardRecord, mine: StoreId, dead: Leadership | None, node: ThisNode) -> bool:
+    """Whether nobody leads by this record any more. A leader of this same store was another run of it."""
+    leader = record.leader
+    return leader is None or leader.store == mine or _is_dead(leader, dead, node)
 
 
 def _is_dead(leader: Leadership, dead: Leadership | None, node: ThisNode) -> bool:

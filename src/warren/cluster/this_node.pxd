@@ -6,6 +6,7 @@ cdef class ThisNode:
     cdef public object rules
     cdef public object new_session
     cdef public list effects
+    cdef public object etcd
     cdef public dict acks
     cdef public dict links
     cdef public set refused

@@ -9,6 +9,7 @@ from warren.cluster.config import Leadership, RunId, StoreId
 from warren.cluster.effects import Effect
 from warren.cluster.messages import Ack
 from warren.cluster.settings import Rules, Settings
+from warren.cluster.tries import Tries
 from warren.storage.replication import LogId, NamedOffset, SegmentState
 
 
@@ -38,13 +39,16 @@ class ThisNode:
         self.rules = rules  # all of them hold, but in the simulator
         self.new_session = new_session  # makes the number of a session, which is never used again
         self.effects: list[Effect] = []  # to be carried out, in order
+        self.etcd = Tries(
+            patience=settings.ask_again, first=settings.etcd_wait_first, last=settings.etcd_wait_last
+        )
         self.acks: dict[StoreId, dict[int, Ack]] = {}  # of this turn, by store and shard
         self.links: dict[StoreId, RunId] = {}  # the nodes that can be spoken to now, each in its run
         self.refused: set[StoreId] = set()  # nodes whose process was not there when last called
         self.avoided: set[StoreId] = set()  # nodes that must not be handed anything: they are draining
         self.preferred: dict[int, StoreId] = {}  # who should lead a shard, if not its first replica
         self.preferred_at = 0.0  # when a shard was last handed to the one who should lead it
-        self.is_draining = False  # it hands over what it leads, and leads nothing more
+        self.is_draining = False  # it hands over what it leads, and stands for nothing more
         self.is_leaving = False  # it drains, and its process ends then
         self.farewells: set[StoreId] = set()  # nodes that have said farewell
         self.disk_failing_since: float | None = None  # when its disk began to fail

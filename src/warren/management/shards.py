@@ -39,6 +39,7 @@ SHARD = record(
         "joining": rows(TEXT),
         "leaving": rows(TEXT),
         "role": TEXT,
+        "is_older_in_etcd": FLAG,
         "followers": rows(FOLLOWER),
     }
 )

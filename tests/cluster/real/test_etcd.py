@@ -140,6 +140,22 @@ async def test_what_could_not_be_sent_is_told_apart_from_what_was_not_answered(
     await etcd.txn(Transaction((), (Put("after", b""),)))
 
 
+@pytest.fixture
+def small_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warren.server.cluster.local_etcd.QUOTA_BYTES", 3_000_000)
+
+
+@pytest.mark.usefixtures("small_quota")
+async def test_an_etcd_that_has_just_become_full_may_have_written_what_it_refuses(etcd: Etcd) -> None:
+    """Debian's says that it has no space of what it writes in the moment in which its quota is reached."""
+    keys = [f"k{number}" for number in range(150)]
+    answers = await asyncio.gather(*(etcd.txn(create(key, bytes(60_000))) for key in keys))
+    refused = [answer for answer in answers if answer.outcome is not Outcome.SUCCEEDED]
+    assert refused
+    assert {answer.outcome for answer in refused} == {Outcome.UNKNOWN}
+    assert any("disarm its alarm" in answer.reason for answer in refused)
+
+
 async def test_user_and_password_are_used_and_the_token_is_renewed(etcd: Etcd, local_etcd: LocalEtcd) -> None:
     for path, wanted in (
         ("auth/user/add", {"name": "root", "password": "secret"}),

@@ -120,7 +120,19 @@ def leave(world: World) -> None:
 
 
 def stop_etcd(world: World) -> None:
-    world.etcd.is_up = not world.etcd.is_up
+    """It hangs, or it cannot be connected to: by any node, or by one of them. Or it is back."""
+    etcd = world.etcd
+    if not etcd.is_up or etcd.refuses:
+        etcd.is_up = True
+        etcd.refuses.clear()
+        return
+    kind = world.chance.random()
+    if kind < 0.4:
+        etcd.is_up = False
+    elif kind < 0.8:
+        etcd.refuses.update(range(len(world.nodes)))
+    else:
+        etcd.refuses.add(_any(world).place)
 
 
 def carry_out_late(world: World) -> None:
@@ -164,6 +176,7 @@ def mend(world: World) -> None:
     """Much works again: without this, most of a run would be spent with nothing to break."""
     world.network.cuts.clear()
     world.etcd.is_up = True
+    world.etcd.refuses.clear()
     world.registry.states = [IN] * len(world.nodes)
     for node in world.nodes:
         node.is_failing = False

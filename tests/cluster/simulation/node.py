@@ -32,6 +32,7 @@ from warren.cluster.effects import (
     ReadMarks,
     ReadRecord,
     ReadRecords,
+    RecordIsOlder,
     RemoveCopies,
     Role,
     RoleChanged,
@@ -268,7 +269,8 @@ class Node:
         self.world.etcd.requests.append(request)
 
     def _read_record(self, effect: ReadRecord) -> None:
-        self.world.etcd.requests.append(Request(self.place, self.life, effect.shard, 0, None))
+        request = Request(self.place, self.life, effect.shard, 0, None, asked=effect.number)
+        self.world.etcd.requests.append(request)
 
     def clear(self, shard: int) -> None:
         """Look whether there are copies of a shard that this store does not keep any more."""
@@ -280,6 +282,11 @@ class Node:
     def _confirm_gone(self, effect: ConfirmGone) -> None:
         request = Request(self.place, self.life, effect.shard, 0, None, effect.number)
         self.world.etcd.requests.append(request)
+
+    def _record_is_older(self, effect: RecordIsOlder) -> None:
+        if not self.world.is_restored:
+            raise Violation(f"etcd has lost nothing, and {self.store} says that it has: {effect}")
+        self.world.losses += 1
 
     def _remove_copies(self, effect: RemoveCopies) -> None:
         shard = effect.shard
@@ -492,5 +499,6 @@ HANDLERS: dict[type, Callable[..., None]] = {
     RemoveCopies: Node._remove_copies,
     Committed: Node._committed,
     RoleChanged: Node._role_changed,
+    RecordIsOlder: Node._record_is_older,
     Close: Node._close,
 }

@@ -108,6 +108,26 @@ def echo_while_standing(rules: Rules, disk_rules: DiskRules) -> None:
     _overtake(stage, a, b, c)
 
 
+def stand_again_unsent(rules: Rules, disk_rules: DiskRules) -> None:
+    """A store stands, and does not learn what came of it; it stands again, and nothing is sent."""
+    stage = Stage(rules, disk_rules)
+    a, b, c = stage.begin()
+    stage.publish(a, 8)
+    stage.run_for(0.5)
+    stage.holds = lambda request: request.node == b.place
+    stage.without_etcd.update((a.place, c.place))
+    stage.cut(a, b)
+    stage.until(lambda: bool(stage.held))
+    stage.answer_unknown(stage.held[0])
+    stage.etcd.refuses.add(b.place)
+    stage.run_for(0.3)
+    stage.join()
+    stage.run_for(0.6)
+    stage.etcd.refuses.clear()
+    stage.without_etcd.clear()
+    _overtake(stage, a, b, c)
+
+
 def restart_and_stand(rules: Rules, disk_rules: DiskRules) -> None:
     """A store that has just echoed restarts, hears nothing, and stands at once."""
     stage = Stage(rules, disk_rules)
@@ -126,7 +146,7 @@ def hand_over_unknown(rules: Rules, disk_rules: DiskRules) -> None:
     a, b, c = stage.begin()
     stage.publish(a, 8)
     stage.run_for(0.5)
-    stage.holds = lambda request: request.node == a.place
+    stage.holds = lambda request: request.node == a.place and request.record != stage.record
     a.participant.drain(a.now())
     a.carry_out()
     stage.until(lambda: bool(stage.held))
@@ -165,7 +185,7 @@ def stale_evidence(rules: Rules, disk_rules: DiskRules) -> None:
     stage.join()
     stage.holds = lambda request: request.node == b.place
     stage.until(lambda: stage.is_open(a))
-    stage.without_etcd.clear()
+    stage.without_etcd.discard(b.place)
     stage.until(lambda: bool(stage.held) or stage.time > 5.0)
     _overtake(stage, a, b, c)
 
@@ -331,6 +351,7 @@ DIRECTED: dict[str, Schedule] = {
     "fence": deposed_leader_resumes,
     "lease": cut_off_leader,
     "no_echo_while_standing": echo_while_standing,
+    "earlier_doubt": stand_again_unsent,
     "grace_after_boot": restart_and_stand,
     "stop_before_hand_over": hand_over_unknown,
     "doubtful_hand_over": hand_over_given_up,

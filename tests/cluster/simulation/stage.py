@@ -12,6 +12,7 @@ from warren.cluster import config
 from warren.cluster.config import ShardRecord
 from warren.cluster.effects import Role
 from warren.cluster.settings import Rules, Settings
+from warren.cluster.transactions import Outcome
 from warren.storage.replication import LogId
 
 LOG = LogId(1)
@@ -44,7 +45,8 @@ class Stage(World):
             if request.record is not None and self.nodes[request.node].life == request.life:
                 self.answer_unknown(request)
             return
-        if request.record is not None and self.holds(request):
+        is_there = request.node not in self.etcd.refuses
+        if is_there and request.record is not None and self.holds(request):
             self.held.append(request)
         else:
             super().serve_etcd(request)
@@ -66,7 +68,7 @@ class Stage(World):
     def answer_unknown(self, request: Request) -> None:
         """Who sent this gives up on it; etcd may carry it out yet."""
         node = self.nodes[request.node]
-        node.participant.shards[request.shard].cas_answered(request.revision, None, node.now())
+        node.participant.shards[request.shard].cas_answered(request.revision, Outcome.UNKNOWN, node.now())
         node.carry_out()
 
     def carry_out_held(self) -> None:

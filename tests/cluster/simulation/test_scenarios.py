@@ -6,11 +6,18 @@ simulated.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
+from tests.cluster.simulation.etcd import Etcd
+from tests.cluster.simulation.node import Node
 from tests.cluster.simulation.stage import LOG, Stage
-from tests.cluster.simulation.world import SETTINGS
+from tests.cluster.simulation.world import SETTINGS, TICK
+from warren.cluster.config import Known
 from warren.cluster.effects import Role
-from warren.cluster.settings import Settings
-from warren.storage.replication import LogId
+from warren.cluster.settings import IN_FLIGHT_BYTES_MAX, Settings
+from warren.storage.replication import LogId, Records
 
 
 def test_1_a_leader_that_was_paused_delivers_nothing_and_follows() -> None:
@@ -277,3 +284,210 @@ def test_a_follower_comes_back_when_only_the_link_of_its_leader_has_ended() -> N
     stage.run_for(3.0)
     assert stage.isr() == {a.store, b.store, c.store}
     stage.heal()
+
+
+def hangs(etcd: Etcd) -> None:
+    etcd.is_up = False
+
+
+def refuses(etcd: Etcd) -> None:
+    etcd.refuses.update(range(3))
+
+
+def refuses_changes(etcd: Etcd) -> None:
+    etcd.is_read_only = True
+
+
+def goes_on(stage: Stage, leader: Node, seconds: float = 20.0) -> None:
+    """Whatever is tried meanwhile, the leader takes and confirms what is published all the time."""
+    end = stage.time + seconds
+    while stage.time < end:
+        before = stage.confirmed()
+        stage.publish(leader)
+        stage.run_for(2 * TICK)
+        assert stage.confirmed() == before + 1
+
+
+without_etcd = pytest.mark.parametrize("goes_away", [hangs, refuses, refuses_changes])
+
+
+@without_etcd
+def test_without_etcd_a_leader_does_not_stop_for_the_preferred_one(
+    goes_away: Callable[[Etcd], None],
+) -> None:
+    """A node that was restarted shortly before etcd went away would get its shards back."""
+    stage = Stage()
+    a, b, _ = stage.begin()
+    stage.crash(a)
+    stage.until(lambda: stage.is_open(b))
+    a.boot()
+    stage.until(lambda: a.store in stage.isr())
+    goes_away(stage.etcd)
+    goes_on(stage, b, 3 * SETTINGS.preferred_after)
+
+
+@without_etcd
+def test_without_etcd_a_leader_that_paused_goes_on(goes_away: Callable[[Etcd], None]) -> None:
+    """Its followers do not stand, or do not stay in doubt whether they may be elected."""
+    stage = Stage()
+    a, *_ = stage.begin()
+    goes_away(stage.etcd)
+    a.paused_until = stage.time + 1.2 * SETTINGS.grace
+    stage.run_for(1.2 * SETTINGS.grace + 1.0)
+    goes_on(stage, a)
+
+
+@without_etcd
+def test_without_etcd_a_shard_is_not_moved_and_not_stopped_either(
+    goes_away: Callable[[Etcd], None],
+) -> None:
+    stage = Stage()
+    a, b, _ = stage.begin()
+    goes_away(stage.etcd)
+    assert a.participant.shards[0].move(b.store, a.now())
+    goes_on(stage, a)
+    goes_back(stage.etcd)
+    goes_on(stage, a)  # whoever asked for it has given up
+
+
+@without_etcd
+def test_without_etcd_a_node_that_is_drained_or_ends_goes_on_as_long_as_it_is_there(
+    goes_away: Callable[[Etcd], None],
+) -> None:
+    stage = Stage()
+    a, b, _ = stage.begin()
+    goes_away(stage.etcd)
+    a.participant.leave(a.now())
+    a.carry_out()
+    goes_on(stage, a)
+    goes_back(stage.etcd)
+    stage.until(lambda: stage.is_open(b))
+
+
+@without_etcd
+def test_without_etcd_a_follower_that_restarts_gets_in_step_again(
+    goes_away: Callable[[Etcd], None],
+) -> None:
+    stage = Stage()
+    a, b, _ = stage.begin()
+    goes_away(stage.etcd)
+    b.crash()
+    b.boot()
+    stage.run_for(1.0)
+    goes_on(stage, a)
+
+
+def goes_back(etcd: Etcd) -> None:
+    etcd.is_up, etcd.is_read_only = True, False
+    etcd.refuses.clear()
+
+
+def test_a_leader_whose_hand_over_was_not_sent_goes_on_at_once() -> None:
+    """Etcd goes away just after it was seen to be there."""
+    stage = Stage()
+    a, b, _ = stage.begin()
+    stage.holds = lambda request: request.record is not None and request.record.epoch > 1
+    assert a.participant.shards[0].move(b.store, a.now())
+    a.carry_out()
+    stage.until(lambda: bool(stage.held))
+    assert a.participant.shards[0].role is Role.SUSPENDED
+    stage.etcd.refuses.add(a.place)
+    stage.etcd.requests, stage.held = stage.held, []
+    stage.holds = lambda _: False
+    stage.run_for(2 * TICK)
+    goes_on(stage, a)
+
+
+def test_a_hand_over_that_may_have_been_sent_stops_the_leader_until_that_is_known() -> None:
+    stage = Stage()
+    a, b, _ = stage.begin()
+    stage.holds = lambda request: request.record is not None and request.record.epoch > 1
+    assert a.participant.shards[0].move(b.store, a.now())
+    a.carry_out()
+    stage.until(lambda: bool(stage.held))
+    stage.answer_unknown(stage.held[0])
+    stage.etcd.refuses.add(a.place)
+    stage.run_for(20.0)
+    assert a.participant.shards[0].role is Role.SUSPENDED
+    stage.carry_out_held()
+    stage.until(lambda: stage.is_open(b))
+
+
+def test_a_node_that_nobody_can_take_over_from_leads_on_while_it_is_drained() -> None:
+    stage = Stage()
+    nodes = a, b, c = stage.begin()
+    for node in nodes:
+        node.participant.prefer({}, avoid=[b.store, c.store])
+    a.participant.drain(a.now())
+    a.carry_out()
+    goes_on(stage, a)
+    for node in nodes:
+        node.participant.prefer({}, avoid=[b.store])
+    stage.until(lambda: stage.is_open(c))
+
+
+def test_a_shard_is_led_while_all_nodes_are_drained_one_after_the_other() -> None:
+    stage = Stage()
+    drained: list[str] = []
+    for node in stage.begin():
+        drained.append(node.store)
+        for other in stage.nodes:
+            other.participant.prefer({}, avoid=drained)  # type: ignore[arg-type] # ids are texts
+        node.participant.drain(node.now())
+        node.carry_out()
+        stage.run_for(6.0)
+        goes_on(stage, stage.leader(), 2.0)
+
+
+def test_a_store_that_syncs_nothing_and_is_counted_out_gets_a_bounded_amount() -> None:
+    stage = Stage()
+    a, b, c = stage.begin()
+    b.is_failing = True  # it reads what it is sent, and acks nothing
+    stage.publish(a)
+    stage.until(lambda: stage.isr() == {a.store, c.store})
+    leader = a.participant.shards[0].leader
+    assert leader is not None
+    large = Records(LogId(999), 1, 1, 8, 1, 1, bytes(1024 * 1024))
+    for _ in range(64):
+        leader.append([large], a.now())
+        session = leader.sessions.get(b.store)
+        assert session is None or session.in_flight <= IN_FLIGHT_BYTES_MAX
+    assert b.store not in leader.sessions
+    assert leader.sessions[c.store].in_flight >= 64 * 1024 * 1024, "a member is waited for"
+
+
+def test_a_store_whose_session_was_ended_gets_into_sync_when_its_disk_works_again() -> None:
+    stage = Stage()
+    a, b, c = stage.begin()
+    b.is_failing = True
+    stage.publish(a)
+    stage.until(lambda: stage.isr() == {a.store, c.store})
+    leader = a.participant.shards[0].leader
+    assert leader is not None
+    leader.refuse(b.store, leader.sessions[b.store].session)
+    a.carry_out()
+    goes_on(stage, a, 5.0)
+    b.is_failing = False
+    stage.until(lambda: stage.isr() == {a.store, b.store, c.store})
+    stage.heal()
+
+
+def test_an_etcd_that_was_put_back_to_an_older_state_is_told_and_elects_nobody() -> None:
+    stage = Stage()
+    a, b, _ = stage.begin()
+    old = stage.etcd.records[0]
+    stage.crash(a)
+    stage.until(lambda: stage.is_open(b))
+    a.boot()
+    stage.until(lambda: stage.is_open(a) and len(stage.isr()) == 3)
+    stage.is_restored = True
+    stage.etcd.records[0] = Known(old.revision, old.record)
+    goes_on(stage, a, SETTINGS.record_read_every + 1.0)
+    assert all(node.participant.shards[0].reads.is_lost for node in stage.nodes)
+    assert stage.losses == 3, "each store says it once"
+    for node in stage.nodes:
+        node.crash()
+        node.boot()
+    stage.run_for(20.0)
+    assert set(stage.roles()) == {"FOLLOWER"}
+    assert stage.losses == 6

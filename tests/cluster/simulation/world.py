@@ -13,6 +13,7 @@ from dataclasses import replace
 from tests.cluster.simulation.balancing import Registry, propose, true_stores
 from tests.cluster.simulation.checks import Checks
 from tests.cluster.simulation.disk import DiskRules, Violation
+from tests.cluster.simulation.endurance import endure
 from tests.cluster.simulation.etcd import ANSWER_LATE, BALANCER, Etcd, Request
 from tests.cluster.simulation.faults import FAULTS
 from tests.cluster.simulation.network import Network
@@ -20,7 +21,7 @@ from tests.cluster.simulation.node import Node
 from warren.cluster import config
 from warren.cluster.clearing import is_named
 from warren.cluster.config import Known, ShardRecord, StoreId
-from warren.cluster.effects import Role
+from warren.cluster.effects import CasAnswer, Role
 from warren.cluster.known_stores import IN
 from warren.cluster.placement import changes
 from warren.cluster.settings import Rules, Settings
@@ -74,6 +75,8 @@ class World:
         self.sessions = 0  # how many were opened
         self.leaderships = 0  # how many terms there were
         self.cleared = 0  # how often a store removed what it did not keep any more
+        self.is_restored = False  # etcd, from an old copy of it
+        self.losses = 0  # how often a store has told that etcd had lost something
         self.opened: set[tuple[int, int]] = set()  # shards and epochs
         self.logs: list[list[LogId]] = [[LogId(1), LogId(2, "priority-1")] for _ in range(shards)]
         self.last_queue = 2  # the highest number of a queue
@@ -111,30 +114,30 @@ class World:
 
     def serve_etcd(self, request: Request) -> None:
         """Etcd carries out a request; its answer may take its time."""
-        has_answer, known = self.etcd.serve(request, calm=self.is_calm)
+        answer = self.etcd.serve(request, calm=self.is_calm)
         self.check_records()
-        if has_answer:
+        if answer is not None:
             if not self.is_calm and self.chance.random() < ANSWER_LATE:
-                self.etcd.answers.append((request, known))
+                self.etcd.answers.append((request, answer))
             else:
-                self.answer(request, known)
+                self.answer(request, answer)
 
-    def answer(self, request: Request, known: Known | None) -> None:
+    def answer(self, request: Request, answer: CasAnswer) -> None:
         node = self.nodes[request.node]
         if not node.is_up or node.life != request.life:
             return
         shard = node.participant.shards[request.shard]
         if request.number == BALANCER:
-            if known is not None:
-                shard.learn(known, node.now())
+            if isinstance(answer, Known):
+                shard.learn(answer, node.now())
         elif request.record is None:
-            assert known is not None
+            assert isinstance(answer, Known)
             if request.number:
-                shard.gone_confirmed(request.number, known, node.now())
+                shard.gone_confirmed(request.number, answer, node.now())
             else:
-                shard.record_read(known, node.now())
+                shard.record_read(request.asked, answer, node.now())
         else:
-            shard.cas_answered(request.revision, known, node.now())
+            shard.cas_answered(request.revision, answer, node.now())
         node.carry_out()
 
     def watch(self, node: Node) -> None:
@@ -234,7 +237,7 @@ class World:
             for _ in range(min(len(node.reads), 4)):
                 node.answer_read()
         elif x < 0.8:
-            if etcd.watches[node.place] and etcd.is_up:
+            if etcd.watches[node.place] and etcd.serves(node.place):
                 self.watch(node)
         elif x < 0.81:
             self._look_after_one(node)
@@ -393,7 +396,7 @@ class World:
             node.answer_read()
         if not node.is_failing:
             node.sync()
-        while self.etcd.watches[node.place] and self.etcd.is_up:
+        while self.etcd.watches[node.place] and self.etcd.serves(node.place):
             self.watch(node)
 
     def _repair(self) -> None:
@@ -401,6 +404,8 @@ class World:
         self.is_calm = True
         self.network.cuts.clear()
         self.etcd.is_up = True
+        self.etcd.is_read_only = False
+        self.etcd.refuses.clear()
         while self.etcd.answers:
             self.answer(*self.etcd.answers.pop())
         self.registry.states = [IN] * len(self.nodes)
@@ -481,6 +486,7 @@ class World:
 
 SHAPES = {0: (4, 3, 2), 1: (5, 3, 2), 3: (5, 5, 3), 4: (4, 3, 2), 6: (2, 2, 1)}
 # nodes, replicas, in sync at the least; by seed modulo 8
+ENDURANCE_EVERY = 3  # seeds: it takes as long as to heal
 
 
 def run_seed(
@@ -498,4 +504,7 @@ def run_seed(
         as_bytes=seed % 16 == 5,
     )
     world.run(steps)
+    if seed % ENDURANCE_EVERY == 0:
+        endure(world)
+        world.heal()
     return world

@@ -289,6 +289,7 @@ def shard(number: int, leader: str, role: str) -> dict[str, Any]:
         "leaving": [],
         "role": role,
         "followers": [follower, follower | {"bytes_in_flight": 0}, follower | {"is_in_step": False}],
+        "is_older_in_etcd": False,
     }
 
 
@@ -355,7 +356,7 @@ def test_shards_are_shown_with_what_followers_lack(
     api.answers = [(200, [shard(3, "a", "open")])]
     assert main(["cluster", "shards", "--no-header", "--url", api.url]) == 0
     told = "b lacks 7 bytes, b in step, b is not in step"
-    assert capsys.readouterr().out == f"3\ta\t1\ta b\ta b\t\t\topen\t{told}\n"
+    assert capsys.readouterr().out == f"3\ta\t1\ta b\ta b\t\t\topen\t{told}\tfalse\n"
 
 
 def test_status_of_a_cluster_is_that_of_its_nodes(

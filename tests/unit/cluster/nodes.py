@@ -7,7 +7,7 @@ from itertools import count
 from typing import TypeVar
 
 from warren.cluster.config import Known, Leadership, RunId, ShardRecord, StoreId
-from warren.cluster.effects import Apply, Effect, Role, Send, TakeInventory
+from warren.cluster.effects import Apply, Cas, Effect, ReadRecord, Role, Send, TakeInventory
 from warren.cluster.messages import Ack, Acks, Batch, Echo, Inventory, Message
 from warren.cluster.participant import Participant
 from warren.cluster.settings import Settings
@@ -89,6 +89,20 @@ class Alone:
     def learn(self, record: ShardRecord, now: float = 0.0) -> None:
         self.revision += 1
         self.shard.learn(Known(self.revision, record), now)
+
+    def read(self, now: float) -> None:
+        """Etcd answers all reads of the record: it is what the node knows."""
+        assert self.shard.known is not None
+        for asked in self.take(ReadRecord):
+            self.shard.record_read(asked.number, self.shard.known, now)
+
+    def write(self, now: float) -> ShardRecord:
+        """Etcd carries out the compare-and-swap that the node has sent. Return what was written."""
+        (cas,) = self.take(Cas)
+        assert cas.revision == self.revision
+        self.revision += 1
+        self.shard.cas_answered(cas.revision, Known(self.revision, cas.record), now)
+        return cas.record
 
     def link(self, *stores: StoreId, now: float = 0.0) -> None:
         for store in stores:

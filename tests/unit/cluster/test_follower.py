@@ -12,6 +12,7 @@ from warren.cluster.effects import Apply, Cas, Close, KeepEpoch, KeepWhole, Read
 from warren.cluster.follower import _pages
 from warren.cluster.messages import Ack, Acks, Batch, Beacon, Echo, Inventory, Refused
 from warren.cluster.settings import INVENTORY_SEGMENTS_MAX, Settings
+from warren.cluster.transactions import Outcome
 from warren.storage.replication import Drop, LogId, SegmentState
 
 LED = RECORD._replace(epoch=4, leader=Leadership(A, RUNS[A]))
@@ -171,6 +172,7 @@ def test_a_damaged_store_notes_it_before_it_is_repaired() -> None:
 
 def stands(node: Alone, now: float) -> bool:
     node.participant.tick(now)
+    node.read(now)
     return any(cas.record.leader == node.me for cas in node.take(Cas))
 
 
@@ -210,7 +212,7 @@ def test_a_store_that_stood_and_is_drained_before_it_hears_of_it_ends_the_doubt(
     node.participant.peer_gone(A, 0.2)
     (stood,) = node.take(Cas)
     node.participant.drain(0.3)
-    node.shard.cas_answered(stood.revision, None, 0.3)
+    node.shard.cas_answered(stood.revision, Outcome.UNKNOWN, 0.3)
     node.participant.tick(0.4)
     (touch,) = node.take(Cas)
     assert touch.record == LED
@@ -255,7 +257,7 @@ def test_who_stands_echoes_no_other_leader_until_the_outcome_is_known() -> None:
     assert stands(node, 10.0)
     node.hear(A, Beacon(9.9, ((0, 4),)), 10.1)
     assert node.sent(Echo) == [(A, Echo(9.9, ()))]
-    node.shard.cas_answered(1, None, 10.2)
+    node.shard.cas_answered(1, Outcome.UNKNOWN, 10.2)
     node.participant.tick(10.3)
     (touch,) = node.take(Cas)
     assert touch.record == LED, "the leader is back: the same record again ends the doubt"

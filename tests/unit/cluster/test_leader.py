@@ -6,10 +6,11 @@ from tests.unit.cluster.nodes import LOG, RECORD, RUNS, A, Alone, B, C, D, NoLog
 from warren.cluster import config
 from warren.cluster.catchup import Catchup
 from warren.cluster.config import Leadership, RunId
-from warren.cluster.effects import Apply, Cas, Committed, GoOn, ReadRecord, Role
+from warren.cluster.effects import Apply, Cas, Committed, GoOn, Role
 from warren.cluster.messages import Batch, Farewell, Inventory, Refused
 from warren.cluster.session import Backoff
 from warren.cluster.settings import BATCH_BYTES_MAX, HELD_BYTES_MAX, IN_FLIGHT_BYTES_MAX, Rules, Settings
+from warren.cluster.transactions import Outcome
 from warren.storage.replication import Drop, LogId, Records
 
 
@@ -195,14 +196,13 @@ def test_an_admission_of_unknown_outcome_counts_until_the_revision_has_moved() -
     node = joined()
     node.participant.tick(0.1)
     (cas,) = node.take(Cas)
-    node.shard.cas_answered(cas.revision, None, 0.2)
-    assert node.take(ReadRecord)
-    assert node.shard.known is not None
-    node.shard.record_read(node.shard.known, 0.3)
+    node.shard.cas_answered(cas.revision, Outcome.UNKNOWN, 0.2)
+    node.read(0.3)
     node.participant.peer_gone(C, 0.3)
     assert node.others() == (B, C), "it may yet be written"
     node.participant.tick(0.4)
     (touch,) = node.take(Cas)
+    assert node.shard.known is not None
     assert touch == Cas(0, cas.revision, node.shard.known.record), "the same again, so that it cannot be"
     node.shard.cas_answered(touch.revision, config.Known(touch.revision + 1, touch.record), 0.5)
     assert node.others() == (B,)
@@ -226,7 +226,8 @@ def test_a_draining_leader_stops_waits_for_its_batches_and_hands_over() -> None:
     index = node.shard.append([records()], 0.1)
     numbers = {to: batch.number for to, batch in node.sent(Batch)}
     node.participant.drain(0.1)
-    node.participant.tick(0.2)
+    assert node.shard.takes_publishes, "it is not known yet whether etcd is there"
+    assert node.write(0.2) == RECORD._replace(epoch=1, leader=node.me)
     assert not node.shard.takes_publishes
     assert not node.shard.may_deliver(0.2)
     assert node.take(Cas) == []
@@ -260,7 +261,7 @@ def test_a_leader_whose_process_ends_leaves_the_in_sync_set_as_it_hands_over() -
     node = Alone()
     node.open()
     node.participant.leave(0.1)
-    node.participant.tick(0.2)
+    node.write(0.2)
     (cas,) = node.take(Cas)
     assert cas.record.epoch == 2
     assert cas.record.isr == (B, C)
@@ -271,7 +272,7 @@ def test_a_leader_whose_process_ends_stays_in_sync_if_too_few_others_are() -> No
     node = Alone(settings=Settings(min_in_sync=3))
     node.open()
     node.participant.leave(0.1)
-    node.participant.tick(0.2)
+    node.write(0.2)
     (cas,) = node.take(Cas)
     assert cas.record.epoch == 2
     assert set(cas.record.isr) == {A, B, C}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import product
+from collections import Counter
+from itertools import count, product
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.unit.cluster.nodes import RECORD, RUNS, A, Alone, B, C, NoLogs
 from warren.cluster.config import Known, Leadership, RunId
 from warren.cluster.effects import Cas, Close, KeepEpoch, ReadRecord, Role, RoleChanged
 from warren.cluster.messages import Ack, Acks, Batch, Beacon, Echo, Hello, Inventory, Refused
+from warren.cluster.participant import Participant
 from warren.cluster.roles import ROLES, Occasion
 
 
@@ -124,17 +126,37 @@ def test_a_store_that_the_record_does_not_name_is_an_outsider() -> None:
 
 def test_the_record_is_read_at_first_and_from_time_to_time() -> None:
     node = Alone()
-    node.participant.tick(0.0)
-    assert node.take(ReadRecord) == [ReadRecord(0)]
-    node.participant.tick(0.5)
-    assert node.take(ReadRecord) == []
-    node.participant.tick(1.1)
-    assert node.take(ReadRecord) == [ReadRecord(0)]
-    node.learn(RECORD._replace(epoch=1, leader=Leadership(B, RUNS[B])), 1.2)
-    node.participant.tick(3.0)
-    assert node.take(ReadRecord) == []
-    node.participant.tick(12.0)
-    assert node.take(ReadRecord) == [ReadRecord(0)]
+    read = []
+    for tenths in range(450):
+        now = tenths / 10
+        if now == 1.5:
+            node.learn(RECORD._replace(epoch=1, leader=Leadership(B, RUNS[B])), now)
+        node.hear(B, Beacon(now, ((0, 1),)), now)
+        node.participant.tick(now)
+        if node.take(ReadRecord):
+            read.append(now)
+    assert read == [0.0, 1.1, 10.0, 20.0, 30.0, 40.0]
+
+
+def test_records_of_many_shards_are_not_read_at_once() -> None:
+    shards, every, tick = 1024, 10.0, 0.05
+    numbers = count(1)
+    participant = Participant(Leadership(A, RUNS[A]), lambda: next(numbers))
+    led = RECORD._replace(epoch=1, leader=Leadership(B, RUNS[B]))
+    for number in range(shards):
+        participant.add_shard(number, NoLogs(), epoch=1, now=0.0).learn(Known(1, led), 0.0)
+    terms = tuple((number, 1) for number in range(shards))
+    reads: list[ReadRecord] = []
+    for turn in range(1, 2 * round(every / tick) + 1):
+        now = turn * tick
+        participant.received(B, Beacon(now, terms), now)
+        participant.tick(now)
+        asked = [each for each in participant.take_effects() if isinstance(each, ReadRecord)]
+        assert len(asked) <= 2 * shards * tick, "also at the start, when a watch tells them anyway"
+        for read in asked:
+            participant.shards[read.shard].record_read(read.number, Known(1, led), now)
+        reads += asked
+    assert set(Counter(read.shard for read in reads).values()) <= {2, 3}
 
 
 def test_messages_about_shards_that_are_not_known_are_passed_over() -> None:
@@ -174,10 +196,13 @@ def test_the_preferred_leader_is_the_first_replica_unless_placement_says_otherwi
     node.follow(C, 102)
     node.participant.tick(0.0)
     node.participant.prefer({0: C})
-    for now in (30.0, 60.5, 60.6):
+    for now in (30.0, 60.5):
         node.echo(A, now)
         node.echo(C, now)
         node.participant.tick(now)
+        node.read(now)
+    node.participant.tick(60.6)
+    node.write(60.6)
     (cas,) = node.take(Cas)
     assert cas.record.leader == Leadership(C, RUNS[C])
 
@@ -194,8 +219,8 @@ def test_an_operator_moves_a_shard_for_good_to_a_store_that_is_in_step() -> None
     node.participant.tick(0.0)
     assert not node.shard.move(B, 0.0), "B leads already"
     assert node.shard.move(C, 0.0)
-    assert not node.shard.move(A, 0.0), "it is being handed over"
-    node.participant.tick(0.1)
+    node.write(0.1)
+    assert not node.shard.move(A, 0.1), "it is being handed over"
     (cas,) = node.take(Cas)
     assert cas.record.leader == Leadership(C, RUNS[C])
     assert cas.record.replicas[0] == C, "or the shard would go back to the one that was preferred before"

@@ -52,6 +52,7 @@ SHARD = ShardView(
     joining=(),
     leaving=(),
     role="open",
+    is_older_in_etcd=False,
     followers=(
         FollowerView(
             node=OTHER, is_in_step=False, in_step_seconds=None, batches_unacked=3, bytes_in_flight=100

@@ -37,6 +37,7 @@ async def test_shards_are_told_with_what_followers_lack(clustered: Api) -> None:
             "joining": [],
             "leaving": [],
             "role": "open",
+            "is_older_in_etcd": False,
             "followers": [
                 {
                     "node": OTHER,

@@ -18,6 +18,7 @@ from structlog.stdlib import BoundLogger
 
 from warren.cluster import config
 from warren.cluster.config import Known, ShardRecord, StoreId
+from warren.cluster.effects import CasAnswer
 from warren.cluster.known_stores import KnownStores, NodeFacts
 from warren.cluster.participant import Participant
 from warren.cluster.placement import Stores, changes, first_replicas, preferred
@@ -138,12 +139,12 @@ class Balancer:
                 self.records.swap(shard, known[shard].revision, record, tell)
         self.wanted = wanted
 
-    def _written(self, shard: int, record: ShardRecord, known: Known | None) -> None:
+    def _written(self, shard: int, record: ShardRecord, answer: CasAnswer) -> None:
         """The proposal was written, or another change was faster. If nobody knows, the next look sees."""
         self.writing.discard(shard)
-        if known is None:
+        if not isinstance(answer, Known):
             return
-        if known.record == record:
+        if answer.record == record:
             self.log.info(
                 "a shard's copies change",
                 shard=shard,
@@ -151,7 +152,7 @@ class Balancer:
                 joining=self._names(record.joining),
                 leaving=self._names(record.leaving),
             )
-        self.learn(shard, known)
+        self.learn(shard, answer)
         self.has_news.set()
 
     def _names(self, stores: Iterable[StoreId]) -> list[str]:

@@ -38,8 +38,6 @@ class Failed(EtcdError):
 COMPACTED = "required revision has been compacted"
 ENDED_TOKENS = ("invalid auth token", "revision in auth store is old")
 REFUSALS = {  # what etcd says, and what an operator can do
-    "database space exceeded": "etcd's database is full: raise its quota, compact and defragment it, "
-    "then disarm its alarm (etcdctl alarm disarm)",
     "permission denied": "etcd's user has no permission for the keys of this cluster (etcdctl role "
     "grant-permission)",
     "user name is empty": "etcd wants a user: set cluster.etcd_user and cluster.etcd_password",
@@ -49,6 +47,11 @@ REFUSALS = {  # what etcd says, and what an operator can do
     "too many operations": "etcd allows fewer operations in a transaction than 128 (--max-txn-ops)",
     "too many requests": "etcd has too much to do, and refuses requests for now",
 }
+NO_SPACE = "database space exceeded"  # no refusal: etcd says so, too, of what has just filled the database
+NO_SPACE_ADVICE = (
+    "etcd's database is full: raise its quota, compact and defragment it, then disarm its alarm "
+    "(etcdctl alarm disarm)"
+)
 
 
 def error_of(text: str) -> EtcdError:
@@ -60,4 +63,6 @@ def error_of(text: str) -> EtcdError:
     for said, advice in REFUSALS.items():
         if said in text:
             return Refused(f"{advice} ({text})")
+    if NO_SPACE in text:
+        return Failed(f"{NO_SPACE_ADVICE} ({text})")
     return Failed(f"etcd says: {text}")

@@ -116,6 +116,7 @@ class Operations:
             joining=self._names(record.joining),
             leaving=self._names(record.leaving),
             role=shard.role.value,
+            is_older_in_etcd=shard.reads.is_lost,
             followers=() if shard.leader is None else self._followers(shard.leader),
         )
 
@@ -214,6 +215,11 @@ class Operations:
             lambda: self._counts()[2][mine],
         )
         add("warren_cluster_shards_without_leader", "Shards that no node leads", self._without_leader)
+        add(
+            "warren_cluster_shards_older_in_etcd",
+            "Shards of which etcd has lost what was written to it",
+            lambda: sum(shard.is_older_in_etcd for shard in self.shards()),
+        )
         add(
             "warren_cluster_in_flight_bytes",
             "Bytes that followers have not said that they have",

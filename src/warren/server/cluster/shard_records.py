@@ -11,6 +11,7 @@ from collections.abc import Callable
 from structlog.stdlib import BoundLogger
 
 from warren.cluster.config import BadRecord, Known, ShardRecord, read_record, record_text
+from warren.cluster.effects import CasAnswer
 from warren.cluster.transactions import ABSENT, Compare, KeyValue, Outcome, Put, Transaction
 from warren.server.cluster.etcd import Etcd
 from warren.server.cluster.etcd_errors import EtcdError
@@ -60,26 +61,26 @@ class ShardRecords:
         if known is not None:
             then(known)
 
-    def swap(
-        self, shard: int, revision: int, record: ShardRecord, then: Callable[[Known | None], None]
-    ) -> None:
-        """Write a record if the one in etcd has this revision still. Call back with what is there then; with
-        None if that is not known.
+    def swap(self, shard: int, revision: int, record: ShardRecord, then: Callable[[CasAnswer], None]) -> None:
+        """Write a record if the one in etcd has this revision still. Call back with what is there then, or
+        with why that is not known.
         """
         self.tasks.spawn(self._swap(shard, revision, record, then))
 
     async def _swap(
-        self, shard: int, revision: int, record: ShardRecord, then: Callable[[Known | None], None]
+        self, shard: int, revision: int, record: ShardRecord, then: Callable[[CasAnswer], None]
     ) -> None:
         key = self._key(shard)
         put = Put(key, record_text(record).encode())
         answer = await self.etcd.txn(Transaction((Compare(key, revision),), (put,), (key,)))
         if answer.outcome is Outcome.SUCCEEDED:
             then(Known(answer.revision, record))
-        elif answer.outcome is Outcome.FAILED and answer.read and answer.read[0] is not None:
-            then(self._known(answer.read[0]))
+        elif answer.outcome is Outcome.NOT_SENT:
+            then(Outcome.NOT_SENT)
         else:
-            then(None)
+            there = answer.read[0] if answer.read else None
+            known = None if there is None else self._known(there)
+            then(Outcome.UNKNOWN if known is None else known)
 
     async def create(self, records: list[ShardRecord]) -> None:
         """Write the first records of shards that have none yet."""

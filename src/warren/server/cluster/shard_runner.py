@@ -21,6 +21,7 @@ from warren.cluster.config import Known, Leadership, RunId, StoreId
 from warren.cluster.effects import (
     Apply,
     Cas,
+    CasAnswer,
     Close,
     Committed,
     ConfirmGone,
@@ -31,6 +32,7 @@ from warren.cluster.effects import (
     ReadMarks,
     ReadRecord,
     ReadRecords,
+    RecordIsOlder,
     RemoveCopies,
     Role,
     RoleChanged,
@@ -237,12 +239,12 @@ class ShardRunner:
             self._shard(number).learn(known, self.clock())
             self.carry_out()
 
-    def _swapped(self, number: int, revision: int, known: Known | None) -> None:
-        self._shard(number).cas_answered(revision, known, self.clock())
+    def _swapped(self, number: int, revision: int, answer: CasAnswer) -> None:
+        self._shard(number).cas_answered(revision, answer, self.clock())
         self.carry_out()
 
-    def _record_read(self, number: int, known: Known) -> None:
-        self._shard(number).record_read(known, self.clock())
+    def _record_read(self, effect: ReadRecord, known: Known) -> None:
+        self._shard(effect.shard).record_read(effect.number, known, self.clock())
         self.carry_out()
 
     # --- leading ---
@@ -338,7 +340,15 @@ class ShardRunner:
 
     def _read_record(self, effect: ReadRecord) -> None:
         if self.records is not None:
-            self.records.read(effect.shard, partial(self._record_read, effect.shard))
+            self.records.read(effect.shard, partial(self._record_read, effect))
+
+    def _record_is_older(self, effect: RecordIsOlder) -> None:
+        self.log.error(
+            "etcd has lost what was written to it: this shard's leader cannot be changed",
+            shard=effect.shard,
+            epoch=effect.epoch,
+            epoch_in_etcd=effect.record_epoch,
+        )
 
     def _confirm_gone(self, effect: ConfirmGone) -> None:
         if self.records is not None:
@@ -568,4 +578,5 @@ HANDLERS: dict[type[Effect], Callable[[ShardRunner, Any], None]] = {
     GoOn: ShardRunner._go_on,
     Committed: ShardRunner._committed,
     RoleChanged: ShardRunner._role_changed,
+    RecordIsOlder: ShardRunner._record_is_older,
 }

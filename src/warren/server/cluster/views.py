@@ -57,6 +57,7 @@ class ShardView:
     joining: tuple[str, ...]
     leaving: tuple[str, ...]
     role: str  # of this node: one of the values of `Role`
+    is_older_in_etcd: bool  # etcd has lost what was written to it, so nobody else can lead it
     followers: tuple[FollowerView, ...]  # only if this node leads
 
 
@@ -98,7 +99,9 @@ class ClusterOperations(Protocol):
     def add_metrics(self, metrics: Metrics) -> None: ...
 
     async def drain(self) -> None:
-        """This node hands over all that it leads, and leads nothing until `undrain`, or its next start."""
+        """This node hands over all that others can take, and is elected for nothing until `undrain`, or its
+        next start.
+        """
 
     async def undrain(self) -> None: ...
 

@@ -13,7 +13,7 @@ from warren.broker.commands import DeclareQueue
 from warren.cluster import config
 from warren.cluster.config import Known, Leadership, ShardRecord, StoreId
 from warren.cluster.definitions.definition import path_of
-from warren.cluster.effects import Cas
+from warren.cluster.effects import Cas, ReadRecord
 from warren.cluster.known_stores import DRAINING, IN, REMOVED
 from warren.server.cluster.etcd_errors import Unreachable
 from warren.server.cluster.operations import Operations
@@ -224,11 +224,23 @@ def test_metrics_count_shards(node: Node) -> None:
         "warren_cluster_shards_kept": 1,
         "warren_cluster_shards_in_sync": 1,
         "warren_cluster_shards_without_leader": 0,
+        "warren_cluster_shards_older_in_etcd": 0,
         "warren_cluster_in_flight_bytes": 0,
         "warren_cluster_leader_changes_total": 1,
     }
     node.alone.participant.link_down(B, 0.0)
     assert node.numbers()["rabbitmq_unreachable_cluster_peers_count"] == 1
+
+
+def test_a_shard_that_etcd_has_lost_is_told(node: Node) -> None:
+    node.follow(B)
+    shard = node.alone.shard
+    assert not node.operations.shards()[0].is_older_in_etcd
+    node.alone.participant.tick(20.0)
+    (asked,) = node.alone.take(ReadRecord)
+    shard.record_read(asked.number, Known(1, RECORD._replace(epoch=3, leader=Leadership(B, RUNS[B]))), 20.0)
+    assert node.operations.shards()[0].is_older_in_etcd
+    assert node.numbers()["warren_cluster_shards_older_in_etcd"] == 1
 
 
 def test_a_node_that_was_removed_is_told_while_it_runs_or_keeps_something(node: Node) -> None:
@@ -270,7 +282,7 @@ async def test_a_node_that_is_not_there_cannot_be_removed(node: Node) -> None:
 def test_a_shard_is_handed_to_a_node_by_name(node: Node) -> None:
     node.lead(B, C)
     node.operations.move(0, "cat")
-    node.alone.participant.tick(0.1)
+    node.alone.write(0.1)
     (cas,) = node.alone.take(Cas)
     assert cas.record.leader == Leadership(C, RUNS[C])
 
