@@ -202,24 +202,32 @@ class ShardQueues:
         self._end_waiting(shard)
         queues = self._queues(shard)
         for record, queue in queues:
-            if queue.internal:  # what it holds back is routed by the time
-                self._replace(record)
-            else:
-                self.node.vhosts[queue.vhost].retire_queue(queue, partial(self._stand_in, record, queue))
+            self._attempt(partial(self._retire, record, queue))
         self.node.turns.spread(self._ending(queues), self.node.end_turn)
+
+    def _retire(self, record: Record, queue: Queue) -> None:
+        if queue.internal:  # what it holds back is routed by the time
+            self._replace(record)
+        else:
+            self.node.vhosts[queue.vhost].retire_queue(queue, partial(self._stand_in, record, queue))
 
     def _ending(self, queues: list[tuple[Record, Queue]]) -> Iterator[int]:
         for record, queue in queues:
-            if self._stand_in(record, queue):
-                yield COMMAND_WORK
+            self._attempt(partial(self._stand_in, record, queue))
+            yield COMMAND_WORK
 
-    def _stand_in(self, record: Record, queue: Queue) -> bool:
+    def _attempt(self, work: Callable[[], object]) -> None:
+        """A queue that fails must not stop the others."""
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            self.node.world.report(error)
+
+    def _stand_in(self, record: Record, queue: Queue) -> None:
         """Have another object stand for a retired queue, if that has not been deleted or replaced since."""
         vhost = self.node.vhosts.get(queue.vhost)
-        is_retired = vhost is not None and vhost.queues.get(queue.name) is queue and queue.retired
-        if is_retired:
+        if vhost is not None and vhost.queues.get(queue.name) is queue and queue.retired:
             self._replace(record)
-        return is_retired
 
     # --- deliveries ---
 

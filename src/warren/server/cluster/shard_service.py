@@ -170,7 +170,7 @@ class ShardService:
         self.runner.start(self.peers, self.records)
         self.letters.start()
         self._set_peers()
-        self.tasks.spawn(self.balancer.run())
+        self.tasks.repeat(self.balancer.look_when_due)
 
     async def hand_over(self) -> None:
         """Have other nodes lead what this one leads, and wait for it no more, if they can in time."""
