@@ -15,7 +15,15 @@ from structlog.stdlib import BoundLogger
 from warren.broker.commands import Command, DeclareQueue
 from warren.broker.node import Node
 from warren.cluster.known_stores import IN
-from warren.server.cluster.bootstrap import Membership, agree_on_format, begin_run, join, register, set_state
+from warren.server.cluster.bootstrap import (
+    Membership,
+    agree_on_format,
+    begin_run,
+    join,
+    register,
+    registered_run,
+    set_state,
+)
 from warren.server.cluster.definitions import ClusterDefinitions
 from warren.server.cluster.etcd import Etcd
 from warren.server.cluster.etcd_errors import EtcdError
@@ -93,7 +101,8 @@ class ClusterNode:
             "version": version,
             "state": IN,
         }
-        runs = begin_run(self.data_dir, self.membership, self.run).runs
+        registered = await self._until_reached(lambda: registered_run(self.etcd, self.settings))
+        runs = begin_run(self.data_dir, self.membership, self.run, registered=registered).runs
         await self._until_reached(lambda: register(self.etcd, self.settings, facts, runs))
         self.definitions.is_registered = True
         self.shards.start()
