@@ -69,6 +69,7 @@ class ShardQueues:
         self.openings: dict[int, ShardOpening] = {}  # of all shards that this node leads
         self.waiting: dict[int, WaitingShard] = {}  # shards that are open, and may not deliver now
         self.why_waiting: Callable[[int], str] = lambda _shard: NO_LEADER  # of a shard that waits
+        self.hand_over: Callable[[int], None] = lambda _shard: None  # has another node lead a shard
         metadata.model.shards = self
         metadata.proposals.planner.shard_of = self.shard_of
         metadata.proposals.leads = self.open.__contains__
@@ -138,7 +139,11 @@ class ShardQueues:
 
     def shard_is_led(self, shard: int, led: LedShard) -> None:
         opening = ShardOpening(
-            self.node, led, partial(self._open_queue, shard), partial(self._all_are_open, shard, led)
+            self.node,
+            led,
+            partial(self._open_queue, shard),
+            partial(self._all_are_open, shard, led),
+            lambda: self.hand_over(shard),
         )
         self.openings[shard] = opening
         opening.read(self._records(shard), self.thread)

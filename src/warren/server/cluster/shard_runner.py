@@ -251,6 +251,14 @@ class ShardRunner:
 
     # --- leading ---
 
+    def hand_over(self, number: int) -> None:
+        """Hand over a shard, if another node can lead it: else this one goes on after a while."""
+        shard, now = self._shard(number), self.clock()
+        if shard.leader is not None:
+            shard.leader.stop(now)
+            shard.review(now)
+            self.carry_out()
+
     def drain(self) -> None:
         """Hand over all that this node leads, and lead nothing more."""
         self.participant.drain(self.clock())

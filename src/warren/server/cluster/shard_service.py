@@ -88,6 +88,7 @@ class ShardService:
             min_in_sync=settings.min_in_sync, lease=settings.lease_seconds, grace=settings.grace_seconds
         )
         self.runner = ShardRunner(self.me, self.shards, node.world, self.queues, log, settings=times)
+        self.queues.hand_over = self.runner.hand_over
         self.runner.on_committed = node.end_turn
         store.after_marks = self.runner.end_turn
         node.before_draining = self.runner.before_draining
