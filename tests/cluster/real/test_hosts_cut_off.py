@@ -30,13 +30,17 @@ def test_a_shard_waits_if_its_leader_is_cut_off_from_etcd_and_a_member(hosts: Ho
         follower, other = hosts.others(leader)
         epoch = hosts.placed("split").record.epoch
         with connect(hosts.brokers[leader].address, silence_seconds=60.0) as client:
-            channel = client.channel()
+            channel, consumer = client.channel(1), client.channel(2)
             channel.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+            consumer.call(m.BasicQos(prefetch_count=1), m.BasicQosOk)
+            consumer.consume("split", "idle")
+            consumer.expect_delivery()
             cut_off_brokers(hosts, leader, follower)
             eventually(lambda: hosts.placed("split").leader == other)  # which needs one more to open
             channel.publish("", "split", b"-1", PERSISTENT)
             told = channel.expect_close(RESOURCE_LOCKED).reply_text
             assert "has no leader now: 2 of 3 replicas are there" in told
+            assert consumer.expect(m.BasicCancel).consumer_tag == "idle"
         for name in (leader, follower, other):
             eventually(lambda name=name: not hosts.serves(name, "split"))  # type: ignore[misc]
         confirmed = publisher.confirmed
