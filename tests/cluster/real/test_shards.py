@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cluster.real.shard_node import LOG, PREFIX, SHARDS, ShardNode, create_shards, leader_of
+from tests.cluster.real.shard_node import (
+    LOG,
+    PREFIX,
+    SECONDS_MAX,
+    SHARDS,
+    ShardNode,
+    create_shards,
+    leader_of,
+)
 from warren.cluster.messages import Batch
 from warren.server.cluster.etcd import Etcd
 
@@ -185,3 +194,32 @@ async def test_a_swap_that_fails_is_answered(nodes: list[ShardNode], etcd: Etcd,
     assert second.led[0].bodies() == [b"1"]
     assert any(each.has_failed for each in failing)
     await start_again(nodes, leader)
+
+
+async def test_what_is_appended_once_a_hand_over_is_asked_for_is_not_copied(nodes: list[ShardNode]) -> None:
+    """Whoever published it is told that the leader has changed, and publishes it again."""
+    leader = await leader_of(nodes, 0)
+    await leader.publish(0, b"1")
+    await leader.until_in_sync(0, 3)
+    is_asked = asyncio.Event()
+    held: list[tuple[Any, ...]] = []
+    swap = leader.records.swap
+
+    def hold(*what: Any) -> None:
+        held.append(what)
+        is_asked.set()
+
+    leader.records.swap = hold  # type: ignore[assignment,method-assign]
+    leader.runner.hand_over(0)
+    async with asyncio.timeout(SECONDS_MAX):
+        await is_asked.wait()
+    leader.led[0].append(b"2", lambda: None)
+    leader.end_turn()
+    leader.records.swap = swap  # type: ignore[method-assign]
+    for what in held:
+        swap(*what)
+    second = await leader_of([node for node in nodes if node is not leader], 0)
+    assert second.led[0].bodies() == [b"1"]
+    await second.publish(0, b"2")
+    await second.until_in_sync(0, 3)
+    assert second.led[0].bodies() == [b"1", b"2"]

@@ -295,6 +295,8 @@ class ShardRunner:
                 shard = self._shard(number)
                 if shard.leader is None or shard.leader.epoch != led.epoch or shard.has_failed:
                     continue  # its end is about to be carried out
+                if shard.leader.handed_at is not None:
+                    continue  # the next leader may lead already: what it got now would be published twice
                 try:
                     self._hand_out(here, led, safety, shard, now)
                 except Exception as error:  # noqa: BLE001 - what the other shards have must not wait
