@@ -78,6 +78,10 @@ class Consumer:
         """The queue was deleted by somebody else, or by itself."""
         raise NotImplementedError
 
+    def queue_is_unavailable(self, reason: str) -> None:
+        """The queue is there, and nobody can use it, perhaps for long."""
+        raise NotImplementedError
+
     @property
     def takes(self) -> bool:
         """Whether messages that this consumer gets leave the queue: true unless it only browses."""

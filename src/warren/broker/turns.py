@@ -28,7 +28,7 @@ SHARE_MIN = 1_000  # work that did not stand in line gets this even if the budge
 LOOK_AROUND_WORK = 100_000  # units of work between two calls of `look_around`
 DRAINED_MIN = 100  # small, since a thousand clients may become able to take messages in the same turn
 DELIVERED_AT_A_TIME_MAX = 10_000  # by one queue, before others have their turn
-MARKED_AT_A_TIME_MAX = 10_000  # the same in units of work for marks of what it delivers: one new file is not more
+MARKED_AT_A_TIME_MAX = 10_000  # the same, in units of work for its marks: as much as one file that is made
 QUEUES_A_STEP = 20  # a message that takes several turns reaches so many queues at a time
 
 

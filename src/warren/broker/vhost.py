@@ -245,7 +245,7 @@ class Vhost:
         self.ask_for(DeleteQueue(vhost=self.name, name=name))
 
     def remove_if_abandoned(self, queue: Queue) -> None:
-        if queue.is_abandoned and not queue.deleted:
+        if queue.is_abandoned and not queue.deleted and not queue.unavailable:
             self.ask_for(DeleteQueue(vhost=self.name, name=queue.name))
 
     def ask_for(self, command: Command) -> None:

@@ -7,6 +7,7 @@ cdef class Participant:
     cdef readonly ThisNode node
     cdef public dict shards
     cdef public double beacon_at
+    cdef public object on_error
 
     cpdef take_effects(self)
     cpdef received(self, sender, message, now)

@@ -10,8 +10,8 @@ The owner calls a method for all that happens, with the time, and then carries o
     time                     `tick`, every 50 ms or so, and after the machine has slept
     etcd, about a shard      `learn` (a watch), `record_read`, `cas_answered`
     disk, about a shard      `synced`, `index_synced`, `inventory_taken`, `records_read`, `marks_read`,
-                             `go_on`, `apply_failed`, `damage_found`, `clear`, `gone_confirmed`,
-                             `copies_removed`
+                             `go_on`, `apply_failed`, `step_failed`, `damage_found`, `clear`,
+                             `gone_confirmed`, `copies_removed`
     the broker, of a shard   `append` at the end of a turn, `takes_publishes`, `may_deliver`
     operators                `drain`, `undrain`; of a shard `move`
     the end of the process   `leave`, then `say_farewell`
@@ -48,6 +48,7 @@ class Participant:
         self.node = ThisNode(me, settings or Settings(), rules or Rules(), new_session)
         self.shards: dict[int, Shard] = {}
         self.beacon_at = 0.0  # when the next beacons are due
+        self.on_error: Callable[[int, Exception], None] = _raise  # told what a tick of a shard failed with
 
     def add_shard(
         self, number: int, logs: LedLogs, *, epoch: int, now: float, is_whole: bool = True
@@ -151,7 +152,10 @@ class Participant:
     def tick(self, now: float) -> None:
         """Time has passed: called several times in the time between two beacons."""
         for shard in self.shards.values():
-            shard.tick(now)
+            try:
+                shard.tick(now)
+            except Exception as error:  # noqa: BLE001 - the other shards need their ticks
+                self.on_error(shard.number, error)
         if now >= self.beacon_at:
             self.beacon_at = now + self.node.settings.beacon_every
             for store in self.node.links:
@@ -215,3 +219,7 @@ def _concerns(shard: Shard, store: StoreId) -> bool:
     if leader is None:
         return False
     return store in leader.record.replicas or store in leader.record.joining
+
+
+def _raise(_shard: int, error: Exception) -> None:
+    raise error

@@ -26,6 +26,7 @@ class Settings:
     beacon_every: float = 0.25  # from a leader to each node that keeps its shards
     rank_delay: float = 0.05  # between the stores that may stand, by their place among the replicas
     disk_patience: float = 2.0  # until a leader with a failing disk hands over
+    failure_patience: float = 10.0  # after something has failed, until a store may lead the shard again
     hand_over_patience: float = 2.0  # for what was published, until a leader hands over all the same
     readmission_first: float = 1.0  # a store that left the in-sync set waits so long; then doubled
     readmission_last: float = 60.0  # but no longer than this

@@ -21,6 +21,8 @@ cdef class Shard:
     cdef public object stood_against
     cdef public object dead
     cdef public object reads
+    cdef public object has_failed
+    cdef public double failed_at
     cdef public double quiet_until
     cdef public double preferred_asked_at
 

@@ -58,6 +58,8 @@ class Shard:
         self.stood_against: tuple[StoreId | None, int] = (None, 0)  # a silent leader, and the epoch after its
         self.dead: Leadership | None = None  # the leader, if its process is known to be gone
         self.reads = Reads(node, number, now)  # of the record
+        self.has_failed = False  # whether its owner has failed to do something for it, not long ago
+        self.failed_at = now  # when that was
         self.quiet_until = now  # time alone changes nothing for a follower in step that hears its leader
         self.preferred_asked_at = now  # when the preferred leader was last to take over
         self.follower.epoch = epoch
@@ -305,6 +307,18 @@ class Shard:
             self.leader.stop(now)
             self.leader.end_catchups()
 
+    def step_failed(self, now: float) -> None:
+        """The owner has failed to do something with the store's files, or to use them: it hands over, leads
+        nothing of this shard for a while, and begins anew with an inventory.
+        """
+        self.has_failed, self.failed_at = True, now
+        if self.leader is not None:
+            self.leader.stop(now)
+            self.leader.end_catchups()
+        else:
+            self.follower.unsynced.clear()
+            self.follower.close(now, wait=self.node.settings.ask_again)
+
     # --- copies that are not kept any more ---
 
     def clear(self, now: float) -> None:
@@ -379,8 +393,8 @@ class Shard:
 
     @property
     def _is_sound(self) -> bool:
-        """Whether this store can read what it has. It may have been elected before the damage was found."""
-        return self.follower.is_whole or not self.node.rules.only_whole_stand
+        """Whether this store can use what it has. It may have been elected before it was known that not."""
+        return (self.follower.is_whole and not self.has_failed) or not self.node.rules.only_whole_stand
 
     def append(self, changes: Sequence[LogChange], now: float) -> int:
         """The leader's logs have changed. Say the index of these changes."""
@@ -439,6 +453,12 @@ class Shard:
             self._consider_stopping(self.leader, now)
             self.review(now)
 
+    def hand_over(self, now: float) -> None:
+        """The owner cannot serve all of it here: another store should lead, if one can."""
+        leader = self.leader
+        if leader is not None and self.takes_publishes and leader.has_heir():
+            self._intend(leader, HandOver(None, for_good=False), now)
+
     def move(self, successor: StoreId, now: float) -> bool:
         """Hand over to this store, which is the preferred leader from then on, if etcd answers soon. False if
         it cannot be now.
@@ -453,7 +473,9 @@ class Shard:
 
     def tick(self, now: float) -> None:
         """Time has passed."""
-        follower = self.follower
+        follower, settings = self.follower, self.node.settings
+        if self.has_failed and self.leader is None and now - self.failed_at > settings.failure_patience:
+            self.has_failed = False
         is_quiet = follower.was_in_step and self.leader is None and not self._is_dead(follower.leader)
         if is_quiet and now < self.quiet_until:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 
-from warren.cluster.wire_values import U8, U32, U64, Reader, WireError, pack_data, pack_log, pack_text
+from warren.cluster.wire_values import U8, U32, U64, Reader, WireError, pack_data, pack_log, pack_name
 from warren.storage.replication import (
     AllMarks,
     Drop,
@@ -47,7 +47,7 @@ def _write_place(change: Drop | SetAside) -> bytes:
 
 def _write_offset(change: NamedOffset) -> bytes:
     is_known = change.offset is not None
-    return pack_text(change.name) + U8.pack(is_known) + U64.pack(change.offset or 0)
+    return pack_name(change.name) + U8.pack(is_known) + U64.pack(change.offset or 0)
 
 
 def _write_truncate(change: Truncate) -> bytes:
@@ -117,7 +117,7 @@ def _read_set_aside(log: LogId, reader: Reader) -> SetAside:
 
 
 def _read_offset(log: LogId, reader: Reader) -> NamedOffset:
-    name = reader.text()
+    name = reader.name()
     (is_known,), (offset,) = reader.take(U8), reader.take(U64)
     return NamedOffset(log, name, offset if is_known else None)
 

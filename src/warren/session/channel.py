@@ -394,10 +394,14 @@ class Channel(ContentReader):
 
     def leader_changed(self) -> None:
         """A queue has another leader, and nobody will say whether what was published to it is safe."""
+        self.lock_out(
+            "a queue has another leader now: publish again what is not confirmed, at the new leader"
+        )
+
+    def lock_out(self, reason: str) -> None:
+        """Close the channel with 405, which no method of the client has caused."""
         if self.may_answer:
-            error = ResourceLocked(
-                "a queue has another leader now: publish again what is not confirmed, at the new leader"
-            )
+            error = ResourceLocked(reason)
             error.method_id = (0, 0)
             self.connection.on_error(self.number, error)
 
@@ -518,6 +522,15 @@ class Channel(ContentReader):
             self.withheld += self.cancel_notices(consumer)
         elif not self.discarding:
             self.reply(*self.cancel_notices(consumer))
+
+    def queue_is_unavailable(self, consumer: ChannelConsumer, reason: str) -> None:
+        """Nobody knows when the queue of this consumer can be used again. The client would wait in vain: it
+        gets basic.cancel, or 405 if it does not understand that. What it has not acked it may ack still.
+        """
+        if self.connection.has_capability("consumer_cancel_notify"):
+            self.queue_is_gone(consumer)
+        else:
+            self.lock_out(reason)
 
     def cancel_notices(self, *consumers: ChannelConsumer) -> list[Method]:
         """The basic.cancel for each consumer; none if the client does not understand it."""

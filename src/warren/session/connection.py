@@ -21,7 +21,6 @@ from warren.amqp.errors import (
     InternalError,
     NotAllowed,
     NotFound,
-    ResourceLocked,
     SoftError,
 )
 from warren.amqp.methods import (
@@ -533,9 +532,7 @@ class Connection(FrameReader):
     def safety_ended(self, safety: Safety, reason: str) -> None:
         for channel in self.open_channels():
             if channel.waits_for(safety):
-                error = ResourceLocked(reason)
-                error.method_id = (0, 0)
-                self.on_error(channel.number, error)
+                channel.lock_out(reason)
         self.start_reading("disk")  # it may have waited for this safety
 
     def close_late_channels(self, now_ms: int, timeout_ms: int) -> None:

@@ -16,6 +16,7 @@ class ConsumerHost(Protocol):
     """What a consumer needs of its channel."""
 
     def queue_is_gone(self, consumer: ChannelConsumer) -> None: ...
+    def queue_is_unavailable(self, consumer: ChannelConsumer, reason: str) -> None: ...
 
 
 class ChannelConsumer(Consumer):
@@ -74,3 +75,6 @@ class ChannelConsumer(Consumer):
 
     def queue_is_gone(self) -> None:
         self.channel.queue_is_gone(self)
+
+    def queue_is_unavailable(self, reason: str) -> None:
+        self.channel.queue_is_unavailable(self, reason)

@@ -188,6 +188,10 @@ class LedShard:
         else:
             then()
 
+    def has_opened(self, queue: int) -> bool:
+        """Whether some log of a queue is open."""
+        return any(log.queue == queue for log in self.opened)
+
     def open_log(self, log: LogId) -> tuple[QueueLog, int]:
         """The log of a queue, or of a part of it, and the last position in it. If it was not read back yet,
         it is now.

@@ -66,14 +66,14 @@ class Replica:
         return {log: states for log, copy in self.logs.items() if (states := copy.states())}
 
     def apply(self, changes: Sequence[LogChange], then: Callable[[], None]) -> None:
-        """Carry out changes, and call `then` when they are safe. If one of them does not fit
-        (`ReplicaMismatch`), those before it are carried out all the same, and `then` is never called.
+        """Carry out changes, and call `then` when they are safe. If one of them fails, as one does that does
+        not fit (`ReplicaMismatch`), those before it are carried out all the same, and `then` is never called.
         """
         touched: dict[LogId, ReplicaLog] = {}
         try:
             for change in changes:
                 touched |= self._apply(change)
-        except ReplicaMismatch:
+        except Exception:
             self._add_batch(touched, lambda: None)
             raise
         self._add_batch(touched, then)

@@ -26,6 +26,7 @@ from warren.server.cluster.peers import NodeCredentials, Peers
 from warren.server.cluster.settings import ClusterSettings
 from warren.server.cluster.shard_records import ShardRecords
 from warren.server.cluster.shard_runner import ShardRunner
+from warren.server.cluster.tasks import Tasks
 from warren.server.log import get_logger
 from warren.server.store_runner import StoreRunner
 from warren.server.world import LoopWorld
@@ -101,7 +102,7 @@ class ShardNode:
         self.disk_alarms = 0
         self.state = IN  # as its record says
         self.former: list[StoreId] = []  # stores that a node of this name had
-        self.balancing: asyncio.Task[None] | None = None
+        self.tasks: Tasks | None = None  # that look after the shards
         self.led: dict[int, LedLog] = {}
         self.changed = asyncio.Event()  # something about `led`
 
@@ -151,7 +152,7 @@ class ShardNode:
     def know(self, nodes: list[ShardNode]) -> None:
         """These are the nodes of the cluster from now on; the shards are placed on them."""
         self.peers.set_peers({node.store_id: At(HOST, node.port) for node in nodes})
-        if self.balancing is None:
+        if self.tasks is None:
             self.balancer = Balancer(
                 self.runner.participant,
                 self.records,
@@ -160,15 +161,15 @@ class ShardNode:
                 learn=self.runner.learn,
                 clock=self.runner.clock,
             )
-            self.balancing = asyncio.create_task(self.balancer.run())
+            self.tasks = Tasks(self.world.report)
+            self.tasks.repeat(self.balancer.look_when_due)
         for node in nodes:
             facts = {"store": node.store_id, "state": node.state, "former": " ".join(node.former)}
             self.balancer.node_is_at(node.path.name, facts)
 
     async def stop(self) -> None:
-        if self.balancing is not None:
-            self.balancing.cancel()
-            await asyncio.gather(self.balancing, return_exceptions=True)
+        if self.tasks is not None:
+            await self.tasks.stop()
         await self.runner.stop()
         await self.disk.close()
         self.world.threads.shutdown()

@@ -108,7 +108,12 @@ def test_a_rolling_restart_loses_nothing_and_leaves_no_shard_without_a_leader(ho
         for publisher in publishers:
             publisher.wait_for(SOME)
     for publisher in publishers:
-        publisher.check(drained(hosts, publisher.queue))
+        found = drained(hosts, publisher.queue)
+        publisher.check(found)
+        assert len(found) == len({got.number for got in found}), "a hand-over makes no duplicates"
+        assert len(publisher.nodes) <= len(NAMES) + 1, (
+            f"it has connected more than once a restart: {publisher.nodes}"
+        )
     for number in range(0, QUEUES, QUEUES // 10):
         hosts.wait_for_leader(f"roll{number}")
 

@@ -4,15 +4,35 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import count, product
+from typing import cast
 
 import pytest
 
 from tests.unit.cluster.nodes import RECORD, RUNS, A, Alone, B, C, NoLogs
 from warren.cluster.config import Known, Leadership, RunId
-from warren.cluster.effects import Cas, Close, KeepEpoch, ReadRecord, Role, RoleChanged
+from warren.cluster.effects import (
+    Apply,
+    Cas,
+    Close,
+    KeepEpoch,
+    ReadRecord,
+    Role,
+    RoleChanged,
+    TakeInventory,
+)
 from warren.cluster.messages import Ack, Acks, Batch, Beacon, Echo, Hello, Inventory, Refused
 from warren.cluster.participant import Participant
 from warren.cluster.roles import ROLES, Occasion
+from warren.cluster.settings import Settings
+from warren.cluster.shard import Shard
+
+
+class FailingShard:
+    number = 7
+    leader = None
+
+    def tick(self, _now: float) -> None:
+        raise RuntimeError("it cannot go on")
 
 
 def test_a_beacon_names_all_shards_that_the_node_leads_and_the_other_keeps() -> None:
@@ -274,3 +294,56 @@ def test_a_follower_in_step_begins_anew_when_the_leader_has_another_link_to_it()
     node.hear(A, Refused(0, 1), 1.0)
     node.hear(A, Beacon(1.0, ((0, 1),)), 1.0)
     assert node.session() != first
+
+
+def test_a_shard_whose_tick_fails_is_told_and_the_others_have_theirs() -> None:
+    node = Alone()
+    node.participant.shards = {7: cast("Shard", FailingShard()), 0: node.shard}
+    with pytest.raises(RuntimeError, match="it cannot go on"):
+        node.participant.tick(0.1)
+    told: list[tuple[int, str]] = []
+    node.participant.on_error = lambda shard, error: told.append((shard, str(error)))
+    node.participant.tick(0.2)
+    assert told == [(7, "it cannot go on")]
+    assert node.take(ReadRecord) == [ReadRecord(0)]
+
+
+def test_a_leader_that_has_failed_hands_over_and_leads_again_later() -> None:
+    node = Alone()
+    node.open()
+    node.shard.step_failed(1.0)
+    for now in (1.1, 1.2):
+        for store in (B, C):
+            node.echo(store, now)
+        node.participant.tick(now)
+    assert node.role() is Role.SUSPENDED
+    (swap,) = node.take(Cas)
+    assert swap.record.leader is not None
+    assert swap.record.leader.store in (B, C)
+    node.learn(swap.record, 1.3)
+    assert node.role() is Role.FOLLOWER
+    node.link(swap.record.leader.store, now=1.3)
+    node.participant.peer_gone(swap.record.leader.store, 1.4)
+    node.participant.tick(2.0)
+    assert node.take(Cas) == [], "it does not stand so soon"
+    node.participant.tick(1.0 + Settings().failure_patience + 0.1)
+    (stands,) = node.take(Cas)
+    assert stands.record.leader == node.me
+
+
+def test_a_follower_that_has_failed_acks_nothing_and_begins_anew_after_a_while() -> None:
+    node = Alone(B)
+    node.link(A)
+    node.learn(RECORD._replace(epoch=1, leader=Leadership(A, RUNS[A])))
+    session = node.session()
+    node.hear(A, Batch(0, 1, session, 1, (), in_step=True))
+    (apply,) = node.take(Apply)
+    node.shard.step_failed(0.1)
+    node.shard.synced(apply.token, 0.2)
+    node.hear(A, Batch(0, 1, session, 2, (), in_step=True), 0.2)
+    node.participant.tick(0.3)
+    assert node.sent(Acks) == []
+    assert node.take(Apply) == []
+    assert node.take(TakeInventory) == []
+    node.participant.tick(0.2 + Settings().ask_again)
+    assert node.session() != session

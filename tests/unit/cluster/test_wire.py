@@ -51,6 +51,7 @@ from warren.storage.replication import (
 
 U16, U32, U64 = (st.integers(0, 2**bits - 1) for bits in (16, 32, 64))
 NAMES = st.text(max_size=60)
+AMQP_NAMES = st.binary(max_size=255).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 IDS = st.text(min_size=1, max_size=20)
 LOGS = st.builds(LogId, U64, NAMES)
 DATA = st.binary(max_size=100) | st.binary(min_size=COPIED_BYTES_MAX, max_size=COPIED_BYTES_MAX + 100)
@@ -58,7 +59,7 @@ CHANGES: st.SearchStrategy[Any] = st.one_of(
     st.builds(Records, LOGS, U64, U64, U64, U64, U32, DATA),
     st.builds(Marks, LOGS, U64, U64, DATA),
     st.builds(Drop, LOGS, U64, U64),
-    st.builds(NamedOffset, LOGS, NAMES, st.none() | U64),
+    st.builds(NamedOffset, LOGS, AMQP_NAMES, st.none() | U64),
     st.builds(Truncate, LOGS, U64, U64, U64),
     st.builds(SetAside, LOGS, U64, U64),
     st.builds(AllMarks, LOGS, U64, U64, DATA),
@@ -92,7 +93,7 @@ MESSAGES: st.SearchStrategy[Any] = st.one_of(
         ),
         U64,
         U64,
-        st.tuples(NAMES, st.binary(max_size=60).map(lambda raw: raw.decode("utf-8", "surrogateescape"))),
+        st.tuples(AMQP_NAMES, AMQP_NAMES),
         st.lists(U64, min_size=2, max_size=2, unique=True).map(sorted),
         st.lists(LETTERS, max_size=3).map(tuple),
     ),

@@ -69,18 +69,17 @@ class Balancer:
         """A shard's record has changed."""
         self.has_news.set()
 
-    async def run(self) -> None:
-        """Look after the shards, until it is cancelled."""
-        while True:
-            try:
-                async with asyncio.timeout(LOOK_SECONDS):
-                    await self.has_news.wait()
-            except TimeoutError:
-                pass  # time alone changes something, too
-            else:
-                await asyncio.sleep(GATHER_SECONDS)
-            self.has_news.clear()
-            await self.look()
+    async def look_when_due(self) -> None:
+        """Look after the shards when something has changed, or after a while."""
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                await self.has_news.wait()
+        except TimeoutError:
+            pass  # time alone changes something, too
+        else:
+            await asyncio.sleep(GATHER_SECONDS)
+        self.has_news.clear()
+        await self.look()
 
     async def look(self) -> None:
         """See what is to be done now, and do it."""

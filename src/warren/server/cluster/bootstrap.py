@@ -33,7 +33,7 @@ FILE = "cluster.json"
 FILE_MODE = 0o600
 TRIES_MAX = 20  # to write a key that others write as well
 FORMER_MAX = 32  # stores that a node had, as its record keeps them
-RUNS_MAX = 64  # that a directory remembers
+RUNS_MAX = 64  # that a directory remembers, besides the one that was registered last
 
 
 @dataclass(frozen=True)
@@ -133,9 +133,18 @@ def join(data_dir: Path, settings: ClusterSettings, cluster: str, *, has_definit
     return known
 
 
-def begin_run(data_dir: Path, known: Membership, run: str) -> Membership:
-    """Note a run in the data directory, before anybody else hears of it."""
-    begun = replace(known, runs=(*known.runs, run)[-RUNS_MAX:])
+async def registered_run(etcd: Etcd, settings: ClusterSettings) -> str:
+    """The run of this node that was registered last; empty if none was."""
+    found = await etcd.get(_node_key(settings))
+    return "" if found is None else facts_in(found).get("run", "")
+
+
+def begin_run(data_dir: Path, known: Membership, run: str, *, registered: str) -> Membership:
+    """Note a run in the data directory, before anybody else hears of it. However many runs could not be
+    registered, the last one that was is not forgotten: it tells that the directory is no copy.
+    """
+    older, last = known.runs[: 1 - RUNS_MAX], known.runs[1 - RUNS_MAX :]
+    begun = replace(known, runs=(*(each for each in older if each == registered), *last, run))
     write_membership(data_dir, begun)
     return begun
 
@@ -146,7 +155,7 @@ async def register(
     """Write down where a node is, and which run of it that is. `runs` are those that its directory knows,
     with this one; ConfigError if the last run of this store is none of them.
     """
-    key = f"{settings.prefix}nodes/{settings.node}"
+    key = _node_key(settings)
     for _ in range(TRIES_MAX):
         found = await etcd.get(key)
         before = {} if found is None else facts_in(found)
@@ -162,6 +171,10 @@ async def register(
         seen = ABSENT if found is None else found.mod_revision
         _check_sent(await etcd.txn(Transaction((Compare(key, seen),), (Put(key, value),))))
     raise ConfigError(f"etcd does not keep {key}: is there another node '{settings.node}'?")
+
+
+def _node_key(settings: ClusterSettings) -> str:
+    return f"{settings.prefix}nodes/{settings.node}"
 
 
 def _former(before: dict[str, str], store: str) -> str:

@@ -50,7 +50,9 @@ class ClusterDefinitions:
         self.loads = 0  # how often all definitions were loaded
         self.told_at = float("-inf")  # when the log told of trouble with etcd
         self.unreadable: set[str] = set()  # paths of definitions that the log has told of
+        self.nodes_prefix = f"{settings.prefix}nodes/"
         self.nodes: dict[str, dict[str, str]] = {}  # by name, what each node has said of itself
+        self.node_revisions: dict[str, int] = {}  # of the nodes' records, by key
         self.on_node: Callable[[str, dict[str, str]], None] | None = None  # told where a node is, by its name
 
     # --- start and end ---
@@ -61,9 +63,10 @@ class ClusterDefinitions:
         await self._load_at_last()
         self.metadata.clear_up()
         self._follow(is_loaded=True)
-        self.tasks.spawn(self._check_times())
-        self.tasks.spawn(self._check_count())
-        self.tasks.spawn(self._follow_nodes())
+        self.tasks.repeat(self._check_times)
+        self.tasks.repeat(self._check_count)
+        self.tasks.repeat(self._follow_nodes, pause_seconds=RETRY_SECONDS)
+        self.tasks.repeat(self._check_nodes)
 
     async def settled(self) -> None:
         """Return when nothing is to be changed any more."""
@@ -170,41 +173,61 @@ class ClusterDefinitions:
     # --- from time to time ---
 
     async def _check_times(self) -> None:
-        while True:
-            await asyncio.sleep(TIMES_SECONDS)
-            self.metadata.check_times()
-            self.node.end_turn()
+        await asyncio.sleep(TIMES_SECONDS)
+        self.metadata.check_times()
+        self.node.end_turn()
 
     async def _check_count(self) -> None:
         """Look whether a change was lost that no other change has followed."""
-        while True:
-            await asyncio.sleep(COUNT_SECONDS)
-            try:
-                last = await self._last()
-            except EtcdError as error:
-                self._tell("etcd cannot be reached", str(error))
-                continue
-            await asyncio.sleep(LATE_SECONDS)
-            self.metadata.look_at(last)
+        await asyncio.sleep(COUNT_SECONDS)
+        try:
+            last = await self._last()
+        except EtcdError as error:
+            self._tell("etcd cannot be reached", str(error))
+            return
+        await asyncio.sleep(LATE_SECONDS)
+        self.metadata.look_at(last)
+
+    # --- nodes ---
 
     async def _follow_nodes(self) -> None:
-        """Know where the nodes of the cluster are."""
-        prefix = f"{self.settings.prefix}nodes/"
-        while True:
-            try:
-                loaded = await self.etcd.load(prefix)
-                for kv in loaded.kvs:
-                    self._node_is_at(kv)
-                async for changes in self.etcd.watch(prefix, loaded.revision + 1):
-                    for change in changes:
-                        if change.now is not None:
-                            self._node_is_at(change.now)
-            except EtcdError as error:
-                self._tell("etcd's nodes cannot be followed", str(error))
-            await asyncio.sleep(RETRY_SECONDS)
+        """Know where the nodes of the cluster are, until a watch ends."""
+        try:
+            revision = await self._read_nodes()
+            async for changes in self.etcd.watch(self.nodes_prefix, revision + 1):
+                for change in changes:
+                    if change.now is not None:
+                        self._tell_node(change.now)
+        except EtcdError as error:
+            self._tell("etcd's nodes cannot be followed", str(error))
+
+    async def _check_nodes(self) -> None:
+        """A member of etcd that is cut off from the others tells nothing, and keeps watches open."""
+        await asyncio.sleep(COUNT_SECONDS)
+        try:
+            await self._read_nodes()
+        except EtcdError as error:
+            self._tell("etcd cannot be reached", str(error))
+
+    async def _read_nodes(self) -> int:
+        """Read where all nodes are now. Return the revision of that."""
+        loaded = await self.etcd.load(self.nodes_prefix)
+        for kv in loaded.kvs:
+            self._tell_node(kv)
+        return loaded.revision
+
+    def _tell_node(self, kv: KeyValue) -> None:
+        """A node's record, as a watch or a read tells it: the other one may have told it before."""
+        if kv.mod_revision <= self.node_revisions.get(kv.key, 0):
+            return
+        self.node_revisions[kv.key] = kv.mod_revision
+        try:
+            self._node_is_at(kv)
+        except Exception as error:  # noqa: BLE001 - the other nodes have to be told
+            self.tasks.report(error)
 
     def _node_is_at(self, kv: KeyValue) -> None:
-        name = kv.key.rpartition("/")[2]
+        name = kv.key.removeprefix(self.nodes_prefix)
         try:
             facts: dict[str, str] = json.loads(kv.value)
             self.metadata.addresses[name] = str(facts["amqp"])

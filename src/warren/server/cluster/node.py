@@ -16,7 +16,15 @@ from warren.broker.commands import Command, DeclareQueue
 from warren.broker.node import Node
 from warren.cluster.known_stores import IN
 from warren.server.cluster.agreement import check_agreement, settings_told
-from warren.server.cluster.bootstrap import Membership, agree_on_format, begin_run, join, register, set_state
+from warren.server.cluster.bootstrap import (
+    Membership,
+    agree_on_format,
+    begin_run,
+    join,
+    register,
+    registered_run,
+    set_state,
+)
 from warren.server.cluster.definitions import ClusterDefinitions
 from warren.server.cluster.etcd import Etcd
 from warren.server.cluster.etcd_errors import EtcdError
@@ -101,7 +109,8 @@ class ClusterNode:
         if at_loopback(facts["amqp"]) and not at_loopback(facts["peers"]):
             self.log.warning("clients on other machines cannot connect: set bind", amqp=facts["amqp"])
         await self._until_reached(lambda: check_agreement(self.etcd, self.settings, facts))
-        runs = begin_run(self.data_dir, self.membership, self.run).runs
+        registered = await self._until_reached(lambda: registered_run(self.etcd, self.settings))
+        runs = begin_run(self.data_dir, self.membership, self.run, registered=registered).runs
         await self._until_reached(lambda: register(self.etcd, self.settings, facts, runs))
         await self._until_reached(lambda: check_agreement(self.etcd, self.settings, facts))
         self.definitions.is_registered = True

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, cast
+from typing import Protocol, TypeAlias, cast
 
 import structlog
 
@@ -35,6 +36,9 @@ CALL_AGAIN_SECONDS_MAX = 1.0
 UNPROVED_MAX = 64  # links of callers that have not proved who they are
 UNSENT_BYTES_MAX = 256 * 1024 * 1024  # a node that takes so little that this waits for it is not there
 BACKLOG = 128
+
+Address: TypeAlias = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
+"""Of a socket, as the system gives it."""
 
 
 class LinkOwner(Protocol):
@@ -176,10 +180,8 @@ class Call:
     async def _call(self) -> bool:
         """Call once, and return when the link has ended: whether there was one."""
         link = OutgoingLink(self)
-        tls = self.peers.credentials.client_tls
         try:
-            async with asyncio.timeout(CONNECT_SECONDS_MAX):
-                await self.peers.loop.create_connection(lambda: link, self.host, self.port, ssl=tls)
+            await self._connect(link)
         except ConnectionRefusedError:
             self.tell("nothing listens there: its process has ended, or it is called elsewhere")
             self.peers.run(partial(self.peers.owner.peer_gone, self.store))
@@ -192,6 +194,34 @@ class Call:
         finally:
             link.abort()
         return link.was_up
+
+    async def _connect(self, link: OutgoingLink) -> None:
+        """Try one address of the other node after the other. If none takes the call, raise what one of them
+        has failed with: that it was refused, only if all were.
+        """
+        found = await self.peers.loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        failures: list[Exception] = []
+        for family, kind, protocol, _, address in found:
+            try:
+                connection = socket.socket(family, kind, protocol)
+                await self._connect_to(link, connection, address)
+            except (OSError, TimeoutError) as error:
+                failures.append(error)
+            else:
+                return
+        raise next((each for each in failures if not isinstance(each, ConnectionRefusedError)), failures[0])
+
+    async def _connect_to(self, link: OutgoingLink, connection: socket.socket, address: Address) -> None:
+        loop, tls = self.peers.loop, self.peers.credentials.client_tls
+        connection.setblocking(False)
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS_MAX):
+                await loop.sock_connect(connection, address)
+                name = None if tls is None else self.host
+                await loop.create_connection(lambda: link, sock=connection, ssl=tls, server_hostname=name)
+        except BaseException:
+            connection.close()
+            raise
 
     def is_up(self, link: OutgoingLink, peer: Hello) -> None:
         self.link = link

@@ -7,5 +7,7 @@ cdef class ShardHere:
     cdef public object safety
     cdef readonly dict indexes
     cdef readonly object has_queue
+    cdef readonly object failed
     cdef object steps
+    cdef long long taken
     cdef bint is_stepping

@@ -1,13 +1,15 @@
 """One shard at this node: what its disk has of it, as a copy, or as the one that leads.
 
 A change of the role takes time: what was written before has to be safe. So whatever the protocol wants done
-with the shard's files is a step, and steps are taken one after the other.
+with the shard's files is a step, and steps are taken one after the other. A step that fails is over, and the
+next one is taken.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from warren.cluster.safety import ShardSafety
@@ -18,20 +20,29 @@ from warren.storage.replica_log import ReplicaLog
 from warren.storage.replication import LogId, NamedOffset, SegmentState
 from warren.storage.segment import Segment
 
-Step: TypeAlias = Callable[[Callable[[], None]], None]  # is called with what to call when it is done
+Finish: TypeAlias = Callable[[Callable[[], None]], None]  # is called with the last part of a step
+Step: TypeAlias = Callable[[Finish], None]  # is called with what to call once nothing is waited for any more
 
 
 class ShardHere:
     """Is what the protocol knows as the `LedLogs` of the shard."""
 
-    def __init__(self, number: int, copies: Replica, has_queue: Callable[[int], bool]) -> None:
+    def __init__(
+        self,
+        number: int,
+        copies: Replica,
+        has_queue: Callable[[int], bool],
+        failed: Callable[[Exception], None],
+    ) -> None:
         self.number = number
         self.copies = copies  # all logs of the shard; those that are opened are in `led`
         self.led: LedShard | None = None  # while this node leads
         self.safety: ShardSafety | None = None  # of that term
         self.indexes: dict[int, int] = {}  # the last batch of each round of the disk that is not over
         self.has_queue = has_queue  # whether there is a queue of this number
+        self.failed = failed  # told what a step has failed with
         self.steps: deque[Step] = deque()  # that wait for the one that is being taken
+        self.taken = 0  # steps, with the one that is being taken
         self.is_stepping = False
 
     # --- steps ---
@@ -43,26 +54,37 @@ class ShardHere:
 
     def then_at_once(self, work: Callable[[], None]) -> None:
         """The same for a step that takes no time."""
-        if not self.is_stepping and not self.steps:
-            self.is_stepping = True
-            work()
-            self._is_done()
+        if self.is_stepping or self.steps:
+            self.then(lambda finish: finish(work))
             return
+        self.is_stepping = True
+        self.attempt(work)
+        self.is_stepping = False
+        self._go_on()
 
-        def step(done: Callable[[], None]) -> None:
+    def attempt(self, work: Callable[[], object]) -> bool:
+        """Do some work of this shard, and say whether it has not failed."""
+        try:
             work()
-            done()
-
-        self.then(step)
+        except Exception as error:  # noqa: BLE001 - whatever it is, other shards must not suffer from it
+            self.failed(error)
+            return False
+        return True
 
     def _go_on(self) -> None:
         while self.steps and not self.is_stepping:
             self.is_stepping = True
-            self.steps.popleft()(self._is_done)
+            self.taken += 1
+            finish = partial(self._finish, self.taken)
+            if not self.attempt(partial(self.steps.popleft(), finish)):
+                finish(_nothing)
 
-    def _is_done(self) -> None:
-        self.is_stepping = False
-        self._go_on()
+    def _finish(self, number: int, rest: Callable[[], None]) -> None:
+        """The last part of a step, unless the step has failed before it."""
+        if self.is_stepping and number == self.taken:
+            self.attempt(rest)
+            self.is_stepping = False
+            self._go_on()
 
     # --- what there is ---
 
@@ -109,3 +131,7 @@ class ShardHere:
 def _is_gone(copy: ReplicaLog) -> bool:
     """Whether a log's queue is deleted: as one that is led, or as a copy."""
     return copy.removed or copy.directory.deleted
+
+
+def _nothing() -> None:
+    """A step has no last part."""

@@ -3,6 +3,9 @@
 While the shard still waits for its followers, a thread reads the logs of its queues back. When the shard is
 open, its queues are opened over several turns, so that the first ones serve at once and nobody else has to
 wait. A queue that is not opened yet is still elsewhere: whoever uses it gets 405, and asks again.
+
+A queue may fail to open for a reason that passes, such as too many open files: it is opened again later. But
+a log is opened once in a term. If some log of the queue is open, another node should lead the shard.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from warren.broker.node import Node, World
 from warren.broker.rules import STREAM, queue_type
 from warren.cluster.definitions.definition_copy import Record
 from warren.storage.led_shard import LedShard, Recovered
+
+AGAIN_SECONDS = 5.0  # until a queue is opened again
 
 
 class ReadingThread:
@@ -55,11 +60,13 @@ class ShardOpening:
         led: LedShard,
         open_queue: Callable[[int], None],
         then: Callable[[], None],
+        hand_over: Callable[[], None],
     ) -> None:
         self.node = node
         self.led = led
         self.open_queue = open_queue  # opens the queue of a number
         self.then = then  # called when all queues are open
+        self.hand_over = hand_over  # has another node lead the shard, if one can
         self.pending: dict[int, None] = {}  # the numbers of queues that are not open yet, in order
         self.failed: set[int] = set()  # the numbers of queues that could not be opened
         self.is_read = False  # whether the thread has read what it was to read
@@ -100,11 +107,26 @@ class ShardOpening:
         while self.pending and not self.has_ended:
             number = next(iter(self.pending))
             del self.pending[number]
-            try:
-                self.open_queue(number)
-            except Exception as error:  # noqa: BLE001 - a queue that fails must not stop the others
-                self.node.world.report(error)
+            self._open(number)
             yield COMMAND_WORK
+
+    def _open(self, number: int) -> None:
+        try:
+            self.open_queue(number)
+        except Exception as error:  # noqa: BLE001 - a queue that fails must not stop the others
+            self.node.world.report(error)
+            if isinstance(error, OSError):
+                self.node.world.call_later(AGAIN_SECONDS, partial(self._open_again, number))
+
+    def _open_again(self, number: int) -> None:
+        if self.has_ended:
+            return
+        if self.led.has_opened(number):
+            self.hand_over()
+            return
+        self.failed.discard(number)
+        self.pending[number] = None
+        self._begin()
 
     def _is_over(self) -> None:
         if not self.has_ended:

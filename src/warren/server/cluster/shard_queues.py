@@ -69,6 +69,7 @@ class ShardQueues:
         self.openings: dict[int, ShardOpening] = {}  # of all shards that this node leads
         self.waiting: dict[int, WaitingShard] = {}  # shards that are open, and may not deliver now
         self.why_waiting: Callable[[int], str] = lambda _shard: NO_LEADER  # of a shard that waits
+        self.hand_over: Callable[[int], None] = lambda _shard: None  # has another node lead a shard
         metadata.model.shards = self
         metadata.proposals.planner.shard_of = self.shard_of
         metadata.proposals.leads = self.open.__contains__
@@ -138,7 +139,11 @@ class ShardQueues:
 
     def shard_is_led(self, shard: int, led: LedShard) -> None:
         opening = ShardOpening(
-            self.node, led, partial(self._open_queue, shard), partial(self._all_are_open, shard, led)
+            self.node,
+            led,
+            partial(self._open_queue, shard),
+            partial(self._all_are_open, shard, led),
+            lambda: self.hand_over(shard),
         )
         self.openings[shard] = opening
         opening.read(self._records(shard), self.thread)
@@ -208,24 +213,32 @@ class ShardQueues:
         self._end_waiting(shard)
         queues = self._queues(shard)
         for record, queue in queues:
-            if queue.internal:  # what it holds back is routed by the time
-                self._replace(record)
-            else:
-                self.node.vhosts[queue.vhost].retire_queue(queue, partial(self._stand_in, record, queue))
+            self._attempt(partial(self._retire, record, queue))
         self.node.turns.spread(self._ending(queues), self.node.end_turn)
+
+    def _retire(self, record: Record, queue: Queue) -> None:
+        if queue.internal:  # what it holds back is routed by the time
+            self._replace(record)
+        else:
+            self.node.vhosts[queue.vhost].retire_queue(queue, partial(self._stand_in, record, queue))
 
     def _ending(self, queues: list[tuple[Record, Queue]]) -> Iterator[int]:
         for record, queue in queues:
-            if self._stand_in(record, queue):
-                yield COMMAND_WORK
+            self._attempt(partial(self._stand_in, record, queue))
+            yield COMMAND_WORK
 
-    def _stand_in(self, record: Record, queue: Queue) -> bool:
+    def _attempt(self, work: Callable[[], object]) -> None:
+        """A queue that fails must not stop the others."""
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            self.node.world.report(error)
+
+    def _stand_in(self, record: Record, queue: Queue) -> None:
         """Have another object stand for a retired queue, if that has not been deleted or replaced since."""
         vhost = self.node.vhosts.get(queue.vhost)
-        is_retired = vhost is not None and vhost.queues.get(queue.name) is queue and queue.retired
-        if is_retired:
+        if vhost is not None and vhost.queues.get(queue.name) is queue and queue.retired:
             self._replace(record)
-        return is_retired
 
     # --- deliveries ---
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from structlog.stdlib import BoundLogger
@@ -40,7 +39,7 @@ class ShardRecords:
 
     def start(self) -> None:
         """Follow all records from now on."""
-        self.tasks.spawn(self._follow())
+        self.tasks.repeat(self._follow, pause_seconds=RETRY_SECONDS)
 
     async def stop(self) -> None:
         await self.tasks.stop()
@@ -72,7 +71,11 @@ class ShardRecords:
     ) -> None:
         key = self._key(shard)
         put = Put(key, record_text(record).encode())
-        answer = await self.etcd.txn(Transaction((Compare(key, revision),), (put,), (key,)))
+        try:
+            answer = await self.etcd.txn(Transaction((Compare(key, revision),), (put,), (key,)))
+        except Exception:
+            then(None)
+            raise
         if answer.outcome is Outcome.SUCCEEDED:
             then(Known(answer.revision, record))
         elif answer.outcome is Outcome.NOT_SENT:
@@ -91,12 +94,10 @@ class ShardRecords:
     # --- following ---
 
     async def _follow(self) -> None:
-        while True:
-            try:
-                await self._watch()
-            except EtcdError as error:
-                self.log.debug("the records of shards cannot be followed", reason=str(error))
-            await asyncio.sleep(RETRY_SECONDS)
+        try:
+            await self._watch()
+        except EtcdError as error:
+            self.log.debug("the records of shards cannot be followed", reason=str(error))
 
     async def _watch(self) -> None:
         loaded = await self.etcd.load(self.prefix)
@@ -110,8 +111,13 @@ class ShardRecords:
     def _tell(self, kv: KeyValue) -> None:
         number = kv.key.removeprefix(self.prefix)
         known = self._known(kv)
-        if known is not None and number.isdecimal():
+        if known is None or not number.isdecimal():
+            return
+        try:
             self.learn(int(number), known)
+        except Exception as error:  # noqa: BLE001 - the records of other shards have to be told
+            self.log.warning("a shard's record cannot be dealt with", shard=number, reason=repr(error))
+            self.tasks.report(error)
 
     def _known(self, kv: KeyValue) -> Known | None:
         try:

@@ -39,13 +39,14 @@ from warren.cluster.effects import (
     Send,
     TakeInventory,
 )
-from warren.cluster.messages import Message
+from warren.cluster.messages import Batch, Message
 from warren.cluster.participant import Participant
 from warren.cluster.safety import ShardSafety
 from warren.cluster.settings import Settings
 from warren.cluster.shard import Shard
+from warren.cluster.transactions import Outcome
 from warren.server.cluster.peers import Peers
-from warren.server.cluster.shard_here import ShardHere
+from warren.server.cluster.shard_here import Finish, ShardHere
 from warren.server.cluster.shard_records import ShardRecords
 from warren.storage.copying import (
     DamagedSegment,
@@ -115,6 +116,7 @@ class ShardRunner:
         self.log = log
         self.clock = clock
         self.participant = Participant(me, self._new_session, settings=settings)
+        self.participant.on_error = self._step_failed
         self.here: dict[int, ShardHere] = {}  # all shards of the cluster
         self.led: dict[int, ShardHere] = {}  # those that this node leads, and can append to
         self.peers: Peers | None = None
@@ -135,7 +137,7 @@ class ShardRunner:
 
     def add(self, number: int, copies: Replica) -> None:
         """The node looks after a shard, of which it has these copies."""
-        here = ShardHere(number, copies, self.owner.has_queue)
+        here = ShardHere(number, copies, self.owner.has_queue, partial(self._step_failed, number))
         self.here[number] = here
         self.participant.add_shard(
             number,
@@ -228,7 +230,10 @@ class ShardRunner:
     def received(self, store: StoreId, messages: Sequence[Message]) -> None:
         now = self.clock()
         for message in messages:
-            self.participant.received(store, message, now)
+            try:
+                self.participant.received(store, message, now)
+            except Exception as error:  # noqa: BLE001 - the other messages are of other shards
+                self._message_failed(store, message, error)
         self.carry_out()
 
     # --- etcd ---
@@ -248,6 +253,11 @@ class ShardRunner:
         self.carry_out()
 
     # --- leading ---
+
+    def hand_over(self, number: int) -> None:
+        """Hand over a shard, if another node can lead it."""
+        self._shard(number).hand_over(self.clock())
+        self.carry_out()
 
     def drain(self) -> None:
         """Hand over all that this node leads, and lead nothing more."""
@@ -285,13 +295,24 @@ class ShardRunner:
             assert safety is not None
             if safety.wants_batch or (led.changed and not safety.is_under_way):
                 shard = self._shard(number)
-                if shard.leader is None or shard.leader.epoch != led.epoch:
+                if shard.leader is None or shard.leader.epoch != led.epoch or shard.has_failed:
                     continue  # its end is about to be carried out
-                index = shard.append(led.take(), now)
-                safety.appended(index)
-                safety.owes = shard.leader.is_behind
-                self._sync_index(here, led.epoch, index)
+                if shard.leader.handed_at is not None:
+                    continue  # the next leader may lead already: what it got now would be published twice
+                try:
+                    self._hand_out(here, led, safety, shard, now)
+                except Exception as error:  # noqa: BLE001 - what the other shards have must not wait
+                    self._step_failed(number, error)
         self.carry_out()
+
+    def _hand_out(
+        self, here: ShardHere, led: LedShard, safety: ShardSafety, shard: Shard, now: float
+    ) -> None:
+        assert shard.leader is not None
+        index = shard.append(led.take(), now)
+        safety.appended(index)
+        safety.owes = shard.leader.is_behind
+        self._sync_index(here, led.epoch, index)
 
     def _sync_index(self, here: ShardHere, epoch: int, index: int) -> None:
         """Tell the protocol when this node's own disk has a batch; of a round's batches, only the last."""
@@ -316,7 +337,10 @@ class ShardRunner:
             while True:
                 effects = self.participant.take_effects()
                 for effect in effects:
-                    HANDLERS[type(effect)](self, effect)
+                    try:
+                        HANDLERS[type(effect)](self, effect)
+                    except Exception as error:  # noqa: BLE001 - the other effects are of other shards
+                        self._effect_failed(effect, error)
                 if self.has_committed:
                     self.has_committed = False
                     self.on_committed()
@@ -324,6 +348,56 @@ class ShardRunner:
                     return
         finally:
             self.is_carrying_out = False
+
+    # --- what fails ---
+
+    def _tell_failure(self, error: Exception, **what: object) -> None:
+        self.log.error("a shard's part here has failed", reason=repr(error), **what)
+        self.world.report(error)
+
+    def _step_failed(self, number: int, error: Exception) -> None:
+        """Nobody knows what was done and what was not: the shard is not led here, and what this store has of
+        it is compared with another leader's.
+        """
+        self._tell_failure(error, shard=number)
+        self._shard(number).step_failed(self.clock())
+
+    def _message_failed(self, store: StoreId, message: Message, error: Exception) -> None:
+        number: int | None = getattr(message, "shard", None)
+        if number in self.here:
+            self._step_failed(number, error)
+        else:
+            self._tell_failure(error, store=store)
+            self._close(Close(store, "what it says cannot be dealt with"))
+
+    def _effect_failed(self, effect: Effect, error: Exception) -> None:
+        """Whoever waits for what comes of it is told that nothing comes. What a follower was to get begins
+        anew with its next session.
+        """
+        if isinstance(effect, Send):
+            self._sending_failed(effect.to, effect.message, error)
+        elif isinstance(effect, ReadRecords | ReadMarks):
+            self._tell_failure(error, shard=effect.shard)
+            self._shard(effect.shard).reading_failed(effect.to, effect.session)
+        elif isinstance(effect, Cas):
+            self._tell_failure(error, shard=effect.shard)
+            self._shard(effect.shard).cas_answered(effect.revision, Outcome.UNKNOWN, self.clock())
+        elif isinstance(effect, Close):
+            self._tell_failure(error, store=effect.to)
+        elif isinstance(effect, ReadRecord | ConfirmGone):  # is asked for again
+            self._tell_failure(error, shard=effect.shard)
+        else:
+            self._step_failed(effect.shard, error)
+
+    def _sending_failed(self, to: StoreId, message: Message, error: Exception) -> None:
+        if isinstance(message, Batch):
+            self._tell_failure(error, shard=message.shard, store=to)
+            self._shard(message.shard).reading_failed(to, message.session)
+        else:
+            self._tell_failure(error, store=to)
+            self._close(Close(to, "not all that is said to it can be sent"))
+
+    # --- effects of each kind ---
 
     def _send(self, effect: Send) -> None:
         if self.peers is not None:
@@ -362,15 +436,14 @@ class ShardRunner:
         here = self.here[effect.shard]
         self.log.info("copies of a shard are removed, which others keep", shard=effect.shard)
 
-        def step(done: Callable[[], None]) -> None:
-            def are_gone(copies: Replica) -> None:
-                here.copies = copies
-                self._shard(effect.shard).copies_removed(effect.number)
-                self.carry_out()
-                done()
-
+        def step(finish: Finish) -> None:
             assert here.led is None, "who leads is named by the record"
-            self.shards.clear(here.copies, are_gone)
+            self.shards.clear(here.copies, lambda copies: finish(lambda: are_gone(copies)))
+
+        def are_gone(copies: Replica) -> None:
+            here.copies = copies
+            self._shard(effect.shard).copies_removed(effect.number)
+            self.carry_out()
 
         here.then(step)
 
@@ -388,6 +461,7 @@ class ShardRunner:
 
     def _apply_to(self, here: ShardHere, effect: Apply) -> None:
         is_safe = partial(self._is_synced, effect.shard, effect.token)
+        assert self.shards.epoch_of(effect.shard) >= effect.epoch, "what is acked in an epoch holds for ever"
         if here.led is not None:
             assert not effect.changes, "a leader's changes are its own"
             self.shards.commit.when_safe(lambda _round: is_safe())
@@ -396,6 +470,10 @@ class ShardRunner:
             here.copies.apply(effect.changes, is_safe)
         except ReplicaMismatch as error:
             self.mismatch(error, effect.shard)
+        except Exception:
+            for log, base in {(change.log, getattr(change, "base", 0)) for change in effect.changes}:
+                self.damaged(effect.shard, log, base)  # nobody knows what of it is there
+            raise
 
     def _is_synced(self, number: int, token: int) -> None:
         """The end of the turn, which follows the end of a round, sends all acks of the round."""
@@ -404,14 +482,14 @@ class ShardRunner:
     def _take_inventory(self, effect: TakeInventory) -> None:
         here = self.here[effect.shard]
 
-        def step(done: Callable[[], None]) -> None:
-            def is_settled() -> None:
-                logs = list(here.copies.inventory().items())
-                self._shard(effect.shard).inventory_taken(effect.session, logs, self.clock())
-                self.carry_out()
-                done()
+        def step(finish: Finish) -> None:
+            assert here.led is None, "what was led is a copy again"
+            here.copies.when_settled(lambda: finish(is_settled))
 
-            here.copies.when_settled(is_settled)
+        def is_settled() -> None:
+            logs = list(here.copies.inventory().items())
+            self._shard(effect.shard).inventory_taken(effect.session, logs, self.clock())
+            self.carry_out()
 
         here.then(step)
 
@@ -491,18 +569,18 @@ class ShardRunner:
             self._let_go(here)
             here.then(partial(self._follow_again, here))
 
-    def _begin_to_lead(self, here: ShardHere, epoch: int, done: Callable[[], None]) -> None:
+    def _begin_to_lead(self, here: ShardHere, epoch: int, finish: Finish) -> None:
         def is_led(led: LedShard) -> None:
             here.led = led
             self.owner.shard_is_led(here.number, led)
-            done()
 
-        self.shards.lead(here.copies, epoch, is_led)
+        assert here.led is None, "what was led is a copy again"
+        self.shards.lead(here.copies, epoch, lambda led: finish(lambda: is_led(led)))
 
     def _open(self, here: ShardHere, epoch: int) -> None:
         led = here.led
-        if led is None or led.epoch != epoch:
-            return  # another node leads already
+        if led is None or led.epoch != epoch or self._shard(here.number).has_failed:
+            return  # another node leads already, or is about to
         if here.safety is None:
             here.safety = ShardSafety(self._tell_later)
             self.led[here.number] = here
@@ -527,27 +605,26 @@ class ShardRunner:
 
     def _let_go(self, here: ShardHere) -> None:
         """The term has ended: at once nobody uses its logs any more."""
-        if here.safety is not None:
-            here.safety.end()
-            here.safety = None
+        safety, here.safety = here.safety, None
+        if safety is not None:
             del self.led[here.number]
-            self.owner.shard_ended(here.number)
+            here.attempt(safety.end)
+            self._tell_end(here)
             self.on_let_go()
 
-    def _follow_again(self, here: ShardHere, done: Callable[[], None]) -> None:
-        self._let_go(here)
-        led = here.led
-        if led is None:
-            done()
-            return
+    def _tell_end(self, here: ShardHere) -> None:
+        here.attempt(partial(self.owner.shard_ended, here.number))
 
-        self.owner.shard_ended(here.number)
-
+    def _follow_again(self, here: ShardHere, finish: Finish) -> None:
         def is_copy(copies: Replica) -> None:
             here.copies, here.led = copies, None
-            done()
 
-        self.shards.follow_again(led, is_copy)
+        self._let_go(here)
+        if here.led is None:
+            finish(_nothing)
+        else:
+            self._tell_end(here)
+            self.shards.follow_again(here.led, lambda copies: finish(lambda: is_copy(copies)))
 
 
 def _nothing() -> None:

@@ -91,6 +91,7 @@ class ShardService:
             min_in_sync=settings.min_in_sync, lease=settings.lease_seconds, grace=settings.grace_seconds
         )
         self.runner = ShardRunner(self.me, self.shards, node.world, self.queues, log, settings=times)
+        self.queues.hand_over = self.runner.hand_over
         self.runner.on_committed = node.end_turn
         store.after_marks = self.runner.end_turn
         node.before_draining = self.runner.before_draining
@@ -172,7 +173,7 @@ class ShardService:
         self.runner.start(self.peers, self.records)
         self.letters.start()
         self._set_peers()
-        self.tasks.spawn(self.balancer.run())
+        self.tasks.repeat(self.balancer.look_when_due)
 
     async def hand_over(self) -> None:
         """Have other nodes lead what this one leads, and wait for it no more, if they can in time."""

@@ -30,15 +30,12 @@ class Switchboard:
         self.letters.link_down(store)
 
     def received(self, store: StoreId, messages: Sequence[Message]) -> None:
-        of_shards: list[Message] = []
-        has_letters = False
-        for message in messages:
-            if isinstance(message, Letters | LettersDone):
-                has_letters = True
-                self.letters.received(store, message)
-            else:
-                of_shards.append(message)
-        if of_shards:
-            self.shards.received(store, of_shards)
-        if has_letters:
+        letters = [message for message in messages if isinstance(message, Letters | LettersDone)]
+        if letters:
+            messages = [message for message in messages if not isinstance(message, Letters | LettersDone)]
+        if messages:
+            self.shards.received(store, messages)
+        if letters:
+            for letter in letters:
+                self.letters.received(store, letter)
             self.letters.end_turn()

@@ -18,6 +18,20 @@ class Tasks:
         task.add_done_callback(self._ended)
         return task
 
+    def repeat(
+        self, work: Callable[[], Coroutine[Any, Any, None]], *, pause_seconds: float = 0.0
+    ) -> asyncio.Task[None]:
+        """Do some work over and over, also if it fails, with a pause in between."""
+        return self.spawn(self._repeat(work, pause_seconds))
+
+    async def _repeat(self, work: Callable[[], Coroutine[Any, Any, None]], pause_seconds: float) -> None:
+        while True:
+            try:
+                await work()
+            except Exception as error:  # noqa: BLE001 - what fails once may work the next time
+                self.report(error)
+            await asyncio.sleep(pause_seconds)
+
     def _ended(self, task: asyncio.Task[None]) -> None:
         self.running.discard(task)
         error = None if task.cancelled() else task.exception()

@@ -2,17 +2,19 @@
 and nothing can be confirmed.
 
 Most often that is over in a moment, when etcd has taken out the member that is gone. If it lasts, the node is
-cut off, or etcd is: clients that wait get an answer, and whoever comes is told why.
+cut off, or etcd is: clients that wait get an answer, and whoever comes is told why. Another node may serve
+the queues by then, so consumers are cancelled. What they have stays with them: if this node leads on, their
+acks count, and if not, the next leader delivers it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from warren.broker.node import Node
 from warren.broker.queue import Hold, Queue
 from warren.broker.safety import Safety
-from warren.broker.vhost import Vhost
+from warren.broker.vhost import TELL_WORK, Vhost
 
 PATIENCE_SECONDS = 5.0
 NO_LEADER = "has no leader now"
@@ -42,7 +44,15 @@ class WaitingShard:
         self._make_unavailable(self.hold.queues, reason)
         for client in list(self.node.clients.values()):
             client.safety_ended(self.safety, f"a queue {reason}: publish again what is not confirmed")
-        self.node.end_turn()
+        self.node.turns.spread(self._telling_consumers(), self.node.end_turn)
+
+    def _telling_consumers(self) -> Iterator[int]:
+        """The members may be there again before all are told."""
+        for queue, _ in self.unavailable[:]:
+            for consumer in queue.consumers:
+                if queue.unavailable and not consumer.cancelled:
+                    consumer.queue_is_unavailable(f"{queue.what} {queue.unavailable}")
+                yield TELL_WORK
 
     def _make_unavailable(self, queues: Iterable[Queue], reason: str) -> None:
         """A vhost looks at each route while one of its queues cannot be used, also at those that channels

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,9 @@ from warren.server.cluster import peers as peers_module
 from warren.server.cluster.peers import UNPROVED_MAX, NodeCredentials, Peers
 
 SECRET = b"known to all nodes of the cluster"
-HOST = "127.0.0.1"
+HOST, OTHER_HOST = "127.0.0.1", "127.0.0.2"
+BROADCAST = "255.255.255.255"  # which no connection can have
+NAME = "node-b"  # of a machine
 SECONDS_MAX = 60
 A, B = StoreId("a"), StoreId("b")
 
@@ -148,6 +151,44 @@ async def test_node_that_ends_is_gone_and_comes_back_in_another_run(make: MakeNo
     await again.listen()
     await a.owner.until("up", B, "2")
     assert a.owner.told.index(("down", B)) < a.owner.told.index(("gone", B))
+
+
+@pytest.fixture
+def two_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`NAME` is a machine with two addresses."""
+
+    def addresses(host: str, port: int, *_more: int, **_flags: int) -> list[tuple[object, ...]]:
+        assert host == NAME
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in (OTHER_HOST, HOST)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", addresses)
+
+
+@pytest.mark.usefixtures("two_addresses")
+async def test_node_is_called_at_each_of_its_addresses(make: MakeNode) -> None:
+    a, b = make(A), make(B)
+    at = await b.listen()
+    a.peers.set_peers({B: At(NAME, at.port)})
+    await a.owner.until("up", B, "1")
+    await b.peers.stop()
+    await a.owner.until("gone", B)
+
+
+async def test_node_is_not_gone_if_one_of_its_addresses_says_nothing_of_it(
+    make: MakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = make(A), make(B)
+    at = await b.listen()
+    await b.peers.stop()
+
+    def addresses(_host: str, port: int, *_more: int, **_flags: int) -> list[tuple[object, ...]]:
+        unreachable = (socket.AF_INET, socket.SOCK_STREAM, 6, "", (BROADCAST, port))
+        return [unreachable, (socket.AF_INET, socket.SOCK_STREAM, 6, "", (HOST, port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", addresses)
+    a.peers.set_peers({B: At(NAME, at.port)})
+    await a.lines.until("[Errno")
+    assert a.owner.told == []
 
 
 async def test_what_is_sent_without_a_link_is_lost(make: MakeNode) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.fake_client import FakeClient
+from tests.support.frames import ALL_CAPABILITIES
 from tests.support.machine import Machine
 from tests.support.rounds import Rounds
 from warren.amqp import methods as m
@@ -84,9 +86,75 @@ def test_a_queue_that_comes_later_waits_as_well(machine: Machine) -> None:
     assert (late.returning, late.unavailable) == (0, "")
 
 
+def consumer(machine: Machine, tag: str, *, capabilities: tuple[str, ...] = ALL_CAPABILITIES) -> FakeClient:
+    """A client that consumes the queue."""
+    client = FakeClient(machine.node, buffer=machine.buffer).open(capabilities=capabilities)
+    client.call(m.BasicConsume(queue="q", consumer_tag=tag, arguments={}), m.BasicConsumeOk)
+    return client
+
+
+def test_consumers_are_cancelled_after_a_while(machine: Machine) -> None:
+    told, elder = consumer(machine, "told"), consumer(machine, "elder", capabilities=())
+    shard, _ = waiting(machine)
+    machine.run()
+    assert told.methods() == elder.methods() == [], "most often it is over in a moment"
+    machine.pass_time(PATIENCE_SECONDS)
+    assert told.methods() == [m.BasicCancel(consumer_tag="told", no_wait=True)]
+    assert f"queue 'q' in vhost '/' {WHY}" in elder.expect_close(405).reply_text
+    assert machine.queues["q"].consumers == []
+    shard.end()
+    again = consumer(machine, "told")
+    again.publish("", "q", b"1")
+    machine.run()
+    assert again.bodies() == [b"1"]
+
+
+def test_what_a_cancelled_consumer_has_may_be_acked_still(machine: Machine) -> None:
+    client = consumer(machine, "c")
+    client.publish("", "q", b"1")
+    client.publish("", "q", b"2")
+    machine.run()
+    assert client.bodies() == [b"1", b"2"]
+    shard, _ = waiting(machine)
+    machine.pass_time(PATIENCE_SECONDS)
+    assert client.methods() == [m.BasicCancel(consumer_tag="c", no_wait=True)]
+    client.send(m.BasicAck(delivery_tag=1))
+    machine.run()
+    assert client.methods() == []
+    shard.end()
+    client.hang_up()
+    machine.run()
+    assert machine.queues["q"].message_count == 1
+    again = machine.connect()
+    again.send(m.BasicGet(queue="q"))
+    machine.run()
+    (got,) = again.contents()
+    assert isinstance(got.method, m.BasicGetOk)
+    assert (got.body, got.method.redelivered) == (b"2", True)
+
+
+@pytest.mark.parametrize("capabilities", [ALL_CAPABILITIES, ()], ids=["cancelled", "closed"])
+def test_an_auto_delete_queue_stays_though_its_consumers_are_sent_away(
+    machine: Machine, capabilities: tuple[str, ...]
+) -> None:
+    queue = machine.queues["q"]
+    queue.auto_delete = True
+    client = consumer(machine, "c", capabilities=capabilities)
+    shard, _ = waiting(machine)
+    machine.pass_time(PATIENCE_SECONDS)
+    client.hang_up()
+    machine.run()
+    assert queue.had_consumer
+    assert not queue.is_consumed
+    assert machine.queues["q"] is queue
+    shard.end()
+
+
 def test_nobody_is_told_if_the_wait_is_short(machine: Machine) -> None:
+    idle = consumer(machine, "c")
     shard, _ = waiting(machine)
     shard.end()
     machine.pass_time(PATIENCE_SECONDS)
+    assert idle.methods() == []
     client = machine.connect()
     assert client.call(m.QueueDeclare(queue="q", passive=True, arguments={}), m.QueueDeclareOk).queue == "q"

@@ -1,0 +1,51 @@
+"""How a node gets into its cluster, with a real etcd."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.real.shard_node import CLUSTER
+from warren.server.cluster.bootstrap import (
+    RUNS_MAX,
+    agree_on_format,
+    begin_run,
+    join,
+    register,
+    registered_run,
+)
+from warren.server.cluster.etcd import Etcd
+from warren.server.config_error import ConfigError
+
+SETTINGS = replace(CLUSTER, node="a")
+
+
+async def start(etcd: Etcd, data_dir: Path, run: str, *, may_write: bool = True) -> None:
+    """A node starts. Its etcd may answer reads, and refuse writes."""
+    membership = join(data_dir, SETTINGS, await agree_on_format(etcd, SETTINGS), has_definitions=False)
+    registered = await registered_run(etcd, SETTINGS)
+    runs = begin_run(data_dir, membership, run, registered=registered).runs
+    assert len(runs) <= RUNS_MAX + 1
+    if may_write:
+        await register(etcd, SETTINGS, {"store": "s", "run": run}, runs)
+
+
+async def test_a_node_is_no_copy_however_often_it_could_not_be_registered(tmp_path: Path, etcd: Etcd) -> None:
+    await start(etcd, tmp_path, "0")
+    await start(etcd, tmp_path, "registered")
+    for number in range(RUNS_MAX + 10):
+        await start(etcd, tmp_path, str(number), may_write=False)
+    await start(etcd, tmp_path, "at last")
+    assert await registered_run(etcd, SETTINGS) == "at last"
+
+
+async def test_a_copy_is_refused(tmp_path: Path, etcd: Etcd) -> None:
+    first, copy = tmp_path / "first", tmp_path / "copy"
+    for directory in (first, copy):
+        directory.mkdir()
+        await start(etcd, directory, f"before {directory.name}", may_write=False)
+    await start(etcd, first, "1")
+    with pytest.raises(ConfigError, match="is a copy"):
+        await start(etcd, copy, "2")
