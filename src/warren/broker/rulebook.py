@@ -485,11 +485,12 @@ class Rulebook:
 
     def clear(self) -> int:
         """The queue is purged: forget messages that wait for their retry, and return how many there were."""
+        turns = self.queue.surroundings.turns
         returning = self.retry.take_all()
         count = len(returning)
         if self.groups is not None:
-            self.groups.clear()
-        self.queue.surroundings.turns.spread(self.forgetting(returning))
+            turns.spread(self.groups.clear())
+        turns.spread(self.forgetting(returning))
         return count
 
     def forgetting(self, entries: list[Entry]) -> Iterator[int]:
@@ -518,7 +519,8 @@ class Rulebook:
     def release_memory(self) -> None:
         self.retry.take_all()
         if self.groups is not None:
-            self.groups.clear()
+            for _ in self.groups.clear():
+                pass
 
 
 def _or_none(limit: int | None) -> int:

@@ -538,9 +538,9 @@ class Connection(FrameReader):
                 self.on_error(channel.number, error)
         self.start_reading("disk")  # it may have waited for this safety
 
-    def close_late_channels(self, now_ms: int, timeout_ms: int) -> None:
+    def close_late_channels(self, now_ms: int, timeout_ms: int) -> Iterator[int]:
         for channel in self.open_channels():
-            check_timeout(channel, now_ms, timeout_ms)
+            yield from check_timeout(channel, now_ms, timeout_ms)
 
     def forget_permissions(self) -> None:
         self.access.forget()
