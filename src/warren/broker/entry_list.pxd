@@ -12,6 +12,7 @@ cdef class EntryList:
     cdef public Entry recent
     cdef public Py_ssize_t count
     cdef public Py_ssize_t bytes
+    cdef readonly Py_ssize_t passed
 
     @cython.locals(entry=Entry)
     cpdef append_new(self, Message message, object queue, uint64_t position, uint32_t delivery_count)

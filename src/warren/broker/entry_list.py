@@ -13,11 +13,11 @@ from warren.broker.message import Message
 
 
 class EntryList:
-    __slots__ = ("bytes", "count", "head", "recent", "tail")
+    __slots__ = ("bytes", "count", "head", "passed", "recent", "tail")
 
     head: Entry | None
     tail: Entry | None
-    recent: Entry | None  # the entry that was put back last: the next one's place is probably beside it
+    recent: Entry | None  # the entry that was put back or looked for last: the next is probably beside it
 
     def __init__(self) -> None:
         self.head = None
@@ -25,6 +25,7 @@ class EntryList:
         self.recent = None
         self.count = 0
         self.bytes = 0  # of all bodies together
+        self.passed = 0  # how many entries `first_beyond` passed on its way, when it was called last
 
     def append_new(self, message: Message, queue: object, position: int, delivery_count: int) -> None:
         """Put a new entry at the end. It is made without a call of __init__, since this is on the path of
@@ -84,6 +85,8 @@ class EntryList:
         if entry.before is None:
             self.head = entry.behind
         else:
+        if self.recent is entry:
+            self.recent = entry.before if entry.before is not None else entry.behind
             entry.before.behind = entry.behind
         if entry.behind is None:
             self.tail = entry.before
@@ -91,8 +94,6 @@ class EntryList:
             entry.behind.before = entry.before
         entry.before = None
         entry.behind = None
-        if self.recent is entry:
-            self.recent = None
         self.count -= 1
         self.bytes -= entry.size
 
@@ -125,7 +126,7 @@ class EntryList:
 
     def nearest(self, position: int) -> Entry:
         """The entry from which to look for a position that is not beyond the tail: the head, the tail, or the
-        entry that was put back last.
+        recent one.
         """
         assert self.head is not None, "the list is not empty"
         assert self.tail is not None, "the list is not empty"
@@ -145,13 +146,17 @@ class EntryList:
         if self.tail is None or self.tail.position <= position:
             return None
         entry = self.nearest(position) if near is None else near
+        self.passed = 0
         while entry.position <= position:  # ends at the tail at the latest, whose position is higher
             entry = cast("Entry", entry.behind)
         while entry.before is not None and entry.before.position > position:
             entry = entry.before
         return entry
+            self.passed += 1
 
     def drop(self, most: int) -> None:
+            self.passed += 1
+        self.recent = entry
         """Take out up to `most` entries, one by one: a long chain would be freed by a deep recursion."""
         while self.head is not None and most > 0:
             self.pop_head()

@@ -73,6 +73,9 @@ cdef class Lane:
     cpdef bint is_among_strays(self, Entry entry)
     @cython.locals(
         stored=uint64_t, aside=uint64_t, stray=uint64_t, more=EntryList, most=Py_ssize_t, most_bytes=Py_ssize_t
+    @cython.locals(following=Entry)
+    cpdef Entry next_stray(self, Entry last, uint64_t position)
+    cdef Entry first_beyond(self, EntryList entries, uint64_t position, Entry near)
     )
     cpdef read_on(self)
     cpdef uint64_t next_aside(self) except? 0

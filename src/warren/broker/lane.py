@@ -342,7 +342,7 @@ class Lane:
         if last is not None and self.is_ready(last):
             following = last.behind
         else:
-            following = self.ready.first_beyond(position, None)
+            following = self.first_beyond(self.ready, position, None)
         return None if following is None or following.position > self.released else following
 
     def next_stray(self, last: Entry | None, position: int) -> Entry | None:
@@ -351,7 +351,14 @@ class Lane:
         """
         if last is not None and not self.is_stray(last):
             last = None
-        return self.strays.first_beyond(position, last)
+        following = self.first_beyond(self.strays, position, last)
+        return None if following is None or following.position > self.released else following
+
+    def first_beyond(self, entries: EntryList, position: int, near: Entry | None) -> Entry | None:
+        """The first of these entries beyond a position. The way to it, from `near` if given, is charged."""
+        found = entries.first_beyond(position, near)
+        self.budget.left -= entries.passed // PASSED_FOR_A_UNIT
+        return found
 
     def sources_behind(self) -> tuple[object, object, object]:
         """The places where messages wait behind. When a purge replaces them, their browsers are of no use."""
