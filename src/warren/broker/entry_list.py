@@ -27,7 +27,9 @@ class EntryList:
         self.bytes = 0  # of all bodies together
         self.passed = 0  # how many entries `first_beyond` passed on its way, when it was called last
 
-    def append_new(self, message: Message, queue: object, position: int, delivery_count: int) -> None:
+    def append_new(
+        self, message: Message, queue: object, position: int, location: int, delivery_count: int
+    ) -> None:
         """Put a new entry at the end. It is made without a call of __init__, since this is on the path of
         every message (`warren perf throughput` watches it).
         """
@@ -36,6 +38,7 @@ class EntryList:
         entry.queue = queue  # type: ignore[assignment]  # a Queue, which this module does not know, or None
         entry.position = position
         entry.size = len(message.body)
+        entry.location = location
         entry.delivery_count = delivery_count
         self.append(entry)
 
@@ -82,11 +85,11 @@ class EntryList:
         return entry
 
     def remove(self, entry: Entry) -> None:
+        if self.recent is entry:
+            self.recent = entry.before if entry.before is not None else entry.behind
         if entry.before is None:
             self.head = entry.behind
         else:
-        if self.recent is entry:
-            self.recent = entry.before if entry.before is not None else entry.behind
             entry.before.behind = entry.behind
         if entry.behind is None:
             self.tail = entry.before
@@ -143,20 +146,20 @@ class EntryList:
 
     def first_beyond(self, position: int, near: Entry | None) -> Entry | None:
         """The first entry beyond a position. The search begins at `near`, an entry of this list, if given."""
+        self.passed = 0
         if self.tail is None or self.tail.position <= position:
             return None
         entry = self.nearest(position) if near is None else near
-        self.passed = 0
         while entry.position <= position:  # ends at the tail at the latest, whose position is higher
             entry = cast("Entry", entry.behind)
+            self.passed += 1
         while entry.before is not None and entry.before.position > position:
             entry = entry.before
-        return entry
-            self.passed += 1
-
-    def drop(self, most: int) -> None:
             self.passed += 1
         self.recent = entry
+        return entry
+
+    def drop(self, most: int) -> None:
         """Take out up to `most` entries, one by one: a long chain would be freed by a deep recursion."""
         while self.head is not None and most > 0:
             self.pop_head()
