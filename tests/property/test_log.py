@@ -19,7 +19,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.support.log_machine import TIME_MS, LogMachine, browse, message, read_on
+from tests.support.log_machine import TIME_MS, LogMachine, browse, entry_of, message, read_on
 from warren.broker.message import Message
 from warren.broker.store import NOTHING_TO_READ, LogBrowser
 from warren.storage import queue_log, rewriting
@@ -49,6 +49,7 @@ class Item:
     state: State
     safe: bool = False
     deliveries: int = 0
+    returned: bool = False
 
 
 @dataclass(eq=False)
@@ -151,23 +152,22 @@ class LogTest(RuleBasedStateMachine):
     @precondition(lambda self: self.part != VOLATILE and self.of(State.TAKEN))
     @rule(count=st.integers(1, 8))
     def give_back_the_last(self, count: int) -> None:
-        """As a queue does, from the tail on, as far as that goes."""
+        """As a queue does, from the tail on."""
         for item in reversed(self.of(State.TAKEN)[-count:]):
-            if not self.give_back(item):
-                return
+            self.give_back(item)
 
     @precondition(lambda self: self.part != VOLATILE and self.of(State.TAKEN))
     @rule(data=st.data())
     def give_back_any(self, data: st.DataObject) -> None:
         self.give_back(data.draw(st.sampled_from(self.of(State.TAKEN))))
 
-    def give_back(self, item: Item) -> bool:
-        location = self.log.give_back(item.message, item.position, item.deliveries)
-        if location:
-            assert location == item.location
-            assert self.log.deliveries_of(item.position) == item.deliveries
-            item.state = State.UNREAD
-        return location > 0
+    def give_back(self, item: Item) -> None:
+        self.log.give_back(
+            entry_of(item.message, item.position, item.location, item.deliveries, item.returned)
+        )
+        assert self.log.deliveries_of(item.position) == item.deliveries
+        assert self.log.has_returned(item.position) == item.returned
+        item.state = State.UNREAD
 
     @precondition(lambda self: any(item.state is not State.UNREAD for item in self.items))
     @rule(data=st.data())
@@ -195,6 +195,7 @@ class LogTest(RuleBasedStateMachine):
     def deliver(self, data: st.DataObject) -> None:
         item = data.draw(st.sampled_from(self.of(State.TAKEN)))
         item.deliveries += 1
+        item.returned = True
         self.log.delivered(item.position, item.deliveries)
         self.machine.store.write_marks()
 
@@ -284,7 +285,7 @@ class LogTest(RuleBasedStateMachine):
             self.log = self.open()
         self.items, self.browsings = expected, []
         for item in expected:
-            item.state, item.safe = State.UNREAD, True
+            item.state, item.safe, item.returned = State.UNREAD, True, False
         dues = [(item.due_ms, item.position, item.location) for item in expected if item.due_ms is not None]
         assert list(self.log.due()) == dues
         assert not set(self.machine.told) - {

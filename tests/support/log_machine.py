@@ -15,6 +15,7 @@ from tests.support.machine import Notes
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table, encode_name
 from warren.broker.commands import AddVhost, DeclareQueue, DeleteQueue
+from warren.broker.entry import Entry
 from warren.broker.entry_list import EntryList
 from warren.broker.message import Message
 from warren.broker.store import NOTHING_TO_READ
@@ -178,6 +179,17 @@ class LogMachine:
                 continue
             if target.startswith(str(self.data)) and int(name) not in ours:
                 os.close(int(name))
+
+
+def entry_of(
+    message: Message, position: int, location: int, deliveries: int = 0, returned: bool = False
+) -> Entry:
+    """The entry of a message that was read or appended, as a queue has it."""
+    entries = EntryList()
+    entries.append_new(message, None, position, location, deliveries)
+    entry = entries.pop_head()
+    entry.returned = returned
+    return entry
 
 
 def read_on(log: QueueLog, most: int = 1_000, before: int = NOTHING_TO_READ) -> list[tuple[int, Message]]:

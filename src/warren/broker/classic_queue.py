@@ -164,6 +164,7 @@ class ClassicQueue(Queue):
         if self.deleted:
             return
         entry.delivery_count += 1
+        entry.returned = True
         if self.book is not None:
             self.book.requeue(entry)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NewType, Protocol
 
@@ -49,5 +50,7 @@ class Client(Protocol):
         do, for this reason.
         """
 
-    def close_late_channels(self, now_ms: int, timeout_ms: int) -> None:
-        """Close every channel that has not acknowledged a delivery in time."""
+    def close_late_channels(self, now_ms: int, timeout_ms: int) -> Iterator[int]:
+        """Close every channel that has not acknowledged a delivery in time, step by step; yield the cost of
+        each step.
+        """

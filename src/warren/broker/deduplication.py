@@ -34,6 +34,8 @@ from warren.broker.turns import SHARE_MAX
 FOREVER = 2**63 - 1
 VALUE_BYTES_MAX = 32  # of a longer value only the digest is kept
 CACHE_TTL = b"x-cache-ttl"
+FORGOTTEN_AT_A_TIME_MAX = 10  # more than one, so that they are forgotten faster than others come
+FORGET_STEP, FORGET_WORK = 250, 2  # so many sightings are forgotten at a time; units of work for each
 READ_MAX, READ_BYTES_MAX = 2_000, 4 * 1024 * 1024  # notes read at a time
 
 
@@ -123,7 +125,7 @@ class Seen:
                 when_all_safe(places, partial(self._write_note, sighting), partial(self._take_back, sighting))
             else:
                 self._write_when_safe(sighting, self.log.safety)
-        self._forget(now_ms)
+        self._forget(now_ms, FORGOTTEN_AT_A_TIME_MAX)
 
     def _write_when_safe(self, sighting: Sighting, safety: Safety) -> None:
         """Write a note when the round is over that the message is in, and no earlier: a note without its
@@ -161,15 +163,14 @@ class Seen:
         self.by_value[sighting.value] = sighting
         self.order.append(sighting)
 
-    def _forget(self, now_ms: int) -> None:
-        """Forget the oldest sightings: those beyond the size, and those whose time is over."""
-        while self.order and (len(self.order) > self.size or self.order[0].until_ms <= now_ms):
+    def _forget(self, now_ms: int, most: int) -> None:
+        """Forget the oldest sightings, those beyond the size or whose time is over, but at most so many."""
+        while most > 0 and self.order and (len(self.order) > self.size or self.order[0].until_ms <= now_ms):
             sighting = self.order.popleft()
-            sighting.is_forgotten = True
             if self.by_value.get(sighting.value) is sighting:
                 del self.by_value[sighting.value]
-            if self.log is not None and sighting.position:
-                self.log.acked(sighting.position)
+            _drop(sighting, self.log)
+            most -= 1
 
     def _value(self, message: Message) -> bytes | None:
         """The value of the header, a long one as its digest; None for a message without the header."""
@@ -203,7 +204,9 @@ class Seen:
                 level, _, place = note.message.key.partition(" ")
                 if place:
                     noted[int(level)] = max(noted.get(int(level), 0), int(place))
-        self._forget(0)  # after a power cut there may be notes of values that had been forgotten
+        self._forget(
+            0, len(self.order)
+        )  # after a power cut there may be notes of values that had been forgotten
         for lane in lanes:
             self._look_into(lane, noted.get(lane.level, 0))
 
@@ -215,18 +218,32 @@ class Seen:
             if not self.has(message, message.time_ms):
                 self.note(message, message.time_ms, f"{lane.level} {position}")
 
-    def clear(self) -> int:
-        """Forget all values; return how many sightings there were."""
-        count = len(self.order)
-        for sighting in self.order:
-            sighting.is_forgotten = True
-            if self.log is not None and sighting.position:
-                self.log.acked(sighting.position)
-        self.by_value.clear()
-        self.order.clear()
-        return count
+    def clear(self) -> Iterator[int]:
+        """Forget all values at once. What that leaves to do is done step by step, with the cost of each."""
+        order, self.order = self.order, deque()
+        by_value, self.by_value = self.by_value, {}
+        return self._clearing(order, by_value, self.log)
+
+    def _clearing(
+        self, order: deque[Sighting], by_value: dict[bytes, Sighting], log: MessageLog | None
+    ) -> Iterator[int]:
+        """Drop these sightings. The log that has their notes may not be this one's any more by then."""
+        while order:
+            step = min(len(order), FORGET_STEP)
+            for _ in range(step):
+                sighting = order.popleft()
+                by_value.pop(sighting.value, None)
+                _drop(sighting, log if self.log is log else None)
+            yield step * FORGET_WORK
 
     def delete(self) -> None:
         if self.log is not None:
             self.log.delete()
             self.log = None
+
+
+def _drop(sighting: Sighting, log: MessageLog | None) -> None:
+    """A sighting is remembered no more: its note is not needed, nor will it be written."""
+    sighting.is_forgotten = True
+    if log is not None and sighting.position:
+        log.acked(sighting.position)

@@ -9,6 +9,8 @@ class Entry:
     position: int
     size: int
     delivery_count: int
+    location: int
+    returned: bool
     delivered_ms: int
     before: Entry | None
     behind: Entry | None

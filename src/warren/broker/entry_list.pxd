@@ -12,9 +12,12 @@ cdef class EntryList:
     cdef public Entry recent
     cdef public Py_ssize_t count
     cdef public Py_ssize_t bytes
+    cdef readonly Py_ssize_t passed
 
     @cython.locals(entry=Entry)
-    cpdef append_new(self, Message message, object queue, uint64_t position, uint32_t delivery_count)
+    cpdef append_new(
+        self, Message message, object queue, uint64_t position, uint32_t location, uint32_t delivery_count
+    )
     cpdef append(self, Entry entry)
     cpdef extend(self, EntryList more)
     @cython.locals(entry=Entry)

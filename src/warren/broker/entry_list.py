@@ -13,11 +13,11 @@ from warren.broker.message import Message
 
 
 class EntryList:
-    __slots__ = ("bytes", "count", "head", "recent", "tail")
+    __slots__ = ("bytes", "count", "head", "passed", "recent", "tail")
 
     head: Entry | None
     tail: Entry | None
-    recent: Entry | None  # the entry that was put back last: the next one's place is probably beside it
+    recent: Entry | None  # the entry that was put back or looked for last: the next is probably beside it
 
     def __init__(self) -> None:
         self.head = None
@@ -25,8 +25,11 @@ class EntryList:
         self.recent = None
         self.count = 0
         self.bytes = 0  # of all bodies together
+        self.passed = 0  # how many entries `first_beyond` passed on its way, when it was called last
 
-    def append_new(self, message: Message, queue: object, position: int, delivery_count: int) -> None:
+    def append_new(
+        self, message: Message, queue: object, position: int, location: int, delivery_count: int
+    ) -> None:
         """Put a new entry at the end. It is made without a call of __init__, since this is on the path of
         every message (`warren perf throughput` watches it).
         """
@@ -35,6 +38,7 @@ class EntryList:
         entry.queue = queue  # type: ignore[assignment]  # a Queue, which this module does not know, or None
         entry.position = position
         entry.size = len(message.body)
+        entry.location = location
         entry.delivery_count = delivery_count
         self.append(entry)
 
@@ -81,6 +85,8 @@ class EntryList:
         return entry
 
     def remove(self, entry: Entry) -> None:
+        if self.recent is entry:
+            self.recent = entry.before if entry.before is not None else entry.behind
         if entry.before is None:
             self.head = entry.behind
         else:
@@ -91,8 +97,6 @@ class EntryList:
             entry.behind.before = entry.before
         entry.before = None
         entry.behind = None
-        if self.recent is entry:
-            self.recent = None
         self.count -= 1
         self.bytes -= entry.size
 
@@ -125,7 +129,7 @@ class EntryList:
 
     def nearest(self, position: int) -> Entry:
         """The entry from which to look for a position that is not beyond the tail: the head, the tail, or the
-        entry that was put back last.
+        recent one.
         """
         assert self.head is not None, "the list is not empty"
         assert self.tail is not None, "the list is not empty"
@@ -142,13 +146,17 @@ class EntryList:
 
     def first_beyond(self, position: int, near: Entry | None) -> Entry | None:
         """The first entry beyond a position. The search begins at `near`, an entry of this list, if given."""
+        self.passed = 0
         if self.tail is None or self.tail.position <= position:
             return None
         entry = self.nearest(position) if near is None else near
         while entry.position <= position:  # ends at the tail at the latest, whose position is higher
             entry = cast("Entry", entry.behind)
+            self.passed += 1
         while entry.before is not None and entry.before.position > position:
             entry = entry.before
+            self.passed += 1
+        self.recent = entry
         return entry
 
     def drop(self, most: int) -> None:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections import deque
+from collections.abc import Iterator
 
 from warren.amqp.traits import header_of
 from warren.broker.consumer import Consumer
@@ -34,7 +35,8 @@ from warren.broker.turns import TooMuchForATurn
 
 AHEAD_MAX = 100_000  # with so many entries passed over, no more are read from behind
 STEPS_AT_A_TIME_MAX = 2_000  # entries that are looked at before it is other queues' turn
-STEP_WORK = 8  # units of work for each entry that is looked at
+STEP_WORK = 8  # units of work for each entry, or group, that is looked at
+CLEARED_FOR_A_UNIT = 20  # entries that are purged from a group cost a unit of work
 
 
 class Group:
@@ -74,6 +76,11 @@ class Group:
         else:
             waiting.insert(bisect(waiting, entry.position, key=lambda other: other.position), entry)
 
+    def was_purged(self) -> None:
+        """The entries that wait are in the queue no more."""
+        self.waiting.clear()
+        self.place = None
+
 
 class Groups:
     """The groups of one queue."""
@@ -84,6 +91,7 @@ class Groups:
         self.book = book
         self.budget = queue.surroundings.turns.budget
         self.known: dict[object, Group] = {}  # all groups that have messages out, delayed or waiting
+        self.purged: dict[object, Group] = {}  # those of before a purge that nobody has asked for since
         self.free: dict[object, Group] = {}  # those of them that any consumer may have
         self.owned: dict[Consumer, dict[object, Group]] = {}  # those that wait for their owner
         self.walked: dict[int, int] = {}  # by level of priority: the position that the walk has come to
@@ -97,7 +105,12 @@ class Groups:
         key = (entry.position, entry.message.priority) if value is None else value
         group = self.known.get(key)
         if group is None:
-            group = self.known[key] = Group(key)
+            group = self.purged.pop(key, None)
+            if group is None:
+                group = Group(key)
+            else:
+                group.was_purged()
+            self.known[key] = group
         return group
 
     def _stand(self, group: Group) -> None:
@@ -316,19 +329,26 @@ class Groups:
         for group in self.owned.pop(consumer, {}).values():
             group.place = None
 
-    def clear(self) -> None:
+    def clear(self) -> Iterator[int]:
         """The queue was purged: nothing waits any more. Messages that are out stay out; `delay` is called for
-        each delayed one that is dropped.
+        each delayed one that is dropped. What that leaves to do is done step by step, with the cost of each.
         """
-        for group in list(self.known.values()):
-            group.waiting.clear()
-            group.place = None
-            self.forget_if_idle(group)
+        self.purged.update(self.known)
+        self.known, self.free, self.owned = {}, {}, {}
         self.passed = 0
-        self.free.clear()
-        self.owned.clear()
         self.walked.clear()
         self.last.clear()
+        return self._clearing()
+
+    def _clearing(self) -> Iterator[int]:
+        """Forget the groups of before the purge that have nothing out or delayed."""
+        while self.purged:
+            key, group = self.purged.popitem()
+            cost = STEP_WORK + len(group.waiting) // CLEARED_FOR_A_UNIT
+            group.was_purged()
+            if not group.is_idle:
+                self.known[key] = group
+            yield cost
 
     def forget_if_idle(self, group: Group) -> None:
         if group.is_idle:

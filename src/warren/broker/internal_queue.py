@@ -196,7 +196,9 @@ class SeenQueue(InternalQueue):
         return [] if self.seen.log is None else [("", self.seen.log)]
 
     def purge(self) -> int:
-        return self.seen.clear()
+        count = self.seen.count
+        self.surroundings.turns.spread(self.seen.clear())
+        return count
 
     def open(self, store: Store) -> None:
         if not self.durable or self.seen.log is not None:

@@ -30,7 +30,6 @@ cdef class Lane:
     cdef readonly bint consumed
     cdef readonly Py_ssize_t loan
     cdef readonly bint keeps_all
-    cdef readonly bint keeps_returned
     cdef readonly EntryList strays
     cdef readonly MessageLog log
     cdef readonly Pack packed
@@ -50,10 +49,15 @@ cdef class Lane:
     cpdef bint borrow(self) except -1
     cpdef rest(self)
     cpdef bint holds_too_much(self)
+    cpdef bint is_over(self)
+    cpdef Py_ssize_t ready_bytes(self)
     @cython.locals(given=Py_ssize_t)
     cpdef Py_ssize_t give_up(self, Py_ssize_t most) except -1
-    @cython.locals(entry=Entry, location=uint64_t)
-    cpdef bint give_up_last(self) except -1
+    @cython.locals(entry=Entry, before=Entry, given=Py_ssize_t, passed=Py_ssize_t)
+    cdef Py_ssize_t give_up_strays(self, Py_ssize_t most) except -1
+    @cython.locals(entry=Entry)
+    cdef give_up_last(self)
+    cdef give_back(self, Entry entry)
     @cython.locals(passed=Py_ssize_t)
     cpdef put_back(self, Entry entry)
     cpdef bint has_behind(self)
@@ -69,6 +73,9 @@ cdef class Lane:
     cpdef bint is_ready(self, Entry entry)
     @cython.locals(following=Entry)
     cpdef Entry next_ready(self, Entry last, uint64_t position)
+    @cython.locals(following=Entry)
+    cpdef Entry next_stray(self, Entry last, uint64_t position)
+    cdef Entry first_beyond(self, EntryList entries, uint64_t position, Entry near)
     cpdef bint is_stray(self, Entry entry)
     cpdef bint is_among_strays(self, Entry entry)
     @cython.locals(

@@ -7,14 +7,14 @@ entries when their time comes:
     ready -> log         on disk: persistent messages of a durable queue
           -> packed      in memory: all other messages
              -> overflow    on disk: those of them for which memory has no room
-          -> strays      entries that were taken out from the middle of the above, and came back
+          -> strays      entries behind some of the above, such as those that were taken out and came back
 
 Each of these is in order of position, and messages become ready in order of position. A message that waits
 behind can also be taken out from the middle, by its location.
 
 How many entries may be ready depends on demand. A lane without consumers holds a few. A lane with consumers
 borrows memory from the node's budget to hold more, twice as much each time, up to `READY_MAX` or
-`READY_BYTES_MAX`. A ready entry whose message is on disk can be given up, from the tail on: the message then
+`READY_BYTES_MAX`. An entry whose message is on disk can be given up, the last ones first: the message then
 waits in the log again, as if it had never been read.
 
 A message that must not go out before it is safe (`MessageLog.holds_back`) is in its place all the same, ready
@@ -43,6 +43,7 @@ READY_SLACK, READY_SLACK_BYTES = 64, 16 * 1024  # a lane gives entries up when i
 READ_MAX, READ_BYTES_MAX = 2_000, 4 * 1024 * 1024  # at most so much is read from disk at a time
 READ_FEW, READ_FEW_BYTES = 32, 16 * 1024  # at least so much may be read, however small the lane's limit
 HELD_MS = 100  # a message whose time has come before it is safe is looked at again after so long
+STRAYS_PASSED_MAX = 100_000  # transient ones, to find those that can be given up
 PASSED_FOR_A_UNIT = 50  # passing so many entries, to find the place of one, costs a unit of work
 
 
@@ -73,8 +74,7 @@ class Lane:
         self.consumed = False  # whether consumers take messages; only then the lane may borrow memory
         self.loan = 0  # bytes that the lane has borrowed
         self.keeps_all = False  # whether no ready entry may be given up
-        self.keeps_returned = False  # whether no entry that came back may be given up
-        self.strays = EntryList()  # entries that came back, but belong behind messages that are not ready
+        self.strays = EntryList()  # entries that belong behind messages that are not ready
         self.log: MessageLog | None = None  # for persistent messages of a durable queue
         self.packed = Pack(memory)  # messages in memory that are not entries
         self.overflow: MessageLog | None = None  # for messages that memory has no room for
@@ -106,7 +106,7 @@ class Lane:
         elif waits:
             location = self.put_behind(message)
         if not waits:
-            self.ready.append_new(message, self.queue, self.position, 0)
+            self.ready.append_new(message, self.queue, self.position, location, 0)
         if message.expiration_ms >= 0:
             self.expires(message, location, waits, self.position)
         return log is not None
@@ -155,8 +155,8 @@ class Lane:
             passed = self.strays.insert(entry)
         else:
             passed = self.ready.insert(entry)
-            if self.holds_too_much() and not (self.consumed and self.borrow()):
-                self.memory.shrink_soon(self)
+        if self.holds_too_much() and not (self.consumed and self.borrow()):
+            self.memory.shrink_soon(self)
         self.budget.left -= passed // PASSED_FOR_A_UNIT
         if entry.message.expiration_ms >= 0:
             if self.expiry is None:
@@ -178,6 +178,8 @@ class Lane:
         head = self.ready.head
         if head is not None:
             return head.position <= self.released
+        if self.strays.head is not None and self.strays.head.position <= self.released:
+            return True
         return self.has_behind() and (self.gate is None or self.next_behind() <= self.released)
 
     def first(self) -> Entry | None:
@@ -272,7 +274,7 @@ class Lane:
         room = max(self.ready_max, READ_FEW)
         while self.packed.count and room > 0 and self.packed.next_position < before:
             position = self.packed.next_position
-            more.append_new(self.packed.pop(), self.queue, position, 0)
+            more.append_new(self.packed.pop(), self.queue, position, 0, 0)
             room -= 1
 
     def take_out(self, position: int, location: int, time_ms: int) -> Entry | None:
@@ -288,10 +290,12 @@ class Lane:
         return None if message is None else self.made(message, position, location)
 
     def made(self, message: Message, position: int, location: int) -> Entry:
-        """The entry for a message that was taken out, which may have been delivered before a restart."""
+        """The entry for a message that waits behind, or did until now. It may have been delivered before."""
         entry = Entry(message, self.queue, position)
         if self.log is not None and location <= LOCATION_MASK:
+            entry.location = location
             entry.delivery_count = self.log.deliveries_of(position)
+            entry.returned = self.log.has_returned(position)
         return entry
 
     def take_expired(self, now_ms: int) -> Entry | None:
@@ -342,7 +346,7 @@ class Lane:
         if last is not None and self.is_ready(last):
             following = last.behind
         else:
-            following = self.ready.first_beyond(position, None)
+            following = self.first_beyond(self.ready, position, None)
         return None if following is None or following.position > self.released else following
 
     def next_stray(self, last: Entry | None, position: int) -> Entry | None:
@@ -351,7 +355,14 @@ class Lane:
         """
         if last is not None and not self.is_stray(last):
             last = None
-        return self.strays.first_beyond(position, last)
+        following = self.first_beyond(self.strays, position, last)
+        return None if following is None or following.position > self.released else following
+
+    def first_beyond(self, entries: EntryList, position: int, near: Entry | None) -> Entry | None:
+        """The first of these entries beyond a position. The way to it, from `near` if given, is charged."""
+        found = entries.first_beyond(position, near)
+        self.budget.left -= entries.passed // PASSED_FOR_A_UNIT
+        return found
 
     def sources_behind(self) -> tuple[object, object, object]:
         """The places where messages wait behind. When a purge replaces them, their browsers are of no use."""
@@ -371,17 +382,13 @@ class Lane:
 
     # --- how much is ready ---
 
-    def keep_returned(self) -> None:
-        """Never give up entries that came back: the queue's rules need what they carry."""
-        self.keeps_returned = True
-
     def keep_all(self) -> None:
         """Never give up a ready entry: the queue's message groups refer to them."""
         self.keeps_all = True
 
     def ready_bytes(self) -> int:
-        """The size of the bodies of the ready entries."""
-        return self.ready.bytes
+        """The size of the bodies of the entries, ready and stray."""
+        return self.ready.bytes + self.strays.bytes
 
     def borrow(self) -> bool:
         """Try to borrow memory, to hold about twice as much. Return whether that was granted."""
@@ -421,43 +428,66 @@ class Lane:
 
     def holds_too_much(self) -> bool:
         """Whether the lane holds so much more than it may that giving entries up is worth while."""
-        if self.log is None or self.ready.count <= 1:
-            return False
-        if self.ready.count > self.ready_max + READY_SLACK:
+        if self.ready.count + self.strays.count > self.ready_max + READY_SLACK:
             return True
-        return self.ready.bytes > self.ready_bytes_max + READY_SLACK_BYTES
+        return self.ready_bytes() > self.ready_bytes_max + READY_SLACK_BYTES
+
+    def is_over(self) -> bool:
+        """Whether the lane holds more than it may."""
+        if self.ready.count + self.strays.count > self.ready_max:
+            return True
+        return self.ready_bytes() > self.ready_bytes_max
 
     def give_up(self, most: int) -> int:
-        """Give up ready entries whose messages are on disk, until the lane is within its limits, but at most
-        `most`. Return how many were given up.
+        """Give up entries whose messages are on disk, the last ones first, until the lane is within its
+        limits, but at most `most`. Return how many left the memory or the ready entries.
         """
         if self.log is None or self.keeps_all or not self.holds_too_much():
             return 0
-        given = 0
-        while given < most and self.ready.count > 1:
-            if self.ready.count <= self.ready_max and self.ready.bytes <= self.ready_bytes_max:
-                break
-            if not self.give_up_last():
-                break
+        if self.expiry is not None:
+            self.expiry.note_new(self.ready)
+        given = self.give_up_strays(most)
+        while given < most and self.ready.count > 1 and self.is_over():
+            self.give_up_last()
             given += 1
         self.log.rest()
         self.budget.left -= given
         return given
 
-    def give_up_last(self) -> bool:
-        """Give up the last ready entry. Return whether that was possible."""
+    def give_up_strays(self, most: int) -> int:
+        """Give up strays, at most `most` of them. Transient ones are passed by."""
+        given = passed = 0
+        entry = self.strays.tail
+        while entry is not None and given < most and passed < STRAYS_PASSED_MAX and self.is_over():
+            before = entry.before
+            if entry.message.persistent:
+                self.strays.remove(entry)
+                self.give_back(entry)
+                given += 1
+            else:
+                passed += 1
+            entry = before
+        self.budget.left -= passed // PASSED_FOR_A_UNIT
+        return given
+
+    def give_up_last(self) -> None:
+        """Give up the last ready entry. A transient one becomes a stray: those before it will be behind."""
         entry = self.ready.tail
-        if entry is None or self.log is None or not entry.message.persistent:
-            return False
-        if entry.delivered_ms and self.keeps_returned:
-            return False
-        location = self.log.give_back(entry.message, entry.position, entry.delivery_count)
-        if location == 0:
-            return False
-        self.remove(entry)
+        assert entry is not None, "there is a ready entry"
+        self.ready.remove(entry)
+        if entry.message.persistent:
+            self.give_back(entry)
+        else:
+            self.strays.insert(entry)
+
+    def give_back(self, entry: Entry) -> None:
+        """The message of an entry that was taken out of its list waits in the log again."""
+        assert self.log is not None, "it has a log"
+        self.log.give_back(entry)
+        if self.expiry is not None:
+            self.expiry.forget(entry)
         if entry.message.expiration_ms >= 0:
-            self.expires(entry.message, location, True, entry.position)
-        return True
+            self.expires(entry.message, entry.location, True, entry.position)
 
     # --- what the log has to know ---
 
@@ -491,7 +521,7 @@ class Lane:
     def clear(self, *, deleted: bool) -> EntryList:
         """Drop all messages. Return the entries, for the caller to free some at a time."""
         self.return_loan()
-        self.memory.shrinking.pop(self, None)
+        self.memory.forget(self)
         if self.log is not None and deleted:
             self.log.delete()
         elif self.log is not None:

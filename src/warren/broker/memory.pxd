@@ -5,6 +5,7 @@ cdef class Memory:
     cdef public Py_ssize_t ready_limit_bytes
     cdef readonly dict borrowers
     cdef readonly dict shrinking
+    cdef readonly dict laden
     cdef object later
     cdef bint is_scheduled
 

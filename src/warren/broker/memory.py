@@ -45,6 +45,7 @@ class Memory:
         self.ready_limit_bytes = ready_limit_bytes  # how much may be lent
         self.borrowers: dict[Borrower, None] = {}  # lanes that have borrowed
         self.shrinking: dict[Borrower, None] = {}  # lanes that hold more than they may, and will give it up
+        self.laden: dict[Borrower, None] = {}  # lanes that held more than they may, and could not give it up
         self.later = later  # calls a function in a turn to come
         self.is_scheduled = False  # whether `shrink` will be called
 
@@ -74,8 +75,12 @@ class Memory:
                 lane.return_loan()
 
     def ready_bytes(self) -> int:
-        """The size of the ready bodies in all lanes that have borrowed. Other lanes hold next to nothing."""
-        return sum(lane.ready_bytes() for lane in self.borrowers)
+        """The size of the ready bodies in all lanes that hold more than they may without a loan. Other lanes
+        hold next to nothing.
+        """
+        for lane in [lane for lane in self.laden if not lane.holds_too_much()]:
+            del self.laden[lane]
+        return sum(lane.ready_bytes() for lane in {**self.borrowers, **self.shrinking, **self.laden})
 
     # --- giving up ---
 
@@ -84,6 +89,11 @@ class Memory:
         for lane in list(self.borrowers):
             lane.return_loan()
             self.shrink_soon(lane)
+
+    def forget(self, lane: Borrower) -> None:
+        """The lane has been emptied."""
+        self.shrinking.pop(lane, None)
+        self.laden.pop(lane, None)
 
     def shrink_soon(self, lane: Borrower) -> None:
         """Have the lane give up what it holds beyond its share, in a turn to come."""
@@ -103,8 +113,8 @@ class Memory:
                 lane = next(iter(self.shrinking))
                 del self.shrinking[lane]
                 left -= 1 + lane.give_up(left)
-                if left <= 0 and lane.holds_too_much():
-                    self.shrinking[lane] = None
+                if lane.holds_too_much():
+                    (self.shrinking if left <= 0 else self.laden)[lane] = None
         finally:
             self.is_scheduled = False
             self.schedule()

@@ -37,6 +37,7 @@ cdef class Node:
     cdef public object before_draining
     cdef public list dirty_outputs
     cdef public set alarms
+    cdef bint checking_consumers
     cdef object changes
     cdef bint is_changing
     cdef public object proposer

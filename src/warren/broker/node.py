@@ -140,6 +140,7 @@ class Node:
         self.before_draining: Callable[[], None] | None = None  # called then, in a cluster
         self.dirty_outputs: list[Output] = []  # to be sent in this turn
         self.alarms: set[str] = set()  # the resources that are short, such as "memory"
+        self.checking_consumers = False  # whether `check_consumers` has begun and has not ended
         self.changes: deque[tuple[Command, Callable[[Applied], None] | None]] = deque()  # not begun yet
         self.is_changing = False  # whether a change is being carried out
         self.proposer: Proposer | None = None  # makes changes, in a cluster
@@ -341,9 +342,17 @@ class Node:
 
     def check_consumers(self) -> None:
         """Close channels that have not acknowledged a delivery for too long. A timer calls this."""
+        if not self.checking_consumers:
+            self.checking_consumers = True
+            self.turns.spread(self._checking_consumers())
+
+    def _checking_consumers(self) -> Iterator[int]:
         now_ms = self.clock.refresh()
-        for client in list(self.clients.values()):
-            client.close_late_channels(now_ms, self.limits.consumer_timeout_ms)
+        try:
+            for client in list(self.clients.values()):
+                yield from client.close_late_channels(now_ms, self.limits.consumer_timeout_ms)
+        finally:
+            self.checking_consumers = False
 
     def permissions_changed(self, user: str, vhost: str) -> None:
         for client in self.clients.values():

@@ -45,14 +45,14 @@ class Retry:
 
     def was_waiting(self, entry: Entry) -> bool:
         """Whether an entry from an earlier run, which was delivered then, still has to wait."""
-        if not self.is_on or entry.delivery_count == 0 or entry.delivered_ms:
+        if not self.is_on or entry.delivery_count == 0 or entry.returned:
             return False
         return self.started_ms + self.delay_of(entry) > self.clock.time_ms
 
     def delay(self, entry: Entry) -> int:
         """Have an entry wait; return its delay in milliseconds."""
         delay_ms = self.delay_of(entry)
-        since_ms = self.clock.time_ms if entry.delivered_ms else self.started_ms
+        since_ms = self.clock.time_ms if entry.returned else self.started_ms
         self.number += 1
         heapq.heappush(self.waiting, (since_ms + delay_ms, self.number, entry))
         return delay_ms

@@ -62,8 +62,6 @@ class Rulebook:
         self.going_on = False  # whether `go_on` will be called
         self.active: Consumer | None = None  # the single active consumer
         self.line: list[Consumer] = []  # with a single active consumer: all consumers, in order of arrival
-        for lane in queue.lanes:
-            lane.keep_returned()
         self.read(queue.rules)
 
     def read(self, rules: Rules) -> None:
@@ -200,7 +198,7 @@ class Rulebook:
         """Whether an entry from an earlier run was delivered too often then to be delivered again. One
         delivery is not enough: after a power cut all messages count as delivered once.
         """
-        return entry.delivered_ms == 0 and 0 <= self.delivery_limit < entry.delivery_count > 1
+        return not entry.returned and 0 <= self.delivery_limit < entry.delivery_count > 1
 
     def is_unfit(self, entry: Entry) -> bool:
         """Whether an entry must not be delivered now: it has expired, was delivered too often, or still has
@@ -489,9 +487,10 @@ class Rulebook:
         """The queue is purged: forget messages that wait for their retry, and return how many there were."""
         returning = self.retry.take_all()
         count = len(returning)
+        turns = self.queue.surroundings.turns
         if self.groups is not None:
-            self.groups.clear()
-        self.queue.surroundings.turns.spread(self.forgetting(returning))
+            turns.spread(self.groups.clear())
+        turns.spread(self.forgetting(returning))
         return count
 
     def forgetting(self, entries: list[Entry]) -> Iterator[int]:
@@ -520,7 +519,8 @@ class Rulebook:
     def release_memory(self) -> None:
         self.retry.take_all()
         if self.groups is not None:
-            self.groups.clear()
+            for _ in self.groups.clear():
+                pass
 
 
 def _or_none(limit: int | None) -> int:

@@ -1,5 +1,6 @@
 from libc.stdint cimport uint32_t, uint64_t
 
+from warren.broker.entry cimport Entry
 from warren.broker.entry_list cimport EntryList
 from warren.broker.message cimport Message
 
@@ -22,8 +23,9 @@ cdef class MessageLog:
     cpdef uint64_t peek(self) except? 0
     cpdef Message take_out(self, uint64_t position, uint64_t location)
     cpdef uint32_t deliveries_of(self, uint64_t position) except? 0
+    cpdef bint has_returned(self, uint64_t position) except -1
     cpdef read_on(self, object queue, EntryList ready, Py_ssize_t most, Py_ssize_t most_bytes, uint64_t before)
-    cpdef uint64_t give_back(self, Message message, uint64_t position, uint32_t deliveries) except? 0
+    cpdef give_back(self, Entry entry)
     cpdef rest(self)
     cpdef delivered(self, uint64_t position, uint32_t deliveries)
     cpdef acked(self, uint64_t position)

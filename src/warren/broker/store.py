@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from warren.amqp.budget import Budget
 from warren.broker.commands import Command
+from warren.broker.entry import Entry
 from warren.broker.entry_list import EntryList
 from warren.broker.message import Message
 from warren.broker.safety import NeverAsked, Safety
@@ -75,10 +76,8 @@ class MessageLog:
         """
         raise NotImplementedError
 
-    def give_back(self, message: Message, position: int, deliveries: int) -> int:
-        """Make a message unread again: the one that was read last or appended as taken, if it is not acked.
-        Return its location, or 0 if that is not possible.
-        """
+    def give_back(self, entry: Entry) -> None:
+        """Make a message unread again that is not acked. Reading it gives an equal entry."""
         raise NotImplementedError
 
     def rest(self) -> None:
@@ -91,7 +90,13 @@ class MessageLog:
         raise NotImplementedError
 
     def deliveries_of(self, position: int) -> int:
-        """How often a message, which is not acked, had been delivered when the log was opened."""
+        """How often a message, which is not acked, had been delivered when the log was opened, or when it was
+        given back.
+        """
+        raise NotImplementedError
+
+    def has_returned(self, position: int) -> bool:
+        """Whether a message had been delivered since the log was opened when it was given back."""
         raise NotImplementedError
 
     def browse(self) -> LogBrowser:

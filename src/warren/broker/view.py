@@ -129,10 +129,7 @@ class LaneView:
         """
         self.found = None
         while self.seen_all_of != self.lane.last_position() and not self.view.is_tired():
-            entry = self.lane.next_ready(self.entry, self.position)
-            self.is_listed = entry is not None
-            if entry is None:
-                entry = self.next_behind()
+            entry = self.next_entry()
             if entry is None or entry.position > self.until:
                 self.seen_all_of = self.lane.last_position()
                 return
@@ -140,6 +137,17 @@ class LaneView:
                 self.found = entry
                 return
             self.step(entry)
+
+    def next_entry(self) -> Entry | None:
+        """The next message to look at, ready or behind. A long way to it counts as looks at messages."""
+        budget = self.view.budget
+        before = budget.left
+        entry = self.lane.next_ready(self.entry, self.position)
+        self.is_listed = entry is not None
+        if entry is None:
+            entry = self.next_behind()
+        self.view.left -= (before - budget.left) // LOOK_WORK
+        return entry
 
     def step(self, entry: Entry) -> None:
         """The view is done with an entry: go on behind it."""
@@ -204,7 +212,10 @@ class LaneView:
         self.found = None
         if self.is_listed:
             self.position = entry.position
-            self.entry = entry.before if self.lane.is_ready(entry) else None
+            if self.lane.is_ready(entry):
+                self.entry = entry.before
+            else:
+                self.entry, self.stray = None, entry.before
             self.lane.remove(entry)
             return entry
         self.step(entry)

@@ -8,7 +8,6 @@ for the next message, until the bytes of the publish or the vhost's `version` ch
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator
-from typing import cast
 
 from warren.amqp.errors import NotImplementedByBroker, PreconditionFailed, ResourceLocked, SoftError
 from warren.amqp.methods import BasicAck, BasicCancel, BasicReturn, ChannelClose, Method
@@ -413,7 +412,7 @@ class Channel(ContentReader):
 
     def acked(self, delivery_tag: int, multiple: bool) -> int:
         if self.transaction is not None:
-            self.transaction.ack(self.outstanding_tags(delivery_tag, multiple))
+            self.note_settled(self.transaction, delivery_tag, multiple, None)
         else:
             self.settle(delivery_tag, multiple)
         return 0
@@ -455,7 +454,7 @@ class Channel(ContentReader):
 
     def reject(self, delivery_tag: int, *, multiple: bool, requeue: bool) -> None:
         if self.transaction is not None:
-            self.transaction.reject(self.outstanding_tags(delivery_tag, multiple), requeue=requeue)
+            self.note_settled(self.transaction, delivery_tag, multiple, requeue)
             return
         if multiple:
             last_tag = self.last_of_many(delivery_tag)
@@ -496,15 +495,19 @@ class Channel(ContentReader):
             raise unknown_delivery_tag(delivery_tag)
         return delivery_tag
 
-    def outstanding_tags(self, delivery_tag: int, multiple: bool) -> list[int]:
-        if not multiple or delivery_tag:
-            settled = cast("Transaction", self.transaction).settled
-            if not self.deliveries.is_outstanding(delivery_tag) or delivery_tag in settled:
-                raise unknown_delivery_tag(delivery_tag)
-        if not multiple:
-            return [delivery_tag]
-        last = delivery_tag or self.deliveries.delivery_tag
-        return [tag for tag in self.deliveries.tags() if tag <= last]
+    def note_settled(
+        self, transaction: Transaction, delivery_tag: int, multiple: bool, fate: bool | None
+    ) -> None:
+        """Note an ack or a reject in the transaction, for when it is committed."""
+        if delivery_tag in transaction.settled:
+            raise unknown_delivery_tag(delivery_tag)
+        if multiple:
+            last_tag = self.last_of_many(delivery_tag)
+            chores.do(self, transaction.settle_up_to(last_tag, fate, self.deliveries))
+        elif self.deliveries.is_outstanding(delivery_tag):
+            transaction.settle(delivery_tag, fate)
+        else:
+            raise unknown_delivery_tag(delivery_tag)
 
     # --- consumers ---
 

@@ -535,9 +535,9 @@ class Connection(FrameReader):
                 channel.lock_out(reason)
         self.start_reading("disk")  # it may have waited for this safety
 
-    def close_late_channels(self, now_ms: int, timeout_ms: int) -> None:
+    def close_late_channels(self, now_ms: int, timeout_ms: int) -> Iterator[int]:
         for channel in self.open_channels():
-            check_timeout(channel, now_ms, timeout_ms)
+            yield from check_timeout(channel, now_ms, timeout_ms)
 
     def forget_permissions(self) -> None:
         self.access.forget()

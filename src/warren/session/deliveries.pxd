@@ -38,6 +38,7 @@ cdef class Deliveries:
     cpdef Entry take(self, uint64_t delivery_tag)
     @cython.locals(index=Py_ssize_t, stop=Py_ssize_t, taken=list)
     cpdef list take_up_to(self, uint64_t delivery_tag, Py_ssize_t most=*)
+    cpdef Entry find(self, uint64_t delivery_tag)
     cpdef bint is_outstanding(self, uint64_t delivery_tag)
     @cython.locals(size=Py_ssize_t, index=Py_ssize_t)
     cpdef settle_front(self)

@@ -109,11 +109,7 @@ class Deliveries:
             self.base += 1
 
     def is_outstanding(self, delivery_tag: int) -> bool:
-        if delivery_tag < self.base:
-            return delivery_tag in self.old
-        if delivery_tag > self.delivery_tag:
-            return False
-        return self.slots[delivery_tag - self.base] is not None
+        return self.find(delivery_tag) is not None
 
     def entries(self) -> list[Entry]:
         """All outstanding entries, oldest first."""
@@ -121,12 +117,18 @@ class Deliveries:
 
     def tags(self) -> list[int]:
         """Every outstanding tag, oldest first."""
-        slots = (self.base + index for index, entry in enumerate(self.slots) if entry is not None)
-        return [*self.old, *slots]
+        return [tag for tag in self.span() if self.is_outstanding(tag)]
 
-    def span(self) -> Iterator[int]:
-        """Every tag that may be outstanding now, oldest first."""
-        return chain(list(self.old), range(self.base + self.first, self.delivery_tag + 1))
+    def span(self, above: int = 0) -> Iterator[int]:
+        """Every tag above this one that may be outstanding now, oldest first."""
+        old = [tag for tag in self.old if tag > above] if above < self.base else []
+        return chain(old, range(max(self.base + self.first, above + 1), self.delivery_tag + 1))
+
+    def find(self, delivery_tag: int) -> Entry | None:
+        """The outstanding entry with this tag; None if there is none."""
+        if delivery_tag < self.base:
+            return self.old.get(delivery_tag)
+        return self.slots[delivery_tag - self.base] if delivery_tag <= self.delivery_tag else None
 
     def queues_up_to(self, delivery_tag: int) -> set[Queue]:
         """The queues of all outstanding entries up to this tag."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterator
+from itertools import chain, takewhile
 
 from warren.amqp.errors import PreconditionFailed
 from warren.broker.deduplication import Seen
@@ -11,9 +11,11 @@ from warren.broker.message import Message
 from warren.broker.outcome import AFTER_NEXT_ROUND, ON_ITS_WAY
 from warren.broker.queue import Queue
 from warren.broker.safety import Safety
+from warren.session.deliveries import Deliveries
 from warren.session.roles import WorkingChannel
 
 PUBLISH_WORK = SETTLE_WORK = 2
+NOTE_WORK = 1
 
 
 class Transaction:
@@ -24,6 +26,7 @@ class Transaction:
     def __init__(self, messages_max: int, bytes_max: int) -> None:
         self.messages_max = messages_max
         self.bytes_max = bytes_max
+        self.settled_up_to = 0  # all outstanding deliveries up to this tag are noted as settled
         self.rollback()
 
     def __repr__(self) -> str:
@@ -39,15 +42,19 @@ class Transaction:
             raise PreconditionFailed(f"transaction is larger than configured max size {self.bytes_max} bytes")
         self.publishes.append((message, queues, seen, mandatory))
 
-    def ack(self, tags: Iterable[int]) -> None:
-        self._settle(tags, None)
+    def settle(self, tag: int, fate: bool | None) -> None:
+        """Note that a delivery is acked (`fate` is None) or rejected: then it says whether to requeue."""
+        self.settled.setdefault(tag, fate)
 
-    def reject(self, tags: Iterable[int], *, requeue: bool) -> None:
-        self._settle(tags, requeue)
-
-    def _settle(self, tags: Iterable[int], fate: bool | None) -> None:
-        for tag in tags:
-            self.settled.setdefault(tag, fate)
+    def settle_up_to(self, last_tag: int, fate: bool | None, deliveries: Deliveries) -> Iterator[int]:
+        """Do the same for all outstanding deliveries up to this tag, step by step, and yield the cost of
+        each. Those up to `settled_up_to` are noted already.
+        """
+        noted, self.settled_up_to = self.settled_up_to, max(last_tag, self.settled_up_to)
+        for tag in takewhile(last_tag.__ge__, deliveries.span(noted)):
+            if deliveries.is_outstanding(tag):
+                self.settle(tag, fate)
+            yield NOTE_WORK
 
     def commit(self, channel: WorkingChannel) -> Iterator[int]:
         """Carry out the transaction step by step. It is not atomic: other clients may see a part of it
@@ -85,4 +92,5 @@ class Transaction:
         """Forget the publishes and acknowledgements. The messages delivered stay out with the client."""
         self.publishes: list[tuple[Message, list[Queue], Seen | None, bool]] = []  # the last says: mandatory
         self.settled: dict[int, bool | None] = {}  # by delivery tag: None for acked, else whether to requeue
+        self.settled_up_to = 0
         self.bytes = 0  # of all publishes

@@ -23,14 +23,12 @@ cdef class Cursor:
     cdef Py_ssize_t sound_at           # the record at this offset was checked,
     cdef Py_ssize_t sound_length       # and has this size
     cdef Py_ssize_t step               # how many bytes are read from the file at a time
-    cdef bint skipped                  # something that is no record, since the record before
 
     cpdef move(self, Segment segment, Py_ssize_t offset)
     cpdef seek(self, Segment segment, Py_ssize_t offset, uint64_t above)
     cpdef skip_to_end(self, Segment segment)
     cpdef set_step(self, Py_ssize_t size)
     cpdef rest(self)
-    cpdef Py_ssize_t step_back(self, Message message) except -1
     cdef let_go_of_large(self)
     cpdef bint step_over_large(self)
     cpdef uint64_t position(self, uint64_t beyond=*) except? 0

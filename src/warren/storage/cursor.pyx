@@ -42,7 +42,6 @@ cdef class Cursor:
         self.offset = offset
         self.above = above
         self.sound_at = NOWHERE
-        self.skipped = False
 
     cpdef skip_to_end(self, Segment segment):
         """Go behind the last record of a segment: all of them are read."""
@@ -59,21 +58,6 @@ cdef class Cursor:
         self.like = None
         self.sound_at = NOWHERE
         self.step = FEW_BYTES
-
-    cpdef Py_ssize_t step_back(self, Message message) except -1:
-        """Go back before the record of this message, which is the last one that was taken. The offset there; 0 if
-        something that is no record was skipped since.
-        """
-        cdef Py_ssize_t left = 0
-        if self.skipped:
-            return 0
-        self.offset -= record_bytes(message)
-        assert self.offset >= HEADER_BYTES, "a record begins behind the header"
-        if self.offset >= self.segment.written:
-            assert (<const RecordHead*>self.segment.in_memory(self.offset, &left)).position == self.above
-        self.above -= 1
-        self.sound_at = NOWHERE
-        return self.offset
 
     cdef let_go_of_large(self):
         """Free what a large record needed, once it is taken."""
@@ -110,7 +94,6 @@ cdef class Cursor:
                     return position
             self.above = position
             self.offset += length
-            self.skipped = False
 
     cpdef Message look(self):
         """The message whose position was just asked for."""
@@ -126,7 +109,6 @@ cdef class Cursor:
         cdef Message message
         self.above = (<const RecordHead*>p).position
         self.offset += length
-        self.skipped = False
         self.like = message = self.message_of(p)
         if PyBytes_GET_SIZE(message.body) > LIKE_BYTES_MAX:
             self.let_go_of_large()
@@ -181,4 +163,3 @@ cdef class Cursor:
         at = chunk.size if found < 0 else found
         self.problems.bad_record(self.segment, self.offset, (<char*>chunk.data)[:at])
         self.offset = self.segment.written if found < 0 else self.offset + found
-        self.skipped = True

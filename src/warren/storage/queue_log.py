@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from warren.broker.entry import Entry
 from warren.broker.entry_list import EntryList
 from warren.broker.message import Message
 from warren.broker.store import NOTHING_TO_READ, MessageLog
@@ -97,36 +98,37 @@ class QueueLog(MessageLog):
             position = self.peek()
             if position >= before:
                 break
+            segment, location = self.cursor.segment, self.cursor.offset
+            assert segment is not None, "a message is about to come from it"
             message = self.cursor.take()
-            ready.append_new(message, queue, position, self.cursor.deliveries)
-            segment = self.cursor.segment
-            assert segment is not None, "a message came from it"
+            ready.append_new(message, queue, position, location, self.cursor.deliveries)
+            ready.tail.returned = segment.has_returned(position)  # type: ignore[union-attr]  # it is there now
             self.leaves(segment, len(message.body))
             most -= 1
             if self.volatile:
                 self.settle(segment, 1)
 
-    def give_back(self, message: Message, position: int, deliveries: int) -> int:
-        """Let the cursor step back over the message's record, which must be the one right before it."""
-        segment = self.cursor.segment
-        if segment is None or self.cursor.above != position:
-            return 0
-        if position < segment.base:
-            index = index_beyond(self.segments, position)
-            if index == 0 or self.segments[index - 1].last != position:
-                return 0
-            segment = self.segments[index - 1]
-            self.cursor.skip_to_end(segment)
-        offset = self.cursor.step_back(message)
-        if offset == 0:
-            return 0
-        segment.give_back(position, deliveries)
+    def give_back(self, entry: Entry) -> None:
+        """If the cursor has passed the message's record, it steps back over it. It will skip what it has read
+        behind that: those messages are out, in memory, or acked.
+        """
+        assert entry.location, "its record is in this log"
+        position = entry.position
+        segment = self.find(position)
+        cursor = self.cursor
+        reading = cursor.segment
+        if reading is None or position <= cursor.above:
+            if reading is not None:
+                reading.take_out_all(max(position + 1, reading.base), cursor.above)
+            cursor.seek(segment, entry.location, position - 1)
+        if segment.unread == 0:
+            segment.take_out_all(segment.base, segment.last)
+        segment.give_back(position, entry.delivery_count, entry.returned)
         segment.unread += 1
-        segment.unread_bytes += len(message.body)
+        segment.unread_bytes += entry.size
         self.unread += 1
-        self.unread_bytes += len(message.body)
+        self.unread_bytes += entry.size
         self.given_back += 1
-        return offset
 
     def rest(self) -> None:
         self.cursor.rest()
@@ -203,6 +205,9 @@ class QueueLog(MessageLog):
     def deliveries_of(self, position: int) -> int:
         segment = self.find(position)
         return segment.fate(position)
+
+    def has_returned(self, position: int) -> bool:
+        return self.find(position).has_returned(position)
 
     def browse(self) -> QueueBrowser:
         return QueueBrowser(self, self.segments, self.cursor, Cursor(self.commit.files, self.problems))

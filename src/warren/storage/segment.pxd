@@ -25,6 +25,7 @@ cdef class Segment:
     cdef public Py_ssize_t unread        # of these, how many the queue has neither read on to nor taken out
     cdef public Py_ssize_t unread_bytes  # the size of the bodies of the unread ones
     cdef bytearray gone                  # a bit for each position: it was taken out, so the cursor skips it
+    cdef bytearray returned              # likewise: it had been delivered since the start when it was given back
     cdef bint ended                      # a large record is the last one here: the next goes to another segment
     # its bytes: see the picture in segment.pyx
     cdef public Py_ssize_t told          # of a log that is copied: how many bytes were handed out to its copies,
@@ -68,7 +69,9 @@ cdef class Segment:
     cdef const uint8_t* in_memory(self, Py_ssize_t offset, Py_ssize_t* left)
     cdef Message message_of(self, const uint8_t* p, Message like)
     cdef int take_out(self, uint64_t position) except -1
-    cpdef int give_back(self, uint64_t position, uint32_t deliveries) except -1
+    cpdef int take_out_all(self, uint64_t first, uint64_t last) except -1
+    cpdef int give_back(self, uint64_t position, uint32_t deliveries, bint returned) except -1
+    cpdef bint has_returned(self, uint64_t position) noexcept
     cdef bint is_gone(self, uint64_t position) noexcept
     cdef bint waits(self, uint64_t position) noexcept
     cpdef int note_rest_done(self, uint64_t first) except -1

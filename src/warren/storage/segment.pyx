@@ -51,6 +51,23 @@ cdef bytes bytes_from(Buffer buffer, Py_ssize_t at):
     return (<char*>buffer.data)[at:buffer.size]
 
 
+cdef bint has_bit(bytearray bits, uint64_t number) noexcept:
+    if bits is None or number >> 3 >= <uint64_t>PyByteArray_GET_SIZE(bits):
+        return False
+    return ((<uint8_t*>PyByteArray_AS_STRING(bits))[number >> 3] >> (number & 7)) & 1
+
+
+cdef bytearray with_bit(bytearray bits, uint64_t number, uint64_t last):
+    """These bits with one more. If there are none yet, room is made for those up to `last`."""
+    cdef Py_ssize_t at = <Py_ssize_t>(number >> 3)
+    if bits is None:
+        bits = bytearray((last >> 3) + 1)
+    if at >= PyByteArray_GET_SIZE(bits):
+        bits.extend(bytes(at + 1))
+    (<uint8_t*>PyByteArray_AS_STRING(bits))[at] |= 1 << (number & 7)
+    return bits
+
+
 cdef class Segment:
     """A segment that has just begun: nothing of it is on disk."""
 
@@ -201,19 +218,33 @@ cdef class Segment:
 
     cdef int take_out(self, uint64_t position) except -1:
         """An unread record is to be skipped when its turn comes."""
-        cdef Py_ssize_t at = <Py_ssize_t>(position - self.base) >> 3
-        if self.gone is None:
-            self.gone = bytearray(((self.last - self.base) >> 3) + 1)
-        if at >= len(self.gone):
-            self.gone.extend(bytes(at + 1))
-        (<uint8_t*><char*>self.gone)[at] |= 1 << ((position - self.base) & 7)
+        self.gone = with_bit(self.gone, position - self.base, self.last - self.base)
         return 0
 
-    cpdef int give_back(self, uint64_t position, uint32_t deliveries) except -1:
+    cpdef int take_out_all(self, uint64_t first, uint64_t last) except -1:
+        """No record between two positions, which count as well, is unread."""
+        cdef uint64_t at = first - self.base, end = last - self.base
+        cdef uint8_t* bits
+        if first > last:
+            return 0
+        self.gone = with_bit(self.gone, end, self.last - self.base)
+        bits = <uint8_t*>PyByteArray_AS_STRING(self.gone)
+        while at < end:
+            if at & 7 == 0 and at + 8 <= end:
+                bits[at >> 3] = 0xFF
+                at += 8
+            else:
+                bits[at >> 3] |= 1 << (at & 7)
+                at += 1
+        return 0
+
+    cpdef int give_back(self, uint64_t position, uint32_t deliveries, bint returned) except -1:
         """A record that was read is unread again, and has been delivered so many times."""
         cdef uint64_t relative = position - self.base
         if self.is_gone(position):
             (<uint8_t*>PyByteArray_AS_STRING(self.gone))[relative >> 3] &= ~(1 << (relative & 7))
+        if returned:
+            self.returned = with_bit(self.returned, relative, self.last - self.base)
         if deliveries != self.fate(position):
             if self.fates is None:
                 self.fates = Fates(self.base)
@@ -222,10 +253,11 @@ cdef class Segment:
         return 0
 
     cdef bint is_gone(self, uint64_t position) noexcept:
-        cdef uint64_t relative = position - self.base
-        if self.gone is None or relative >> 3 >= <uint64_t>PyByteArray_GET_SIZE(self.gone):
-            return False
-        return ((<uint8_t*>PyByteArray_AS_STRING(self.gone))[relative >> 3] >> (relative & 7)) & 1
+        return has_bit(self.gone, position - self.base)
+
+    cpdef bint has_returned(self, uint64_t position) noexcept:
+        """Whether it had been delivered since the start when it was given back."""
+        return has_bit(self.returned, position - self.base)
 
     cdef bint waits(self, uint64_t position) noexcept:
         """Whether a record behind the queue's cursor is unread."""

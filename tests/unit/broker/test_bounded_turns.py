@@ -10,6 +10,7 @@ from tests.support.fake_client import FakeClient
 from tests.support.fakes import FakeBroker
 from tests.support.frames import method_frame, published
 from tests.support.jobs import start_job
+from tests.support.queues import classic
 from warren.amqp import methods as m
 from warren.amqp.properties import BasicProperties
 from warren.amqp.table import Table
@@ -19,6 +20,7 @@ from warren.broker.message_job import LOOKS_MAX, Kind, State
 from warren.broker.queue import Queue
 from warren.broker.turns import DRAINED_MIN, WORK_A_TURN_MAX
 from warren.broker.vhost import TELL_WORK
+from warren.session.consumer_timeout import check_timeout
 
 pytestmark = pytest.mark.slow
 
@@ -327,6 +329,86 @@ def test_purge_of_very_many_messages_that_come_back_later_takes_several_turns(
     broker.world.run()
     broker.advance(120)
     assert (queue.message_count, queue.unacked) == (0, 0)
+
+
+def test_purge_of_very_many_groups_takes_several_turns(broker: FakeBroker, client: FakeClient) -> None:
+    queue = client.declare("q", arguments=GROUPED)
+    first, second = (broker.connect(name).open() for name in ("first", "second"))
+    first.consume("q")
+    publish_groups(client, b"out", range(MANY))
+    broker.world.run()
+    first.send(m.BasicCancel(consumer_tag="c"))
+    second.consume("q")
+    publish_groups(client, b"waits", range(MANY))
+    broker.world.run()
+    book = classic(queue).book
+    assert book is not None
+    groups = book.groups
+    assert groups is not None
+    assert len(groups.known) == groups.passed == MANY
+
+    assert client.call(m.QueuePurge(queue="q"), m.QueuePurgeOk).message_count == MANY
+    assert len(groups.purged) > MANY // 2, "it is still forgetting them"
+    client.publish("", "q", b"new", of_group("7"))
+    assert most_in_a_turn(broker, lambda: len(groups.purged)) <= WORK_A_TURN_MAX // STEP_WORK
+    assert (len(groups.known), groups.passed, queue.unacked) == (MANY, 1, MANY)
+    assert second.bodies() == []
+    first.frames()
+    first.send(m.BasicAck(delivery_tag=0, multiple=True))
+    broker.world.run()
+    assert second.bodies() == [b"new"], "its group was with the first consumer until now"
+
+
+def publish_groups(client: FakeClient, body: bytes, numbers: range) -> None:
+    """A message of each of these groups."""
+    for number in numbers:
+        client.publish("", "q", body, of_group(str(number)))
+
+
+def test_very_many_deliveries_are_looked_at_for_timeouts_over_several_turns(
+    broker: FakeBroker, client: FakeClient
+) -> None:
+    client.declare("q", arguments={"x-consumer-timeout": 90_000})
+    publish_many(client, "q", 3 * MANY)
+    taker = broker.connect("taker").open()
+    taker.consume("q")
+    broker.world.run()
+    taker.frames()
+    broker.advance(89)
+    for _ in range(2):
+        broker.node.check_consumers()
+        assert broker.world.soon, "it is still looking; and it does not begin again meanwhile"
+    turns = 0
+    while broker.world.soon:
+        broker.world.turn()
+        turns += 1
+    assert turns > 3 * MANY // WORK_A_TURN_MAX
+    assert taker.methods() == []
+    broker.advance(2)
+    broker.node.check_consumers()
+    broker.world.run()
+    assert m.ChannelClose in {type(method) for method in taker.methods()}
+
+
+def test_channel_that_fails_while_its_deliveries_are_looked_at_does_not_time_out_as_well(
+    broker: FakeBroker, client: FakeClient
+) -> None:
+    client.declare("q", arguments={"x-consumer-timeout": 1_000})
+    publish_many(client, "q", MANY)
+    taker = broker.connect("taker").open()
+    taker.consume("q")
+    broker.world.run()
+    taker.frames()
+    broker.advance(60)
+    steps = check_timeout(taker.channel, broker.node.clock.refresh(), 0)
+    next(steps)
+    taker.send(m.BasicAck(delivery_tag=MANY + 1))
+    assert taker.channel.deliveries.outstanding, "not all are back in the queue yet"
+    assert list(steps) == []
+    broker.world.run()
+    (answer,) = taker.methods()
+    assert isinstance(answer, m.ChannelClose)
+    assert "unknown delivery tag" in answer.reply_text
 
 
 def consumers_of(queue: Queue, client: FakeClient) -> int:

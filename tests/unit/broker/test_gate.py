@@ -268,3 +268,23 @@ def test_purge_and_delete_take_what_is_not_safe_with_them(machine: Machine) -> N
     machine.run()
     end_round(machine, rounds)
     assert "q" not in machine.queues
+
+
+def test_stray_that_is_all_that_waits_goes_out(machine: Machine) -> None:
+    """It was taken from behind and came back, and all messages before it have gone meanwhile."""
+    client = machine.connect()
+    rounds = declare(machine, client, {"x-max-length": 1_000})
+    for number in range(100):
+        properties = BasicProperties(delivery_mode=PERSISTENT, headers={"number": number})
+        client.publish("", "q", b"%d" % number, properties)
+    machine.run()
+    rounds.end(1)
+    machine.run()
+    choosy, taker = machine.connect(), machine.connect()
+    choosy.send(m.BasicConsume(queue="q", consumer_tag="c", arguments={"x-selector": "number = 99"}))
+    machine.run()
+    assert choosy.bodies() == [b"99"]
+    choosy.hang_up()
+    taker.consume("q")
+    machine.run()
+    assert taker.bodies() == [b"%d" % number for number in range(100)]

@@ -17,6 +17,7 @@ from tests.support.queues import classic
 from warren.amqp import methods as m
 from warren.amqp.properties import PERSISTENT, BasicProperties
 from warren.amqp.table import Table
+from warren.broker import commands
 from warren.broker.lane import READY_FREE_BYTES_MAX, READY_FREE_MAX, READY_SLACK, Lane
 from warren.broker.memory import Memory
 from warren.broker.queue import Queue
@@ -54,6 +55,10 @@ def ready_bytes(machine: Machine) -> int:
 
 def ready_count(queue: Queue) -> int:
     return sum(lane.ready.count for lane in classic(queue).lanes)
+
+
+def held_count(queue: Queue) -> int:
+    return sum(lane.ready.count + lane.strays.count for lane in classic(queue).lanes)
 
 
 def numbers(client: FakeClient) -> list[int]:
@@ -130,6 +135,179 @@ def test_what_was_returned_is_redelivered_after_it_was_given_up(machine: Machine
     assert all(content.method.redelivered for content in found)  # type: ignore[attr-defined]
 
 
+RULES: dict[str, Table] = {
+    "priorities": {"x-max-priority": 2},
+    "a length limit": {"x-max-length": 1_000_000},
+    "a TTL": {"x-message-ttl": 3_600_000},
+    "a delivery limit": {"x-delivery-limit": 10},
+    "a quorum queue": {"x-queue-type": "quorum"},
+    "a single active consumer": {"x-single-active-consumer": True},
+}
+
+
+@pytest.mark.parametrize("arguments", RULES.values(), ids=RULES)
+def test_what_was_returned_to_a_queue_with_rules_is_given_up_as_well(
+    machine: Machine, arguments: Table
+) -> None:
+    client = machine.connect()
+    queue = declare(machine, client, "q", arguments)
+    fill(client, "q", 300)
+    for count in (1, 2, 3):
+        taker = machine.connect()
+        taker.consume("q")
+        machine.run()
+        found = taker.contents()
+        assert [int(content.body[:6]) for content in found] == list(range(300))
+        assert {content.method.redelivered for content in found} == {count > 1}  # type: ignore[attr-defined]
+        taker.hang_up()
+        machine.run()
+        assert ready_count(queue) <= READY_FREE_MAX + READY_SLACK
+        assert queue.message_count == 300
+    taker = machine.connect()
+    taker.consume("q")
+    machine.run()
+    counts = [entry.delivery_count for entry in taker.channel.deliveries.entries()]
+    assert counts == [3] * 300
+
+
+def test_what_others_still_have_keeps_nothing_from_being_given_up(machine: Machine) -> None:
+    """Two consumers have every other message each, and some are acked."""
+    client = machine.connect()
+    queue = declare(machine, client, "q")
+    takers = [machine.connect(), machine.connect()]
+    for taker in takers:
+        taker.consume("q")
+    fill(client, "q", 1_000)
+    machine.run()
+    for tag in (1, 100, 101, 500):
+        takers[0].send(m.BasicAck(delivery_tag=tag))
+    acked = {0, 198, 200, 998}
+    for taker in takers:
+        taker.send(m.BasicCancel(consumer_tag="c"))
+    for taker, left in zip(takers, (496, 996), strict=True):
+        taker.hang_up()
+        machine.run()
+        assert queue.message_count == left
+        assert held_count(queue) <= READY_FREE_MAX + READY_SLACK
+    last = machine.connect()
+    last.consume("q", no_ack=True)
+    machine.run()
+    assert numbers(last) == [number for number in range(1_000) if number not in acked]
+
+
+def test_transient_messages_between_those_that_are_given_up_keep_their_place(machine: Machine) -> None:
+    client, taker = machine.connect(), machine.connect()
+    queue = declare(machine, client, "q")
+    taker.consume("q")
+    for number in range(600):
+        properties = BasicProperties(delivery_mode=PERSISTENT if number % 2 else None)
+        client.publish("", "q", b"%06d" % number, properties)
+    machine.run()
+    taker.hang_up()
+    machine.run()
+    assert queue.message_count == 600
+    assert held_count(queue) <= 300 + 1, "the transient ones, and the head"
+    last = machine.connect()
+    last.consume("q", no_ack=True)
+    machine.run()
+    assert numbers(last) == list(range(600))
+
+
+def test_messages_taken_from_the_middle_that_come_back_are_given_up(machine: Machine) -> None:
+    client = machine.connect()
+    queue = declare(machine, client, "q")
+    for number in range(1_000):
+        properties = BasicProperties(delivery_mode=PERSISTENT, headers={"odd": bool(number % 2)})
+        client.publish("", "q", b"%06d" % number, properties)
+    choosy = machine.connect()
+    choosy.send(m.BasicConsume(queue="q", consumer_tag="c", arguments={"x-selector": "odd = TRUE"}))
+    machine.run()
+    assert numbers(choosy) == list(range(1, 1_000, 2))
+    choosy.hang_up()
+    machine.run()
+    assert queue.message_count == 1_000
+    assert held_count(queue) <= READY_FREE_MAX + READY_SLACK
+    last = machine.connect()
+    last.consume("q", no_ack=True)
+    machine.run()
+    assert numbers(last) == list(range(1_000))
+
+
+def test_ready_bytes_are_told_though_nobody_consumes_and_nothing_can_be_given_up(machine: Machine) -> None:
+    client, taker = machine.connect(), machine.connect()
+    client.declare("q")
+    taker.consume("q")
+    for _ in range(100):
+        client.publish("", "q", bytes(1_000))
+    machine.run()
+    assert machine.node.memory.ready_bytes() == 0, "they are with the consumer"
+    taker.hang_up()
+    machine.run()
+    assert machine.node.memory.ready_bytes() == 100_000
+    client.call(m.QueuePurge(queue="q"), m.QueuePurgeOk)
+    assert machine.node.memory.ready_bytes() == 0
+
+
+def set_policy(machine: Machine, definition: Table) -> None:
+    machine.node.execute(
+        commands.PutPolicy(
+            vhost="/",
+            name="rules",
+            pattern="",
+            definition=definition,
+            priority=0,
+            apply_to="all",
+            operator=False,
+        )
+    )
+    machine.run()
+
+
+def take_and_return(machine: Machine) -> None:
+    """Have a consumer take all messages and die."""
+    taker = machine.connect()
+    taker.consume("q")
+    machine.run()
+    taker.hang_up()
+    machine.run()
+
+
+def test_lower_delivery_limit_does_not_bury_what_was_returned_and_given_up(machine: Machine) -> None:
+    """It holds when a message is returned once more, as for those that were not given up."""
+    client = machine.connect()
+    queue = declare(machine, client, "q")
+    set_policy(machine, {"delivery-limit": 5})
+    fill(client, "q", 200)
+    for _ in range(3):
+        take_and_return(machine)
+    assert ready_count(queue) < 200
+    set_policy(machine, {"delivery-limit": 2})
+    taker = machine.connect()
+    taker.consume("q")
+    machine.run()
+    assert numbers(taker) == list(range(200))
+    taker.hang_up()
+    machine.run()
+    assert queue.message_count == 0
+
+
+def test_what_was_returned_without_a_delay_and_given_up_does_not_wait_later(machine: Machine) -> None:
+    """Only what was delivered in an earlier run waits for its retry after a start."""
+    client = machine.connect()
+    declare(machine, client, "q", {"x-max-length": 1_000})
+    fill(client, "q", 200)
+    machine.run()
+    machine.stop()
+    machine.start()
+    take_and_return(machine)
+    assert ready_count(machine.queues["q"]) < 200
+    set_policy(machine, {"retry-delay-min": 3_600_000, "retry-delay-max": 3_600_000})
+    taker = machine.connect()
+    taker.consume("q")
+    machine.run()
+    assert numbers(taker) == list(range(200))
+
+
 def test_what_is_returned_to_a_queue_with_other_consumers_is_given_up_beyond_the_budget(
     machine: Machine,
 ) -> None:
@@ -178,8 +356,8 @@ class FakeLane:
             raise OSError("unreadable")
         return 0
 
-    def is_over(self) -> bool:
-        return True
+    def holds_too_much(self) -> bool:
+        return False
 
 
 def test_queues_with_slow_consumers_share_one_budget(machine: Machine) -> None:

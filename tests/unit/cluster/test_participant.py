@@ -305,7 +305,7 @@ def test_a_shard_whose_tick_fails_is_told_and_the_others_have_theirs() -> None:
     node.participant.on_error = lambda shard, error: told.append((shard, str(error)))
     node.participant.tick(0.2)
     assert told == [(7, "it cannot go on")]
-    assert node.take(ReadRecord) == [ReadRecord(0)]
+    assert [read.shard for read in node.take(ReadRecord)] == [0]
 
 
 def test_a_leader_that_has_failed_hands_over_and_leads_again_later() -> None:

@@ -97,6 +97,31 @@ def test_commit_of_very_much_takes_several_turns(client: FakeClient) -> None:
     assert client.methods() == [m.TxCommitOk()]
 
 
+def test_acking_very_many_in_a_transaction_takes_several_turns(client: FakeClient) -> None:
+    take_all(client, 2 * WORK_A_TURN_MAX)
+    client.call(m.TxSelect(), m.TxSelectOk)
+    client.send(ACK_ALL)
+    settled = client.channel.transaction.settled  # type: ignore[union-attr]  # it is one
+    assert 0 < len(settled) <= WORK_A_TURN_MAX
+    for _ in range(1_000):
+        client.send(ACK_ALL)  # there is nothing more to note
+    client.send(m.TxCommit())
+    client.run()
+    assert (client.methods(), client.vhost.queues["q"].unacked) == ([m.TxCommitOk()], 0)
+
+
+def test_acks_of_all_in_a_transaction_note_each_delivery_once(client: FakeClient) -> None:
+    take_all(client, 1_000)
+    client.call(m.TxSelect(), m.TxSelectOk)
+    transaction = client.channel.transaction
+    assert transaction is not None
+    deliveries = client.channel.deliveries
+    assert len(list(transaction.settle_up_to(500, None, deliveries))) == 500
+    assert len(list(transaction.settle_up_to(1_000, False, deliveries))) == 500
+    assert list(transaction.settle_up_to(1_000, None, deliveries)) == []
+    assert list(transaction.settled.values()) == [None] * 500 + [False] * 500
+
+
 def test_channel_waits_until_it_is_done(client: FakeClient) -> None:
     take_all(client)
     client.connection.stop_delivering("test")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.log_machine import LogMachine, browse, message, read_on
+from tests.support.log_machine import LogMachine, browse, entry_of, message, read_on
 from tests.support.machine import Machine
 from tests.support.waiting import until_readable
 from warren.broker import commands
@@ -167,14 +167,13 @@ def test_large_record_that_is_damaged_is_set_aside(machine: LogMachine, log: Que
 @pytest.mark.parametrize("state", ["gathered", "flying", "written"])
 def test_large_record_is_given_back_wherever_it_is(machine: LogMachine, state: str) -> None:
     log = machine.open()
-    for position, each in enumerate((SMALL, LARGE, SMALL), 1):
-        log.append(each, position, True)
+    places = [log.append(each, position, True) for position, each in enumerate((SMALL, LARGE, SMALL), 1)]
     if state == "flying":
         machine.world.run()
     elif state == "written":
         machine.run()
     for position, each in ((3, SMALL), (2, LARGE), (1, SMALL)):
-        assert log.give_back(each, position, 70_000 if position == 2 else 0) > 0
+        log.give_back(entry_of(each, position, places[position - 1], 70_000 if position == 2 else 0))
     assert (log.unread, log.unread_bytes) == (3, len(LARGE.body) + 2 * len(SMALL.body))
     assert [log.deliveries_of(position) for position in (1, 2, 3)] == [0, 70_000, 0]
     assert messages(read_on(log)) == ALL

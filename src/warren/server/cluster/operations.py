@@ -12,10 +12,12 @@ from warren.cluster import config
 from warren.cluster.beacons import NEVER
 from warren.cluster.config import Known, ShardRecord, StoreId
 from warren.cluster.definitions.definition import path_of
+from warren.cluster.effects import CasAnswer
 from warren.cluster.known_stores import DRAINING, IN, REMOVED
 from warren.cluster.leader import Leader
 from warren.cluster.session import Session
 from warren.cluster.shard import Shard
+from warren.cluster.transactions import Outcome
 from warren.server.cluster.etcd_errors import EtcdError
 from warren.server.cluster.settings import ClusterSettings
 from warren.server.cluster.shard_service import ShardService
@@ -290,10 +292,12 @@ class Operations:
             raise OperationRefused(f"this is not node '{node}'{self._address(node)}")
         self._check_force(found, record)
         made = config.force(record, service.me)
-        written: asyncio.Future[Known | None] = asyncio.get_running_loop().create_future()
+        written: asyncio.Future[CasAnswer] = asyncio.get_running_loop().create_future()
         service.records.swap(shard, revision, made, written.set_result)
         now = await written
-        if now is None:
+        if now is Outcome.NOT_SENT:
+            raise CannotReachEtcd("etcd cannot be reached, so nothing has changed")
+        if now is Outcome.UNKNOWN:
             raise CannotReachEtcd(
                 f"etcd does not say whether it took it down: look whether shard {shard} is led"
             )

@@ -74,7 +74,7 @@ class ShardRecords:
         try:
             answer = await self.etcd.txn(Transaction((Compare(key, revision),), (put,), (key,)))
         except Exception:
-            then(None)
+            then(Outcome.UNKNOWN)
             raise
         if answer.outcome is Outcome.SUCCEEDED:
             then(Known(answer.revision, record))
