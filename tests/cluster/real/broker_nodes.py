@@ -16,7 +16,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from tests.cluster.real.etcd_process import EtcdProcess
 from tests.support.process import BrokerProcess
 
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 180.0  # leaders spread a minute after they were elected
 ASK_SECONDS = 0.05
 RESOURCE_LOCKED = 405
 REPLICATING = """
