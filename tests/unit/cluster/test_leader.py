@@ -249,9 +249,11 @@ def test_a_leader_hands_over_nothing_before_all_that_has_changed_is_in_a_batch()
     node.open()
     node.logs.news = True
     node.participant.drain(0.1)
+    node.write(0.2)
+    assert not node.shard.takes_publishes
     assert node.take(Cas) == []
     node.logs.news = False
-    node.participant.tick(0.2)
+    node.participant.tick(0.3)
     (cas,) = node.take(Cas)
     assert cas.record.epoch == 2
 

@@ -13,8 +13,9 @@ from warren.broker.commands import DeclareQueue
 from warren.cluster import config
 from warren.cluster.config import Known, Leadership, ShardRecord, StoreId
 from warren.cluster.definitions.definition import path_of
-from warren.cluster.effects import Cas, ReadRecord
+from warren.cluster.effects import Cas, CasAnswer, ReadRecord
 from warren.cluster.known_stores import DRAINING, IN, REMOVED
+from warren.cluster.transactions import Outcome
 from warren.server.cluster.etcd_errors import Unreachable
 from warren.server.cluster.operations import Operations
 from warren.server.cluster.settings import ClusterSettings
@@ -53,7 +54,7 @@ class Node:
         self.now = 0.0
         self.announced: list[tuple[str, str]] = []
         self.etcd_fails = False
-        self.etcd_has: Known | str | None = WRITTEN  # what it has when a record was to be written
+        self.etcd_has: CasAnswer | str = WRITTEN  # what it has when a record was to be written
         self.written: list[ShardRecord] = []
         self.logged: list[dict[str, Any]] = []
         self.records: dict[str, Any] = {}
@@ -87,9 +88,7 @@ class Node:
         self.announced.append((name, state))
         return True
 
-    def swap(
-        self, shard: int, revision: int, record: ShardRecord, then: Callable[[Known | None], None]
-    ) -> None:
+    def swap(self, shard: int, revision: int, record: ShardRecord, then: Callable[[CasAnswer], None]) -> None:
         if isinstance(self.etcd_has, str):
             self.written.append(record)
             then(Known(revision + 1, record))
@@ -392,9 +391,14 @@ async def test_a_node_that_is_being_drained_is_not_forced(node: Node) -> None:
 
 async def test_a_forced_leader_that_etcd_does_not_take_is_told(node: Node) -> None:
     record = lost(node)
-    node.etcd_has = None
-    with pytest.raises(CannotReachEtcd):
-        await node.operations.force_leader(0, "ann")
+    answers: dict[CasAnswer, str] = {
+        Outcome.UNKNOWN: "does not say",
+        Outcome.NOT_SENT: "nothing has changed",
+    }
+    for answer, told in answers.items():
+        node.etcd_has = answer
+        with pytest.raises(CannotReachEtcd, match=told):
+            await node.operations.force_leader(0, "ann")
     node.etcd_has = Known(9, record._replace(epoch=7))
     with pytest.raises(OperationRefused, match="has changed at the same time"):
         await node.operations.force_leader(0, "ann")
