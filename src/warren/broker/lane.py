@@ -80,9 +80,7 @@ class Lane:
         self.overflow: MessageLog | None = None  # for messages that memory has no room for
         self.position = 0  # of the last message that came
         self.released = NOTHING_TO_READ  # the last position that may go out, if there is a gate
-        self.gate: Gate[int] | None = (
-            None  # holds messages back until they are safe; None if the log does not
-        )
+        self.gate: Gate[int] | None = None  # holds back what is not safe yet; None if the log does not
         self.expiry: Expiry | None = None  # made when the first message with an expiration of its own comes
 
     def __repr__(self) -> str:
