@@ -149,7 +149,7 @@ def plan_of_log(led: LedShard, log: LogId, theirs: dict[tuple[int, int], int]) -
             assert records is not None
             yield records
             length += len(records.data)
-        rest = led.unwritten(log, state.base, length) if length < state.length else None
+        rest = led.unwritten(log, state.base, length, state.length) if length < state.length else None
         if rest is not None:
             yield rest
         marks = led.marks(log, state.base)

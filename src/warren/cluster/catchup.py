@@ -19,7 +19,6 @@ from enum import Enum
 from warren.cluster.inventory import Fetch, make_plan
 from warren.cluster.settings import (
     CATCHUP_IN_FLIGHT_BYTES_MAX,
-    CHUNK_BYTES,
     HELD_BYTES_MAX,
     Rules,
 )
@@ -72,7 +71,7 @@ class Catchup:
         theirs: Mapping[LogId, Sequence[SegmentState]],
         rules: Rules,
         send: Callable[[Sequence[LogChange]], None],
-        ask: Callable[[LogId, Fetch, int], None],
+        ask: Callable[[LogId, Fetch], None],
         ask_marks: Callable[[LogId, int, int], None],
     ) -> None:
         self.logs = logs  # the leader's
@@ -167,7 +166,7 @@ class Catchup:
         assert self.log is not None
         fetch = self.fetches[0]
         self.is_reading = True
-        self.ask(self.log, fetch, min(CHUNK_BYTES, fetch.end - fetch.offset))
+        self.ask(self.log, fetch)
 
     def _hold(self, change: LogChange) -> None:
         if not self.rules.hold_changes:

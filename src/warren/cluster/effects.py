@@ -67,7 +67,7 @@ class TakeInventory(NamedTuple):
 
 
 class ReadRecords(NamedTuple):
-    """Read whole records of a segment, at least one, for a follower; `Shard.records_read` answers."""
+    """Read some whole records of a segment, at least one, for a follower; `Shard.records_read` answers."""
 
     shard: int
     to: StoreId  # the follower
@@ -76,7 +76,7 @@ class ReadRecords(NamedTuple):
     base: int  # of the segment
     epoch: int  # of the segment
     offset: int  # in its file
-    length: int  # bytes at the most, but for a record that is larger
+    end: int  # to here at the most: the follower gets what comes behind as it was appended
 
 
 class ReadMarks(NamedTuple):

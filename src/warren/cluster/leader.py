@@ -308,7 +308,7 @@ class Leader:
         if is_done:
             session.catchup = None
 
-    def _ask(self, session: Session, log: LogId, fetch: Fetch, length: int) -> None:
+    def _ask(self, session: Session, log: LogId, fetch: Fetch) -> None:
         self.node.effects.append(
             ReadRecords(
                 self.shard,
@@ -318,7 +318,7 @@ class Leader:
                 fetch.base,
                 fetch.epoch,
                 fetch.offset,
-                length,
+                fetch.end,
             )
         )
 

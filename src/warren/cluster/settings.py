@@ -10,7 +10,6 @@ from dataclasses import dataclass
 IN_FLIGHT_BYTES_MAX = 16 * 1024 * 1024  # that a follower has not acked; publishers wait beyond
 CATCHUP_IN_FLIGHT_BYTES_MAX = 4 * 1024 * 1024  # of these, read from files for a follower that catches up
 HELD_BYTES_MAX = 16 * 1024 * 1024  # of new changes of a log, while the log is sent to a follower
-CHUNK_BYTES = 256 * 1024  # of a file that is sent at once
 BATCH_BYTES_MAX = 1024 * 1024  # of changes in one batch, plus one change
 INVENTORY_SEGMENTS_MAX = 20_000  # in one page
 INVENTORY_LOGS_MAX = 2_000_000  # of a shard

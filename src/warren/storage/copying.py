@@ -61,17 +61,19 @@ def states_of(segments: Iterable[Segment]) -> list[SegmentState]:
     return [SegmentState(one.base, one.epoch, one.end, one.damaged) for one in segments if one.end]
 
 
-def source_of(log: LogId, segment: Segment) -> SegmentSource:
-    return SegmentSource(log, segment.path, segment.base, segment.epoch, segment.written)
+def source_of(log: LogId, segment: Segment, end: int | None = None) -> SegmentSource:
+    """The file of a segment, as far as it is written, or up to an offset."""
+    written = segment.written if end is None else min(segment.written, end)
+    return SegmentSource(log, segment.path, segment.base, segment.epoch, written)
 
 
-def unwritten(log: LogId, segment: Segment, offset: int) -> Records | None:
-    """All that a segment has from an offset on, none of which may be in its file only; None if that is
-    nothing.
+def unwritten(log: LogId, segment: Segment, offset: int, end: int) -> Records | None:
+    """All that a segment has from an offset to another, none of which may be in its file only; None if that
+    is nothing.
     """
-    if offset >= segment.end:
+    if offset >= min(segment.end, end):
         return None
-    data = segment.unwritten_from(offset)
+    data = segment.unwritten_from(offset)[: end - offset]
     _, count, last, _ = walk_records(data, HEADER_BYTES if offset == 0 else 0, segment.base - 1)
     return Records(log, segment.base, segment.epoch, offset, last, count, data)
 

@@ -95,6 +95,10 @@ class LedShard:
         """
         return take_all(self.changed) if self.changed else []
 
+    def has_only_marks(self) -> bool:
+        """Whether nothing that was appended is to be taken."""
+        return not any(tap.has_records() for tap in self.changed)
+
     # --- for those who copy ---
 
     def inventory(self) -> dict[LogId, list[SegmentState]]:
@@ -117,10 +121,10 @@ class LedShard:
         segment = self._segment(log, base)
         return None if segment is None else source_of(log, segment)
 
-    def unwritten(self, log: LogId, base: int, offset: int) -> Records | None:
+    def unwritten(self, log: LogId, base: int, offset: int, end: int) -> Records | None:
         """The records of a segment from an offset on, which is none below `SegmentSource.written`."""
         segment = self._segment(log, base)
-        return None if segment is None else unwritten(log, segment, offset)
+        return None if segment is None else unwritten(log, segment, offset, end)
 
     def marks(self, log: LogId, base: int) -> MarksSource | None:
         """For reading all marks of a segment up to now, in a thread (`copying.read_marks`)."""

@@ -71,6 +71,10 @@ class LogTap:
         self.others[:] = [RemoveLog(self.log)]
         self.note()
 
+    def has_records(self) -> bool:
+        """Whether something was appended since this was asked last."""
+        return any(segment.end > segment.told and not segment.is_dropped() for segment in self.growing)
+
     def take(self, changes: list[LogChange]) -> None:
         """Add what has changed since this was asked last."""
         self.noted = False

@@ -259,7 +259,7 @@ class Node:
             self.participant.shards[want.shard].go_on(want.to, want.session, self.now())
             self.carry_out()
             return
-        length = min(want.length, 8 * self.world.chance.randrange(1, 4))
+        length = min(want.end - want.offset, 8 * self.world.chance.randrange(1, 4))
         read = self.disk.read(want.shard, want.log, want.base, want.epoch, want.offset, length)
         self.participant.shards[want.shard].records_read(want.to, want.session, read, self.now())
         self.carry_out()

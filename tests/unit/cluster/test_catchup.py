@@ -24,7 +24,7 @@ class Pair:
     def __init__(self) -> None:
         self.leader = Disk("a", 1, marks_go=True)
         self.follower = Disk("b", 1, marks_go=True)
-        self.asked: list[tuple[LogId, Fetch, int]] = []
+        self.asked: list[tuple[LogId, Fetch]] = []
         self.marks: list[tuple[LogId, int, int, AllMarks | None]] = []  # that were asked for
         self.marks_wait = False
         self.catchup: Catchup
@@ -35,8 +35,8 @@ class Pair:
         self.catchup = Catchup(logs, theirs, Rules(), self.send, self.ask, self.ask_marks)
         return self.catchup
 
-    def ask(self, log: LogId, fetch: Fetch, length: int) -> None:
-        self.asked.append((log, fetch, length))
+    def ask(self, log: LogId, fetch: Fetch) -> None:
+        self.asked.append((log, fetch))
 
     def ask_marks(self, log: LogId, base: int, epoch: int) -> None:
         self.marks.append((log, base, epoch, self.leader.read_marks(0, log, base, epoch)))
@@ -57,7 +57,8 @@ class Pair:
         self.send(catchup.pass_on((change,)))
 
     def answer(self, catchup: Catchup) -> None:
-        log, fetch, length = self.asked.pop(0)
+        log, fetch = self.asked.pop(0)
+        length = fetch.end - fetch.offset
         catchup.records_read(self.leader.read(0, log, fetch.base, fetch.epoch, fetch.offset, length))
 
     def same(self) -> bool:

@@ -12,7 +12,7 @@ from tests.support.log_machine import TIME_MS, message, read_on
 from tests.support.shard_machine import SHARD, ShardMachine, close_all, resync
 from warren.cluster.safety import ShardSafety
 from warren.storage import diverged
-from warren.storage.copying import DamagedSegment, read_records
+from warren.storage.copying import DamagedSegment, read_records, source_of
 from warren.storage.data_files import DataFiles, FileKind, FileProblem
 from warren.storage.format import (
     ACKED,
@@ -333,6 +333,35 @@ def test_part_that_is_led_again_is_deleted_with_its_queue(pair: Pair) -> None:
     pair.check_same()
     assert not pair.leader.store.is_failing
     assert pair.follower.segments() == {}
+
+
+def test_what_is_appended_while_a_segment_is_read_for_a_follower_is_not_read(pair: Pair) -> None:
+    """The follower gets it as a change: it must not come twice."""
+    pair.append(b"one")
+    pair.leader.take()
+    (segment,) = pair.log.segments
+    planned = segment.end
+    pair.append(b"two")
+    found = pair.led.unwritten(QUEUE, 1, 0, planned)
+    assert found is not None
+    assert (len(found.data), found.last, found.count) == (planned, 1, 1)
+    assert pair.led.unwritten(QUEUE, 1, planned, planned) is None
+    pair.leader.settle()
+    read = read_records(source_of(QUEUE, segment, planned), 0)
+    assert read is not None
+    assert (len(read.data), read.last, read.count) == (planned, 1, 1)
+
+
+def test_marks_alone_may_wait(pair: Pair) -> None:
+    pair.append(b"one")
+    assert not pair.led.has_only_marks()
+    pair.leader.take()
+    pair.log.acked(1)
+    pair.leader.settle()
+    assert pair.led.changed
+    assert pair.led.has_only_marks()
+    pair.append(b"two")
+    assert not pair.led.has_only_marks()
 
 
 # --- what does not fit is refused, and changes nothing ---

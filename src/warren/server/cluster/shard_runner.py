@@ -293,7 +293,7 @@ class ShardRunner:
             led, safety = here.led, here.safety
             assert led is not None
             assert safety is not None
-            if safety.wants_batch or (led.changed and not safety.is_under_way):
+            if safety.wants_batch or (led.changed and not (safety.is_under_way and led.has_only_marks())):
                 shard = self._shard(number)
                 if shard.leader is None or shard.leader.epoch != led.epoch or shard.has_failed:
                     continue  # its end is about to be carried out
@@ -499,9 +499,9 @@ class ShardRunner:
         if segment is None or segment.epoch != effect.epoch:
             tell(None)
         elif effect.offset >= segment.written:
-            tell(unwritten(effect.log, segment, effect.offset))
+            tell(unwritten(effect.log, segment, effect.offset, effect.end))
         else:
-            source = source_of(effect.log, segment)
+            source = source_of(effect.log, segment, effect.end)
             self.world.in_thread(
                 partial(_read, source, effect.offset), tell, partial(self._reading_failed, effect)
             )
