@@ -245,6 +245,16 @@ def test_refused_message_is_not_on_disk(durable: Stage) -> None:
     assert durable.restart().drain("q") == numbers(2)
 
 
+def test_waiting_consumer_makes_room_though_the_turn_has_delivered_enough(plain: Stage) -> None:
+    client, taker = plain.connect(confirming=True), plain.connect()
+    client.queue("q", longest(0, "reject-publish", dead=False))
+    taker.start("q")
+    plain.node.turns.budget.draining = 0
+    client.put_together([client.message(body) for body in numbers(2)], "q")
+    assert client.nacked() == []
+    assert taker.delivered() == numbers(2)
+
+
 def test_waiting_consumer_that_is_not_the_active_one_makes_no_room(plain: Stage) -> None:
     client, active, waiting = plain.connect(confirming=True), plain.connect(prefetch=1), plain.connect()
     client.queue("q", {"x-max-length": 0, "x-overflow": "reject-publish", "x-single-active-consumer": True})

@@ -144,7 +144,9 @@ class Groups:
         for lane in reversed(self.queue.lanes):
             if not self._walk(lane):
                 break
-        if self.steps <= 0:
+        if self.budget.draining <= 0:
+            self.queue.touch()  # the next turn has another budget for deliveries
+        elif self.steps <= 0:
             self.book.go_on_soon()
 
     def _serve_all(self, groups: dict[object, Group]) -> None:

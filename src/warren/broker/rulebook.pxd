@@ -71,6 +71,7 @@ cdef class Rulebook:
     cpdef deliver(self, uint64_t now_ms)
     @cython.locals(
         is_enough=bint,
+        done=uint64_t,
         queue=ClassicQueue,
         budget=Budget,
         delivered=uint64_t,

@@ -302,8 +302,9 @@ class Rulebook:
         budget, most = self.budget, queue.most_to_deliver()
         delivered, left = queue.tally.delivered, budget.left
         while True:
-            is_enough = queue.tally.delivered - delivered >= most or left - budget.left > MARKED_AT_A_TIME_MAX
-            if is_enough or budget.draining <= 0:
+            done = queue.tally.delivered - delivered  # at least one: a message that finds a consumer goes out
+            is_enough = done >= most or left - budget.left > MARKED_AT_A_TIME_MAX
+            if is_enough or (done and budget.draining <= 0):
                 queue.touch()  # it is other queues' turn
                 return
             lane = self.first_lane()

@@ -89,7 +89,11 @@ class StoreRunner:
         await self.loop.run_in_executor(None, self.store.close)
 
     async def _all_written(self) -> None:
-        while not self.store.commit.is_idle:
+        """And all that jobs have still to write, such as that dead letters have left their old queues."""
+        while self.node.turns.jobs or not self.store.commit.is_idle:
+            if self.store.commit.is_idle:
+                await asyncio.sleep(0)  # a turn
+                continue
             written: asyncio.Future[int] = self.loop.create_future()
             self.store.safety.when_safe(written.set_result)
             await written

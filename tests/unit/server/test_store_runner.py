@@ -10,11 +10,13 @@ import pytest
 
 import warren
 from tests.support.waiting import until_readable
+from warren.broker.turns import SHARE_MAX
 from warren.server.store_runner import StoreRunner
 from warren.storage import commit
 
 WAIT_SECONDS_MAX = 30
 TURNS = 5  # enough for a round to begin
+STEPS = 4_000  # of a job, too many for a few turns
 
 
 async def begin_round(storage: StoreRunner) -> asyncio.Future[int]:
@@ -56,3 +58,12 @@ async def test_a_round_of_many_segments_waits_for_the_loop(
         broker.storage.after_read()
         assert not over.done()
         await asyncio.wait_for(over, WAIT_SECONDS_MAX)
+
+
+async def test_jobs_in_line_are_over_before_the_store_is_closed(tmp_path: Path) -> None:
+    """They may still have to write what was done, such as that dead letters have left their old queues."""
+    steps = iter(range(STEPS))
+    async with warren.Broker(port=0, data_dir=tmp_path / "data") as broker:
+        broker.node.turns.spread(SHARE_MAX for _ in steps)
+        assert broker.node.turns.jobs
+    assert next(steps, None) is None
