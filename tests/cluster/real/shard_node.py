@@ -100,11 +100,16 @@ class ShardNode:
         self.port = port
         self.log = get_logger()
         self.disk_alarms = 0
+        self.jobs: list[Callable[[], None]] = []  # it has none in line
         self.state = IN  # as its record says
         self.former: list[StoreId] = []  # stores that a node of this name had
         self.tasks: Tasks | None = None  # that look after the shards
         self.led: dict[int, LedLog] = {}
         self.changed = asyncio.Event()  # something about `led`
+
+    @property
+    def turns(self) -> ShardNode:
+        return self
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()

@@ -18,6 +18,7 @@ from tests.cluster.real.shard_node import (
     create_shards,
     leader_of,
 )
+from warren.cluster.config import ShardRecord
 from warren.cluster.messages import Batch
 from warren.server.cluster.etcd import Etcd
 
@@ -203,10 +204,13 @@ async def test_what_is_appended_once_a_hand_over_is_asked_for_is_not_copied(node
     await leader.until_in_sync(0, 3)
     is_asked = asyncio.Event()
     held: list[tuple[Any, ...]] = []
-    swap = leader.records.swap
+    swap, epoch = leader.records.swap, leader.led[0].led.epoch
 
-    def hold(*what: Any) -> None:
-        held.append(what)
+    def hold(shard: int, revision: int, record: ShardRecord, *then: Any) -> None:
+        if record.epoch == epoch:  # it looks whether etcd is there
+            swap(shard, revision, record, *then)
+            return
+        held.append((shard, revision, record, *then))
         is_asked.set()
 
     leader.records.swap = hold  # type: ignore[assignment,method-assign]
