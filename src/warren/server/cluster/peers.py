@@ -96,7 +96,6 @@ class Peers:
         self.calls: dict[StoreId, Call] = {}  # one for each other node
         self.unproved: set[IncomingLink] = set()
         self.incoming: dict[StoreId, IncomingLink] = {}  # the newest of each node
-        self.is_stopped = False
         self.packed: tuple[Sequence[LogChange], list[bytes]] = ((), pack_changes(()))  # the last changes sent
 
     async def listen(self, host: str, port: int) -> int:
@@ -141,7 +140,6 @@ class Peers:
             incoming.abort()
 
     async def stop(self) -> None:
-        self.is_stopped = True
         calls, self.calls = list(self.calls.values()), {}
         for call in calls:
             call.end()
@@ -363,9 +361,6 @@ class IncomingLink(_Link):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if self.peers.is_stopped:  # it had been accepted before
-            self.abort()
-            return
         self.peers.unproved.add(self)
         if len(self.peers.unproved) > UNPROVED_MAX:
             self.fail("too many callers have not proved who they are")
