@@ -25,7 +25,7 @@ from warren.server.cluster.etcd import Etcd
 
 pytestmark = [
     pytest.mark.slow,
-    # Links between nodes that were accepted and never began are left open by tests that end; why is not known.
+    # Some links that were accepted and never began are still open when a test ends; why is not known.
     pytest.mark.filterwarnings("ignore:.*_SelectorTransport.__del__:pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore:.*socket.socket:pytest.PytestUnraisableExceptionWarning"),
 ]
