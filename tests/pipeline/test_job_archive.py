@@ -62,6 +62,16 @@ def test_archive_refuses_a_new_checkpoint(spark: SparkSession, recorded: Recorde
         start(stream, str(tmp_path / "elsewhere"), checkpoint=f"{recorded.to}/_checkpoint")
 
 
+def test_archive_goes_on_where_its_first_run_was_killed_before_it_had_a_checkpoint(
+    spark: SparkSession, recorded: Recorded
+) -> None:
+    recorded.add([message("orders", 0)])
+    Path(recorded.to, "_spark_metadata").mkdir(parents=True)
+    assert recorded.archive() == 1
+    assert recorded.archive() == 0
+    assert [row.offset for row in read_archive(spark, recorded.to).collect()] == [0]
+
+
 def test_snapshot_of_one_name_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
     to = str(tmp_path / "snapshots")
     write_snapshot(table(spark, some_messages(6, 10)), to, "monday")

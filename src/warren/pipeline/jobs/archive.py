@@ -48,6 +48,7 @@ from warren.pipeline.jobs.tables import (
     ARCHIVE_PARTITIONS,
     ARCHIVE_SCHEMA,
     check_checkpoint,
+    has_batches,
     has_sink_log,
     overwrite_partitions,
     times_in_micros,
@@ -166,7 +167,7 @@ def _guard(spark: SparkSession, to: str, checkpoint: str, table_format: str) -> 
         raise PipelineError(
             f"--to {to} was begun with --format {found}: give that, or choose a new directory"
         )
-    check_checkpoint(spark, to, checkpoint, written=has_files or has_delta)
+    check_checkpoint(spark, to, checkpoint, written=has_delta or has_batches(spark, to))
 
 
 def write_snapshot(messages: DataFrame, to: str, name: str) -> None:

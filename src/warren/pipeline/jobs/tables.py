@@ -99,8 +99,15 @@ def has_table(spark: SparkSession, path: str) -> bool:
 
 
 def has_sink_log(spark: SparkSession, path: str) -> bool:
-    """Whether Spark's file sink has written to the directory."""
+    """Whether Spark's file sink has written to the directory, or was about to."""
     return exists(spark, f"{path.rstrip('/')}/{LISTS}")
+
+
+def has_batches(spark: SparkSession, path: str) -> bool:
+    """Whether Spark's file sink has listed a batch. A query makes the directory of lists before it makes its
+    checkpoint, so one that was killed in its first moments leaves that empty.
+    """
+    return exists(spark, f"{path.rstrip('/')}/{LISTS}/*")
 
 
 def check_checkpoint(spark: SparkSession, to: str, checkpoint: str, *, written: bool) -> None:
