@@ -16,6 +16,7 @@ from warren.broker.message import Message
 from warren.broker.outcome import ON_ITS_WAY, REFUSED
 from warren.broker.post import Postbox
 from warren.broker.queue import Queue
+from warren.broker.queue_figures import QueueFigures
 from warren.broker.store import MessageLog, StreamLog
 from warren.broker.surroundings import Surroundings
 
@@ -29,6 +30,7 @@ class QueueElsewhere(Queue):
         self.home = home  # the name of the node where it lives
         self.internal = False  # whether it belongs to an exchange, and is not for clients
         self.postbox: Postbox | None = None  # made for the first message
+        self.figures: QueueFigures | None = None  # as the other node has told them last
 
     def not_here(self) -> ResourceLocked:
         where = self.surroundings.where_is(self.home)
@@ -50,6 +52,13 @@ class QueueElsewhere(Queue):
     def is_full_for(self, message: Message) -> bool:
         """Whether so much is on its way to other nodes that a message should wait where it is."""
         return self.surroundings.post_is_full()
+
+    def take_figures(self, figures: QueueFigures) -> None:
+        """The node where the queue lives has told what it counts."""
+        if self.figures is not None and not figures.goes_on_from(self.figures):
+            self.history = None  # its samples are of another leader
+        self.figures = figures
+        figures.put_into(self.tally)
 
     def end(self) -> None:
         if self.postbox is not None:

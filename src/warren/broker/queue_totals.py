@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warren.broker.queue import Queue
+from warren.broker.queue_elsewhere import QueueElsewhere
 from warren.broker.stream import Stream
 
 
@@ -23,6 +24,9 @@ class QueueTotals:
         """
         for queue in queues:
             self.queues += 1
+            if not queue.is_here:
+                self._add_elsewhere(queue)
+                continue
             self.ready += queue.length()
             self.ready_bytes += queue.body_bytes()
             self.unacked += queue.unacked
@@ -30,6 +34,15 @@ class QueueTotals:
                 self.consumers += len(queue.consumers)
             if isinstance(queue, Stream):
                 self.stream_lag_max = max(self.stream_lag_max, *queue.lags().values(), 0)
+
+    def _add_elsewhere(self, queue: Queue) -> None:
+        """A queue counts with what its node has told of it."""
+        figures = queue.figures if isinstance(queue, QueueElsewhere) else None
+        if figures is not None:
+            self.ready += figures.ready
+            self.ready_bytes += figures.ready_bytes
+            self.unacked += figures.unacked
+            self.consumers += figures.consumers
 
     def __repr__(self) -> str:
         return f"<QueueTotals: {self.queues} queues, {self.ready} ready, {self.unacked} unacked>"

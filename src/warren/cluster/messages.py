@@ -1,14 +1,15 @@
 """What nodes say to each other, as plain values; `wire.py` has their bytes.
 
-Hello, beacons, echoes, acks, farewells and letters are of a pair of nodes; the others belong to one shard.
-All that a leader has for one follower of a shard is one numbered line of batches, a session. The follower
-opens it by an inventory.
+Hello, beacons, echoes, acks, farewells, letters and figures are of a pair of nodes; the others belong to one
+shard. All that a leader has for one follower of a shard is one numbered line of batches, a session. The
+follower opens it by an inventory.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
+from warren.broker.queue_figures import QueueFigures
 from warren.cluster.config import RunId, StoreId
 from warren.storage.replication import LogChange, LogId, SegmentState
 
@@ -115,6 +116,18 @@ class LettersDone(NamedTuple):
     is_here: bool  # whether the node leads the queue, and waits for the next letter
 
 
+class FiguresOfQueue(NamedTuple):
+    vhost: str
+    name: str
+    figures: QueueFigures
+
+
+class Figures(NamedTuple):
+    """What the sender counts of queues that live there."""
+
+    queues: tuple[FiguresOfQueue, ...]
+
+
 Message: TypeAlias = (
-    Hello | Beacon | Echo | Inventory | Refused | Batch | Acks | Farewell | Letters | LettersDone
+    Hello | Beacon | Echo | Inventory | Refused | Batch | Acks | Farewell | Letters | LettersDone | Figures
 )

@@ -18,6 +18,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from warren.broker.queue_figures import QueueFigures
 from warren.cluster.config import ID_LENGTH_MAX, RunId, StoreId
 from warren.cluster.messages import (
     Ack,
@@ -26,6 +27,8 @@ from warren.cluster.messages import (
     Beacon,
     Echo,
     Farewell,
+    Figures,
+    FiguresOfQueue,
     Hello,
     Inventory,
     Letter,
@@ -58,6 +61,7 @@ CHANGES_MAX: Final = 1_000_000
 SEGMENTS_MAX: Final = 1_000_000
 LETTERS_MAX: Final = 10_000  # in a frame
 LETTER_SIZE_MIN: Final = 17  # its flags, and four lengths
+QUEUES_MAX: Final = 10_000  # in a frame
 
 PREFIX: Final = struct.Struct(">II")
 HEADER: Final = struct.Struct(">BBHQQ")
@@ -66,8 +70,9 @@ _ACK: Final = struct.Struct(">HQQQ")
 _SEGMENT: Final = struct.Struct(">QQQB")
 _TIME: Final = struct.Struct(">d")
 _LINE: Final = struct.Struct(">QQQ")
+_FIGURES: Final = struct.Struct(f">{len(QueueFigures._fields)}Q")
 
-HELLO, BEACON, ECHO, INVENTORY, REFUSED, BATCH, ACKS, LETTERS, LETTERS_DONE, FAREWELL = range(1, 11)
+HELLO, BEACON, ECHO, INVENTORY, REFUSED, BATCH, ACKS, LETTERS, LETTERS_DONE, FAREWELL, FIGURES = range(1, 12)
 LAST_PAGE = IN_STEP = IS_HERE = PERSISTENT = 1  # flags
 DIED = 2
 
@@ -164,6 +169,13 @@ def _encode_letters_done(message: LettersDone) -> _Frame:
     return _Head(LETTERS_DONE, IS_HERE * message.is_here, number=message.line), U64.pack(message.up_to)
 
 
+def _encode_figures(message: Figures) -> _Frame:
+    parts = [U32.pack(len(message.queues))]
+    for queue in message.queues:
+        parts += (pack_name(queue.vhost), pack_name(queue.name), _FIGURES.pack(*queue.figures))
+    return _Head(FIGURES), b"".join(parts)
+
+
 _ENCODERS: dict[type, Callable[..., _Frame]] = {
     Hello: _encode_hello,
     Beacon: _encode_beacon,
@@ -174,6 +186,7 @@ _ENCODERS: dict[type, Callable[..., _Frame]] = {
     Farewell: lambda _: (_Head(FAREWELL), b""),
     Letters: _encode_letters,
     LettersDone: _encode_letters_done,
+    Figures: _encode_figures,
 }
 
 
@@ -271,6 +284,15 @@ def _decode_letters_done(reader: Reader, head: _Head) -> LettersDone:
     return LettersDone(head.number, up_to, bool(head.flags & IS_HERE))
 
 
+def _decode_figures(reader: Reader, _: _Head) -> Figures:
+    return Figures(tuple(_read_figures(reader) for _ in range(reader.count(QUEUES_MAX, _FIGURES.size + 2))))
+
+
+def _read_figures(reader: Reader) -> FiguresOfQueue:
+    vhost, name = reader.name(), reader.name()
+    return FiguresOfQueue(vhost, name, QueueFigures(*reader.take(_FIGURES)))
+
+
 _DECODERS: dict[int, Callable[[Reader, _Head], Message]] = {
     HELLO: _decode_hello,
     BEACON: _decode_beacon,
@@ -282,6 +304,7 @@ _DECODERS: dict[int, Callable[[Reader, _Head], Message]] = {
     LETTERS: _decode_letters,
     LETTERS_DONE: _decode_letters_done,
     FAREWELL: lambda _reader, _head: Farewell(),
+    FIGURES: _decode_figures,
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import cast
 
 from aiohttp import web
 
@@ -16,6 +15,7 @@ from warren.management.listing import Row, list_endpoint, send_list
 from warren.management.paths import VHOST
 from warren.management.peers import channel_name, connection_details
 from warren.server.pace import at_a_pace
+from warren.server.queue_figures import consumers_on
 from warren.session.channel import Channel
 from warren.session.connection import Connection
 from warren.session.consumer import ChannelConsumer
@@ -53,10 +53,6 @@ def _consumers_of(connections: Iterable[Connection]) -> Iterator[tuple[Connectio
         for channel in connection.open_channels():
             for consumer in list(channel.consumers.values()):
                 yield connection, channel, consumer
-
-
-def consumers_on(queue: Queue) -> list[ChannelConsumer]:
-    return cast("list[ChannelConsumer]", queue.consumers) if queue.is_consumed else []
 
 
 def single_active_tag(queue: Queue) -> str | None:

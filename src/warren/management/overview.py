@@ -15,7 +15,7 @@ from warren.management.listing import Row
 from warren.management.message_stats import QUERY, stats_for
 from warren.management.rights import Right, user_of
 from warren.management.schema import TEXT, record, rows
-from warren.management.totals import object_totals, queue_totals
+from warren.management.totals import object_totals, queue_totals, queues_of
 from warren.session.handshake import COMPATIBLE_VERSION
 from warren.version import __version__
 
@@ -45,7 +45,7 @@ class Overview:
     async def get(self, request: web.Request) -> web.StreamResponse:
         vhosts = visible_vhosts(self.node, request)
         stats = stats_for(self.context, request)
-        totals = await queue_totals(vhosts)
+        totals = await queue_totals(queues_of(vhosts))
         told = self._general() | {
             "queue_totals": {
                 "messages": totals.ready + totals.unacked,

@@ -15,6 +15,7 @@ from warren.broker.stream import stream_of
 from warren.broker.tally import FIGURES, Bytes, Tally
 from warren.broker.vhost import Vhost
 from warren.management.prometheus_text import Family, labels_text
+from warren.management.totals import queues_here
 from warren.server.metrics import Labels, Number
 from warren.session.channel import Channel
 from warren.session.connection import Connection, connections_of
@@ -73,7 +74,7 @@ class Objects:
         connections = [each for each in connections_of(node) if each.vhost_name in names]
         self.vhosts = Labelled(vhosts, lambda vhost: {"vhost": vhost.name})
         self.queues = Labelled(
-            (queue for vhost in vhosts for queue in vhost.all_queues()),
+            queues_here(vhosts),
             lambda queue: {"vhost": queue.vhost, "queue": queue.name},
         )
         self.exchanges = Labelled(

@@ -29,7 +29,7 @@ from warren.management.prometheus_groups import (
     Measure,
 )
 from warren.management.prometheus_text import Family, labels_text, single
-from warren.management.totals import queue_totals
+from warren.management.totals import queue_totals, queues_here
 from warren.server.app import Broker
 from warren.server.metrics import Number
 from warren.server.pace import at_a_pace
@@ -181,7 +181,7 @@ class Gauges:
         self.queues = QueueTotals()
 
     async def sum_up(self) -> None:
-        queues = self.queues = await queue_totals(list(self.node.vhosts.values()))
+        queues = self.queues = await queue_totals(queues_here(list(self.node.vhosts.values())))
         self.sums = Counter(
             queues=queues.queues,
             consumers=queues.consumers,

@@ -15,9 +15,10 @@ from warren.broker.entry import Entry
 from warren.broker.node import Node
 from warren.broker.queue import Queue
 from warren.broker.rules import QUORUM, STREAM, queue_type
-from warren.management.consumers import consumers_on, single_active_tag
+from warren.management.consumers import single_active_tag
 from warren.management.listing import Row
 from warren.server.pace import at_a_pace
+from warren.server.queue_figures import consumers_on
 from warren.storage.files import OpenFiles
 from warren.storage.log_listing import logs_of
 
@@ -26,8 +27,12 @@ Amount: TypeAlias = tuple[int, int]
 
 
 async def details_of(node: Node, files: OpenFiles, queue: Queue) -> Row:
-    """As with RabbitMQ's usual settings, rates are not broken down by exchanges and channels."""
+    """As with RabbitMQ's usual settings, rates are not broken down by exchanges and channels. Of a queue on
+    another node nothing of this is known.
+    """
     told: Row = {"incoming": [], "deliveries": []}
+    if not queue.is_here:
+        return told
     kind = queue_type(queue.arguments)
     if kind == STREAM:
         told["readers"] = {node.name: len(queue.consumers)}

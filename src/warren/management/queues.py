@@ -11,12 +11,13 @@ from warren.amqp.properties import decode_properties
 from warren.broker.node import Node
 from warren.broker.queue import Queue
 from warren.broker.queue_elsewhere import QueueElsewhere
+from warren.broker.queue_figures import QueueFigures
 from warren.broker.rules import CLASSIC, queue_type
 from warren.broker.vhost import Vhost
 from warren.management.auth import visible_vhost, visible_vhosts
 from warren.management.columns import object_endpoint, send_object
-from warren.management.consumers import consumers_on, single_active_tag
 from warren.management.consumers import describe as describe_consumer
+from warren.management.consumers import single_active_tag
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint, Parameter
 from warren.management.listing import ON, Row, list_endpoint, send_list
@@ -26,9 +27,9 @@ from warren.management.paths import QUEUE, VHOST
 from warren.management.peers import connection_details
 from warren.management.queue_details import details_of
 from warren.management.schema import FLAG
+from warren.server.queue_figures import consumers_on, figures_of
 from warren.session.channel import Channel
 from warren.session.connection import Connection
-from warren.session.consumer import ChannelConsumer
 
 DISABLE_STATS = Parameter("disable_stats", FLAG, "Whether to leave out all figures.")
 QUEUE_TOTALS = Parameter("enable_queue_totals", FLAG, "With `disable_stats`: give numbers of messages.")
@@ -89,10 +90,13 @@ class Queues:
             return row
 
         def part_with(queue: Queue, column: str) -> Row:
+            if column in TOTALS:
+                return totals(queue)
             make = FIGURES.get(column)
-            if make is not None:
-                return make(queue)
-            return stats.of_queue(queue) if column in SAMPLED else defined(queue)
+            if make is None:
+                return stats.of_queue(queue) if column in SAMPLED else defined(queue)
+            figures = figures_of(queue)
+            return {} if figures is None else make(queue, figures)
 
         return await send_list(request, queues, whole, part_with=part_with)
 
@@ -110,7 +114,8 @@ class Places:
         place = None if shard is None else self.by_shard.get(shard)
         if place is None:
             return {}
-        return {
+        no_leader = {} if place.leader else {"state": "down"}
+        return no_leader | {
             "node": place.leader,
             "leader": place.leader,
             "members": place.members,
@@ -120,13 +125,17 @@ class Places:
 
 
 def describe(node: Node, vhost: Vhost, queue: Queue) -> Row:
-    row = definition(node, vhost, queue)
-    for figures in (totals, sizes, consuming):
-        row |= figures(queue)
+    row = definition(node, vhost, queue) | totals(queue)
+    figures = figures_of(queue)
+    if figures is not None:
+        row |= sizes(queue, figures)
+        row |= consuming(queue, figures)
     return row
 
 
 def _state(queue: Queue) -> str:
+    if queue.unavailable:
+        return "minority"
     if queue.paused:
         return "paused"
     return "flow" if queue.holding else "running"
@@ -159,51 +168,51 @@ def definition(node: Node, vhost: Vhost, queue: Queue) -> Row:
 
 
 def totals(queue: Queue) -> Row:
-    ready = queue.message_count
+    """Lists are often sorted by these, so they are had without the other figures."""
+    if not isinstance(queue, QueueElsewhere):
+        ready, unacked = queue.message_count, queue.unacked
+    elif queue.figures is not None:
+        ready, unacked = queue.figures.ready, queue.figures.unacked
+    else:
+        return {}
     return {
-        "messages": ready + queue.unacked,
+        "messages": ready + unacked,
         "messages_ready": ready,
-        "messages_unacknowledged": queue.unacked,
+        "messages_unacknowledged": unacked,
     }
 
 
-def sizes(queue: Queue) -> Row:
+def sizes(queue: Queue, figures: QueueFigures) -> Row:
     """Of unacked messages, those that consumers hold are counted, and not those that basic.get took. Memory
     is an estimate: entries, and the bodies of messages that are held as entries.
     """
-    held, held_bytes = queue.held_in_memory()
-    out_bytes = sum(each.unacked_bytes for each in consumers_on(queue))
+    in_memory, in_memory_bytes = figures.held + figures.unacked, figures.held_bytes + figures.unacked_bytes
     head = queue.head()
     return {
-        "message_bytes": queue.message_bytes + out_bytes,
-        "message_bytes_ready": queue.message_bytes,
-        "message_bytes_unacknowledged": out_bytes,
-        "message_bytes_ram": held_bytes + out_bytes,
-        "message_bytes_paged_out": queue.message_bytes - held_bytes,
-        "messages_ram": held + queue.unacked,
-        "messages_ready_ram": held,
-        "messages_unacknowledged_ram": queue.unacked,
-        "messages_paged_out": queue.message_count - held,
-        "memory": held_bytes + out_bytes + ENTRY_BYTES * (held + queue.unacked),
+        "message_bytes": figures.ready_bytes + figures.unacked_bytes,
+        "message_bytes_ready": figures.ready_bytes,
+        "message_bytes_unacknowledged": figures.unacked_bytes,
+        "message_bytes_ram": in_memory_bytes,
+        "message_bytes_paged_out": figures.ready_bytes - figures.held_bytes,
+        "messages_ram": in_memory,
+        "messages_ready_ram": figures.held,
+        "messages_unacknowledged_ram": figures.unacked,
+        "messages_paged_out": figures.ready - figures.held,
+        "memory": in_memory_bytes + ENTRY_BYTES * in_memory,
         "head_message_timestamp": None if head is None else decode_properties(head.properties).timestamp,
     }
 
 
-def consuming(queue: Queue) -> Row:
-    consumers = consumers_on(queue)
+def consuming(queue: Queue, figures: QueueFigures) -> Row:
     exclusive = queue.exclusive_consumer
-    ability = float(any(map(_has_room, consumers)))
+    ability = float(figures.has_room)
     return {
-        "consumers": len(consumers),
+        "consumers": figures.consumers,
         "consumer_capacity": ability,  # in RabbitMQ over a while; here whether one can take a message now
         "consumer_utilisation": ability,
         "exclusive_consumer_tag": None if exclusive is None else exclusive.tag,
         "single_active_consumer_tag": single_active_tag(queue),
     }
-
-
-def _has_room(consumer: ChannelConsumer) -> bool:
-    return consumer.no_ack or not consumer.prefetch_count or consumer.unacked < consumer.prefetch_count
 
 
 def consumers_of(node: Node, queue: Queue) -> list[Row]:
@@ -214,8 +223,8 @@ def consumers_of(node: Node, queue: Queue) -> list[Row]:
     return told
 
 
-FIGURES: dict[str, Callable[[Queue], Row]] = {
-    **dict.fromkeys(("messages", "messages_ready", "messages_unacknowledged"), totals),
+TOTALS = {"messages", "messages_ready", "messages_unacknowledged"}
+FIGURES: dict[str, Callable[[Queue, QueueFigures], Row]] = {
     **dict.fromkeys(
         (
             "head_message_timestamp",
@@ -243,6 +252,6 @@ FIGURES: dict[str, Callable[[Queue], Row]] = {
         consuming,
     ),
 }
-"""By its name, what makes a column with figures of the present. Those in `SAMPLED` are made from samples, and
-all others are of the definition.
+"""By its name, what makes a column with figures of the present. `TOTALS` are made by `totals`, those in
+`SAMPLED` from samples, and all others are of the definition.
 """

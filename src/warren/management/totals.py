@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from warren.broker.node import Node
+from warren.broker.queue import Queue
 from warren.broker.queue_totals import QueueTotals
 from warren.broker.vhost import Vhost
 from warren.session.connection import connections_of
@@ -12,14 +14,23 @@ from warren.session.connection import connections_of
 QUEUES_A_TURN = 2_000  # take a fraction of a millisecond
 
 
-async def queue_totals(vhosts: list[Vhost]) -> QueueTotals:
-    """Count over all queues, `QUEUES_A_TURN` in a turn of the loop, since there may be very many."""
-    queues = [queue for vhost in vhosts for queue in vhost.all_queues()]
+async def queue_totals(queues: list[Queue]) -> QueueTotals:
+    """Count over queues, `QUEUES_A_TURN` in a turn of the loop, since there may be very many."""
     totals = QueueTotals()
     for first in range(0, len(queues), QUEUES_A_TURN):
         totals.add(queues[first : first + QUEUES_A_TURN])
         await asyncio.sleep(0)
     return totals
+
+
+def queues_of(vhosts: Sequence[Vhost]) -> list[Queue]:
+    """Wherever in the cluster they live."""
+    return [queue for vhost in vhosts for queue in vhost.all_queues()]
+
+
+def queues_here(vhosts: Sequence[Vhost]) -> list[Queue]:
+    """Those that live on this node. Metrics are of these, since they are added up over the nodes."""
+    return [queue for queue in queues_of(vhosts) if queue.is_here]
 
 
 def object_totals(node: Node, vhosts: list[Vhost]) -> dict[str, int]:

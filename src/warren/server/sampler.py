@@ -13,6 +13,8 @@ from typing import Protocol
 
 from warren.broker.history import LARGE, SMALL, TICK_SECONDS, History, Timeline
 from warren.broker.node import Node
+from warren.broker.queue import Queue
+from warren.broker.queue_elsewhere import QueueElsewhere
 from warren.broker.vhost import Vhost
 from warren.server.churn import Churn
 from warren.server.node_figures import NodeFigures
@@ -70,7 +72,7 @@ class Sampler:
     async def _take_of(self, vhost: Vhost, tick: int) -> None:
         ready = unacked = 0
         async for queue in at_a_pace(vhost.all_queues()):
-            lengths = queue.length(), queue.unacked
+            lengths = _lengths(queue)
             ready += lengths[0]
             unacked += lengths[1]
             note(queue, queue.tally.figures(), lengths, tick)
@@ -106,6 +108,13 @@ class Sampler:
         note(connection, counters, (), tick, stored_as=LARGE)
         for channel in connection.open_channels():
             note(channel, channel.tally.figures(), (), tick)
+
+
+def _lengths(queue: Queue) -> tuple[int, int]:
+    if not isinstance(queue, QueueElsewhere):
+        return queue.length(), queue.unacked
+    figures = queue.figures
+    return (0, 0) if figures is None else (figures.ready, figures.unacked)
 
 
 def next_due(due: float, now: float) -> float:

@@ -76,6 +76,9 @@ def test_all_nodes_tell_the_same_of_nodes_shards_and_queues(
     assert sorted(queue["members"]) == ["a", "b", "c"]
     assert queue["type"] == "classic"
     assert queue["shard"] in range(SHARDS)
+    publish = {"routing_key": "q", "payload": "x", "payload_encoding": "string", "properties": {}}
+    http(cluster, queue["leader"]).post("exchanges/%2F/amq.default/publish", publish)
+    eventually(lambda: all(http(cluster, name).get("queues/%2F/q").get("messages") == 1 for name in "abc"))
     assert command(cluster, "b", "status", "--no-header") == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert [row[0] for row in rows] == ["a", "b", "c"]

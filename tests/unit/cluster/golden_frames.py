@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from warren.broker.queue_figures import QueueFigures
 from warren.cluster.config import RunId, StoreId
 from warren.cluster.messages import (
     Ack,
@@ -10,6 +11,8 @@ from warren.cluster.messages import (
     Beacon,
     Echo,
     Farewell,
+    Figures,
+    FiguresOfQueue,
     Hello,
     Inventory,
     Letter,
@@ -120,5 +123,14 @@ FRAMES: list[tuple[Message, str]] = [
     (
         Farewell(),
         "000000146db1725d0a00000000000000000000000000000000000000",
+    ),
+    (
+        Figures((FiguresOfQueue("/", "q", QueueFigures(*range(1, 17))),)),
+        (
+            "0000009c41e751750b0000000000000000000000000000000000000000000001012f0171000000000000000100000000"
+            "000000020000000000000003000000000000000400000000000000050000000000000006000000000000000700000000"
+            "000000080000000000000009000000000000000a000000000000000b000000000000000c000000000000000d00000000"
+            "0000000e000000000000000f0000000000000010"
+        ),
     ),
 ]

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.cluster.golden_frames import FRAMES
+from warren.broker.queue_figures import QueueFigures
 from warren.cluster.config import RunId, StoreId
 from warren.cluster.messages import (
     Ack,
@@ -17,6 +18,8 @@ from warren.cluster.messages import (
     Batch,
     Beacon,
     Echo,
+    Figures,
+    FiguresOfQueue,
     Hello,
     Inventory,
     Letter,
@@ -77,6 +80,7 @@ HELLOS = st.builds(
 )
 SHORT = st.binary(max_size=255).map(lambda data: bytes((len(data),)) + data)
 LETTERS = st.builds(Letter, SHORT, SHORT, DATA, DATA, st.booleans(), st.booleans())
+FIGURES = st.builds(QueueFigures, *[U64] * len(QueueFigures._fields))
 MESSAGES: st.SearchStrategy[Any] = st.one_of(
     HELLOS,
     st.builds(Beacon, TIMES, TERMS),
@@ -98,6 +102,9 @@ MESSAGES: st.SearchStrategy[Any] = st.one_of(
         st.lists(LETTERS, max_size=3).map(tuple),
     ),
     st.builds(LettersDone, U64, U64, st.booleans()),
+    st.builds(
+        Figures, st.lists(st.builds(FiguresOfQueue, AMQP_NAMES, AMQP_NAMES, FIGURES), max_size=3).map(tuple)
+    ),
 )
 
 

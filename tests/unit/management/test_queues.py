@@ -11,12 +11,47 @@ import pytest
 from tests.support.http_api import Api
 from warren import commands
 from warren.amqp.table import Table
+from warren.broker.making import make_queue
+from warren.broker.queue_elsewhere import QueueElsewhere
+from warren.broker.queue_figures import QueueFigures
 from warren.management.json_text import ROWS_A_TURN
 
 
 def without_stats(row: dict[str, Any]) -> dict[str, Any]:
     """The row without what `test_message_stats.py` looks at."""
     return {name: row[name] for name in row if name != "message_stats" and not name.endswith("_details")}
+
+
+def move_away(api: Api, name: str) -> QueueElsewhere:
+    """From now on the queue lives on another node of a cluster."""
+    wanted = commands.DeclareQueue(vhost="/", name=name, durable=True, home="other")
+    node = api.broker.node
+    queue = api.vhost.replace_queue(api.vhost.find_queue(name), lambda: make_queue(node, wanted))
+    assert isinstance(queue, QueueElsewhere)
+    return queue
+
+
+async def test_figures_of_a_queue_on_another_node_are_those_that_it_has_told(api: Api) -> None:
+    api.declare("q")
+    elsewhere = move_away(api, "q")
+    (row,) = (await api.get("/api/queues")).json
+    assert row["node"] == "other"
+    assert not {"messages", "message_bytes", "consumers"} & set(row)
+    numbers = dict.fromkeys(QueueFigures._fields, 0) | {"ready": 4, "unacked": 2, "ready_bytes": 40}
+    elsewhere.take_figures(QueueFigures(**numbers | {"unacked_bytes": 20, "consumers": 3, "published": 6}))
+    told = (await api.get("/api/queues/%2F/q")).json
+    assert (told["messages"], told["messages_ready"], told["messages_unacknowledged"]) == (6, 4, 2)
+    assert (told["message_bytes"], told["consumers"]) == (60, 3)
+    assert told["message_stats"]["publish"] == 6
+    (row,) = (await api.get("/api/queues?sort=messages&columns=name,messages,consumers")).json
+    assert row == {"name": "q", "messages": 6, "consumers": 3}
+    overview = (await api.get("/api/overview")).json
+    assert overview["queue_totals"]["messages"] == 6
+    assert overview["object_totals"]["consumers"] == 3
+    # Metrics are added up over the nodes, so each tells of its own queues.
+    metrics = (await api.get("/metrics/per-object")).body.decode() + (await api.get("/metrics")).body.decode()
+    assert 'queue="q"' not in metrics
+    assert "rabbitmq_queue_messages 0.0" in metrics or "rabbitmq_queue_messages 0\n" in metrics
 
 
 async def test_queue_is_described(api: Api) -> None:

@@ -28,6 +28,7 @@ from warren.server.address import Address, address_text, is_port, split_address
 from warren.server.cluster.balancer import Balancer
 from warren.server.cluster.definitions import ClusterDefinitions
 from warren.server.cluster.etcd import Etcd
+from warren.server.cluster.figure_service import FigureService
 from warren.server.cluster.first_node import first_node
 from warren.server.cluster.letter_service import LetterService
 from warren.server.cluster.peers import NodeCredentials, Peers
@@ -116,6 +117,7 @@ class ShardService:
         self.letters = LetterService(
             node, definitions.metadata, self._way_to, self._store_named, self._send, self.runner.clock
         )
+        self.figures = FigureService(node, lambda: self.runner.participant.node.links, self._send)
 
     def _call_from_thread(self, work: Callable[[], None]) -> None:
         self.loop.call_soon_threadsafe(self.watchdog.run, work)
@@ -148,7 +150,7 @@ class ShardService:
         """Let other nodes call. Return where."""
         hello = Hello(self.cluster, self.store_id, self.me.run, VERSION, VERSION)
         credentials = NodeCredentials(hello=hello, secret=await self._secret(), random_bytes=os.urandom)
-        switchboard = Switchboard(self.runner, self.letters)
+        switchboard = Switchboard(self.runner, self.letters, self.figures)
         self.peers = Peers(credentials, switchboard, self.watchdog.run, self.log)
         try:
             port = await self.peers.listen(at.host, at.port)
@@ -174,6 +176,7 @@ class ShardService:
         self.letters.start()
         self._set_peers()
         self.tasks.repeat(self.balancer.look_when_due)
+        self.tasks.repeat(self.figures.round)
 
     async def hand_over(self) -> None:
         """Have other nodes lead what this one leads, and wait for it no more, if they can in time."""
