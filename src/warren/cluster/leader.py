@@ -202,6 +202,7 @@ class Leader:
                 session.acked = sent.reaches
                 if session.in_step_since is None:
                     session.in_step_since = now
+                    session.trying_since = None
                     session.is_damaged = False
         if session.catchup is not None:
             self._go_on(session, now)
@@ -251,7 +252,7 @@ class Leader:
     def _begin_session(
         self, store: StoreId, number: int, logs: dict[LogId, tuple[SegmentState, ...]], now: float
     ) -> None:
-        session = self.sessions[store] = Session(store, number)
+        session = self.sessions[store] = Session(store, number, now, self.sessions.get(store))
         session.is_damaged = any(segment.damaged for log in logs.values() for segment in log)
         session.catchup = Catchup(
             self.logs,
@@ -353,8 +354,12 @@ class Leader:
     def carry_out_plan(self, now: float) -> None:
         """Something was written to the record."""
         plan, self.plan = self.plan, None
-        if plan is not None and self.has_heir(plan.successor):
+        if plan is None:
+            return
+        if self.has_heir(plan.successor):
             self.stop(now, plan.successor, for_good=plan.for_good)
+        else:
+            self.planned_at = NEVER  # nothing came of it: another plan need not wait
 
     def stop(self, now: float, successor: StoreId | None = None, *, for_good: bool = False) -> None:
         """Begin to hand over: nothing new is taken, and nothing delivered."""
@@ -375,8 +380,7 @@ class Leader:
         is_late = now - self.stopped_at > self.node.settings.hand_over_patience
         if (self.commit < self.index or self.logs.has_news()) and not is_late:
             return None
-        links, mine = self.node.links, self.node.me.store
-        there = [s for s in self.record.isr if s != mine and s in links and self.may_get(s)]
+        there = self.others_there()
         # Every member has all that was confirmed. One in step opens at once.
         ready = [store for store in there if self._acked(store) >= 0] or (there if is_late else [])
         if not ready:
@@ -386,12 +390,17 @@ class Leader:
         least = self.node.settings.min_in_sync
         made = config.hand_over(
             self.record,
-            Leadership(best, links[best]),
+            Leadership(best, self.node.links[best]),
             for_good=self.for_good and best == self.successor,
             leaves=self.node.is_leaving and len(self.record.isr) > least,
             min_in_sync=least,
         )
         return Wish(made)
+
+    def others_there(self) -> list[StoreId]:
+        """Who is in sync, and could be handed the shard, in step or not."""
+        links, mine = self.node.links, self.node.me.store
+        return [s for s in self.record.isr if s != mine and s in links and self.may_get(s)]
 
     def may_get(self, store: StoreId) -> bool:
         """Whether a store may be handed the shard: it neither drains nor is about to end."""
@@ -409,7 +418,9 @@ class Leader:
         return any(self.is_ready(store) for store in heirs if store != self.node.me.store)
 
     def is_gone(self, store: StoreId, now: float) -> bool:
-        """Whether a member cannot be waited for: its process is gone, or it owes an echo or an ack."""
+        """Whether a member cannot be waited for: its process is gone, it owes an echo or an ack, or it begins
+        one session after the other and is never in step.
+        """
         if store in self.node.refused or store in self.node.farewells:
             return True
         if store == self.silent and store not in self.sessions:  # it was waited for long enough
@@ -419,6 +430,8 @@ class Leader:
             return False
         session = self.sessions.get(store)
         if session is None or session.is_damaged or self.lease.has_lapsed(store, now):
+            return True
+        if session.trying_since is not None and now - session.trying_since > patience:
             return True
         return bool(session.unacked) and now - session.unacked[0].sent_at > patience
 

@@ -3,6 +3,8 @@
 cdef class Session:
     cdef public object store
     cdef public object session
+    cdef public double begun_at
+    cdef public object trying_since
     cdef public long long number
     cdef public object unacked
     cdef public long long in_flight

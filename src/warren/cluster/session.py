@@ -23,9 +23,13 @@ class Sent(NamedTuple):
 class Session:
     """The line of batches to one follower."""
 
-    def __init__(self, store: StoreId, session: int) -> None:
+    def __init__(self, store: StoreId, session: int, now: float, before: Session | None) -> None:
         self.store = store  # the follower
         self.session = session  # its number, chosen by the follower
+        self.begun_at = now
+        self.trying_since: float | None = None  # when it began the first of several, none of them in step
+        if before is not None and before.in_step_since is None:
+            self.trying_since = before.begun_at if before.trying_since is None else before.trying_since
         self.number = 0  # of the last batch
         self.unacked: deque[Sent] = deque()  # batches, the oldest first
         self.in_flight = 0  # bytes in these

@@ -308,8 +308,9 @@ class Shard:
             self.leader.end_catchups()
 
     def step_failed(self, now: float) -> None:
-        """The owner has failed to do something with the store's files, or to use them: it hands over, leads
-        nothing of this shard for a while, and begins anew with an inventory.
+        """The owner has failed to do something with the store's files, or to use them. The store hands over,
+        leads nothing of this shard for a while, and begins anew: with an inventory; or with another term, if
+        nobody is there to take over.
         """
         self.has_failed, self.failed_at = True, now
         if self.leader is not None:
@@ -474,8 +475,8 @@ class Shard:
     def tick(self, now: float) -> None:
         """Time has passed."""
         follower, settings = self.follower, self.node.settings
-        if self.has_failed and self.leader is None and now - self.failed_at > settings.failure_patience:
-            self.has_failed = False
+        if self.has_failed and now - self.failed_at > settings.failure_patience:
+            self._consider_another_try(now)
         is_quiet = follower.was_in_step and self.leader is None and not self._is_dead(follower.leader)
         if is_quiet and now < self.quiet_until:
             return
@@ -577,6 +578,16 @@ class Shard:
         if now - max(session.in_step_since, self.preferred_asked_at) > settings.preferred_after:
             self.preferred_asked_at = node.preferred_at = now
             self._intend(leader, HandOver(preferred, for_good=False), now)
+
+    def _consider_another_try(self, now: float) -> None:
+        """It is a while since something has failed. The term in which it has cannot go on; if nobody is there
+        who could be handed the shard, this store begins another one, with what it finds in its files.
+        """
+        leader = self.leader
+        if leader is None or leader.begun_at > self.failed_at:
+            self.has_failed = False
+        elif self.node.can_lead and self._may_swap(now) and not leader.others_there():
+            self._cas(config.elect(leader.record, self.node.me), now, _nothing)
 
     def _consider_standing(self, now: float) -> None:
         """Stand for election if the leader is gone, and this store may lead."""

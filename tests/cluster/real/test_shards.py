@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,30 @@ async def test_leader_that_cannot_open_a_shard_hands_it_over(
     assert set(reported(caplog)) == {0}
     for node in nodes:
         await node.stop()
+
+
+async def test_leader_that_fails_while_nobody_can_take_over_leads_again(
+    nodes: list[ShardNode], caplog: pytest.LogCaptureFixture
+) -> None:
+    leader = await leader_of(nodes, 0)
+    home = leader.runner.participant.node
+    home.settings = replace(home.settings, failure_patience=1.0)
+    away, lost = (node for node in nodes if node is not leader)
+    await leader.publish(0, b"1")
+    await away.stop()
+    await leader.publish(0, b"2")  # so these two are in sync
+    await lost.stop()
+    led = leader.led[0].led
+    led.take = FailsOnce(led.take)  # type: ignore[method-assign]
+    leader.led[0].append(b"3", lambda: None)
+    leader.end_turn()
+    back = await start_again(nodes, away)
+    await back.until_in_sync(0, 2)
+    assert await leader_of(nodes, 0) is leader
+    await leader.publish(0, b"4")
+    assert leader.led[0].bodies() == [b"1", b"2", b"3", b"4"]
+    assert set(reported(caplog)) == {0}
+    await start_again(nodes, lost)
 
 
 async def test_what_one_shard_fails_with_stops_no_other(

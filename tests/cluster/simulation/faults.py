@@ -94,6 +94,14 @@ def fail_disk(world: World) -> None:
             node.participant.disk_works()
 
 
+def fail_step(world: World) -> None:
+    """Something fails that was to be done with the files of a shard."""
+    node, shard = _any(world), int(world.chance.random() * world.shards)
+    if node.is_up and node.paused_until <= world.time:
+        node.participant.shards[shard].step_failed(node.now())
+        node.carry_out()
+
+
 def drain(world: World) -> None:
     node = _any(world)
     if node.is_up:
@@ -202,5 +210,6 @@ FAULTS: list[tuple[float, Callable[[World], None]]] = [  # each up to this share
     (0.88, operate),
     (0.90, change_state),
     (0.91, flip_bits),
+    (0.92, fail_step),
     (1.00, mend),
 ]

@@ -7,6 +7,7 @@ simulated.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -413,6 +414,27 @@ def test_a_hand_over_that_may_have_been_sent_stops_the_leader_until_that_is_know
     stage.until(lambda: stage.is_open(b))
 
 
+def test_a_plan_that_comes_to_nothing_does_not_delay_the_next_one() -> None:
+    """The store that should lead is gone when the leader sees that etcd takes what it writes."""
+    stage = Stage()
+    a, b, c = stage.begin()
+    stage.holds = lambda request: request.node == a.place
+    assert a.participant.shards[0].move(b.store, a.now())
+    a.carry_out()
+    stage.until(lambda: bool(stage.held))
+    stage.crash(b)
+    stage.holds = lambda _: False
+    stage.carry_out_held()
+    stage.run_for(0.5)
+    assert stage.is_open(a)
+    began = stage.time
+    a.participant.drain(a.now())
+    a.carry_out()
+    stage.until(lambda: stage.is_open(c))
+    assert stage.time - began < SETTINGS.hand_over_patience
+    stage.heal()
+
+
 def test_a_node_that_nobody_can_take_over_from_leads_on_while_it_is_drained() -> None:
     stage = Stage()
     nodes = a, b, c = stage.begin()
@@ -469,6 +491,64 @@ def test_a_store_whose_session_was_ended_gets_into_sync_when_its_disk_works_agai
     goes_on(stage, a, 5.0)
     b.is_failing = False
     stage.until(lambda: stage.isr() == {a.store, b.store, c.store})
+    stage.heal()
+
+
+def fails(node: Node) -> None:
+    node.participant.shards[0].step_failed(node.now())
+    node.carry_out()
+
+
+def test_a_member_that_begins_anew_for_ever_is_counted_out() -> None:
+    """Whatever it is to write fails, so it never owes an ack for long."""
+    stage = Stage()
+    a, b, c = stage.begin()
+    c.is_failing = True
+    stage.publish(a)
+    for _ in range(4):
+        stage.run_for(0.2)
+        fails(c)
+        stage.run_for(SETTINGS.ask_again)
+    assert stage.isr() == {a.store, b.store}
+    stage.run_for(0.2)
+    assert stage.confirmed() == 2
+    c.is_failing = False
+    stage.heal()
+
+
+def test_a_leader_that_is_alone_in_sync_begins_another_term_when_something_has_failed() -> None:
+    stage = Stage(settings=replace(SETTINGS, min_in_sync=1))
+    a, b, c = stage.begin()
+    stage.crash(b)
+    stage.crash(c)
+    stage.until(lambda: stage.isr() == {a.store})
+    epoch = stage.record.epoch
+    fails(a)
+    stage.run_for(SETTINGS.failure_patience / 2)
+    assert stage.roles() == ["SUSPENDED", "DOWN", "DOWN"]
+    assert stage.record.epoch == epoch
+    stage.until(lambda: stage.is_open(a))
+    assert stage.record.epoch == epoch + 1
+    before = stage.confirmed()
+    stage.publish(a)
+    stage.run_for(0.2)
+    assert stage.confirmed() == before + 1
+    stage.heal()
+
+
+def test_a_leader_that_has_failed_and_whose_only_other_member_is_lost_goes_on_with_a_new_one() -> None:
+    stage = Stage()
+    a, b, c = stage.begin()
+    stage.crash(b)
+    stage.until(lambda: stage.isr() == {a.store, c.store})
+    stage.without_etcd.add(a.place)  # or it would hand over to whoever it has not missed yet
+    stage.crash(c)
+    fails(a)
+    stage.run_for(1.0)
+    stage.without_etcd.clear()
+    b.boot()
+    stage.until(lambda: stage.is_open(a))
+    assert stage.isr() == {a.store, b.store}
     stage.heal()
 
 

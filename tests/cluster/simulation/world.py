@@ -33,6 +33,7 @@ SETTINGS = Settings(
     record_read_every=3.0,
     preferred_after=4.0,
     session_silence=2.0,
+    failure_patience=2.0,
     logs_a_turn=1,
 )
 TICK = 0.1

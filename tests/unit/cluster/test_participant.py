@@ -331,6 +331,20 @@ def test_a_leader_that_has_failed_hands_over_and_leads_again_later() -> None:
     assert stands.record.leader == node.me
 
 
+def test_a_store_that_was_elected_soon_after_something_had_failed_serves_later() -> None:
+    """It may have stood before that, or an operator has forced it."""
+    node = Alone()
+    node.learn(RECORD)
+    node.shard.step_failed(1.0)
+    node.learn(RECORD._replace(epoch=1, leader=node.me, isr=(A,)), 1.5)
+    node.sync(1.5)
+    node.participant.tick(2.0)
+    assert node.role() is Role.OPENING
+    node.participant.tick(1.1 + Settings().failure_patience)
+    node.participant.tick(1.2 + Settings().failure_patience)
+    assert node.role() is Role.OPEN
+
+
 def test_a_follower_that_has_failed_acks_nothing_and_begins_anew_after_a_while() -> None:
     node = Alone(B)
     node.link(A)
