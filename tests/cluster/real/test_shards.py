@@ -154,7 +154,6 @@ async def test_leader_that_cannot_open_a_shard_hands_it_over(
     nodes = [ShardNode(tmp_path / name, etcd) for name in "abc"]
     for node in nodes:
         await node.start()
-        node.runner.owner = node
         setattr(node, what, FailsOnce(getattr(node, what), lambda shard, *_: shard == 0))
     failing = [getattr(node, what) for node in nodes]
     await create_shards(nodes)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from structlog.stdlib import BoundLogger
 
@@ -45,21 +45,14 @@ from warren.cluster.safety import ShardSafety
 from warren.cluster.settings import Settings
 from warren.cluster.shard import Shard
 from warren.cluster.transactions import Outcome
+from warren.server.cluster.catchup_reads import CatchupReads
 from warren.server.cluster.peers import Peers
 from warren.server.cluster.shard_here import Finish, ShardHere
 from warren.server.cluster.shard_records import ShardRecords
-from warren.storage.copying import (
-    DamagedSegment,
-    SegmentSource,
-    marks_of,
-    read_marks,
-    read_records,
-    source_of,
-    unwritten,
-)
+from warren.server.cluster.shard_terms import ShardOwner, ShardTerms
 from warren.storage.led_shard import LedShard
 from warren.storage.replica import Replica
-from warren.storage.replication import AllMarks, LogId, Records
+from warren.storage.replication import LogId
 from warren.storage.segment_copies import ReplicaMismatch
 from warren.storage.shards import Shards
 
@@ -68,27 +61,6 @@ CLEAR_SECONDS = 1.0  # between looks whether there are copies that this node doe
 SESSION_BYTES = 8
 STOOD_STILL_SECONDS = 0.5  # without a tick: the leases are looked at before anything is delivered
 STUCK_SECONDS = 5.0  # a round of the disk that takes longer counts as a failure
-
-
-class ShardOwner(Protocol):
-    """Whoever uses the logs of the shards that this node leads."""
-
-    def has_queue(self, number: int) -> bool:
-        """Whether there is a queue of this number."""
-
-    def shard_is_led(self, shard: int, led: LedShard) -> None:
-        """This node leads a shard. Its logs can be read back; none may be used until the shard is open."""
-
-    def shard_opened(self, shard: int, led: LedShard, safety: ShardSafety) -> None:
-        """The logs of a shard can be used. What is appended is safe when `safety` says so."""
-
-    def shard_may_deliver(self, shard: int, *, may: bool) -> None:
-        """Whether messages of a shard may be given to consumers has changed."""
-
-    def shard_ended(self, shard: int) -> None:
-        """This node does not lead any more: nothing may use the shard's logs from now on. It is told again
-        when the shard's files become copies; also if the shard was never open.
-        """
 
 
 def boot_time() -> float:
@@ -118,15 +90,15 @@ class ShardRunner:
         self.participant = Participant(me, self._new_session, settings=settings)
         self.participant.on_error = self._step_failed
         self.here: dict[int, ShardHere] = {}  # all shards of the cluster
-        self.led: dict[int, ShardHere] = {}  # those that this node leads, and can append to
+        self.terms = ShardTerms(self.here, self.participant.shards, shards, world, owner, log)
+        self.led = self.terms.led  # those that this node leads, and can append to
+        self.reads = CatchupReads(self.here, world, log, self._tell, self.damaged)
         self.peers: Peers | None = None
         self.records: ShardRecords | None = None
         self.timer: Timer | None = None
-        self.on_committed: Callable[[], None] = _nothing  # called when those who waited were told
         self.ticked_at = 0.0  # when the protocol was last told the time
         self.cleared_at = 0.0  # when it was last looked for copies that are not kept any more
         self.has_committed = False  # something, since `on_committed` was called
-        self.on_let_go: Callable[[], None] = _nothing  # called when a shard is not led here any more
         self.is_carrying_out = False
         self.is_stopped = False
 
@@ -197,8 +169,7 @@ class ShardRunner:
     def mismatch(self, found: ReplicaMismatch, number: int) -> None:
         """A copy is another than the leader takes it for: the follower begins anew, with an inventory."""
         self.log.warning("a copy does not fit what its leader sends", shard=number, reason=str(found))
-        self._shard(number).apply_failed(self.clock())
-        self.carry_out()
+        self._tell(number, lambda shard, now: shard.apply_failed(now))
 
     def damaged(self, number: int, log: LogId, base: int) -> None:
         """A segment here has not all that was written: this store must not lead, and fetches it anew."""
@@ -207,11 +178,15 @@ class ShardRunner:
         self._damage_found(number)
 
     def _damage_found(self, number: int) -> None:
-        self._shard(number).damage_found(self.clock())
-        self.carry_out()
+        self._tell(number, lambda shard, now: shard.damage_found(now))
 
     def _shard(self, number: int) -> Shard:
         return self.participant.shards[number]
+
+    def _tell(self, number: int, what: Callable[[Shard, float], None]) -> None:
+        """Tell the protocol something of a shard, and do what it wants then."""
+        what(self._shard(number), self.clock())
+        self.carry_out()
 
     # --- the links ---
 
@@ -241,23 +216,19 @@ class ShardRunner:
     def learn(self, number: int, known: Known) -> None:
         """The record of a shard, as a watch tells it."""
         if number in self.here and not self.is_stopped:
-            self._shard(number).learn(known, self.clock())
-            self.carry_out()
+            self._tell(number, lambda shard, now: shard.learn(known, now))
 
     def _swapped(self, number: int, revision: int, answer: CasAnswer) -> None:
-        self._shard(number).cas_answered(revision, answer, self.clock())
-        self.carry_out()
+        self._tell(number, lambda shard, now: shard.cas_answered(revision, answer, now))
 
     def _record_read(self, effect: ReadRecord, known: Known) -> None:
-        self._shard(effect.shard).record_read(effect.number, known, self.clock())
-        self.carry_out()
+        self._tell(effect.shard, lambda shard, now: shard.record_read(effect.number, known, now))
 
     # --- leading ---
 
     def hand_over(self, number: int) -> None:
         """Hand over a shard, if another node can lead it."""
-        self._shard(number).hand_over(self.clock())
-        self.carry_out()
+        self._tell(number, lambda shard, now: shard.hand_over(now))
 
     def drain(self) -> None:
         """Hand over all that this node leads, and lead nothing more."""
@@ -343,7 +314,7 @@ class ShardRunner:
                         self._effect_failed(effect, error)
                 if self.has_committed:
                     self.has_committed = False
-                    self.on_committed()
+                    self.terms.on_committed()
                 elif not effects:
                     return
         finally:
@@ -429,8 +400,7 @@ class ShardRunner:
             self.records.read(effect.shard, partial(self._gone_confirmed, effect))
 
     def _gone_confirmed(self, effect: ConfirmGone, known: Known) -> None:
-        self._shard(effect.shard).gone_confirmed(effect.number, known, self.clock())
-        self.carry_out()
+        self._tell(effect.shard, lambda shard, now: shard.gone_confirmed(effect.number, known, now))
 
     def _remove_copies(self, effect: RemoveCopies) -> None:
         here = self.here[effect.shard]
@@ -442,8 +412,7 @@ class ShardRunner:
 
         def are_gone(copies: Replica) -> None:
             here.copies = copies
-            self._shard(effect.shard).copies_removed(effect.number)
-            self.carry_out()
+            self._tell(effect.shard, lambda shard, _now: shard.copies_removed(effect.number))
 
         here.then(step)
 
@@ -488,62 +457,15 @@ class ShardRunner:
 
         def is_settled() -> None:
             logs = list(here.copies.inventory().items())
-            self._shard(effect.shard).inventory_taken(effect.session, logs, self.clock())
-            self.carry_out()
+            self._tell(effect.shard, lambda shard, now: shard.inventory_taken(effect.session, logs, now))
 
         here.then(step)
-
-    def _read_records(self, effect: ReadRecords) -> None:
-        segment = self.here[effect.shard].segment(effect.log, effect.base)
-        tell = partial(self._records_are_read, effect)
-        if segment is None or segment.epoch != effect.epoch:
-            tell(None)
-        elif effect.offset >= segment.written:
-            tell(unwritten(effect.log, segment, effect.offset, effect.end))
-        else:
-            source = source_of(effect.log, segment, effect.end)
-            self.world.in_thread(
-                partial(_read, source, effect.offset), tell, partial(self._reading_failed, effect)
-            )
-
-    def _reading_failed(self, effect: ReadRecords, error: BaseException) -> None:
-        if isinstance(error, DamagedSegment):
-            self.damaged(effect.shard, effect.log, effect.base)
-        else:
-            self.log.warning("records for a follower cannot be read", shard=effect.shard, reason=str(error))
-        self._shard(effect.shard).reading_failed(effect.to, effect.session)
-        self.carry_out()
-
-    def _records_are_read(self, effect: ReadRecords, records: Records | None) -> None:
-        self._shard(effect.shard).records_read(effect.to, effect.session, records, self.clock())
-        self.carry_out()
-
-    def _read_marks(self, effect: ReadMarks) -> None:
-        segment = self.here[effect.shard].segment(effect.log, effect.base)
-        if segment is None or segment.epoch != effect.epoch:
-            self._marks_are_read(effect, None)
-        else:
-            self.world.in_thread(
-                partial(read_marks, marks_of(effect.log, segment)),
-                partial(self._marks_are_read, effect),
-                partial(self._reading_marks_failed, effect),
-            )
-
-    def _reading_marks_failed(self, effect: ReadMarks, error: BaseException) -> None:
-        if isinstance(error, DamagedSegment):
-            self.damaged(effect.shard, effect.log, effect.base)
-        self._marks_are_read(effect, None)
-
-    def _marks_are_read(self, effect: ReadMarks, marks: AllMarks | None) -> None:
-        self._shard(effect.shard).marks_read(effect, marks, self.clock())
-        self.carry_out()
 
     def _go_on(self, effect: GoOn) -> None:
         self.world.call_soon(partial(self._go_on_now, effect))
 
     def _go_on_now(self, effect: GoOn) -> None:
-        self._shard(effect.shard).go_on(effect.to, effect.session, self.clock())
-        self.carry_out()
+        self._tell(effect.shard, lambda shard, now: shard.go_on(effect.to, effect.session, now))
 
     def _committed(self, effect: Committed) -> None:
         here = self.here[effect.shard]
@@ -553,90 +475,6 @@ class ShardRunner:
         if effect.up_to > safety.committed:
             safety.commit(effect.up_to)
             self.has_committed = True
-
-    # --- roles ---
-
-    def _role_changed(self, effect: RoleChanged) -> None:
-        here = self.here[effect.shard]
-        self.log.info("a shard's role", shard=effect.shard, epoch=effect.epoch, role=effect.role.value)
-        if effect.role is Role.OPENING:
-            here.then(partial(self._begin_to_lead, here, effect.epoch))
-        elif effect.role is Role.OPEN:
-            here.then_at_once(partial(self._open, here, effect.epoch))
-        elif effect.role is Role.SUSPENDED:
-            here.then_at_once(partial(self._suspend, here))
-        else:
-            self._let_go(here)
-            here.then(partial(self._follow_again, here))
-
-    def _begin_to_lead(self, here: ShardHere, epoch: int, finish: Finish) -> None:
-        def is_led(led: LedShard) -> None:
-            here.led = led
-            self.owner.shard_is_led(here.number, led)
-
-        assert here.led is None, "what was led is a copy again"
-        self.shards.lead(here.copies, epoch, lambda led: finish(lambda: is_led(led)))
-
-    def _open(self, here: ShardHere, epoch: int) -> None:
-        led = here.led
-        if led is None or led.epoch != epoch or self._shard(here.number).has_failed:
-            return  # another node leads already, or is about to
-        if here.safety is None:
-            here.safety = ShardSafety(self._tell_later)
-            self.led[here.number] = here
-            self.owner.shard_opened(here.number, led, here.safety)
-        here.safety.hold(is_held=False)
-        self.owner.shard_may_deliver(here.number, may=True)
-
-    def _tell_later(self, callback: Callable[[], None]) -> None:
-        """Somebody waits for a term that has ended."""
-
-        def tell() -> None:
-            callback()
-            self.on_committed()
-
-        self.world.call_soon(tell)
-
-    def _suspend(self, here: ShardHere) -> None:
-        leader = self._shard(here.number).leader
-        if here.safety is not None:
-            here.safety.hold(is_held=leader is not None and leader.stopped_at is not None)
-            self.owner.shard_may_deliver(here.number, may=False)
-
-    def _let_go(self, here: ShardHere) -> None:
-        """The term has ended: at once nobody uses its logs any more."""
-        safety, here.safety = here.safety, None
-        if safety is not None:
-            del self.led[here.number]
-            here.attempt(safety.end)
-            self._tell_end(here)
-            self.on_let_go()
-
-    def _tell_end(self, here: ShardHere) -> None:
-        here.attempt(partial(self.owner.shard_ended, here.number))
-
-    def _follow_again(self, here: ShardHere, finish: Finish) -> None:
-        def is_copy(copies: Replica) -> None:
-            here.copies, here.led = copies, None
-
-        self._let_go(here)
-        if here.led is None:
-            finish(_nothing)
-        else:
-            self._tell_end(here)
-            self.shards.follow_again(here.led, lambda copies: finish(lambda: is_copy(copies)))
-
-
-def _nothing() -> None:
-    """Nobody wants to know."""
-
-
-def _read(source: SegmentSource, offset: int) -> Records | None:
-    """In a thread. A segment that is dropped meanwhile is not needed any more."""
-    try:
-        return read_records(source, offset)
-    except FileNotFoundError:
-        return None
 
 
 HANDLERS: dict[type[Effect], Callable[[ShardRunner, Any], None]] = {
@@ -650,10 +488,10 @@ HANDLERS: dict[type[Effect], Callable[[ShardRunner, Any], None]] = {
     KeepWhole: ShardRunner._keep_whole,
     Apply: ShardRunner._apply,
     TakeInventory: ShardRunner._take_inventory,
-    ReadRecords: ShardRunner._read_records,
-    ReadMarks: ShardRunner._read_marks,
+    ReadRecords: lambda runner, effect: runner.reads.read_records(effect),
+    ReadMarks: lambda runner, effect: runner.reads.read_marks(effect),
     GoOn: ShardRunner._go_on,
     Committed: ShardRunner._committed,
-    RoleChanged: ShardRunner._role_changed,
+    RoleChanged: lambda runner, effect: runner.terms.role_changed(effect),
     RecordIsOlder: ShardRunner._record_is_older,
 }

@@ -93,7 +93,7 @@ class ShardService:
         )
         self.runner = ShardRunner(self.me, self.shards, node.world, self.queues, log, settings=times)
         self.queues.hand_over = self.runner.hand_over
-        self.runner.on_committed = node.end_turn
+        self.runner.terms.on_committed = node.end_turn
         store.after_marks = self.runner.end_turn
         node.before_draining = self.runner.before_draining
         store.problems.on_damage = lambda path: self._call_from_thread(partial(self._is_damaged, path))
@@ -182,13 +182,13 @@ class ShardService:
         """Have other nodes lead what this one leads, and wait for it no more, if they can in time."""
         self.is_stopping = True
         self.node.end_turn()  # what was published until now is on its way to the followers
-        self.runner.on_let_go = self.has_moved.set
+        self.runner.terms.on_let_go = self.has_moved.set
         self.runner.leave()
         try:
             async with asyncio.timeout(HAND_OVER_SECONDS_MAX):
-                await self._until(lambda: not self.runner.led)
+                await self._until(lambda: not self.runner.terms.led)
         except TimeoutError:
-            self.log.warning("not all shards were handed over", shards=len(self.runner.led))
+            self.log.warning("not all shards were handed over", shards=len(self.runner.terms.led))
         self.runner.say_farewell()
         try:
             async with asyncio.timeout(FAREWELL_SECONDS_MAX):
