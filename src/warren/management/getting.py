@@ -25,6 +25,7 @@ from warren.broker.entry import Entry
 from warren.broker.node import Node
 from warren.broker.queue import Hold, Queue
 from warren.broker.turns import TooMuchForATurn
+from warren.broker.vhost import check_here
 from warren.management.auth import entered_vhost
 from warren.management.context import Context
 from warren.management.endpoint import Endpoint
@@ -168,6 +169,8 @@ async def _get_all(node: Node, queue: Queue, wish: Wish, origin: Origin, got: Go
     node.clock.refresh()
     while len(got.entries) < min(wish.count, MESSAGES_MAX) and got.body_bytes < BODY_BYTES_MAX:
         if queue.deleted:
+            if not got.entries:
+                check_here(queue)
             return
         try:
             entry = queue.get(wish.ackmode == GONE)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from warren.amqp.errors import NotAllowed, PreconditionFailed, ResourceLocked
+from warren.amqp.errors import AmqpError, NotAllowed, PreconditionFailed, ResourceLocked
 from warren.amqp.methods import (
     BasicAck,
     BasicCancel,
@@ -135,19 +135,27 @@ def get(channel: Channel, method: BasicGet) -> None:
             "it has a single active consumer, and basic.get is not for that"
         )
     if not got(channel, queue, method.no_ack):
-        chores.do(channel, getting(channel, queue, method.no_ack))
+        chores.do(channel, getting(channel, name, method.no_ack))
 
 
-def getting(channel: Channel, queue: Queue, no_ack: bool) -> Iterator[int]:
-    """Ask the queue in each turn until it can answer, or the client is gone."""
-    while channel.may_answer and not got(channel, queue, no_ack):
+def getting(channel: Channel, name: str, no_ack: bool) -> Iterator[int]:
+    """Ask the queue in each turn until it can answer, or the client is gone. Meanwhile the queue may be
+    deleted, or another node may begin to lead it.
+    """
+    while channel.may_answer:
+        try:
+            if got(channel, clients_queue(channel, name), no_ack):
+                return
+        except AmqpError as error:
+            error.method_id = BasicGet.id
+            channel.connection.on_error(channel.number, error)
         yield GET_AGAIN_WORK
 
 
 def got(channel: Channel, queue: Queue, no_ack: bool) -> bool:
     """Answer basic.get; False if finding the first message is too much work for this turn."""
     try:
-        entry = None if queue.deleted else queue.get(no_ack)
+        entry = queue.get(no_ack)
     except TooMuchForATurn:
         return False
     if entry is None:

@@ -13,7 +13,7 @@ from warren.amqp import methods as m
 from warren.amqp.properties import PERSISTENT, BasicProperties
 from warren.broker.commands import DeclareQueue
 from warren.broker.making import make_queue
-from warren.broker.queue import Queue
+from warren.broker.queue import Hold, Queue
 
 
 @pytest.fixture
@@ -83,6 +83,37 @@ def test_nothing_is_delivered_and_nothing_taken_out(machine: Machine) -> None:
     other.send(m.BasicGet(queue="q", no_ack=True))
     assert "is not led" in other.expect_close(405).reply_text
     assert queue.logs() == [], "what happens to it changes nothing on disk"
+
+
+def test_whoever_waits_for_a_message_is_told(machine: Machine) -> None:
+    """An answer that the queue is empty would be wrong."""
+    client, late = machine.connect(), machine.connect()
+    queue = declare(machine, client)
+    publish(client, b"1")
+    machine.run()
+    hold = Hold([queue])
+    for each in (client, late):
+        each.send(m.BasicGet(queue="q", no_ack=True))
+        assert each.methods() == []
+    retire(machine)
+    hold.end()
+    machine.run()
+    assert "is not led" in client.expect_close(405).reply_text
+    assert "is not led" in late.expect_close(405).reply_text
+
+
+def test_whoever_waits_for_a_message_gets_it_from_what_stands_for_the_queue(machine: Machine) -> None:
+    client = machine.connect()
+    queue = declare(machine, client)
+    hold = Hold([queue])
+    client.send(m.BasicGet(queue="q", no_ack=True))
+    command = DeclareQueue(vhost="/", name="q", durable=True)
+    machine.node.vhosts["/"].replace_queue(queue, lambda: make_queue(machine.node, command))
+    publish(machine.connect(), b"2")
+    machine.run()
+    (answer,) = client.methods()
+    assert isinstance(answer, m.BasicGetOk)
+    hold.end()
 
 
 def test_who_has_messages_of_it_may_ack_and_return_them(machine: Machine) -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from tests.support.http_api import Answer, Api
 from warren import commands
+from warren.amqp.errors import ResourceLocked
 from warren.broker.client import Origin
-from warren.broker.queue import Queue
+from warren.broker.queue import Hold, Queue
 from warren.management.getting import GOT_A_TURN, PIECE_BYTES, Got, Wish, get_messages
 
 GET = "/api/queues/%2F/q/get"
@@ -132,6 +133,18 @@ async def test_messages_return_if_the_client_hangs_up(api: Api) -> None:
         await getting
     await api.end_turn()
     assert (queue.message_count, queue.unacked) == (3 * GOT_A_TURN, 0)
+
+
+async def test_getting_from_a_queue_that_another_node_leads_by_now_is_an_error(api: Api) -> None:
+    queue = api.declare("q")
+    await api.publish(queue, [b"x"])
+    hold = Hold([queue])
+    getting = begin(api, queue)
+    await asyncio.sleep(0)
+    api.broker.node.vhosts["/"].retire_queue(queue)
+    with pytest.raises(ResourceLocked, match="is not led by this node"):
+        await getting
+    hold.end()
 
 
 async def test_getting_waits_while_messages_return_to_the_queue(api: Api) -> None:

@@ -50,6 +50,16 @@ def test_a_publisher_that_waits_for_a_confirm_is_told_after_a_while(machine: Mac
     shard.end()
 
 
+def test_who_waits_for_a_message_is_told_after_a_while(machine: Machine) -> None:
+    shard, _ = waiting(machine)
+    client = machine.connect()
+    client.send(m.BasicGet(queue="q"))
+    assert client.methods() == [], "most often it is over in a moment"
+    machine.pass_time(PATIENCE_SECONDS)
+    assert WHY in client.expect_close(405).reply_text
+    shard.end()
+
+
 def test_whoever_uses_the_queue_is_told_until_the_shard_goes_on(machine: Machine) -> None:
     shard, _ = waiting(machine)
     machine.pass_time(PATIENCE_SECONDS)
