@@ -58,7 +58,7 @@ class Checks:
                         raise Violation(f"I2 {what}: {disk.store} in sync lacks {wanted[lacks]} at {place}")
 
     def is_excused(self, shard: int, disk: Disk) -> bool:
-        """Whether a store that had damaged segments still lacks something, or cannot know that it does not."""
+        """Whether a store that had damaged segments lacks something, or cannot know that it does not."""
         if not disk.durable.whole[shard]:
             return True
         for log, wanted in self.confirmed[shard].items():
