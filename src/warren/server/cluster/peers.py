@@ -26,6 +26,9 @@ from warren.cluster.wire import FrameSplitter, encode, encode_batch
 from warren.cluster.wire_changes import pack_changes
 from warren.cluster.wire_values import WireError
 from warren.server.cluster.silence import notice_silence
+from warren.server.doorway import Doorway, HasContext, Manners
+from warren.server.listener import bind
+from warren.server.reception import Reception
 from warren.storage.replication import LogChange
 
 CONNECT_SECONDS_MAX = 3.0
@@ -35,7 +38,6 @@ CALL_AGAIN_SECONDS = 0.05  # after that, and then twice as long each time
 CALL_AGAIN_SECONDS_MAX = 1.0
 UNPROVED_MAX = 64  # links of callers that have not proved who they are
 UNSENT_BYTES_MAX = 256 * 1024 * 1024  # a node that takes so little that this waits for it is not there
-BACKLOG = 128
 
 Address: TypeAlias = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
 """Of a socket, as the system gives it."""
@@ -73,7 +75,7 @@ class NodeCredentials:
     hello: Hello
     secret: bytes  # of the cluster
     random_bytes: Callable[[int], bytes]
-    server_tls: ssl.SSLContext | None = None  # for those who call; None without TLS
+    server_tls: HasContext | None = None  # for those who call; None without TLS
     client_tls: ssl.SSLContext | None = None  # for calling
 
 
@@ -92,7 +94,8 @@ class Peers:
         self.owner = owner
         self.run = run  # runs a turn of the event loop: it is measured, and its errors are reported
         self.log = log
-        self.server: asyncio.Server | None = None
+        self.doorway: Doorway | None = None
+        self.reception = Reception(self.loop, UNPROVED_MAX)  # of callers that are not connected yet
         self.calls: dict[StoreId, Call] = {}  # one for each other node
         self.unproved: set[IncomingLink] = set()
         self.incoming: dict[StoreId, IncomingLink] = {}  # the newest of each node
@@ -100,10 +103,14 @@ class Peers:
 
     async def listen(self, host: str, port: int) -> int:
         """Let others call. Return the port."""
-        self.server = await self.loop.create_server(
-            lambda: IncomingLink(self), host, port, ssl=self.credentials.server_tls, backlog=BACKLOG
+        manners = Manners(
+            make_protocol=lambda _header: IncomingLink(self),
+            tls=self.credentials.server_tls,
+            proxy_protocol=False,
         )
-        return int(self.server.sockets[0].getsockname()[1])
+        sockets = await bind(self.loop, host, port)
+        self.doorway = Doorway(sockets, manners, self.reception, self.log)
+        return self.doorway.port
 
     def set_peers(self, addresses: Mapping[StoreId, PeerAddress]) -> None:
         """These are the other nodes from now on."""
@@ -143,13 +150,12 @@ class Peers:
         calls, self.calls = list(self.calls.values()), {}
         for call in calls:
             call.end()
-        if self.server is not None:
-            self.server.close()
+        if self.doorway is not None:
+            self.doorway.close()
+        await self.reception.close()  # from now on nobody calls any more
         for link in [*self.unproved, *self.incoming.values()]:
             link.abort()
         await asyncio.gather(*(call.task for call in calls), return_exceptions=True)
-        if self.server is not None:
-            await self.server.wait_closed()
 
 
 class Call:

@@ -23,6 +23,7 @@ HOST, OTHER_HOST = "127.0.0.1", "127.0.0.2"
 BROADCAST = "255.255.255.255"  # which no connection can have
 NAME = "node-b"  # of a machine
 SECONDS_MAX = 60
+TURNS_UNTIL_CALLED = 6  # of the event loop, at most: a link that is called by then is made
 A, B = StoreId("a"), StoreId("b")
 
 
@@ -99,6 +100,11 @@ class Node:
         return At(HOST, self.port)
 
 
+@dataclass(frozen=True)
+class ServerTls:
+    context: ssl.SSLContext
+
+
 MakeNode = Callable[..., Node]
 
 
@@ -156,9 +162,11 @@ async def test_node_that_ends_is_gone_and_comes_back_in_another_run(make: MakeNo
 @pytest.fixture
 def two_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     """`NAME` is a machine with two addresses."""
+    found = socket.getaddrinfo
 
-    def addresses(host: str, port: int, *_more: int, **_flags: int) -> list[tuple[object, ...]]:
-        assert host == NAME
+    def addresses(host: str, port: int, *more: int, **flags: int) -> Sequence[tuple[object, ...]]:
+        if host != NAME:
+            return found(host, port, *more, **flags)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in (OTHER_HOST, HOST)]
 
     monkeypatch.setattr(socket, "getaddrinfo", addresses)
@@ -305,6 +313,29 @@ async def test_silent_callers_are_bounded_in_time(make: MakeNode, monkeypatch: p
     await b.lines.until("takes too long")
 
 
+@pytest.mark.parametrize("after", range(TURNS_UNTIL_CALLED + 1))
+async def test_caller_that_comes_as_the_node_stops_is_sent_away(make: MakeNode, after: int) -> None:
+    """The node stops so many turns of the event loop after the call."""
+    b = make(B)
+    at_b = await b.listen()
+    with socket.create_connection((HOST, at_b.port)) as caller:
+        caller.setblocking(False)
+        for _ in range(after):
+            await asyncio.sleep(0)
+        await b.peers.stop()
+        await until_closed(caller)
+    assert b.peers.unproved == set()
+
+
+async def until_closed(caller: socket.socket) -> None:
+    """Less than `HANDSHAKE_SECONDS_MAX` is left to the other end."""
+    async with asyncio.timeout(SECONDS_MAX):
+        try:
+            assert await asyncio.get_running_loop().sock_recv(caller, 1) == b""
+        except ConnectionResetError:
+            return
+
+
 async def test_node_that_sends_nonsense_after_its_proof_is_cut_off(make: MakeNode) -> None:
     a, b = make(A), make(B)
     a.peers.set_peers({B: await b.listen()})
@@ -325,7 +356,8 @@ async def test_links_can_be_encrypted(make: MakeNode) -> None:
     authority.configure_trust(client)
     a, b = make(A), make(B)
     for node in (a, b):
-        node.peers.credentials = replace(node.credentials, server_tls=server, client_tls=client)
+        tls = ServerTls(server)
+        node.peers.credentials = replace(node.credentials, server_tls=tls, client_tls=client)
     a.peers.set_peers({B: await b.listen()})
     await a.owner.until("up", B, "1")
     a.peers.send(B, Beacon(1.0, ()))
