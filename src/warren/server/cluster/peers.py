@@ -99,6 +99,7 @@ class Peers:
         self.calls: dict[StoreId, Call] = {}  # one for each other node
         self.unproved: set[IncomingLink] = set()
         self.incoming: dict[StoreId, IncomingLink] = {}  # the newest of each node
+        self.is_stopped = False
         self.packed: tuple[Sequence[LogChange], list[bytes]] = ((), pack_changes(()))  # the last changes sent
 
     async def listen(self, host: str, port: int) -> int:
@@ -113,7 +114,9 @@ class Peers:
         return self.doorway.port
 
     def set_peers(self, addresses: Mapping[StoreId, PeerAddress]) -> None:
-        """These are the other nodes from now on."""
+        """These are the other nodes from now on. Once this node has stopped, it calls none of them."""
+        if self.is_stopped:
+            return
         for store, call in list(self.calls.items()):
             address = addresses.get(store)
             if address is None or (address.host, address.port) != (call.host, call.port):
@@ -147,6 +150,8 @@ class Peers:
             incoming.abort()
 
     async def stop(self) -> None:
+        """End all links. Nothing happens if they have ended before."""
+        self.is_stopped = True
         calls, self.calls = list(self.calls.values()), {}
         for call in calls:
             call.end()
@@ -188,17 +193,14 @@ class Call:
         link = OutgoingLink(self)
         try:
             await self._connect(link)
+            await link.over
         except ConnectionRefusedError:
             self.tell("nothing listens there: its process has ended, or it is called elsewhere")
             self.peers.run(partial(self.peers.owner.peer_gone, self.store))
-            return False
-        except (OSError, TimeoutError) as error:
+        except (OSError, UnicodeError) as error:  # the name of a machine may be none
             self.tell(str(error) or type(error).__name__)
-            return False
-        try:
-            await link.over
         finally:
-            link.abort()
+            link.give_up()
         return link.was_up
 
     async def _connect(self, link: OutgoingLink) -> None:
@@ -211,7 +213,7 @@ class Call:
             try:
                 connection = socket.socket(family, kind, protocol)
                 await self._connect_to(link, connection, address)
-            except (OSError, TimeoutError) as error:
+            except OSError as error:
                 failures.append(error)
             else:
                 return
@@ -220,14 +222,15 @@ class Call:
     async def _connect_to(self, link: OutgoingLink, connection: socket.socket, address: Address) -> None:
         loop, tls = self.peers.loop, self.peers.credentials.client_tls
         connection.setblocking(False)
-        try:
-            async with asyncio.timeout(CONNECT_SECONDS_MAX):
+        async with asyncio.timeout(CONNECT_SECONDS_MAX):
+            try:
                 await loop.sock_connect(connection, address)
-                name = None if tls is None else self.host
-                await loop.create_connection(lambda: link, sock=connection, ssl=tls, server_hostname=name)
-        except BaseException:
-            connection.close()
-            raise
+            except BaseException:
+                connection.close()
+                raise
+            # From here on the socket is the event loop's, which closes it if this fails or is cancelled.
+            name = None if tls is None else self.host
+            await loop.create_connection(lambda: link, sock=connection, ssl=tls, server_hostname=name)
 
     def is_up(self, link: OutgoingLink, peer: Hello) -> None:
         self.link = link
@@ -274,6 +277,9 @@ class _Link(asyncio.Protocol, ABC):
         self.handshake_is_over()
 
     def abort(self) -> None:
+        """End the link. If it is still being made, uvloop may tell it nothing more."""
+        if self.timer is not None:
+            self.timer.cancel()
         if self.transport is not None:
             self.transport.abort()
 
@@ -297,7 +303,7 @@ class OutgoingLink(_Link):
         self.handshake = Caller(credentials.hello, credentials.secret, challenge)
         self.over: asyncio.Future[None] = call.peers.loop.create_future()
         self.was_up = False  # whether the other end has proved who it is
-        self.has_failed = False  # and the log knows why
+        self.has_failed = False  # and the log knows why, or need not know it
         self.unsent: list[bytes] = []  # pieces of frames, until the event loop has its turn
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -343,6 +349,11 @@ class OutgoingLink(_Link):
     def fail(self, reason: str) -> None:
         self.has_failed = True
         self.call.tell(reason)
+        self.abort()
+
+    def give_up(self) -> None:
+        """The call has ended: nobody asks any more why the link has."""
+        self.has_failed = True
         self.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
