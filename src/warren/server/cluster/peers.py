@@ -183,8 +183,12 @@ class Call:
     async def _call_for_ever(self) -> None:
         wait = CALL_AGAIN_SECONDS
         while True:
-            if await self._call():
-                wait = CALL_AT_ONCE_SECONDS
+            try:
+                if await self._call():
+                    wait = CALL_AT_ONCE_SECONDS
+            except Exception as error:  # noqa: BLE001 - the next call may go well
+                report = {"message": "an error of our own in a call of another node", "exception": error}
+                self.peers.loop.call_exception_handler(report)
             await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - not for secrets
             wait = min(max(2 * wait, CALL_AGAIN_SECONDS), CALL_AGAIN_SECONDS_MAX)
 
@@ -360,9 +364,9 @@ class OutgoingLink(_Link):
         super().connection_lost(error)
         if not self.was_up and not self.has_failed:
             self.call.tell("it closed the link in the handshake: its log says why")
-        self.call.is_down(self)
         if not self.over.done():
             self.over.set_result(None)
+        self.call.is_down(self)
 
 
 class IncomingLink(_Link):

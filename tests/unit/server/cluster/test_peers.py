@@ -42,8 +42,12 @@ class Recorder:
     def __init__(self) -> None:
         self.told: list[tuple[object, ...]] = []
         self.more = asyncio.Event()
+        self.failing: list[object] = []  # what it fails with once
 
     def _note(self, *what: object) -> None:
+        if what[0] in self.failing:
+            self.failing.remove(what[0])
+            raise RuntimeError(f"told of {what[0]}")
         self.told.append(what)
         self.more.set()
 
@@ -337,6 +341,24 @@ async def until_closed(caller: socket.socket) -> None:
             assert await asyncio.get_running_loop().sock_recv(caller, 1) == b""
         except ConnectionResetError:
             return
+
+
+async def test_node_is_called_again_though_its_owner_fails(make: MakeNode) -> None:
+    """When it is told that a link is down, and that nobody is there."""
+    reported: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _loop, context: reported.append(str(context["exception"])))
+    a, b = make(A), make(B)
+    a.owner.failing = ["down", "gone"]
+    a.peers.set_peers({B: await b.listen()})
+    await a.owner.until("up", B, "1")
+    await b.peers.stop()
+    await a.owner.until("gone", B)  # after it had failed once
+    again = make(B, "2")
+    again.port = b.port
+    await again.listen()
+    await a.owner.until("up", B, "2")
+    assert reported == ["told of down", "told of gone"]
 
 
 async def test_node_that_has_stopped_calls_nobody_any_more(make: MakeNode) -> None:
