@@ -57,7 +57,6 @@ from warren.server.address import Address
 from warren.server.app import STOP_REASON, Broker
 from warren.server.config import Config
 from warren.server.doorway import Manners
-from warren.server.listener import ACCEPTED_A_TURN
 from warren.server.listeners import HTTP, HTTPS, PROMETHEUS
 from warren.session.connection import connections_of
 
@@ -188,7 +187,7 @@ class HttpService:
             proxy_protocol=proxied,
         )
         try:
-            await self.broker.listeners.add(protocol, address, manners, share=ACCEPTED_A_TURN)
+            await self.broker.listeners.add(protocol, address, manners)
         except OSError as error:
             flag = "--" + setting.replace("_", "-")
             reason = f"{setting} = {address.port} ({flag}, -1 for none): {error.strerror}"

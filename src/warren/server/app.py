@@ -187,9 +187,8 @@ class Broker:
         try:
             await self._start()
         except BaseException:
-            self.listeners.close()
+            await self.listeners.close()
             await self._stop_services()
-            await self.listeners.wait_closed()
             await self.authenticators.stop()
             await self._stop_cluster()
             self.audit_log.stop()
@@ -270,9 +269,8 @@ class Broker:
         if self.config.prometheus_addresses():
             self.services["prometheus"] = load_service("prometheus")(self)
             await self.services["prometheus"].start()
-        plain = self.config.amqp_addresses()
-        for address in plain:
-            await self.listeners.add(AMQP, address, self._manners(address, None), share=len(plain))
+        for address in self.config.amqp_addresses():
+            await self.listeners.add(AMQP, address, self._manners(address, None))
         for address in self.config.amqps_addresses():
             await self.listeners.add(AMQPS, address, self._manners(address, self.tls))
 
@@ -334,7 +332,7 @@ class Broker:
         self.stopping = True
         if self.cluster is not None:
             await self.cluster.hand_over()
-        self.listeners.close()
+        await self.listeners.close()
         for chore in self.chores:
             chore.cancel()
         await asyncio.gather(*self.chores, return_exceptions=True)
@@ -345,7 +343,6 @@ class Broker:
         for connection in connections_of(self.node):
             connection.drop("the broker stops")
         self.farewells.end()
-        await self.listeners.wait_closed()
         await self.authenticators.stop()
         if self.event_stream is not None:
             self.event_stream.stop()

@@ -19,8 +19,8 @@ from warren.server.metrics import Metric, Metrics, Number
 from warren.storage.files import OpenFiles
 from warren.storage.problems import Logger
 
-# Our own descriptors: for listeners (`ACCEPTED_A_TURN`), as many clients that are accepted only to be closed,
-# threads, the definitions, and files that are open for a moment.
+# Our own descriptors: for listeners, clients that were accepted in this turn (`ACCEPTED_A_TURN`), threads,
+# the definitions, and files that are open for a moment.
 OWN_MAX = 128
 OPEN_DESCRIPTORS = Path("/proc/self/fd")
 FILES_MIN = 16

@@ -1,8 +1,13 @@
-"""Listening sockets whose clients come behind a proxy, with TLS, or both.
+"""Listening sockets, and the way from there to the event loop.
 
-A proxy's header comes before TLS, in the same bytes. So the broker accepts such clients itself, reads exactly
-the header from the socket, and then hands the socket to the event loop, which finds the handshake there. The
-handshake begins once the client has sent something: a client that is silent costs no cryptography.
+The broker accepts clients itself, and then hands their sockets to the event loop. Until then it knows which
+sockets are its own, so that none is left open when it stops. (asyncio of Python 3.11 forgets a client that it
+has accepted in the turn before its server is closed.) It also accepts many clients in a turn, where libuv, on
+which the event loop is built, would accept one.
+
+A proxy's header comes before TLS, in the same bytes. So the broker reads exactly the header from the socket,
+and the event loop finds the handshake there. The handshake begins once the client has sent something: a
+client that is silent costs no cryptography.
 """
 
 from __future__ import annotations
@@ -13,16 +18,15 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import structlog
 
 from warren.server.address import address_text
-from warren.server.descriptors import Descriptors
 from warren.server.farewell import LINGER_SECONDS_MAX
-from warren.server.listener import ACCEPTED_A_TURN, BACKLOG
+from warren.server.listener import ACCEPTED_A_TURN
 from warren.server.proxy_header import ProxyHeader, ProxyHeaderError
 from warren.server.reception import WELCOME_SECONDS_MAX, Reception
-from warren.server.tls import Tls
 from warren.server.tls_refusal import HANDSHAKE, Handshake
 
 SHORT_SECONDS = 0.5  # for how long nobody is accepted if no descriptor is left
@@ -30,31 +34,50 @@ SHORT_SECONDS = 0.5  # for how long nobody is accepted if no descriptor is left
 MakeProtocol = Callable[[ProxyHeader | None], asyncio.BaseProtocol]
 
 
+class HasContext(Protocol):
+    """What connections are encrypted with."""
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For new connections."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Manners:
     """How clients are let in at a doorway."""
 
     make_protocol: MakeProtocol  # called with the header of the proxy, if there is one
-    tls: Tls | None
+    tls: HasContext | None
     proxy_protocol: bool
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether clients can be handed to the event loop at once."""
+        return self.tls is None and not self.proxy_protocol
 
 
 class Doorway:
-    """The listening sockets of one address. The event loop calls `_accept` when clients wait."""
+    """The listening sockets of one address. The event loop calls `_accept` when clients wait.
+
+    When the doorway is closed, clients may still be in `reception`: whoever closes the one closes the other.
+    """
 
     def __init__(
         self,
         sockets: list[socket.socket],
         manners: Manners,
         reception: Reception,
-        descriptors: Descriptors,
         log: structlog.stdlib.BoundLogger,
+        *,
+        has_room: Callable[[], bool] = lambda: True,
+        accepted_max: int = ACCEPTED_A_TURN,
     ) -> None:
         self.sockets = sockets
         self.manners = manners
         self.reception = reception
-        self.descriptors = descriptors
         self.log = log
+        self.has_room = has_room  # for one more client, if only to tell it that it is refused
+        self.accepted_max = accepted_max  # in a turn, from each socket
         self.loop = reception.loop
         self.is_closed = False
         self.ours: set[socket.socket] = set()  # clients whose sockets the event loop does not have yet
@@ -67,6 +90,8 @@ class Doorway:
         return port
 
     def close(self) -> None:
+        if self.is_closed:
+            return
         self.is_closed = True
         for listening in self.sockets:
             self.loop.remove_reader(listening)
@@ -77,7 +102,7 @@ class Doorway:
             self.loop.add_reader(listening, self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
-        for _ in range(ACCEPTED_A_TURN):
+        for _ in range(self.accepted_max):
             try:
                 client, from_where = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -88,7 +113,7 @@ class Doorway:
                 self.loop.call_later(SHORT_SECONDS, self._open, listening)
                 return
             client.setblocking(False)
-            if self.descriptors.has_room():
+            if self.has_room():
                 self.ours.add(client)
                 address = address_text(*from_where[:2])
                 self.reception.receive(self._welcome(client, address), partial(self._let_go, client))
@@ -104,10 +129,12 @@ class Doorway:
     async def _welcome(self, client: socket.socket, address: str) -> None:
         header = ProxyHeader() if self.manners.proxy_protocol else None
         handshake = Handshake()
-        HANDSHAKE.set(handshake)
+        if self.manners.tls is not None:
+            HANDSHAKE.set(handshake)
         try:
-            await self._begin(client, header)
-            await self.reception.take_turn()
+            if not self.manners.is_plain:
+                await self._begin(client, header)
+                await self.reception.take_turn()
             await self._hand_over(client, header)
         except (OSError, ProxyHeaderError) as error:
             found = handshake.refusal or error
@@ -127,15 +154,16 @@ class Doorway:
     async def _hand_over(self, client: socket.socket, header: ProxyHeader | None) -> None:
         """Let the event loop have the socket, which closes it if the handshake fails or is cancelled."""
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        protocol, tls = self.manners.make_protocol(header), self.manners.tls
         self.ours.discard(client)
-        manners = self.manners
-        if manners.tls is None:
-            await self.loop.connect_accepted_socket(lambda: manners.make_protocol(header), client)
+        if tls is None:
+            self.reception.let_in()
+            await self.loop.connect_accepted_socket(lambda: protocol, client)
         else:
             await self.loop.connect_accepted_socket(
-                lambda: manners.make_protocol(header),
+                lambda: protocol,
                 client,
-                ssl=manners.tls.context,
+                ssl=tls.context,
                 ssl_handshake_timeout=WELCOME_SECONDS_MAX,
                 ssl_shutdown_timeout=LINGER_SECONDS_MAX,
             )
@@ -176,31 +204,3 @@ def _reason(error: Exception) -> str:
         return f"the client's certificate: {error.verify_message}"
     reason = error.reason if isinstance(error, ssl.SSLError) else None
     return reason or str(error) or type(error).__name__
-
-
-async def bind(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[socket.socket]:
-    """Listen on all addresses of the host."""
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    sockets: list[socket.socket] = []
-    try:
-        for family, kind, protocol, _name, address in dict.fromkeys(found):
-            sockets.append(_bind_one(socket.socket(family, kind, protocol), address))
-    except BaseException:
-        for each in sockets:
-            each.close()
-        raise
-    return sockets
-
-
-def _bind_one(made: socket.socket, address: tuple[object, ...]) -> socket.socket:
-    try:
-        made.setblocking(False)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if made.family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.bind(address)
-        made.listen(BACKLOG)
-    except BaseException:
-        made.close()
-        raise
-    return made

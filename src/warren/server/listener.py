@@ -1,62 +1,60 @@
-"""Accepting connections, many in each turn of the event loop.
-
-libuv, on which the event loop is built, accepts one connection for each listening socket and turn. If a
-hundred clients come at once while turns are long, the last of them waits for a hundred turns. So each
-listening socket is duplicated: all duplicates accept from the same backlog of clients.
-"""
+"""Listening sockets, and how many clients are accepted from each of them in a turn of the event loop."""
 
 from __future__ import annotations
 
 import asyncio
-import os
+import errno
 import socket
-from collections.abc import Callable
 
 ACCEPTED_A_TURN = 32
-DESCRIPTORS_FOR_EACH = 32  # one duplicate for so many descriptors that the process may have
+DESCRIPTORS_FOR_EACH = 32  # one client a turn for so many descriptors that the process may have
 BACKLOG = 4096
 
 
-class Listener:
-    """`servers` has the server of the original sockets first, then those of the duplicates."""
-
-    def __init__(self, servers: list[asyncio.Server]) -> None:
-        self.servers = servers
-
-    @property
-    def port(self) -> int:
-        port: int = self.servers[0].sockets[0].getsockname()[1]
-        return port
-
-    def close(self) -> None:
-        for server in self.servers:
-            server.close()
-
-    async def wait_closed(self) -> None:
-        for server in self.servers:
-            await server.wait_closed()
-
-
 def accepted_a_turn(descriptors_max: int) -> int:
-    """How many connections to accept a turn: fewer if the process may have few descriptors open."""
+    """How many clients to accept a turn: fewer if the process may have few descriptors open, since clients
+    are only counted once they are connected.
+    """
     return max(1, min(ACCEPTED_A_TURN, descriptors_max // DESCRIPTORS_FOR_EACH))
 
 
-async def listen(
-    loop: asyncio.AbstractEventLoop,
-    factory: Callable[[], asyncio.BaseProtocol],
-    host: str,
-    port: int,
-    accepted: int = ACCEPTED_A_TURN,
-) -> Listener:
-    """Listen on all addresses of the host. `accepted` is how many connections to accept a turn."""
-    listener = Listener([await loop.create_server(factory, host, port, backlog=BACKLOG)])
+async def bind(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[socket.socket]:
+    """Listen on all addresses of the host."""
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
     try:
-        for bound in listener.servers[0].sockets:
-            for _ in range(accepted - 1):
-                again = socket.socket(fileno=os.dup(bound.fileno()))
-                listener.servers.append(await loop.create_server(factory, sock=again, backlog=BACKLOG))
+        for family, kind, protocol, _name, address in dict.fromkeys(found):
+            made = _socket(family, kind, protocol)
+            if made is not None:
+                sockets.append(_bind_one(made, address))
     except BaseException:
-        listener.close()
+        for each in sockets:
+            each.close()
         raise
-    return listener
+    if not sockets:
+        raise OSError(errno.EAFNOSUPPORT, f"this machine has no kind of address that '{host}' has")
+    return sockets
+
+
+def _socket(family: int, kind: int, protocol: int) -> socket.socket | None:
+    """None if the machine knows no such addresses. `localhost` has one of IPv6 even then."""
+    try:
+        return socket.socket(family, kind, protocol)
+    except OSError as error:
+        if error.errno != errno.EAFNOSUPPORT:
+            raise
+        return None
+
+
+def _bind_one(made: socket.socket, address: tuple[object, ...]) -> socket.socket:
+    try:
+        made.setblocking(False)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if made.family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)
+        made.listen(BACKLOG)
+    except BaseException:
+        made.close()
+        raise
+    return made

@@ -10,8 +10,8 @@ import structlog
 
 from warren.server.address import Address, address_text
 from warren.server.descriptors import Descriptors
-from warren.server.doorway import Doorway, Manners, bind
-from warren.server.listener import Listener, accepted_a_turn, listen
+from warren.server.doorway import Doorway, Manners
+from warren.server.listener import accepted_a_turn, bind
 from warren.server.reception import WAITING_MAX, Reception
 
 AMQP, AMQPS, HTTP, HTTPS = "amqp", "amqp/ssl", "http", "https"  # as RabbitMQ names them
@@ -50,36 +50,32 @@ class Listeners:
         self.reception = Reception(
             loop, min(WAITING_MAX, max(1, descriptors.connections_max // WAITING_SHARE))
         )
+        self.passage = Reception(loop)  # of clients that have neither TLS nor a proxy: they stay for a turn
         self.open_ports: list[OpenPort] = []  # in the order of the settings; services add theirs
-        self.listeners: list[Listener] = []
         self.doorways: list[Doorway] = []
         descriptors.counters.append(self.reception.count)
 
-    async def add(self, protocol: str, address: Address, manners: Manners, *, share: int = 1) -> OpenPort:
-        """Listen on an address. `share` is among how many the sockets are shared that accept clients."""
+    async def add(self, protocol: str, address: Address, manners: Manners) -> OpenPort:
+        """Listen on an address."""
         try:
-            port = await self._open(address, manners, share)
+            port = await self._open(address, manners)
         except OSError as error:
             number = error.errno or 0  # below 0 if the host is not known
             why = os.strerror(number) if number > 0 else error.strerror
             raise OSError(error.errno, f"cannot listen on {address} for {protocol}: {why}") from error
         return self.note(protocol, address.host, port)
 
-    async def _open(self, address: Address, manners: Manners, share: int) -> int:
-        if manners.tls is None and not manners.proxy_protocol:
-            listener = await self._listen(address, manners, share)
-            self.listeners.append(listener)
-            return listener.port
-        sockets = await bind(self.loop, address.host, address.port)
-        doorway = Doorway(sockets, manners, self.reception, self.descriptors, self.log)
+    async def _open(self, address: Address, manners: Manners) -> int:
+        doorway = Doorway(
+            await bind(self.loop, address.host, address.port),
+            manners,
+            self.passage if manners.is_plain else self.reception,
+            self.log,
+            has_room=self.descriptors.has_room,
+            accepted_max=accepted_a_turn(self.descriptors.limit),
+        )
         self.doorways.append(doorway)
         return doorway.port
-
-    async def _listen(self, address: Address, manners: Manners, share: int) -> Listener:
-        accepted = max(1, accepted_a_turn(self.descriptors.limit) // share)
-        return await listen(
-            self.loop, lambda: manners.make_protocol(None), address.host, address.port, accepted
-        )
 
     def note(self, protocol: str, host: str, port: int) -> OpenPort:
         """Note a port that is open, so that `of` finds it."""
@@ -89,14 +85,9 @@ class Listeners:
     def of(self, protocol: str) -> list[OpenPort]:
         return [each for each in self.open_ports if each.protocol == protocol]
 
-    def close(self) -> None:
-        """Accept nobody any more."""
-        for listener in self.listeners:
-            listener.close()
+    async def close(self) -> None:
+        """Let nobody in any more. Whoever has been let in is connected when this returns."""
         for doorway in self.doorways:
             doorway.close()
-
-    async def wait_closed(self) -> None:
         await self.reception.close()
-        for listener in self.listeners:
-            await listener.wait_closed()
+        await self.passage.close()

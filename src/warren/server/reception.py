@@ -1,4 +1,5 @@
-"""Clients that were accepted, and have yet to send a proxy's header or to finish a TLS handshake.
+"""Clients that were accepted, and are not connected yet: the event loop has still to take their socket, or
+they have still to send a proxy's header or to finish a TLS handshake.
 
 They are bounded in time and in number: if there are too many, the one that has waited longest has to go. The
 cryptography of a handshake runs on the event loop, so only a few handshakes begin in each turn.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
+from typing import cast
 
 WAITING_MAX = 1024
 WELCOME_SECONDS_MAX = 10.0  # for a proxy's header and the first byte behind it, and again for the handshake
@@ -16,12 +18,16 @@ BEGUN_A_TURN = 4
 
 
 class Reception:
-    """All such clients of all listeners. `waiting` has them in the order in which they came."""
+    """All such clients of some doorways. `waiting` has them in the order in which they came, and `entering`
+    those whose sockets the event loop takes now, without TLS. That takes a turn or two, and they are not sent
+    away: if it is cancelled, uvloop may tell a protocol that its connection is made, and not that it is lost.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, waiting_max: int = WAITING_MAX) -> None:
         self.loop = loop
         self.waiting_max = waiting_max
         self.waiting: dict[asyncio.Task[None], None] = {}
+        self.entering: set[asyncio.Task[None]] = set()
         self.in_line: deque[asyncio.Future[None]] = deque()  # whose handshake has yet to begin
 
     def count(self) -> int:
@@ -39,6 +45,7 @@ class Reception:
 
     def _ended(self, task: asyncio.Task[None], then: Callable[[], None]) -> None:
         self.waiting.pop(task, None)
+        self.entering.discard(task)
         then()
         if not task.cancelled():
             task.result()  # raises what nobody foresaw, so that the loop's handler of errors gets it
@@ -61,9 +68,14 @@ class Reception:
         if self.in_line:
             self.loop.call_soon(self._next)
 
+    def let_in(self) -> None:
+        """The client whose welcome calls this is not sent away any more."""
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        del self.waiting[task]
+        self.entering.add(task)
+
     async def close(self) -> None:
-        """The broker stops: send all of them away."""
-        tasks = list(self.waiting)
-        for task in tasks:
+        """The broker stops: send away all who wait. Who enters is connected when this returns."""
+        for task in self.waiting:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self.waiting, *self.entering, return_exceptions=True)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import warren
 from tests.cluster.real.shard_node import CLUSTER
+from warren.server.address import split_address
+from warren.server.cluster import node as node_module
+from warren.server.cluster.agreement import Facts
 from warren.server.cluster.bootstrap import (
     RUNS_MAX,
     agree_on_format,
@@ -17,6 +23,8 @@ from warren.server.cluster.bootstrap import (
     registered_run,
 )
 from warren.server.cluster.etcd import Etcd
+from warren.server.cluster.local_etcd import LocalEtcd
+from warren.server.cluster.settings import ClusterSettings
 from warren.server.config_error import ConfigError
 
 SETTINGS = replace(CLUSTER, node="a")
@@ -49,3 +57,28 @@ async def test_a_copy_is_refused(tmp_path: Path, etcd: Etcd) -> None:
     await start(etcd, first, "1")
     with pytest.raises(ConfigError, match="is a copy"):
         await start(etcd, copy, "2")
+
+
+async def test_a_node_that_is_refused_listens_no_more(
+    tmp_path: Path, local_etcd: LocalEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others know it from a run before, and call it already."""
+    told: list[str] = []
+
+    async def refuse(_etcd: Etcd, _settings: ClusterSettings, facts: Facts) -> None:
+        told.append(facts["peers"])
+        raise ConfigError("its settings differ")
+
+    monkeypatch.setattr(node_module, "check_agreement", refuse)
+    settings: dict[str, Any] = {
+        "cluster": "test",
+        "cluster_node": "a",
+        "cluster_etcd": (local_etcd.endpoint,),
+    }
+    tasks = asyncio.all_tasks()
+    with pytest.raises(ConfigError, match="its settings differ"):
+        await warren.Broker(port=0, data_dir=tmp_path / "data", **settings).start()
+    (peers,) = told
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection(*split_address(peers))
+    assert asyncio.all_tasks() == tasks

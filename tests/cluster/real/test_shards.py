@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,12 +23,7 @@ from warren.cluster.config import ShardRecord
 from warren.cluster.messages import Batch
 from warren.server.cluster.etcd import Etcd
 
-pytestmark = [
-    pytest.mark.slow,
-    # Some links that were accepted and never began are still open when a test ends; why is not known.
-    pytest.mark.filterwarnings("ignore:.*_SelectorTransport.__del__:pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore:.*socket.socket:pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -44,7 +38,6 @@ async def nodes(tmp_path: Path, etcd: Etcd) -> AsyncIterator[list[ShardNode]]:
     yield nodes
     for node in nodes:
         await node.stop()
-    gc.collect()  # while this test's filters hold
 
 
 async def start_again(nodes: list[ShardNode], ended: ShardNode) -> ShardNode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -19,9 +20,11 @@ from tests.support.frames import PROTOCOL_HEADER
 from tests.support.process import Address
 from tests.support.proxy import FROM_PROXY, proxy_to
 from tests.unit.server.conftest import WAIT_SECONDS_MAX, Run, tls_port, until, with_tls
-from warren.server import doorway
-from warren.server.listeners import AMQP, AMQPS, HTTPS
+from warren.server import app, doorway
+from warren.server.listeners import AMQP, AMQPS, HTTP, HTTPS
 from warren.session.connection import Connection, connections_of
+
+TURNS_UNTIL_LET_IN = 6  # of the event loop, at most, from a client's call until its connection is made
 
 
 async def send_and_receive(url: str, **how: Any) -> None:
@@ -144,6 +147,52 @@ def test_clients_in_a_handshake_do_not_hold_up_the_end(run: Run, certificates: C
 
     run(scenario, **with_tls(certificates))
     assert left
+
+
+@pytest.mark.parametrize("protocol", [AMQP, HTTP])
+@pytest.mark.parametrize("after", range(TURNS_UNTIL_LET_IN + 1))
+def test_client_that_comes_as_the_broker_stops_is_not_left_behind(
+    run: Run, monkeypatch: pytest.MonkeyPatch, protocol: str, after: int
+) -> None:
+    """The broker stops so many turns of the event loop after the client has called."""
+
+    async def scenario(broker: warren.Broker) -> None:
+        (port,) = broker.listeners.of(protocol)
+        with socket.create_connection(("127.0.0.1", port.port)) as client:
+            client.setblocking(False)
+            for _ in range(after):
+                await asyncio.sleep(0)
+            await broker.stop()
+            with contextlib.suppress(ConnectionResetError):
+                while await asyncio.get_running_loop().sock_recv(client, 1000):
+                    pass  # it may be told why
+        assert broker.descriptors.connections == broker.descriptors.others() == 0
+
+    monkeypatch.setattr(app, "STOP_SECONDS_MAX", 0)  # this client does not answer
+    run(scenario, http_port=0)
+
+
+def test_nobody_is_let_in_while_the_broker_stops(
+    run: Run, monkeypatch: pytest.MonkeyPatch, certificates: Certificates
+) -> None:
+    """It waits for an answer of a client. Another is in its handshake with the HTTP API, which has ended."""
+
+    async def scenario(broker: warren.Broker) -> None:
+        _, silent = await asyncio.open_connection("127.0.0.1", broker.port)
+        await until(lambda: len(connections_of(broker.node)) == 1)
+        (https,) = broker.listeners.of(HTTPS)
+        late, writer = await asyncio.open_connection("127.0.0.1", https.port)
+        await until(lambda: broker.listeners.reception.count() == 1)
+        stopping = asyncio.create_task(broker.stop())
+        assert await late.read() == b""
+        assert not stopping.done()
+        silent.close()
+        writer.close()
+        await stopping
+
+    monkeypatch.setattr(app, "STOP_SECONDS_MAX", 2 * WAIT_SECONDS_MAX)
+    monkeypatch.setattr(doorway, "WELCOME_SECONDS_MAX", 2 * WAIT_SECONDS_MAX)
+    run(scenario, **with_tls(certificates, http_tls_port=0))
 
 
 def test_client_that_does_not_end_tls_is_bounded_in_time(

@@ -54,6 +54,29 @@ async def test_client_that_gave_up_takes_nobodys_turn() -> None:
     assert first.cancelled()
 
 
+async def test_client_that_is_let_in_is_not_sent_away() -> None:
+    """Neither for others that wait, nor when the broker stops, which waits for it."""
+    loop = asyncio.get_running_loop()
+    reception = Reception(loop, waiting_max=1)
+    may_end: asyncio.Future[None] = loop.create_future()
+    ended: list[str] = []
+
+    async def enter() -> None:
+        reception.let_in()
+        await may_end
+        ended.append("connected")
+
+    reception.receive(enter(), lambda: ended.append("over"))
+    await asyncio.sleep(0)
+    assert reception.count() == 0
+    reception.receive(forever(), lambda: ended.append("sent away"))
+    reception.receive(forever(), lambda: ended.append("sent away"))
+    loop.call_later(0, may_end.set_result, None)
+    await asyncio.wait_for(reception.close(), WAIT_SECONDS_MAX)
+    assert sorted(ended) == ["connected", "over", "sent away", "sent away"]
+    assert reception.entering == set()
+
+
 async def test_error_that_nobody_foresaw_is_reported() -> None:
     loop = asyncio.get_running_loop()
     reported: asyncio.Future[object] = loop.create_future()

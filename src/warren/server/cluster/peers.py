@@ -26,6 +26,9 @@ from warren.cluster.wire import FrameSplitter, encode, encode_batch
 from warren.cluster.wire_changes import pack_changes
 from warren.cluster.wire_values import WireError
 from warren.server.cluster.silence import notice_silence
+from warren.server.doorway import Doorway, HasContext, Manners
+from warren.server.listener import bind
+from warren.server.reception import Reception
 from warren.storage.replication import LogChange
 
 CONNECT_SECONDS_MAX = 3.0
@@ -35,7 +38,6 @@ CALL_AGAIN_SECONDS = 0.05  # after that, and then twice as long each time
 CALL_AGAIN_SECONDS_MAX = 1.0
 UNPROVED_MAX = 64  # links of callers that have not proved who they are
 UNSENT_BYTES_MAX = 256 * 1024 * 1024  # a node that takes so little that this waits for it is not there
-BACKLOG = 128
 
 Address: TypeAlias = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
 """Of a socket, as the system gives it."""
@@ -73,7 +75,7 @@ class NodeCredentials:
     hello: Hello
     secret: bytes  # of the cluster
     random_bytes: Callable[[int], bytes]
-    server_tls: ssl.SSLContext | None = None  # for those who call; None without TLS
+    server_tls: HasContext | None = None  # for those who call; None without TLS
     client_tls: ssl.SSLContext | None = None  # for calling
 
 
@@ -92,21 +94,29 @@ class Peers:
         self.owner = owner
         self.run = run  # runs a turn of the event loop: it is measured, and its errors are reported
         self.log = log
-        self.server: asyncio.Server | None = None
+        self.doorway: Doorway | None = None
+        self.reception = Reception(self.loop, UNPROVED_MAX)  # of callers that are not connected yet
         self.calls: dict[StoreId, Call] = {}  # one for each other node
         self.unproved: set[IncomingLink] = set()
         self.incoming: dict[StoreId, IncomingLink] = {}  # the newest of each node
+        self.is_stopped = False
         self.packed: tuple[Sequence[LogChange], list[bytes]] = ((), pack_changes(()))  # the last changes sent
 
     async def listen(self, host: str, port: int) -> int:
         """Let others call. Return the port."""
-        self.server = await self.loop.create_server(
-            lambda: IncomingLink(self), host, port, ssl=self.credentials.server_tls, backlog=BACKLOG
+        manners = Manners(
+            make_protocol=lambda _header: IncomingLink(self),
+            tls=self.credentials.server_tls,
+            proxy_protocol=False,
         )
-        return int(self.server.sockets[0].getsockname()[1])
+        sockets = await bind(self.loop, host, port)
+        self.doorway = Doorway(sockets, manners, self.reception, self.log)
+        return self.doorway.port
 
     def set_peers(self, addresses: Mapping[StoreId, PeerAddress]) -> None:
-        """These are the other nodes from now on."""
+        """These are the other nodes from now on. Once this node has stopped, it calls none of them."""
+        if self.is_stopped:
+            return
         for store, call in list(self.calls.items()):
             address = addresses.get(store)
             if address is None or (address.host, address.port) != (call.host, call.port):
@@ -140,16 +150,17 @@ class Peers:
             incoming.abort()
 
     async def stop(self) -> None:
+        """End all links. Nothing happens if they have ended before."""
+        self.is_stopped = True
         calls, self.calls = list(self.calls.values()), {}
         for call in calls:
             call.end()
-        if self.server is not None:
-            self.server.close()
+        if self.doorway is not None:
+            self.doorway.close()
+        await self.reception.close()  # from now on nobody calls any more
         for link in [*self.unproved, *self.incoming.values()]:
             link.abort()
         await asyncio.gather(*(call.task for call in calls), return_exceptions=True)
-        if self.server is not None:
-            await self.server.wait_closed()
 
 
 class Call:
@@ -172,8 +183,12 @@ class Call:
     async def _call_for_ever(self) -> None:
         wait = CALL_AGAIN_SECONDS
         while True:
-            if await self._call():
-                wait = CALL_AT_ONCE_SECONDS
+            try:
+                if await self._call():
+                    wait = CALL_AT_ONCE_SECONDS
+            except Exception as error:  # noqa: BLE001 - the next call may go well
+                report = {"message": "an error of our own in a call of another node", "exception": error}
+                self.peers.loop.call_exception_handler(report)
             await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - not for secrets
             wait = min(max(2 * wait, CALL_AGAIN_SECONDS), CALL_AGAIN_SECONDS_MAX)
 
@@ -182,17 +197,14 @@ class Call:
         link = OutgoingLink(self)
         try:
             await self._connect(link)
+            await link.over
         except ConnectionRefusedError:
             self.tell("nothing listens there: its process has ended, or it is called elsewhere")
             self.peers.run(partial(self.peers.owner.peer_gone, self.store))
-            return False
-        except (OSError, TimeoutError) as error:
+        except (OSError, UnicodeError) as error:  # the name of a machine may be none
             self.tell(str(error) or type(error).__name__)
-            return False
-        try:
-            await link.over
         finally:
-            link.abort()
+            link.give_up()
         return link.was_up
 
     async def _connect(self, link: OutgoingLink) -> None:
@@ -205,7 +217,7 @@ class Call:
             try:
                 connection = socket.socket(family, kind, protocol)
                 await self._connect_to(link, connection, address)
-            except (OSError, TimeoutError) as error:
+            except OSError as error:
                 failures.append(error)
             else:
                 return
@@ -214,14 +226,15 @@ class Call:
     async def _connect_to(self, link: OutgoingLink, connection: socket.socket, address: Address) -> None:
         loop, tls = self.peers.loop, self.peers.credentials.client_tls
         connection.setblocking(False)
-        try:
-            async with asyncio.timeout(CONNECT_SECONDS_MAX):
+        async with asyncio.timeout(CONNECT_SECONDS_MAX):
+            try:
                 await loop.sock_connect(connection, address)
-                name = None if tls is None else self.host
-                await loop.create_connection(lambda: link, sock=connection, ssl=tls, server_hostname=name)
-        except BaseException:
-            connection.close()
-            raise
+            except BaseException:
+                connection.close()
+                raise
+            # From here on the socket is the event loop's, which closes it if this fails or is cancelled.
+            name = None if tls is None else self.host
+            await loop.create_connection(lambda: link, sock=connection, ssl=tls, server_hostname=name)
 
     def is_up(self, link: OutgoingLink, peer: Hello) -> None:
         self.link = link
@@ -268,6 +281,9 @@ class _Link(asyncio.Protocol, ABC):
         self.handshake_is_over()
 
     def abort(self) -> None:
+        """End the link. If it is still being made, uvloop may tell it nothing more."""
+        if self.timer is not None:
+            self.timer.cancel()
         if self.transport is not None:
             self.transport.abort()
 
@@ -291,7 +307,7 @@ class OutgoingLink(_Link):
         self.handshake = Caller(credentials.hello, credentials.secret, challenge)
         self.over: asyncio.Future[None] = call.peers.loop.create_future()
         self.was_up = False  # whether the other end has proved who it is
-        self.has_failed = False  # and the log knows why
+        self.has_failed = False  # and the log knows why, or need not know it
         self.unsent: list[bytes] = []  # pieces of frames, until the event loop has its turn
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -339,13 +355,18 @@ class OutgoingLink(_Link):
         self.call.tell(reason)
         self.abort()
 
+    def give_up(self) -> None:
+        """The call has ended: nobody asks any more why the link has."""
+        self.has_failed = True
+        self.abort()
+
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)
         if not self.was_up and not self.has_failed:
             self.call.tell("it closed the link in the handshake: its log says why")
-        self.call.is_down(self)
         if not self.over.done():
             self.over.set_result(None)
+        self.call.is_down(self)
 
 
 class IncomingLink(_Link):

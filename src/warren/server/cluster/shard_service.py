@@ -206,6 +206,8 @@ class ShardService:
         await self.tasks.stop()
         self.letters.stop()
         await self.runner.stop()
+        if self.peers is not None:  # the runner does not have them if the start has failed
+            await self.peers.stop()
         await self.queues.stop()
 
     # --- other nodes ---

@@ -5,24 +5,28 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pytest
 import structlog
 import trustme
+import uvloop
 
 from warren.cluster.config import RunId, StoreId
 from warren.cluster.messages import Beacon, Hello, Message
 from warren.cluster.wire import PREFIX, encode
+from warren.server import doorway
 from warren.server.cluster import peers as peers_module
-from warren.server.cluster.peers import UNPROVED_MAX, NodeCredentials, Peers
+from warren.server.cluster.peers import UNPROVED_MAX, Call, NodeCredentials, OutgoingLink, Peers
 
 SECRET = b"known to all nodes of the cluster"
 HOST, OTHER_HOST = "127.0.0.1", "127.0.0.2"
 BROADCAST = "255.255.255.255"  # which no connection can have
 NAME = "node-b"  # of a machine
 SECONDS_MAX = 60
+TURNS_UNTIL_CALLED = 6  # of the event loop, at most: a link that is called by then is made
 A, B = StoreId("a"), StoreId("b")
 
 
@@ -38,8 +42,12 @@ class Recorder:
     def __init__(self) -> None:
         self.told: list[tuple[object, ...]] = []
         self.more = asyncio.Event()
+        self.failing: list[object] = []  # what it fails with once
 
     def _note(self, *what: object) -> None:
+        if what[0] in self.failing:
+            self.failing.remove(what[0])
+            raise RuntimeError(f"told of {what[0]}")
         self.told.append(what)
         self.more.set()
 
@@ -99,6 +107,11 @@ class Node:
         return At(HOST, self.port)
 
 
+@dataclass(frozen=True)
+class ServerTls:
+    context: ssl.SSLContext
+
+
 MakeNode = Callable[..., Node]
 
 
@@ -156,9 +169,11 @@ async def test_node_that_ends_is_gone_and_comes_back_in_another_run(make: MakeNo
 @pytest.fixture
 def two_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     """`NAME` is a machine with two addresses."""
+    found = socket.getaddrinfo
 
-    def addresses(host: str, port: int, *_more: int, **_flags: int) -> list[tuple[object, ...]]:
-        assert host == NAME
+    def addresses(host: str, port: int, *more: int, **flags: int) -> Sequence[tuple[object, ...]]:
+        if host != NAME:
+            return found(host, port, *more, **flags)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in (OTHER_HOST, HOST)]
 
     monkeypatch.setattr(socket, "getaddrinfo", addresses)
@@ -305,6 +320,144 @@ async def test_silent_callers_are_bounded_in_time(make: MakeNode, monkeypatch: p
     await b.lines.until("takes too long")
 
 
+@pytest.mark.parametrize("after", range(TURNS_UNTIL_CALLED + 1))
+async def test_caller_that_comes_as_the_node_stops_is_sent_away(make: MakeNode, after: int) -> None:
+    """The node stops so many turns of the event loop after the call."""
+    b = make(B)
+    at_b = await b.listen()
+    with socket.create_connection((HOST, at_b.port)) as caller:
+        caller.setblocking(False)
+        for _ in range(after):
+            await asyncio.sleep(0)
+        await b.peers.stop()
+        await until_closed(caller)
+    assert b.peers.unproved == set()
+
+
+async def until_closed(caller: socket.socket) -> None:
+    """Less than `HANDSHAKE_SECONDS_MAX` is left to the other end."""
+    async with asyncio.timeout(SECONDS_MAX):
+        try:
+            assert await asyncio.get_running_loop().sock_recv(caller, 1) == b""
+        except ConnectionResetError:
+            return
+
+
+async def test_node_is_called_again_though_its_owner_fails(make: MakeNode) -> None:
+    """When it is told that a link is down, and that nobody is there."""
+    reported: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _loop, context: reported.append(str(context["exception"])))
+    a, b = make(A), make(B)
+    a.owner.failing = ["down", "gone"]
+    a.peers.set_peers({B: await b.listen()})
+    await a.owner.until("up", B, "1")
+    await b.peers.stop()
+    await a.owner.until("gone", B)  # after it had failed once
+    again = make(B, "2")
+    again.port = b.port
+    await again.listen()
+    await a.owner.until("up", B, "2")
+    assert reported == ["told of down", "told of gone"]
+
+
+async def test_node_that_has_stopped_calls_nobody_any_more(make: MakeNode) -> None:
+    a, b = make(A), make(B)
+    at_b = await b.listen()
+    await a.peers.stop()
+    a.peers.set_peers({B: at_b})
+    assert a.peers.calls == {}
+
+
+async def test_machine_with_an_impossible_name_is_called_over_and_over(
+    make: MakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address may become right: of what a name means, only the machine's resolver knows."""
+    a, b = make(A), make(B)
+    at_b = await b.listen()
+    a.peers.set_peers({B: At("x" * 64, at_b.port)})  # longer than a part of a name may be
+    await a.lines.until("label too long")
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", at(at_b))
+    await a.owner.until("up", B, "1")
+
+
+def at(address: At) -> Callable[..., Awaitable[list[tuple[object, ...]]]]:
+    """In place of the event loop's `getaddrinfo`: every name is that of this machine."""
+
+    async def getaddrinfo(*_what: object, **_flags: int) -> list[tuple[object, ...]]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address.host, address.port))]
+
+    return getaddrinfo
+
+
+@pytest.mark.parametrize("after", range(TURNS_UNTIL_CALLED + 1))
+@pytest.mark.parametrize(
+    "make_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
+def test_call_that_is_given_up_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, make_loop: Callable[[], asyncio.AbstractEventLoop], after: int
+) -> None:
+    """So many turns of the event loop after its socket was connected."""
+    made: list[OutgoingLink] = []
+
+    class Noted(OutgoingLink):
+        def __init__(self, call: Call) -> None:
+            super().__init__(call)
+            made.append(self)
+
+    monkeypatch.setattr(peers_module, "OutgoingLink", Noted)
+
+    async def call_and_give_up() -> None:
+        loop = asyncio.get_running_loop()
+        failed: list[object] = []
+        loop.set_exception_handler(lambda _loop, context: failed.append(context))
+        a = Node(A)
+        with socket.create_server((HOST, 0)) as listening:
+            connected = asyncio.Event()
+            sock_connect = loop.sock_connect
+
+            async def connect(*what: object) -> None:
+                await sock_connect(*what)  # type: ignore[arg-type]
+                connected.set()
+
+            a.peers.loop = LoopThatTells(loop, connect)  # type: ignore[assignment]
+            a.peers.set_peers({B: At(HOST, listening.getsockname()[1])})
+            async with asyncio.timeout(SECONDS_MAX):
+                await connected.wait()
+            for _ in range(after):
+                await asyncio.sleep(0)
+            await a.peers.stop()
+            for _ in range(TURNS_UNTIL_CALLED):
+                await asyncio.sleep(0)
+            caller, _ = listening.accept()
+            with caller:
+                caller.settimeout(SECONDS_MAX)
+                read_to_the_end(caller)
+        assert failed == []
+        assert a.lines.reasons == []
+        assert [link.timer for link in made if link.timer is not None and not link.timer.cancelled()] == []
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        runner.run(call_and_give_up())
+
+
+class LoopThatTells:
+    """An event loop that connects sockets in another way."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, sock_connect: Callable[..., Awaitable[None]]) -> None:
+        self.loop = loop
+        self.sock_connect = sock_connect
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.loop, name)
+
+
+def read_to_the_end(caller: socket.socket) -> None:
+    with suppress(ConnectionResetError):
+        while caller.recv(1000):
+            pass
+
+
 async def test_node_that_sends_nonsense_after_its_proof_is_cut_off(make: MakeNode) -> None:
     a, b = make(A), make(B)
     a.peers.set_peers({B: await b.listen()})
@@ -318,18 +471,50 @@ async def test_node_that_sends_nonsense_after_its_proof_is_cut_off(make: MakeNod
     assert b.owner.told == []
 
 
-async def test_links_can_be_encrypted(make: MakeNode) -> None:
+def encrypt(*nodes: Node) -> None:
     authority = trustme.CA()
     server, client = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()
     authority.issue_cert(HOST).configure_cert(server)
     authority.configure_trust(client)
+    for node in nodes:
+        tls = ServerTls(server)
+        node.peers.credentials = replace(node.credentials, server_tls=tls, client_tls=client)
+
+
+async def test_links_can_be_encrypted(make: MakeNode) -> None:
     a, b = make(A), make(B)
-    for node in (a, b):
-        node.peers.credentials = replace(node.credentials, server_tls=server, client_tls=client)
+    encrypt(a, b)
     a.peers.set_peers({B: await b.listen()})
     await a.owner.until("up", B, "1")
     a.peers.send(B, Beacon(1.0, ()))
     await b.owner.until("received", A, Beacon(1.0, ()))
+
+
+@pytest.mark.parametrize("begin", [b"", b"\x16\x03\x01\x02\x00\x01"], ids=["silent", "within the handshake"])
+async def test_callers_are_bounded_in_time_before_they_are_encrypted(
+    make: MakeNode, monkeypatch: pytest.MonkeyPatch, begin: bytes
+) -> None:
+    monkeypatch.setattr(doorway, "WELCOME_SECONDS_MAX", 0.05)
+    b = make(B)
+    encrypt(b)
+    at_b = await b.listen()
+    with socket.create_connection((HOST, at_b.port)) as caller:
+        caller.sendall(begin)
+        caller.setblocking(False)
+        await until_closed(caller)
+
+
+async def test_callers_are_bounded_in_number_before_they_are_encrypted(make: MakeNode) -> None:
+    b = make(B)
+    encrypt(b)
+    at_b = await b.listen()
+    callers = []
+    for _ in range(UNPROVED_MAX + 1):
+        callers.append(socket.create_connection((HOST, at_b.port)))
+        callers[-1].setblocking(False)
+    await until_closed(callers[0])
+    for caller in callers:
+        caller.close()
 
 
 async def test_the_log_is_told_once_that_nothing_listens(make: MakeNode) -> None:
