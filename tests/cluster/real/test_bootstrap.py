@@ -7,16 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.real.etcd_space import fill, make_space
 from tests.cluster.real.shard_node import CLUSTER
+from warren.cluster.known_stores import DRAINING
 from warren.server.cluster.bootstrap import (
     RUNS_MAX,
     agree_on_format,
+    agree_on_secret,
     begin_run,
     join,
     register,
     registered_run,
+    set_state,
 )
 from warren.server.cluster.etcd import Etcd
+from warren.server.cluster.etcd_errors import Failed
 from warren.server.config_error import ConfigError
 
 SETTINGS = replace(CLUSTER, node="a")
@@ -49,3 +54,24 @@ async def test_a_copy_is_refused(tmp_path: Path, etcd: Etcd) -> None:
     await start(etcd, first, "1")
     with pytest.raises(ConfigError, match="is a copy"):
         await start(etcd, copy, "2")
+
+
+@pytest.mark.usefixtures("small_quota")
+async def test_an_etcd_without_space_is_no_reason_to_give_up(etcd: Etcd) -> None:
+    facts = {"store": "s", "run": "1"}
+    await fill(etcd)
+    with pytest.raises(Failed, match="disarm its alarm"):
+        await agree_on_format(etcd, SETTINGS)
+    with pytest.raises(Failed, match="disarm its alarm"):
+        await agree_on_secret(etcd, SETTINGS)
+    with pytest.raises(Failed, match="disarm its alarm"):
+        await register(etcd, SETTINGS, facts)
+    await make_space(etcd)
+    await agree_on_format(etcd, SETTINGS)
+    assert await agree_on_secret(etcd, SETTINGS) == await agree_on_secret(etcd, SETTINGS)
+    await register(etcd, SETTINGS, facts)
+    await fill(etcd)
+    with pytest.raises(Failed, match="disarm its alarm"):
+        await set_state(etcd, SETTINGS.prefix, SETTINGS.node, DRAINING)
+    await make_space(etcd)
+    assert await set_state(etcd, SETTINGS.prefix, SETTINGS.node, DRAINING)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import signal
 import threading
+import time
 import uuid
 from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pika
 import pika.exceptions
@@ -18,8 +24,13 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.cluster.real.broker_nodes import WAIT_SECONDS, Nodes, close, closed_with, eventually
 from tests.cluster.real.etcd_process import EtcdProcess
+from tests.cluster.real.etcd_space import QUOTA_BYTES, fill, make_space
 from tests.cluster.real.http_client import HttpClient
+from tests.cluster.real.shard_node import CLUSTER
 from tests.support.process import BrokerProcess
+from warren.server.cluster.bootstrap import agree_on_format
+from warren.server.cluster.etcd import Etcd
+from warren.server.cluster.etcd_settings import EtcdSettings
 
 pytestmark = pytest.mark.slow
 
@@ -201,6 +212,36 @@ def test_a_directory_of_a_broker_that_was_alone_is_refused(nodes: Nodes, tmp_pat
     refused.process.communicate(timeout=WAIT_SECONDS)
     assert refused.process.returncode == 2
     assert "of a broker that was alone" in refused.log()
+
+
+def test_a_node_waits_until_etcd_has_space_and_a_declare_says_that_it_has_none(tmp_path: Path) -> None:
+    async def ask(what: Callable[[Etcd], Coroutine[Any, Any, object]]) -> None:
+        client = Etcd(EtcdSettings(endpoints=(etcd.endpoint,)), time.monotonic)
+        try:
+            await what(client)
+        finally:
+            await client.close()
+
+    settings = replace(CLUSTER, name="demo", shards=64)
+    flags = ("--cluster", "demo", "--node", "a")
+    with EtcdProcess(tmp_path / "etcd", f"--quota-backend-bytes={QUOTA_BYTES}") as etcd:
+        asyncio.run(ask(lambda client: agree_on_format(client, settings)))  # and nothing else is there
+        asyncio.run(ask(fill))
+        node = BrokerProcess(tmp_path / "a", *flags, "--etcd", etcd.endpoint)
+        node.launch()
+        with ExitStack() as stack:
+            stack.callback(node.__exit__)
+            eventually(lambda: "waiting for etcd" in node.log())
+            assert "etcd's database is full" in node.log()
+            asyncio.run(ask(make_space))
+            node.wait_until_ready()
+            connection = stack.enter_context(pika.BlockingConnection(pika.URLParameters(node.address.url())))
+            asyncio.run(ask(fill))
+            channel = connection.channel()
+            text = closed_with(405, lambda: channel.queue_declare("q", durable=True))
+            assert "etcd's database is full: raise its quota" in text
+            asyncio.run(ask(make_space))
+            connection.channel().queue_declare("q", durable=True)
 
 
 def test_a_node_that_waits_for_etcd_can_be_stopped(tmp_path: Path, etcd_process: EtcdProcess) -> None:

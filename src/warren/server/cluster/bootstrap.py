@@ -1,6 +1,7 @@
 """How a node gets into its cluster: whoever has the same etcd and the same name is in.
 
     <prefix>format           {"version": 1, "shards": 64, "id": "…"}    written once, by the first node
+    <prefix>secret           what nodes prove to each other that they know, unless a file has it
     <prefix>nodes/<name>     {"store": "…", "run": "…", "amqp": "…", …}  written by each node when it listens
     data_dir/cluster.json    {"cluster": "…", "node": "…", "runs": […]}   which cluster a data directory is of
 
@@ -11,26 +12,31 @@ another cluster, or of a broker that was alone, is refused, before it could take
 A node whose disk was wiped registers with another store than before. Its record says which stores it had, so
 that everybody knows that these never come back. A directory that was restored from a copy is older than what
 its store has promised to keep; it does not know the run that was registered last, and is refused.
+
+All of these read before they write. So if etcd does not do what they ask, or does not say so, which they tell
+by an `EtcdError`, they can be asked again.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from warren.cluster.transactions import ABSENT, Answer, Compare, KeyValue, Outcome, Put, Transaction
+from warren.cluster.handshake import SECRET_BYTES_MIN
+from warren.cluster.transactions import ABSENT, Compare, KeyValue, Put, Transaction
 from warren.server.cluster.etcd import Etcd
-from warren.server.cluster.etcd_errors import Unreachable
 from warren.server.cluster.settings import ClusterSettings
 from warren.server.config_error import ConfigError
 
 FORMAT_VERSION = 1
 FILE = "cluster.json"
 FILE_MODE = 0o600
+SECRET_BYTES = 32
 TRIES_MAX = 20  # to write a key that others write as well
 FORMER_MAX = 32  # stores that a node had, as its record keeps them
 RUNS_MAX = 64  # that a directory remembers, besides the one that was registered last
@@ -82,8 +88,7 @@ async def agree_on_format(etcd: Etcd, settings: ClusterSettings) -> str:
         found = await etcd.get(key)
         if found is not None:
             return _check_format(settings, found)
-        wrote = await etcd.txn(Transaction((Compare(key, ABSENT),), (Put(key, json.dumps(wanted).encode()),)))
-        _check_sent(wrote)
+        await etcd.write(Transaction((Compare(key, ABSENT),), (Put(key, json.dumps(wanted).encode()),)))
     raise ConfigError(f"etcd does not keep {key}")
 
 
@@ -105,9 +110,28 @@ def _check_format(settings: ClusterSettings, found: KeyValue) -> str:
     return cluster
 
 
-def _check_sent(answer: Answer) -> None:
-    if answer.outcome is Outcome.NOT_SENT:
-        raise Unreachable(answer.reason, was_sent=False)
+async def agree_on_secret(etcd: Etcd, settings: ClusterSettings) -> bytes:
+    """What the nodes prove to each other that they know. The first of them makes it, unless a file has it."""
+    if settings.secret_file:
+        return _read_secret(Path(settings.secret_file))
+    key = settings.prefix + "secret"
+    made = Put(key, secrets.token_hex(SECRET_BYTES).encode())
+    for _ in range(TRIES_MAX):
+        found = await etcd.get(key)
+        if found is not None:
+            return found.value
+        await etcd.write(Transaction((Compare(key, ABSENT),), (made,)))
+    raise ConfigError(f"etcd does not keep {key}")
+
+
+def _read_secret(path: Path) -> bytes:
+    try:
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(f"cluster_secret_file: {error}") from error
+    if len(secret) < SECRET_BYTES_MIN:
+        raise ConfigError(f"cluster_secret_file: at least {SECRET_BYTES_MIN} bytes are needed")
+    return secret
 
 
 def join(data_dir: Path, settings: ClusterSettings, cluster: str, *, has_definitions: bool) -> Membership:
@@ -169,7 +193,7 @@ async def register(
         if found is not None and found.value == value:
             return
         seen = ABSENT if found is None else found.mod_revision
-        _check_sent(await etcd.txn(Transaction((Compare(key, seen),), (Put(key, value),))))
+        await etcd.write(Transaction((Compare(key, seen),), (Put(key, value),)))
     raise ConfigError(f"etcd does not keep {key}: is there another node '{settings.node}'?")
 
 
@@ -187,8 +211,8 @@ def _former(before: dict[str, str], store: str) -> str:
 
 
 async def set_state(etcd: Etcd, prefix: str, node: str, state: str) -> bool:
-    """Change the state of a node in its record. False if there is no such node, or etcd does not say that it
-    was done.
+    """Change the state of a node in its record. False if there is no such node, or others change it all the
+    time.
     """
     key = f"{prefix}nodes/{node}"
     for _ in range(TRIES_MAX):
@@ -199,7 +223,7 @@ async def set_state(etcd: Etcd, prefix: str, node: str, state: str) -> bool:
         if facts.get("state") == state:
             return True
         put = Put(key, json.dumps({**facts, "state": state}).encode())
-        await etcd.txn(Transaction((Compare(key, found.mod_revision),), (put,)))
+        await etcd.write(Transaction((Compare(key, found.mod_revision),), (put,)))
     return False
 
 
