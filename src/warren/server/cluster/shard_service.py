@@ -74,7 +74,9 @@ class ShardService:
         self.watchdog = node.world.watchdog
         self.queues = ShardQueues(node, definitions.metadata, self._leaders, settings.replicate)
         self.shards = store.open_shards(
-            call_from_thread=self._call_from_thread, is_stream=self.queues.is_stream
+            call_from_thread=self._call_from_thread,
+            is_stream=self.queues.is_stream,
+            spread=node.turns.spread,
         )
         self.store_id = StoreId(self.shards.store_id)
         self.me = Leadership(self.store_id, RunId(run))
