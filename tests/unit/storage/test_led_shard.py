@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -93,6 +94,25 @@ def acked(log: LogId, count: int) -> Marks:
 
 def read_back(led: LedShard, *logs: LogId, streams: frozenset[int] = frozenset()) -> None:
     led.are_recovered(led.recovery({log.queue for log in logs}, streams)())
+
+
+def test_one_log_is_read_back_without_a_look_at_all_the_others(
+    copied: Copied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied.append(QUEUE, b"one")
+    copied.send()
+    led = copied.lead()
+    looked: list[str] = []
+    scandir = os.scandir
+
+    def noting(path: str) -> Iterator[os.DirEntry[str]]:
+        looked.append(str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", noting)
+    log, _ = led.open_log(QUEUE)
+    assert [found.body for _, found in read_on(log)] == [b"one"]
+    assert str(copied.machine.shard_directory) not in looked
 
 
 # --- a term ends ---
