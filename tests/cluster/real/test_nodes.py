@@ -31,6 +31,7 @@ from tests.support.process import BrokerProcess
 from warren.server.cluster.bootstrap import agree_on_format
 from warren.server.cluster.etcd import Etcd
 from warren.server.cluster.etcd_settings import EtcdSettings
+from warren.server.cluster.local_etcd import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -423,6 +424,26 @@ def test_a_node_whose_settings_do_not_go_with_those_that_run_is_refused(nodes: N
     assert [each["name"] for each in api.get("nodes")] == ["a"], "nobody counts on it"
     nodes.running["a"].kill()
     nodes.start("b", "--config", str(tmp_path / "other.toml"))
+
+
+def test_a_node_that_cannot_be_called_runs_nevertheless(nodes: Nodes, tmp_path: Path) -> None:
+    nodes.start("a", "--peers-advertise", "127.0.0.1:1")  # where nobody listens
+    (tmp_path / "other.toml").write_text("cluster_min_in_sync = 1")
+    text = refused(nodes, "b", "--config", str(tmp_path / "other.toml"))
+    assert "node 'a' runs with 2" in text
+
+
+def test_a_node_that_does_not_run_refuses_nobody_who_listens_where_it_did(
+    nodes: Nodes, tmp_path: Path
+) -> None:
+    a, b = (f"127.0.0.1:{free_port()}" for _ in "ab")
+    nodes.start("a", "--peers-bind", a)
+    nodes.start("b", "--peers-bind", b)
+    for process in nodes.running.values():
+        process.kill()
+    (tmp_path / "other.toml").write_text("cluster_min_in_sync = 1")
+    for name, port in (("c", a), ("d", b)):
+        nodes.start(name, "--config", str(tmp_path / "other.toml"), "--peers-bind", port)
 
 
 def test_addresses_that_others_cannot_use_are_refused(nodes: Nodes) -> None:

@@ -23,12 +23,13 @@ import json
 import os
 import secrets
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from warren.cluster.handshake import SECRET_BYTES_MIN
-from warren.cluster.transactions import ABSENT, Compare, KeyValue, Put, Transaction
+from warren.cluster.transactions import ABSENT, Compare, KeyValue, Outcome, Put, Transaction
 from warren.server.cluster.etcd import Etcd
 from warren.server.cluster.settings import ClusterSettings
 from warren.server.config_error import ConfigError
@@ -159,8 +160,7 @@ def join(data_dir: Path, settings: ClusterSettings, cluster: str, *, has_definit
 
 async def registered_run(etcd: Etcd, settings: ClusterSettings) -> str:
     """The run of this node that was registered last; empty if none was."""
-    found = await etcd.get(_node_key(settings))
-    return "" if found is None else facts_in(found).get("run", "")
+    return (await facts_of(etcd, settings.prefix, settings.node)).get("run", "")
 
 
 def begin_run(data_dir: Path, known: Membership, run: str, *, registered: str) -> Membership:
@@ -179,7 +179,7 @@ async def register(
     """Write down where a node is, and which run of it that is. `runs` are those that its directory knows,
     with this one; ConfigError if the last run of this store is none of them.
     """
-    key = _node_key(settings)
+    key = f"{settings.prefix}nodes/{settings.node}"
     for _ in range(TRIES_MAX):
         found = await etcd.get(key)
         before = {} if found is None else facts_in(found)
@@ -197,10 +197,6 @@ async def register(
     raise ConfigError(f"etcd does not keep {key}: is there another node '{settings.node}'?")
 
 
-def _node_key(settings: ClusterSettings) -> str:
-    return f"{settings.prefix}nodes/{settings.node}"
-
-
 def _former(before: dict[str, str], store: str) -> str:
     """The stores that a node had and that never come back, with blanks between them."""
     stores = before.get("former", "").split()
@@ -211,7 +207,14 @@ def _former(before: dict[str, str], store: str) -> str:
 
 
 async def set_state(etcd: Etcd, prefix: str, node: str, state: str) -> bool:
-    """Change the state of a node in its record. False if there is no such node, or others change it all the
+    """Change the state of a node in its record. False as of `change_record`."""
+    return await change_record(etcd, prefix, node, lambda facts: {**facts, "state": state})
+
+
+async def change_record(
+    etcd: Etcd, prefix: str, node: str, change: Callable[[dict[str, str]], dict[str, str]]
+) -> bool:
+    """Change what the record of a node says. False if there is no such node, or others change it all the
     time.
     """
     key = f"{prefix}nodes/{node}"
@@ -219,12 +222,21 @@ async def set_state(etcd: Etcd, prefix: str, node: str, state: str) -> bool:
         found = await etcd.get(key)
         if found is None:
             return False
-        facts = facts_in(found)
-        if facts.get("state") == state:
+        before = facts_in(found)
+        facts = change(before)
+        if facts == before:
             return True
-        put = Put(key, json.dumps({**facts, "state": state}).encode())
-        await etcd.write(Transaction((Compare(key, found.mod_revision),), (put,)))
+        put = Put(key, json.dumps(facts).encode())
+        wrote = await etcd.write(Transaction((Compare(key, found.mod_revision),), (put,)))
+        if wrote.outcome is Outcome.SUCCEEDED:
+            return True
     return False
+
+
+async def facts_of(etcd: Etcd, prefix: str, node: str) -> dict[str, str]:
+    """What the record of a node says now; nothing if there is none."""
+    found = await etcd.get(f"{prefix}nodes/{node}")
+    return {} if found is None else facts_in(found)
 
 
 def facts_in(found: KeyValue) -> dict[str, str]:

@@ -98,23 +98,24 @@ class ClusterNode:
         assert self.membership is not None, "a node starts before it listens"
         where = Whereabouts(self.settings, await own_host(self.etcd.settings.endpoints))
         secret = await self._until_reached(lambda: agree_on_secret(self.etcd, self.settings))
+        credentials = self.shards.credentials(secret)
         facts = {
             "store": self.shards.store_id,
             "run": self.run,
             "amqp": where.amqp(addresses.get("amqp") or addresses.get("amqps", "")),
             "http": where.http(addresses.get("http") or addresses.get("https", "")),
-            "peers": where.peers(await self.shards.listen(where.peers_bind(), secret)),
+            "peers": where.peers(await self.shards.listen(where.peers_bind(), credentials)),
             "version": version,
             "state": IN,
             **settings_told(self.settings),
         }
         if at_loopback(facts["amqp"]) and not at_loopback(facts["peers"]):
             self.log.warning("clients on other machines cannot connect: set bind", amqp=facts["amqp"])
-        await self._until_reached(lambda: check_agreement(self.etcd, self.settings, facts))
+        await self._until_reached(lambda: check_agreement(self.etcd, self.settings, facts, credentials))
         registered = await self._until_reached(lambda: registered_run(self.etcd, self.settings))
         runs = begin_run(self.data_dir, self.membership, self.run, registered=registered).runs
         await self._until_reached(lambda: register(self.etcd, self.settings, facts, runs))
-        await self._until_reached(lambda: check_agreement(self.etcd, self.settings, facts))
+        await self._until_reached(lambda: check_agreement(self.etcd, self.settings, facts, credentials))
         self.definitions.is_registered = True
         self.shards.start()
 

@@ -140,10 +140,13 @@ class ShardService:
             _, number, queue, *part, base = parts
             self.runner.damaged(int(number), LogId(int(queue), "/".join(part)), int(base))
 
-    async def listen(self, at: Address, secret: bytes) -> str:
-        """Let other nodes call that know the secret. Return where."""
+    def credentials(self, secret: bytes) -> NodeCredentials:
+        """What this node shows to others. `secret` is that of the cluster."""
         hello = Hello(self.cluster, self.store_id, self.me.run, VERSION, VERSION)
-        credentials = NodeCredentials(hello=hello, secret=secret, random_bytes=os.urandom)
+        return NodeCredentials(hello=hello, secret=secret, random_bytes=os.urandom)
+
+    async def listen(self, at: Address, credentials: NodeCredentials) -> str:
+        """Let other nodes call. Return where."""
         switchboard = Switchboard(self.runner, self.letters, self.figures)
         self.peers = Peers(credentials, switchboard, self.watchdog.run, self.log)
         try:
