@@ -433,6 +433,15 @@ def test_a_node_that_cannot_be_called_runs_nevertheless(nodes: Nodes, tmp_path: 
     assert "node 'a' runs with 2" in text
 
 
+def test_a_name_is_used_by_one_node_at_a_time(nodes: Nodes) -> None:
+    """All others would take the data of the first one for lost, and replace it."""
+    nodes.start("a")
+    text = refused(nodes, "wiped", "--node", "a")
+    assert "another process, with another data directory, runs as this node" in text
+    nodes.running["a"].kill()
+    nodes.start("wiped", "--node", "a")
+
+
 def test_a_node_that_does_not_run_refuses_nobody_who_listens_where_it_did(
     nodes: Nodes, tmp_path: Path
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from warren.server.cluster.agreement import disagreement, is_out_of_reach, settings_told
+from warren.server.cluster.agreement import disagreement, out_of_reach, same_name, settings_told
 from warren.server.config import Config
 
 
@@ -67,5 +67,10 @@ def test_an_older_version_told_nothing() -> None:
 )
 def test_a_loopback_address_is_for_nodes_of_the_same_machine(peers: str, machine: str, is_out: bool) -> None:
     mine = {"peers": peers, "machine": "this"}
-    assert is_out_of_reach(mine, {"machine": machine}) is is_out
-    assert not is_out_of_reach(mine, {}), "an older version did not tell its machine"
+    assert bool(out_of_reach("b", mine, {"machine": machine})) is is_out
+    assert not out_of_reach("b", mine, {}), "an older version did not tell its machine"
+
+
+def test_a_name_is_that_of_one_data_directory() -> None:
+    assert same_name({"store": "s"}, {"store": "s"}) == same_name({"store": "s"}, {}) == ""
+    assert "another data directory" in same_name({"store": "s"}, {"store": "t"})
