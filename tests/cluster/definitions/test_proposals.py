@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from tests.cluster.definitions.model_etcd import PREFIX, Asked, Member, ModelEtcd, settle, topology
@@ -24,6 +26,7 @@ from warren.broker.commands import (
     SetPermissions,
     Unbind,
 )
+from warren.broker.store import MessageLog, Store
 from warren.cluster.definitions.definition import LAST
 from warren.cluster.definitions.model_changes import shard_home
 from warren.cluster.definitions.proposals import ANSWER_SECONDS_MAX, OVERTAKEN_MAX, RETRY_SECONDS
@@ -360,6 +363,34 @@ def test_commands_of_one_turn_go_in_one_transaction(etcd: ModelEtcd) -> None:
     records = a.metadata.copy.records
     numbers = {record.number for record in records.values() if record.key.kind == "queue"}
     assert len(numbers) == 100, "each queue has its own number"
+
+
+class BrokenShard:
+    """This node leads a shard, and cannot open the logs of a queue."""
+
+    def home_of(self, _shard: int, _number: int) -> str:
+        return ""
+
+    def store_of(self, _shard: int, _number: int) -> Store:
+        return BrokenStore()
+
+
+class BrokenStore(Store):
+    def open_log(self, vhost: str, queue: str, part: str = "") -> tuple[MessageLog, int]:
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def test_a_change_that_fails_on_a_node_keeps_no_other_from_it(etcd: ModelEtcd) -> None:
+    a, b = cluster(etcd, "a", "b")
+    a.metadata.model.shards = BrokenShard()
+    a.metadata.proposals.planner.shard_of = lambda command: 0 if command.name == "broken" else None
+    revision = etcd.revision
+    asked = [a.ask(queue(name)) for name in ("first", "broken", "other")]
+    settle(a, b)
+    assert etcd.revision == revision + 2, "the last two are one change"
+    assert [code(each) for each in asked] == [0, 541, 0]
+    assert "other" in a.node.vhosts["/"].queues
+    assert [type(error) for error in a.world.errors] == [OSError]
 
 
 def test_commands_that_depend_on_each_other_go_one_after_the_other(etcd: ModelEtcd) -> None:
