@@ -11,11 +11,13 @@ from tests.cluster.real.etcd_space import fill, make_space
 from tests.cluster.real.shard_node import CLUSTER
 from warren.cluster.known_stores import DRAINING
 from warren.server.cluster.bootstrap import (
+    FILE,
     RUNS_MAX,
     agree_on_format,
     agree_on_secret,
     begin_run,
     join,
+    read_membership,
     register,
     registered_run,
     set_state,
@@ -44,6 +46,13 @@ async def test_a_node_is_no_copy_however_often_it_could_not_be_registered(tmp_pa
         await start(etcd, tmp_path, str(number), may_write=False)
     await start(etcd, tmp_path, "at last")
     assert await registered_run(etcd, SETTINGS) == "at last"
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"cluster": "c", "node": "a", "runs": 1}'])
+def test_a_file_that_makes_no_sense_is_told(tmp_path: Path, content: str) -> None:
+    (tmp_path / FILE).write_text(content)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_membership(tmp_path)
 
 
 async def test_a_copy_is_refused(tmp_path: Path, etcd: Etcd) -> None:

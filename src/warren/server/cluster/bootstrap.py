@@ -61,8 +61,8 @@ def read_membership(data_dir: Path) -> Membership | None:
         return Membership(str(content["cluster"]), str(content["node"]), runs)
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error!r}") from error
 
 
 def write_membership(data_dir: Path, membership: Membership) -> None:
