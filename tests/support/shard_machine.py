@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support.log_machine import LogMachine
+from warren.amqp.budget import Budget
+from warren.broker.turns import Turns
 from warren.storage.ack_file import read_fates
 from warren.storage.copying import read_marks, read_records
 from warren.storage.fates import Fates
@@ -38,8 +40,11 @@ class ShardMachine(LogMachine):
         self.mismatches: list[ReplicaMismatch] = []
         self.led: LedShard | None = None
         self.replica: Replica | None = None
+        self.turns = Turns(self.world, Budget(), lambda: None, self.world.report)
         self.shards = self.store.open_shards(
-            call_from_thread=self.world.call_soon, is_stream=lambda queue: queue in self.streams
+            call_from_thread=self.world.call_soon,
+            is_stream=lambda queue: queue in self.streams,
+            spread=self.turns.spread,
         )
         found = self.shards.find(SHARD)
         self.replica = self.shards.follow(SHARD, found, on_mismatch=self.mismatches.append)

@@ -10,10 +10,11 @@ import asyncio
 import contextlib
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
+from warren.amqp.errors import ResourceLocked
 from warren.amqp.reader import ReadBuffer
 from warren.broker import commands
 from warren.broker.changes import Applied
@@ -55,6 +56,7 @@ from warren.storage.store import StorageSettings
 from warren.version import __version__
 
 E = TypeVar("E", bound=Event)
+Change: TypeAlias = Callable[[commands.Command], Awaitable[None]]
 
 CHECK_SECONDS = 0.5
 RESOURCES_CHECK_SECONDS = 1.0
@@ -379,7 +381,7 @@ class Broker:
             self.cluster = load_cluster()(self.node, clustering, self.config.data_dir, self.log)
             await self.cluster.start(recovered, self.store)
             self.cluster.operations.add_metrics(self.metrics)
-        await self.make_definitions(self.config)
+        await self.make_definitions(self.config, self._change_at_last)
 
     async def _all_closed(self) -> None:
         """Wait until the last client has answered, at most `STOP_SECONDS_MAX`."""
@@ -420,8 +422,21 @@ class Broker:
         self.disk_space.set_limit(self.config.disk_free_limit)
         self.resources.check()
 
-    async def make_definitions(self, config: Config) -> None:
+    async def _change_at_last(self, command: commands.Command) -> None:
+        """In a cluster a start waits for etcd, however long that takes."""
+        while True:
+            try:
+                await self.change(command)
+            except ResourceLocked as error:
+                if self.cluster is None:
+                    raise
+                self.log.warning("waiting for etcd", reason=error.text)
+            else:
+                return
+
+    async def make_definitions(self, config: Config, change: Change | None = None) -> None:
         """Make what the configuration names. The user guest is only made in a new data directory."""
+        change = change or self.change
         is_new = not self.node.users
         made: tuple[commands.PutPolicy | commands.SetVhostLimits, ...] = (
             *config.policies,
@@ -433,25 +448,25 @@ class Broker:
             if command.vhost not in vhosts:
                 raise ConfigError(f"there is no vhost '{command.vhost}' for a policy or limits")
         for name in config.vhosts:
-            await self.change(commands.AddVhost(name=name))
+            await change(commands.AddVhost(name=name))
         for command in made:
-            await self.change(command)
+            await change(command)
         for user in config.users:
             if is_new or user is not GUEST:
-                await self._make_user(user)
+                await self._make_user(user, change)
 
-    async def _make_user(self, user: UserConfig) -> None:
+    async def _make_user(self, user: UserConfig, change: Change) -> None:
         hashed = user.password_hash
         if hashed is None and user.password is not None:
             hashed = await self.loop.run_in_executor(self.world.threads, self._hash_of, user)
-        await self.change(commands.PutUser(name=user.name, password=hashed, tags=user.tags))
+        await change(commands.PutUser(name=user.name, password=hashed, tags=user.tags))
         for vhost, permissions in user.permissions.items():
             granting = commands.SetPermissions(user=user.name, vhost=vhost, permissions=permissions)
-            await self.change(granting)
+            await change(granting)
         if user.limits is not None:
-            await self.change(user.limits)
+            await change(user.limits)
         for (vhost, exchange), topics in user.topic_permissions.items():
-            await self.change(
+            await change(
                 commands.SetTopicPermissions(
                     user=user.name, vhost=vhost, exchange=exchange, permissions=topics
                 )

@@ -12,7 +12,7 @@ What a recovery removes, and marks as delivered, are changes like all others.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +44,10 @@ from warren.storage.stream_log import SegmentedStream
 from warren.storage.stream_recovery import RecoveredStream
 
 OpenLog: TypeAlias = QueueLog | SegmentedStream
+
+READ_WORK = 3_000  # units of work that it costs to read a log back now
+OPEN_WORK = 100  # to open one that was read back
+LET_GO_WORK = 50  # to let go of one that is open
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,7 @@ class LedShard:
         self.streams: set[int] = set()  # those of them that are streams
         self.readings = 0  # recoveries that are under way
         self.when_read: list[Callable[[], None]] = []  # called when none is
+        self.ended: dict[LogId, list[Segment]] = {}  # the segments of the opened logs that were let go of
 
     # --- what changes ---
 
@@ -277,13 +282,14 @@ class LedShard:
 
     # --- the end ---
 
-    def _open_the_rest(self) -> None:
+    def _opening_the_rest(self) -> Iterator[int]:
         """A recovery may have changed the files of logs that nobody has opened. What they are now is known
         of logs that are open.
         """
         for log, copy in list(self.replica.logs.items()):
             if log.queue not in self.touched or log in self.opened or copy.removed or self.is_deleted(log):
                 continue
+            cost = OPEN_WORK if log.queue in self.read_back else READ_WORK
             try:
                 if log.queue not in self.streams:
                     self.open_log(log)
@@ -294,18 +300,18 @@ class LedShard:
                 for one in copy.copies.all:
                     one.damaged = True
                     self.tools.problems.tell_damage(copy.path_of(one.base))
+            yield cost
 
-    def let_go(self) -> dict[LogId, list[Segment]]:
-        """This node does not lead any more, and nobody uses the opened logs: their segments. No recovery may
-        be under way.
+    def letting_go(self) -> Iterator[int]:
+        """This node does not lead any more, and nobody uses the opened logs: they end, and `ended` has their
+        segments. There may be very many, so each step tells what it has cost. No recovery may be under way.
         """
         assert not self.readings, "the files would change"
-        self._open_the_rest()
-        segments = {}
+        yield from self._opening_the_rest()
         for log, opened in self.opened.items():
             parent = self.replica.log(log).directory.parent
             if parent is not None and opened in parent.parts:
                 parent.parts.remove(opened)
-            segments[log] = opened.let_go()
+            self.ended[log] = opened.let_go()
+            yield LET_GO_WORK
         self.changed.clear()
-        return segments

@@ -27,6 +27,7 @@ RECOVERY_THREADS = 4
 LONG_BYTES_MIN = 1024 * 1024
 BATCH = 128
 BATCHES_AHEAD = 2 * RECOVERY_THREADS
+FEW = 10  # queues whose directories are looked for one by one
 PROGRESS_SECONDS = 1.0
 
 
@@ -46,7 +47,7 @@ class QueuesRecovery:
 
     def run(self, numbers: AbstractSet[int], streams: AbstractSet[int]) -> None:
         """Read back those of these queues, some of them `streams`, that have a directory."""
-        present = [number for number in self._directories_there() if number in numbers]
+        present = self._present(numbers)
         progress = RecoveryProgress(len(present), self.log)
         queues = [number for number in present if number not in streams]
         long: list[tuple[int, list[str]]] = [(number, []) for number in present if number in streams]
@@ -86,10 +87,13 @@ class QueuesRecovery:
         finally:
             os.close(parent)
 
-    def _directories_there(self) -> list[int]:
-        """Their numbers."""
+    def _present(self, numbers: AbstractSet[int]) -> list[int]:
+        """Those of these queues that have a directory. To look at all of them pays only for many."""
+        if len(numbers) <= FEW:
+            return sorted(number for number in numbers if os.path.isdir(self._path(number)))  # noqa: PTH112
         with os.scandir(self.queues) as found:
-            return sorted(int(entry.name) for entry in found if entry.name.isdecimal() and entry.is_dir())
+            there = (int(entry.name) for entry in found if entry.name.isdecimal() and entry.is_dir())
+            return sorted(number for number in there if number in numbers)
 
     def _path(self, number: int) -> str:
         return f"{self.queues}/{number}"

@@ -16,9 +16,10 @@ the leader of a shard says, or whoever knows the definitions of the cluster, rem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from warren.broker.timers import Timer, Timers
 from warren.storage.commit import GroupCommit
@@ -42,6 +43,10 @@ from warren.storage.shards_file import ShardNotes, open_shards_file
 from warren.storage.stream_log import SegmentedStream
 
 SHARDS = "shards"
+CLOSE_WORK = 100  # units of work that it costs to make a log that was led a copy
+
+Spread: TypeAlias = Callable[[Iterator[int], Callable[[], None]], None]
+"""Does work in steps that tell what they have cost, over as many turns as that takes; then it calls back."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +75,7 @@ class Shards:
         timers: Timers,
         call_from_thread: Callable[[Callable[[], None]], None],
         is_stream: Callable[[int], bool | None],
+        spread: Spread,
     ) -> None:
         self.root = root
         self.path = root / SHARDS
@@ -82,6 +88,7 @@ class Shards:
         self.timers = timers
         self.call_from_thread = call_from_thread  # has the event loop call something, from any thread
         self.is_stream = is_stream  # whether a queue is a stream, by its number; None if nobody knows
+        self.spread = spread
         self.sync = settings.sync
         self.diverged = Diverged(root, files, log, sync=settings.sync)
         self.file = open_shards_file(
@@ -179,23 +186,27 @@ class Shards:
         led.after_reading(lambda: self._let_go(led, then))
 
     def _let_go(self, led: LedShard, then: Callable[[Replica], None]) -> None:
-        segments = led.let_go()
+        def has_let_go() -> None:
+            self.commit.when_safe(is_safe)
 
         def is_safe(_round: int) -> None:
-            every = [segment for some in segments.values() for segment in some]
+            every = [segment for some in led.ended.values() for segment in some]
             self._when_quiet(every, is_quiet)
 
         def is_quiet() -> None:
-            deleted = [log for log in led.replica.logs if led.is_deleted(log)]
-            for log, some in segments.items():
-                if log not in deleted:
-                    self._close_log(led, log, some)
-            for log in deleted:
-                del led.replica.logs[log]
-                led.replica.removed.add(log)
-            then(led.replica)
+            self.spread(self._closing_logs(led), lambda: then(led.replica))
 
-        self.commit.when_safe(is_safe)
+        self.spread(led.letting_go(), has_let_go)
+
+    def _closing_logs(self, led: LedShard) -> Iterator[int]:
+        """All logs that were led become copies, but for those of deleted queues."""
+        for log, segments in led.ended.items():
+            if not led.is_deleted(log):
+                self._close_log(led, log, segments)
+                yield CLOSE_WORK
+        for log in [log for log in led.replica.logs if led.is_deleted(log)]:
+            del led.replica.logs[log]
+            led.replica.removed.add(log)
 
     def clear(self, replica: Replica, then: Callable[[Replica], None]) -> None:
         """Delete all copies of a shard: `then` is called with what takes their place when all files are gone,

@@ -34,7 +34,7 @@ from warren.storage.problems import Logger, Problems
 from warren.storage.queue_log import QueueLog
 from warren.storage.queues_recovery import QueuesRecovery
 from warren.storage.recovery import RecoveredLog
-from warren.storage.shards import Shards, ShardSettings
+from warren.storage.shards import Shards, ShardSettings, Spread
 from warren.storage.shards_file import read_shard_notes
 from warren.storage.stream_log import SegmentedStream
 from warren.storage.stream_recovery import RecoveredStream
@@ -272,6 +272,7 @@ class DiskStore(Store):
         *,
         call_from_thread: Callable[[Callable[[], None]], None],
         is_stream: Callable[[int], bool | None],
+        spread: Spread,
     ) -> Shards:
         """What this store keeps of a cluster's shards, once all was read back. `call_from_thread` has the
         event loop call something soon, in any thread; `is_stream` says, in any thread, whether a queue is a
@@ -295,6 +296,7 @@ class DiskStore(Store):
             timers=self.timers,
             call_from_thread=call_from_thread,
             is_stream=is_stream,
+            spread=spread,
         )
         return self.shards
 

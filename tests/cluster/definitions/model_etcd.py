@@ -151,7 +151,8 @@ class Member:
                 self.etcd.txn(request.transaction)
             elif fate == "late":
                 self.late.append(request.transaction)
-            request.done(Answer(Outcome.UNKNOWN, reason="no answer"))
+            reason = fate if fate == "no space" else "no answer"
+            request.done(Answer(Outcome.UNKNOWN, reason=reason))
         self.world.run()
 
     def _run_read(self, request: Request, fate: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from tests.cluster.definitions.model_etcd import PREFIX, Asked, Member, ModelEtcd, settle, topology
@@ -24,9 +26,10 @@ from warren.broker.commands import (
     SetPermissions,
     Unbind,
 )
+from warren.broker.store import MessageLog, Store
 from warren.cluster.definitions.definition import LAST
 from warren.cluster.definitions.model_changes import shard_home
-from warren.cluster.definitions.proposals import ANSWER_SECONDS_MAX, ATTEMPTS_MAX, RETRY_SECONDS
+from warren.cluster.definitions.proposals import ANSWER_SECONDS_MAX, OVERTAKEN_MAX, RETRY_SECONDS
 
 ALL = Permissions(".*", ".*", ".*")
 
@@ -276,6 +279,53 @@ def test_without_etcd_it_is_not_asked_all_the_time(etcd: ModelEtcd) -> None:
     assert len(a.node.vhosts["/"].queues) == 50
 
 
+def run_without_space(member: Member, seconds: float) -> int:
+    """For a while etcd answers reads, and says of each transaction that it has no space. Return how many
+    transactions it was asked for.
+    """
+    sent = 0
+    for _ in range(round(seconds / RETRY_SECONDS)):
+        while member.requests:
+            assert sent < 1_000, "it is asked over and over"
+            sent += member.requests[0].transaction is not None
+            is_read = member.requests[0].transaction is None
+            member.run_request("done" if is_read else "no space")
+        member.pass_time(RETRY_SECONDS)
+    return sent
+
+
+def test_an_etcd_without_space_is_not_asked_all_the_time_and_the_error_says_it(etcd: ModelEtcd) -> None:
+    [a] = cluster(etcd, "a")
+    asked = a.ask(queue())
+    tries_max = round(ANSWER_SECONDS_MAX / RETRY_SECONDS)
+    assert 2 <= run_without_space(a, ANSWER_SECONDS_MAX) <= tries_max
+    assert code(asked) == 405
+    assert asked.applied is not None
+    assert asked.applied.error is not None
+    assert "no space" in asked.applied.error.text
+    assert "may still be made" in asked.applied.error.text
+    later = a.ask(queue())
+    settle(a)
+    assert code(later) == 0, "when etcd has space again"
+
+
+def test_what_the_model_asks_for_waits_until_etcd_has_space(etcd: ModelEtcd) -> None:
+    [a] = cluster(etcd, "a")
+    for command in (queue(), exchange(), bind()):
+        a.ask(command)
+        settle(a)
+    a.node.vhosts["/"].ask_for(DeleteQueue(vhost="/", name="q"))
+    a.world.run()
+    assert run_without_space(a, 10 * ANSWER_SECONDS_MAX) > OVERTAKEN_MAX
+    a.pass_time(RETRY_SECONDS)
+    a.run_request()  # etcd has space
+    a.watch()
+    assert "q" not in a.node.vhosts["/"].queues
+    run_without_space(a, RETRY_SECONDS)  # it has none for what has died with the queue
+    settle(a)
+    assert not [key for key in etcd.kvs if "binding" in key]
+
+
 def test_without_etcd_nothing_is_said_not_to_be_there(etcd: ModelEtcd) -> None:
     [a] = cluster(etcd, "a")
     told: list[object] = []
@@ -313,6 +363,34 @@ def test_commands_of_one_turn_go_in_one_transaction(etcd: ModelEtcd) -> None:
     records = a.metadata.copy.records
     numbers = {record.number for record in records.values() if record.key.kind == "queue"}
     assert len(numbers) == 100, "each queue has its own number"
+
+
+class BrokenShard:
+    """This node leads a shard, and cannot open the logs of a queue."""
+
+    def home_of(self, _shard: int, _number: int) -> str:
+        return ""
+
+    def store_of(self, _shard: int, _number: int) -> Store:
+        return BrokenStore()
+
+
+class BrokenStore(Store):
+    def open_log(self, vhost: str, queue: str, part: str = "") -> tuple[MessageLog, int]:
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def test_a_change_that_fails_on_a_node_keeps_no_other_from_it(etcd: ModelEtcd) -> None:
+    a, b = cluster(etcd, "a", "b")
+    a.metadata.model.shards = BrokenShard()
+    a.metadata.proposals.planner.shard_of = lambda command: 0 if command.name == "broken" else None
+    revision = etcd.revision
+    asked = [a.ask(queue(name)) for name in ("first", "broken", "other")]
+    settle(a, b)
+    assert etcd.revision == revision + 2, "the last two are one change"
+    assert [code(each) for each in asked] == [0, 541, 0]
+    assert "other" in a.node.vhosts["/"].queues
+    assert [type(error) for error in a.world.errors] == [OSError]
 
 
 def test_commands_that_depend_on_each_other_go_one_after_the_other(etcd: ModelEtcd) -> None:
@@ -450,7 +528,7 @@ def test_a_change_that_others_get_ahead_of_all_the_time_ends(etcd: ModelEtcd) ->
         return PutPolicy(vhost="/", name="p", pattern=f"{number}", definition={"max-length": 1})
 
     asked = a.ask(policy(0))
-    for number in range(1, ATTEMPTS_MAX + 5):
+    for number in range(1, OVERTAKEN_MAX + 5):
         b.ask(policy(number))
         settle(b)
         a.run_request()

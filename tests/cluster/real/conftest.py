@@ -12,6 +12,7 @@ import pytest
 
 from tests.cluster.real.broker_nodes import Nodes
 from tests.cluster.real.etcd_process import EtcdProcess
+from tests.cluster.real.etcd_space import QUOTA_BYTES
 from tests.cluster.real.host_cluster import HostCluster
 from tests.cluster.real.hosts import why_not
 from warren.server.cluster.etcd import Etcd
@@ -26,6 +27,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if Path(__file__).parent in item.path.parents:
                 item.add_marker(pytest.mark.skip(reason="Debian's etcd-server is not installed"))
+
+
+@pytest.fixture
+def small_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`local_etcd` is full soon."""
+    monkeypatch.setattr("warren.server.cluster.local_etcd.QUOTA_BYTES", QUOTA_BYTES)
 
 
 @pytest.fixture

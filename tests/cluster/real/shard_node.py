@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from warren.amqp.budget import Budget
 from warren.broker.message import Message
 from warren.broker.store import NOTHING_TO_READ
+from warren.broker.turns import Turns
 from warren.cluster.config import Leadership, RunId, ShardRecord, StoreId, create
 from warren.cluster.known_stores import IN
 from warren.cluster.messages import Hello
@@ -122,6 +124,7 @@ class ShardNode:
         shards = store.open_shards(
             call_from_thread=self._call_from_thread,
             is_stream=lambda _queue: False,
+            spread=Turns(self.world, Budget(), lambda: None, self.world.report).spread,
         )
         self.store_id = StoreId(shards.store_id)
         me = Leadership(self.store_id, RunId(f"{self.store_id}.{self.run}"))

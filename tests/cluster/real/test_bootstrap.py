@@ -10,19 +10,26 @@ from typing import Any
 import pytest
 
 import warren
+from tests.cluster.real.etcd_space import fill, make_space
 from tests.cluster.real.shard_node import CLUSTER
+from warren.cluster.known_stores import DRAINING
 from warren.server.address import split_address
 from warren.server.cluster import node as node_module
 from warren.server.cluster.agreement import Facts
 from warren.server.cluster.bootstrap import (
+    FILE,
     RUNS_MAX,
     agree_on_format,
+    agree_on_secret,
     begin_run,
     join,
+    read_membership,
     register,
     registered_run,
+    set_state,
 )
 from warren.server.cluster.etcd import Etcd
+from warren.server.cluster.etcd_errors import Failed
 from warren.server.cluster.local_etcd import LocalEtcd
 from warren.server.cluster.settings import ClusterSettings
 from warren.server.config_error import ConfigError
@@ -47,6 +54,13 @@ async def test_a_node_is_no_copy_however_often_it_could_not_be_registered(tmp_pa
         await start(etcd, tmp_path, str(number), may_write=False)
     await start(etcd, tmp_path, "at last")
     assert await registered_run(etcd, SETTINGS) == "at last"
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"cluster": "c", "node": "a", "runs": 1}'])
+def test_a_file_that_makes_no_sense_is_told(tmp_path: Path, content: str) -> None:
+    (tmp_path / FILE).write_text(content)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_membership(tmp_path)
 
 
 async def test_a_copy_is_refused(tmp_path: Path, etcd: Etcd) -> None:
@@ -82,3 +96,24 @@ async def test_a_node_that_is_refused_listens_no_more(
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection(*split_address(peers))
     assert asyncio.all_tasks() == tasks
+
+
+@pytest.mark.usefixtures("small_quota")
+async def test_an_etcd_without_space_is_no_reason_to_give_up(etcd: Etcd) -> None:
+    facts = {"store": "s", "run": "1"}
+    await fill(etcd)
+    with pytest.raises(Failed, match="disarm its alarm"):
+        await agree_on_format(etcd, SETTINGS)
+    with pytest.raises(Failed, match="disarm its alarm"):
+        await agree_on_secret(etcd, SETTINGS)
+    with pytest.raises(Failed, match="disarm its alarm"):
+        await register(etcd, SETTINGS, facts)
+    await make_space(etcd)
+    await agree_on_format(etcd, SETTINGS)
+    assert await agree_on_secret(etcd, SETTINGS) == await agree_on_secret(etcd, SETTINGS)
+    await register(etcd, SETTINGS, facts)
+    await fill(etcd)
+    with pytest.raises(Failed, match="disarm its alarm"):
+        await set_state(etcd, SETTINGS.prefix, SETTINGS.node, DRAINING)
+    await make_space(etcd)
+    assert await set_state(etcd, SETTINGS.prefix, SETTINGS.node, DRAINING)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import signal
 import threading
+import time
 import uuid
 from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pika
 import pika.exceptions
@@ -18,8 +24,14 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.cluster.real.broker_nodes import WAIT_SECONDS, Nodes, close, closed_with, eventually
 from tests.cluster.real.etcd_process import EtcdProcess
+from tests.cluster.real.etcd_space import QUOTA_BYTES, fill, make_space
 from tests.cluster.real.http_client import HttpClient
+from tests.cluster.real.shard_node import CLUSTER
 from tests.support.process import BrokerProcess
+from warren.server.cluster.bootstrap import agree_on_format
+from warren.server.cluster.etcd import Etcd
+from warren.server.cluster.etcd_settings import EtcdSettings
+from warren.server.cluster.local_etcd import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -203,6 +215,36 @@ def test_a_directory_of_a_broker_that_was_alone_is_refused(nodes: Nodes, tmp_pat
     assert "of a broker that was alone" in refused.log()
 
 
+def test_a_node_waits_until_etcd_has_space_and_a_declare_says_that_it_has_none(tmp_path: Path) -> None:
+    async def ask(what: Callable[[Etcd], Coroutine[Any, Any, object]]) -> None:
+        client = Etcd(EtcdSettings(endpoints=(etcd.endpoint,)), time.monotonic)
+        try:
+            await what(client)
+        finally:
+            await client.close()
+
+    settings = replace(CLUSTER, name="demo", shards=64)
+    flags = ("--cluster", "demo", "--node", "a")
+    with EtcdProcess(tmp_path / "etcd", f"--quota-backend-bytes={QUOTA_BYTES}") as etcd:
+        asyncio.run(ask(lambda client: agree_on_format(client, settings)))  # and nothing else is there
+        asyncio.run(ask(fill))
+        node = BrokerProcess(tmp_path / "a", *flags, "--etcd", etcd.endpoint)
+        node.launch()
+        with ExitStack() as stack:
+            stack.callback(node.__exit__)
+            eventually(lambda: "waiting for etcd" in node.log())
+            assert "etcd's database is full" in node.log()
+            asyncio.run(ask(make_space))
+            node.wait_until_ready()
+            connection = stack.enter_context(pika.BlockingConnection(pika.URLParameters(node.address.url())))
+            asyncio.run(ask(fill))
+            channel = connection.channel()
+            text = closed_with(405, lambda: channel.queue_declare("q", durable=True))
+            assert "etcd's database is full: raise its quota" in text
+            asyncio.run(ask(make_space))
+            connection.channel().queue_declare("q", durable=True)
+
+
 def test_a_node_that_waits_for_etcd_can_be_stopped(tmp_path: Path, etcd_process: EtcdProcess) -> None:
     etcd_process.kill()
     endpoint = etcd_process.endpoint
@@ -382,6 +424,35 @@ def test_a_node_whose_settings_do_not_go_with_those_that_run_is_refused(nodes: N
     assert [each["name"] for each in api.get("nodes")] == ["a"], "nobody counts on it"
     nodes.running["a"].kill()
     nodes.start("b", "--config", str(tmp_path / "other.toml"))
+
+
+def test_a_node_that_cannot_be_called_runs_nevertheless(nodes: Nodes, tmp_path: Path) -> None:
+    nodes.start("a", "--peers-advertise", "127.0.0.1:1")  # where nobody listens
+    (tmp_path / "other.toml").write_text("cluster_min_in_sync = 1")
+    text = refused(nodes, "b", "--config", str(tmp_path / "other.toml"))
+    assert "node 'a' runs with 2" in text
+
+
+def test_a_name_is_used_by_one_node_at_a_time(nodes: Nodes) -> None:
+    """All others would take the data of the first one for lost, and replace it."""
+    nodes.start("a")
+    text = refused(nodes, "wiped", "--node", "a")
+    assert "another process, with another data directory, runs as this node" in text
+    nodes.running["a"].kill()
+    nodes.start("wiped", "--node", "a")
+
+
+def test_a_node_that_does_not_run_refuses_nobody_who_listens_where_it_did(
+    nodes: Nodes, tmp_path: Path
+) -> None:
+    a, b = (f"127.0.0.1:{free_port()}" for _ in "ab")
+    nodes.start("a", "--peers-bind", a)
+    nodes.start("b", "--peers-bind", b)
+    for process in nodes.running.values():
+        process.kill()
+    (tmp_path / "other.toml").write_text("cluster_min_in_sync = 1")
+    for name, port in (("c", a), ("d", b)):
+        nodes.start(name, "--config", str(tmp_path / "other.toml"), "--peers-bind", port)
 
 
 def test_addresses_that_others_cannot_use_are_refused(nodes: Nodes) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.support.shard_machine import ShardMachine, close_all
 from warren.storage.copying import read_marks
 from warren.storage.format import ACKED, HEADER_BYTES, encode_mark
 from warren.storage.led_shard import LedShard
+from warren.storage.replica import Replica
 from warren.storage.replication import Drop, LogChange, LogId, Marks, NamedOffset, Records, SegmentState
 
 QUEUE = LogId(129)
@@ -94,6 +96,25 @@ def read_back(led: LedShard, *logs: LogId, streams: frozenset[int] = frozenset()
     led.are_recovered(led.recovery({log.queue for log in logs}, streams)())
 
 
+def test_one_log_is_read_back_without_a_look_at_all_the_others(
+    copied: Copied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied.append(QUEUE, b"one")
+    copied.send()
+    led = copied.lead()
+    looked: list[str] = []
+    scandir = os.scandir
+
+    def noting(path: str) -> Iterator[os.DirEntry[str]]:
+        looked.append(str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", noting)
+    log, _ = led.open_log(QUEUE)
+    assert [found.body for _, found in read_on(log)] == [b"one"]
+    assert str(copied.machine.shard_directory) not in looked
+
+
 # --- a term ends ---
 
 
@@ -121,6 +142,41 @@ def test_a_log_that_no_recovery_has_read_stays_as_it_is(copied: Copied) -> None:
     copies = copied.machine.follow()
     assert set(led.opened) == {QUEUE}
     assert copies.logs[OTHER] is untouched
+
+
+def test_logs_are_let_go_of_one_after_the_other(copied: Copied) -> None:
+    """There may be very many, and everything else on the node would have to wait."""
+    logs = [LogId(number) for number in range(1, 11)]
+    for log in logs:
+        copied.append(log, b"body")
+    copied.send()
+    led = copied.lead()
+    read_back(led, *logs)
+    before = led.inventory()
+    led.open_log(logs[0])
+    work: list[tuple[Iterator[int], Callable[[], None]]] = []
+    copied.machine.shards.spread = lambda steps, then: work.append((steps, then))
+    following: list[Replica] = []
+    copied.machine.shards.follow_again(led, following.append)
+    copies = dict(led.replica.logs)
+
+    def take_steps(count: Callable[[], int]) -> None:
+        """Each step is of one log."""
+        [(steps, then)] = work
+        work.clear()
+        for cost in steps:
+            assert cost > 0
+            counts.append(count())
+        then()
+        copied.machine.settle()
+
+    counts: list[int] = []
+    take_steps(lambda: len(led.opened) + len(led.ended))
+    assert counts == [*range(2, 11), *range(11, 21)], "nine are opened, and all end"
+    counts.clear()
+    take_steps(lambda: sum(led.replica.logs[log] is not copies[log] for log in logs))
+    assert counts == list(range(1, 11))
+    assert [replica.inventory() for replica in following] == [before]
 
 
 def test_a_copy_that_was_read_back_takes_marks_behind_those_of_the_recovery(copied: Copied) -> None:

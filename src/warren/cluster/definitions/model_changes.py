@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Protocol
 
-from warren.amqp.errors import AmqpError
+from warren.amqp.errors import AmqpError, InternalError
 from warren.broker.changes import Applied
 from warren.broker.client import ClientId
 from warren.broker.commands import Command, DeclareQueue
@@ -69,6 +69,9 @@ class ModelChanges:
         except AmqpError as error:  # such as an exchange type that only other nodes have
             self.node.world.report(error)
             return Applied(changed=False, error=error)
+        except Exception as error:  # noqa: BLE001 - the other changes of the revision do not come again
+            self.node.world.report(error)
+            return Applied(changed=False, error=InternalError("the node failed; its log says why"))
 
     def command_of(self, record: Record) -> Command:
         """The command that makes a definition on this node."""

@@ -63,7 +63,9 @@ class Proposal:
         self.deadline = deadline  # when it is answered, whatever is known then
         self.stage = Stage.NEW
         self.since = now  # when it came into this stage
-        self.attempts = 0  # how often it was sent
+        self.sent = 0  # how often it was sent, unless that surely did not arrive
+        self.overtaken = 0  # how often others got ahead of it
+        self.trouble = ""  # why nobody knows what came of it when it was sent last
         self.revision = 0  # for BEHIND: what this node must have
         self.is_made = False  # for BEHIND: its transaction has succeeded, at that revision
         self.known: Applied | None = None  # for READING: what could be said by what this node knew before

@@ -2,7 +2,7 @@
 
     plan by what the node knows -> transaction -> the node has its revision -> answer
       | nothing to change, or an error     | a compare failed: catch up, plan again
-      v                                    | outcome unknown: read, catch up, plan again
+      v                                    | outcome unknown: read, catch up, plan again after a while
     read, catch up, plan again -> answer
 
 What always holds:
@@ -28,10 +28,10 @@ from warren.cluster.definitions.proposal import Asker, Flight, Proposal, Stage
 from warren.cluster.transactions import Answer, Compare, KeyValue, Outcome
 
 ANSWER_SECONDS_MAX = 10.0  # for a client that waits
-RETRY_SECONDS = 0.25  # after etcd could not be reached
+RETRY_SECONDS = 0.25  # after etcd could not be reached, or did not say what came of a transaction
 BEHIND_SECONDS_MAX = 1.0  # after that a change that did not come is taken for lost
-ATTEMPTS_MAX = 50  # of a change that others get ahead of
-ALONE_AFTER = 2  # attempts: then it goes in a transaction of its own
+OVERTAKEN_MAX = 50  # times that others get ahead of a change
+ALONE_AFTER = 2  # such times: then it goes in a transaction of its own
 COMPARES_MAX = 120  # of a transaction
 BYTES_MAX = 1_000_000  # of a transaction; etcd refuses 1.5 MiB
 
@@ -110,7 +110,7 @@ class Proposals:
         """Decide by what this node knows now. `caught_up`: it knows all that was there when it was asked."""
         found = self._plan(proposal)
         if isinstance(found, Plan):
-            if proposal.attempts >= ATTEMPTS_MAX:
+            if proposal.overtaken >= OVERTAKEN_MAX:
                 self._answer(proposal, _failed(ResourceLocked("others change this all the time: try again")))
             else:
                 proposal.move(Stage.TO_SEND, self.node.world.now())
@@ -191,7 +191,7 @@ class Proposals:
             self.node.world.call_soon(self._pump)
 
     def _pump_later(self) -> None:
-        """Etcd could not be reached: ask nothing for a while."""
+        """Ask nothing of etcd for a while."""
         if not self.is_resting:
             self.is_resting = True
             self.node.world.call_later(RETRY_SECONDS, self._has_rested)
@@ -224,7 +224,7 @@ class Proposals:
         if plan.writes:
             self.flight = flight
             for proposal in flight.proposals:
-                proposal.attempts += 1
+                proposal.sent += 1
                 proposal.move(Stage.IN_FLIGHT, self.node.world.now())
             self.gateway.send(transaction_of(plan, self.prefix), self._sent)
 
@@ -245,13 +245,13 @@ class Proposals:
             elif found is not None:  # something has changed since it was planned
                 self._settle_unsent(proposal, found)
             self.to_send.popleft()
-            if proposal.attempts >= ALONE_AFTER and flight.proposals:
+            if proposal.overtaken >= ALONE_AFTER and flight.proposals:
                 break
         return flight, all_of_it
 
     def _fits(self, gathered: Plan, found: Plan, proposal: Proposal, size: int) -> bool:
         return not (
-            proposal.attempts >= ALONE_AFTER
+            proposal.overtaken >= ALONE_AFTER
             or gathered.writes + found.writes > WRITES_MAX
             or len(gathered.compares) + len(found.compares) > COMPARES_MAX
             or size > BYTES_MAX
@@ -286,13 +286,12 @@ class Proposals:
         elif answer.outcome is Outcome.FAILED:
             [last] = answer.read
             for proposal in waiting:
+                proposal.overtaken += 1
                 self._wait_for(proposal, 0 if last is None else last.mod_revision, is_made=False)
             self.compare_count(last)
         elif answer.outcome is Outcome.UNKNOWN:
-            self.trouble = answer.reason
-            for proposal in waiting:
-                proposal.known = None
-                self._to_read(proposal)
+            self._nobody_knows(waiting, flight, answer.reason)
+            return
         else:
             self._try_again(waiting, flight, answer.reason)
             return
@@ -309,12 +308,26 @@ class Proposals:
             else:
                 self._wait_for(proposal, revision, is_made=True)
 
+    def _nobody_knows(self, waiting: list[Proposal], flight: Flight, reason: str) -> None:
+        """It may have been made: that is read at once. If not, it is sent again, but not at once: etcd may be
+        up, and make nothing, as when it has no space.
+        """
+        self.trouble = reason
+        self.to_sweep |= dict.fromkeys(flight.swept)
+        for proposal in waiting:
+            proposal.known = None
+            proposal.trouble = reason
+            self._to_read(proposal)
+        if not self.reading:
+            self._read()
+        self._pump_later()
+
     def _try_again(self, waiting: list[Proposal], flight: Flight, reason: str) -> None:
         """Nothing was sent."""
         self.trouble = reason
         self.to_sweep |= dict.fromkeys(flight.swept)
         for proposal in reversed(waiting):
-            proposal.attempts -= 1
+            proposal.sent -= 1
             proposal.move(Stage.TO_SEND, self.node.world.now())
             self.to_send.appendleft(proposal)
         self._pump_later()
@@ -382,11 +395,11 @@ class Proposals:
             self.gateway.load_again("a change of definitions did not come")
 
     def _why_not(self, proposal: Proposal) -> str:
-        because = self.trouble or "it does not answer"
+        because = proposal.trouble or self.trouble or "it does not answer"
         what = f"no agreement with etcd within {ANSWER_SECONDS_MAX:.0f} s ({because})"
-        if proposal.attempts:
-            return f"{what}: the change may still be made; ask again when etcd is back"
-        return f"{what}: nothing was changed; ask again when etcd is back"
+        if proposal.sent:
+            return f"{what}: the change may still be made; try again when etcd works"
+        return f"{what}: nothing was changed; try again when etcd works"
 
 
 def _failed(error: AmqpError) -> Applied:

@@ -1,6 +1,7 @@
 """How a node gets into its cluster: whoever has the same etcd and the same name is in.
 
     <prefix>format           {"version": 1, "shards": 64, "id": "…"}    written once, by the first node
+    <prefix>secret           what nodes prove to each other that they know, unless a file has it
     <prefix>nodes/<name>     {"store": "…", "run": "…", "amqp": "…", …}  written by each node when it listens
     data_dir/cluster.json    {"cluster": "…", "node": "…", "runs": […]}   which cluster a data directory is of
 
@@ -11,26 +12,32 @@ another cluster, or of a broker that was alone, is refused, before it could take
 A node whose disk was wiped registers with another store than before. Its record says which stores it had, so
 that everybody knows that these never come back. A directory that was restored from a copy is older than what
 its store has promised to keep; it does not know the run that was registered last, and is refused.
+
+All of these read before they write. So if etcd does not do what they ask, or does not say so, which they tell
+by an `EtcdError`, they can be asked again.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from warren.cluster.transactions import ABSENT, Answer, Compare, KeyValue, Outcome, Put, Transaction
+from warren.cluster.handshake import SECRET_BYTES_MIN
+from warren.cluster.transactions import ABSENT, Compare, KeyValue, Outcome, Put, Transaction
 from warren.server.cluster.etcd import Etcd
-from warren.server.cluster.etcd_errors import Unreachable
 from warren.server.cluster.settings import ClusterSettings
 from warren.server.config_error import ConfigError
 
 FORMAT_VERSION = 1
 FILE = "cluster.json"
 FILE_MODE = 0o600
+SECRET_BYTES = 32
 TRIES_MAX = 20  # to write a key that others write as well
 FORMER_MAX = 32  # stores that a node had, as its record keeps them
 RUNS_MAX = 64  # that a directory remembers, besides the one that was registered last
@@ -54,8 +61,8 @@ def read_membership(data_dir: Path) -> Membership | None:
         return Membership(str(content["cluster"]), str(content["node"]), runs)
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error!r}") from error
 
 
 def write_membership(data_dir: Path, membership: Membership) -> None:
@@ -82,8 +89,7 @@ async def agree_on_format(etcd: Etcd, settings: ClusterSettings) -> str:
         found = await etcd.get(key)
         if found is not None:
             return _check_format(settings, found)
-        wrote = await etcd.txn(Transaction((Compare(key, ABSENT),), (Put(key, json.dumps(wanted).encode()),)))
-        _check_sent(wrote)
+        await etcd.write(Transaction((Compare(key, ABSENT),), (Put(key, json.dumps(wanted).encode()),)))
     raise ConfigError(f"etcd does not keep {key}")
 
 
@@ -105,9 +111,28 @@ def _check_format(settings: ClusterSettings, found: KeyValue) -> str:
     return cluster
 
 
-def _check_sent(answer: Answer) -> None:
-    if answer.outcome is Outcome.NOT_SENT:
-        raise Unreachable(answer.reason, was_sent=False)
+async def agree_on_secret(etcd: Etcd, settings: ClusterSettings) -> bytes:
+    """What the nodes prove to each other that they know. The first of them makes it, unless a file has it."""
+    if settings.secret_file:
+        return _read_secret(Path(settings.secret_file))
+    key = settings.prefix + "secret"
+    made = Put(key, secrets.token_hex(SECRET_BYTES).encode())
+    for _ in range(TRIES_MAX):
+        found = await etcd.get(key)
+        if found is not None:
+            return found.value
+        await etcd.write(Transaction((Compare(key, ABSENT),), (made,)))
+    raise ConfigError(f"etcd does not keep {key}")
+
+
+def _read_secret(path: Path) -> bytes:
+    try:
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(f"cluster_secret_file: {error}") from error
+    if len(secret) < SECRET_BYTES_MIN:
+        raise ConfigError(f"cluster_secret_file: at least {SECRET_BYTES_MIN} bytes are needed")
+    return secret
 
 
 def join(data_dir: Path, settings: ClusterSettings, cluster: str, *, has_definitions: bool) -> Membership:
@@ -135,8 +160,7 @@ def join(data_dir: Path, settings: ClusterSettings, cluster: str, *, has_definit
 
 async def registered_run(etcd: Etcd, settings: ClusterSettings) -> str:
     """The run of this node that was registered last; empty if none was."""
-    found = await etcd.get(_node_key(settings))
-    return "" if found is None else facts_in(found).get("run", "")
+    return (await facts_of(etcd, settings.prefix, settings.node)).get("run", "")
 
 
 def begin_run(data_dir: Path, known: Membership, run: str, *, registered: str) -> Membership:
@@ -155,7 +179,7 @@ async def register(
     """Write down where a node is, and which run of it that is. `runs` are those that its directory knows,
     with this one; ConfigError if the last run of this store is none of them.
     """
-    key = _node_key(settings)
+    key = f"{settings.prefix}nodes/{settings.node}"
     for _ in range(TRIES_MAX):
         found = await etcd.get(key)
         before = {} if found is None else facts_in(found)
@@ -169,12 +193,8 @@ async def register(
         if found is not None and found.value == value:
             return
         seen = ABSENT if found is None else found.mod_revision
-        _check_sent(await etcd.txn(Transaction((Compare(key, seen),), (Put(key, value),))))
+        await etcd.write(Transaction((Compare(key, seen),), (Put(key, value),)))
     raise ConfigError(f"etcd does not keep {key}: is there another node '{settings.node}'?")
-
-
-def _node_key(settings: ClusterSettings) -> str:
-    return f"{settings.prefix}nodes/{settings.node}"
 
 
 def _former(before: dict[str, str], store: str) -> str:
@@ -187,20 +207,36 @@ def _former(before: dict[str, str], store: str) -> str:
 
 
 async def set_state(etcd: Etcd, prefix: str, node: str, state: str) -> bool:
-    """Change the state of a node in its record. False if there is no such node, or etcd does not say that it
-    was done.
+    """Change the state of a node in its record. False as of `change_record`."""
+    return await change_record(etcd, prefix, node, lambda facts: {**facts, "state": state})
+
+
+async def change_record(
+    etcd: Etcd, prefix: str, node: str, change: Callable[[dict[str, str]], dict[str, str]]
+) -> bool:
+    """Change what the record of a node says. False if there is no such node, or others change it all the
+    time.
     """
     key = f"{prefix}nodes/{node}"
     for _ in range(TRIES_MAX):
         found = await etcd.get(key)
         if found is None:
             return False
-        facts = facts_in(found)
-        if facts.get("state") == state:
+        before = facts_in(found)
+        facts = change(before)
+        if facts == before:
             return True
-        put = Put(key, json.dumps({**facts, "state": state}).encode())
-        await etcd.txn(Transaction((Compare(key, found.mod_revision),), (put,)))
+        put = Put(key, json.dumps(facts).encode())
+        wrote = await etcd.write(Transaction((Compare(key, found.mod_revision),), (put,)))
+        if wrote.outcome is Outcome.SUCCEEDED:
+            return True
     return False
+
+
+async def facts_of(etcd: Etcd, prefix: str, node: str) -> dict[str, str]:
+    """What the record of a node says now; nothing if there is none."""
+    found = await etcd.get(f"{prefix}nodes/{node}")
+    return {} if found is None else facts_in(found)
 
 
 def facts_in(found: KeyValue) -> dict[str, str]:

@@ -21,6 +21,7 @@ from warren.cluster.definitions.metadata import Metadata
 from warren.cluster.transactions import Answer, Changed, KeyValue, Transaction
 from warren.server.cluster.etcd import Etcd
 from warren.server.cluster.etcd_errors import EtcdError
+from warren.server.cluster.presence import ASKED, answer
 from warren.server.cluster.settings import ClusterSettings
 from warren.server.cluster.tasks import Tasks
 
@@ -246,6 +247,15 @@ class ClusterDefinitions:
             self.log.error(
                 "another process is in the cluster as this node: each needs its own name", node=name
             )
+        if name == self.settings.node and run == self.run_id and ASKED in facts:
+            self.tasks.spawn(self._answer())
+
+    async def _answer(self) -> None:
+        """A node that starts wants to know whether this one runs."""
+        try:
+            await answer(self.etcd, self.settings.prefix, self.settings.node)
+        except EtcdError as error:
+            self._tell("a node that asks cannot be answered", str(error))
 
     # --- the log ---
 

@@ -98,12 +98,18 @@ class Etcd:
     async def txn(self, wanted: Transaction) -> Answer:
         """Never raises for what etcd or the network do: the outcome says it."""
         try:
-            answer = await self._ask("kv/txn", transaction_request(wanted))
-            return _understood(lambda: transaction_answer(wanted, answer))
+            return await self.write(wanted)
         except Unreachable as error:
             return Answer(Outcome.UNKNOWN if error.was_sent else Outcome.NOT_SENT, reason=str(error))
         except EtcdError as error:
             return Answer(Outcome.NOT_SENT if error.was_refused else Outcome.UNKNOWN, reason=str(error))
+
+    async def write(self, wanted: Transaction) -> Answer:
+        """The same for whoever can begin anew: whether it was done or a compare failed; EtcdError if nothing
+        was done, or nobody knows.
+        """
+        answer = await self._ask("kv/txn", transaction_request(wanted))
+        return _understood(lambda: transaction_answer(wanted, answer))
 
     async def get(self, key: str) -> KeyValue | None:
         """A key as it is now."""

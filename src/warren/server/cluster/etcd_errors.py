@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class EtcdError(Exception):
-    """`was_refused`: etcd has told us that it did not do what was asked, and will not."""
+    """`was_refused`: etcd has told us that it did not do what was asked."""
 
     was_refused = False
 
@@ -22,7 +22,13 @@ class Compacted(EtcdError):
 
 
 class Refused(EtcdError):
-    """etcd does not do this: no permission, no space, a wrong password, too large."""
+    """etcd does not do this, now or later: no permission, a wrong password, too large."""
+
+    was_refused = True
+
+
+class Busy(EtcdError):
+    """etcd has too much to do, and does not do this now."""
 
     was_refused = True
 
@@ -45,8 +51,8 @@ REFUSALS = {  # what etcd says, and what an operator can do
     "authentication is not enabled": "etcd has no authentication: leave cluster.etcd_user unset",
     "request is too large": "etcd refuses a request as too large (--max-request-bytes)",
     "too many operations": "etcd allows fewer operations in a transaction than 128 (--max-txn-ops)",
-    "too many requests": "etcd has too much to do, and refuses requests for now",
 }
+BUSY = "too many requests"
 NO_SPACE = "database space exceeded"  # no refusal: etcd says so, too, of what has just filled the database
 NO_SPACE_ADVICE = (
     "etcd's database is full: raise its quota, compact and defragment it, then disarm its alarm "
@@ -63,6 +69,8 @@ def error_of(text: str) -> EtcdError:
     for said, advice in REFUSALS.items():
         if said in text:
             return Refused(f"{advice} ({text})")
+    if BUSY in text:
+        return Busy(f"etcd has too much to do, and refuses requests for now ({text})")
     if NO_SPACE in text:
         return Failed(f"{NO_SPACE_ADVICE} ({text})")
     return Failed(f"etcd says: {text}")

@@ -19,6 +19,7 @@ from warren.server.cluster.agreement import check_agreement, settings_told
 from warren.server.cluster.bootstrap import (
     Membership,
     agree_on_format,
+    agree_on_secret,
     begin_run,
     join,
     register,
@@ -27,7 +28,7 @@ from warren.server.cluster.bootstrap import (
 )
 from warren.server.cluster.definitions import ClusterDefinitions
 from warren.server.cluster.etcd import Etcd
-from warren.server.cluster.etcd_errors import EtcdError
+from warren.server.cluster.etcd_errors import EtcdError, Refused
 from warren.server.cluster.etcd_settings import EtcdSettings
 from warren.server.cluster.letter_service import PostToCome
 from warren.server.cluster.local_etcd import LocalEtcd
@@ -96,35 +97,37 @@ class ClusterNode:
         assert self.shards is not None, "a node starts before it listens"
         assert self.membership is not None, "a node starts before it listens"
         where = Whereabouts(self.settings, await own_host(self.etcd.settings.endpoints))
+        secret = await self._until_reached(lambda: agree_on_secret(self.etcd, self.settings))
+        credentials = self.shards.credentials(secret)
         facts = {
             "store": self.shards.store_id,
             "run": self.run,
             "amqp": where.amqp(addresses.get("amqp") or addresses.get("amqps", "")),
             "http": where.http(addresses.get("http") or addresses.get("https", "")),
-            "peers": where.peers(await self.shards.listen(where.peers_bind())),
+            "peers": where.peers(await self.shards.listen(where.peers_bind(), credentials)),
             "version": version,
             "state": IN,
             **settings_told(self.settings),
         }
         if at_loopback(facts["amqp"]) and not at_loopback(facts["peers"]):
             self.log.warning("clients on other machines cannot connect: set bind", amqp=facts["amqp"])
-        await self._until_reached(lambda: check_agreement(self.etcd, self.settings, facts))
+        await self._until_reached(lambda: check_agreement(self.etcd, self.settings, facts, credentials))
         registered = await self._until_reached(lambda: registered_run(self.etcd, self.settings))
         runs = begin_run(self.data_dir, self.membership, self.run, registered=registered).runs
         await self._until_reached(lambda: register(self.etcd, self.settings, facts, runs))
-        await self._until_reached(lambda: check_agreement(self.etcd, self.settings, facts))
+        await self._until_reached(lambda: check_agreement(self.etcd, self.settings, facts, credentials))
         self.definitions.is_registered = True
         self.shards.start()
 
     async def _until_reached(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask etcd until it answers; ConfigError if it refuses."""
+        """Ask etcd, which may be away or full, until it does what is asked; ConfigError if it never will."""
         attempt = 0
         while True:
             try:
                 return await ask()
+            except Refused as error:
+                raise ConfigError(str(error)) from error
             except EtcdError as error:
-                if error.was_refused:
-                    raise ConfigError(str(error)) from error
                 if attempt % TOLD_EVERY == 0:
                     self.log.warning("waiting for etcd", reason=str(error))
             attempt += 1

@@ -266,7 +266,7 @@ class Operations:
         try:
             is_told = await self.announce(node, state)
         except EtcdError as error:
-            raise CannotReachEtcd(f"etcd does not take it down: {error}") from error
+            raise CannotReachEtcd(f"etcd does not say that it took it down: {error}") from error
         if not is_told:
             raise CannotReachEtcd("etcd does not take it down: others change it at the same time")
 

@@ -5,7 +5,8 @@ open, its queues are opened over several turns, so that the first ones serve at 
 wait. A queue that is not opened yet is still elsewhere: whoever uses it gets 405, and asks again.
 
 A queue may fail to open for a reason that passes, such as too many open files: it is opened again later. But
-a log is opened once in a term. If some log of the queue is open, another node should lead the shard.
+a log is opened once in a term. If some log of the queue is open, another node should lead the shard; that is
+asked for until one does, since perhaps none can now.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from warren.broker.rules import STREAM, queue_type
 from warren.cluster.definitions.definition_copy import Record
 from warren.storage.led_shard import LedShard, Recovered
 
-AGAIN_SECONDS = 5.0  # until a queue is opened again
+AGAIN_SECONDS = 5.0  # until a queue is opened again, or a hand-over asked for again
 
 
 class ReadingThread:
@@ -60,15 +61,15 @@ class ShardOpening:
         led: LedShard,
         open_queue: Callable[[int], None],
         then: Callable[[], None],
-        hand_over: Callable[[], None],
+        hand_over: Callable[[int], None],
     ) -> None:
         self.node = node
         self.led = led
         self.open_queue = open_queue  # opens the queue of a number
         self.then = then  # called when all queues are open
-        self.hand_over = hand_over  # has another node lead the shard, if one can
+        self.hand_over = hand_over  # has another node lead the shard of the queue of a number, if one can
         self.pending: dict[int, None] = {}  # the numbers of queues that are not open yet, in order
-        self.failed: set[int] = set()  # the numbers of queues that could not be opened
+        self.failed: set[int] = set()  # of queues that `open_queue` could not open, as it has noted here
         self.is_read = False  # whether the thread has read what it was to read
         self.is_open = False  # whether queues may be opened
         self.has_ended = False  # whether the term has
@@ -116,13 +117,17 @@ class ShardOpening:
         except Exception as error:  # noqa: BLE001 - a queue that fails must not stop the others
             self.node.world.report(error)
             if isinstance(error, OSError):
-                self.node.world.call_later(AGAIN_SECONDS, partial(self._open_again, number))
+                self._wait(number)
+
+    def _wait(self, number: int) -> None:
+        self.node.world.call_later(AGAIN_SECONDS, partial(self._open_again, number))
 
     def _open_again(self, number: int) -> None:
         if self.has_ended:
             return
         if self.led.has_opened(number):
-            self.hand_over()
+            self._wait(number)
+            self.hand_over(number)
             return
         self.failed.discard(number)
         self.pending[number] = None

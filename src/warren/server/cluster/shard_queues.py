@@ -143,7 +143,7 @@ class ShardQueues:
             led,
             partial(self._open_queue, shard),
             partial(self._all_are_open, shard, led),
-            lambda: self.hand_over(shard),
+            partial(self._hand_over_for, shard),
         )
         self.openings[shard] = opening
         opening.read(self._records(shard), self.thread)
@@ -168,6 +168,11 @@ class ShardQueues:
         if shard in self.waiting:
             self.waiting[shard].add(new)
 
+    def _hand_over_for(self, shard: int, number: int) -> None:
+        """A queue cannot be opened here any more in this term, unless it was deleted."""
+        if self.metadata.copy.in_shards.find(number) is not None:
+            self.hand_over(shard)
+
     def _replace(self, record: Record) -> Queue:
         """Another object stands for a queue, by where the queue is now."""
         command = self.metadata.model.command_of(record)
@@ -185,22 +190,32 @@ class ShardQueues:
     def _look_for_deleted(self, shard: int, led: LedShard) -> None:
         """Queues may have been deleted while nobody led the shard, or by a leader whose last batches did not
         come here. Their logs go when this node knows all definitions that were there when it began to lead:
-        before the shard opens, since a follower that has deleted a log does not take it again.
+        before the shard opens, since a follower that has deleted a log does not take it again. The thread may
+        be reading them back, which has to end first.
         """
         if led.unopened():
-            self.metadata.catch_up(partial(self._sweep, shard, led))
+            self.metadata.catch_up(lambda error: led.after_reading(partial(self._sweep, shard, led, error)))
 
     def _sweep(self, shard: int, led: LedShard, error: AmqpError | None) -> None:
-        opening = self.openings.get(shard)
-        if opening is None or opening.led is not led:
+        if not self._is_led(shard, led):
             return
         if error is not None or self.metadata.copy.has_unreadable_queues:
             self.node.world.call_later(SWEEP_AGAIN_SECONDS, partial(self._look_for_deleted, shard, led))
             return
+        self.node.turns.spread(self._sweeping(shard, led), self.node.end_turn)
+
+    def _sweeping(self, shard: int, led: LedShard) -> Iterator[int]:
         for number in led.unopened():
+            if not self._is_led(shard, led):
+                return
             if not self.has_queue(number):
                 led.remove(number)
-        self.node.end_turn()
+                yield COMMAND_WORK
+
+    def _is_led(self, shard: int, led: LedShard) -> bool:
+        """Whether this term has not ended."""
+        opening = self.openings.get(shard)
+        return opening is not None and opening.led is led
 
     # --- a term ends ---
 

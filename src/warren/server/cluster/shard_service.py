@@ -1,13 +1,9 @@
-"""A broker's part in the shards of its cluster: its links, its disk's copies, and its queues, put together.
-
-<prefix>secret    what nodes prove to each other that they know, unless a file has it
-"""
+"""A broker's part in the shards of its cluster: its links, its disk's copies, and its queues."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,12 +13,10 @@ from structlog.stdlib import BoundLogger
 
 from warren.broker.node import Node
 from warren.cluster.config import Known, Leadership, RunId, StoreId
-from warren.cluster.handshake import SECRET_BYTES_MIN
 from warren.cluster.known_stores import IN
 from warren.cluster.letters import Way
 from warren.cluster.messages import Hello, Message
 from warren.cluster.settings import Settings
-from warren.cluster.transactions import ABSENT, Compare, Put, Transaction
 from warren.cluster.wire import VERSION
 from warren.server.address import Address, address_text, is_port, split_address
 from warren.server.cluster.balancer import Balancer
@@ -39,7 +33,6 @@ from warren.server.cluster.shard_runner import ShardRunner
 from warren.server.cluster.switchboard import Switchboard
 from warren.server.cluster.tasks import Tasks
 from warren.server.cluster.waiting_shard import NO_LEADER
-from warren.server.config_error import ConfigError
 from warren.server.world import LoopWorld
 from warren.storage.directory import stream_identity
 from warren.storage.replication import LogId
@@ -47,7 +40,6 @@ from warren.storage.segment_copies import ReplicaMismatch
 from warren.storage.shards import SHARDS
 from warren.storage.store import DiskStore
 
-SECRET_BYTES = 32
 HAND_OVER_SECONDS_MAX = 5.0
 FAREWELL_SECONDS_MAX = 1.0
 
@@ -82,7 +74,9 @@ class ShardService:
         self.watchdog = node.world.watchdog
         self.queues = ShardQueues(node, definitions.metadata, self._leaders, settings.replicate)
         self.shards = store.open_shards(
-            call_from_thread=self._call_from_thread, is_stream=self.queues.is_stream
+            call_from_thread=self._call_from_thread,
+            is_stream=self.queues.is_stream,
+            spread=node.turns.spread,
         )
         self.store_id = StoreId(self.shards.store_id)
         self.me = Leadership(self.store_id, RunId(run))
@@ -146,10 +140,13 @@ class ShardService:
             _, number, queue, *part, base = parts
             self.runner.damaged(int(number), LogId(int(queue), "/".join(part)), int(base))
 
-    async def listen(self, at: Address) -> str:
-        """Let other nodes call. Return where."""
+    def credentials(self, secret: bytes) -> NodeCredentials:
+        """What this node shows to others. `secret` is that of the cluster."""
         hello = Hello(self.cluster, self.store_id, self.me.run, VERSION, VERSION)
-        credentials = NodeCredentials(hello=hello, secret=await self._secret(), random_bytes=os.urandom)
+        return NodeCredentials(hello=hello, secret=secret, random_bytes=os.urandom)
+
+    async def listen(self, at: Address, credentials: NodeCredentials) -> str:
+        """Let other nodes call. Return where."""
         switchboard = Switchboard(self.runner, self.letters, self.figures)
         self.peers = Peers(credentials, switchboard, self.watchdog.run, self.log)
         try:
@@ -157,17 +154,6 @@ class ShardService:
         except OSError as error:
             raise OSError(error.errno, f"cannot listen on {at} for other nodes: {error.strerror}") from error
         return address_text(at.host, port)
-
-    async def _secret(self) -> bytes:
-        if self.settings.secret_file:
-            return _read_secret(Path(self.settings.secret_file))
-        key = self.settings.prefix + "secret"
-        made = Put(key, secrets.token_hex(SECRET_BYTES).encode())
-        await self.etcd.txn(Transaction((Compare(key, ABSENT),), (made,)))
-        found = await self.etcd.get(key)
-        if found is None:
-            raise ConfigError(f"etcd does not keep {key}")
-        return found.value
 
     def start(self) -> None:
         """Take part. The other nodes know of this one."""
@@ -282,13 +268,3 @@ class ShardService:
         """Of a queue in a shard that this node leads."""
         there, replicas = self.runner.participant.shards[shard].copies_there(self.runner.clock())
         return f"{NO_LEADER}: {there} of {replicas} replicas {'is' if there == 1 else 'are'} there"
-
-
-def _read_secret(path: Path) -> bytes:
-    try:
-        secret = path.read_bytes().strip()
-    except OSError as error:
-        raise ConfigError(f"cluster_secret_file: {error}") from error
-    if len(secret) < SECRET_BYTES_MIN:
-        raise ConfigError(f"cluster_secret_file: at least {SECRET_BYTES_MIN} bytes are needed")
-    return secret

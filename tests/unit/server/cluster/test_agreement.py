@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from warren.server.cluster.agreement import disagreement, is_out_of_reach, runs, settings_told
+from warren.server.cluster.agreement import disagreement, out_of_reach, same_name, settings_told
 from warren.server.config import Config
 
 
@@ -69,15 +67,10 @@ def test_an_older_version_told_nothing() -> None:
 )
 def test_a_loopback_address_is_for_nodes_of_the_same_machine(peers: str, machine: str, is_out: bool) -> None:
     mine = {"peers": peers, "machine": "this"}
-    assert is_out_of_reach(mine, {"machine": machine}) is is_out
-    assert not is_out_of_reach(mine, {}), "an older version did not tell its machine"
+    assert bool(out_of_reach("b", mine, {"machine": machine})) is is_out
+    assert not out_of_reach("b", mine, {}), "an older version did not tell its machine"
 
 
-async def test_a_node_runs_if_somebody_listens_there() -> None:
-    server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    assert await runs({"peers": f"127.0.0.1:{port}"})
-    server.close()
-    await server.wait_closed()
-    assert not await runs({"peers": f"127.0.0.1:{port}"})
-    assert not await runs({"peers": "nonsense"})
+def test_a_name_is_that_of_one_data_directory() -> None:
+    assert same_name({"store": "s"}, {"store": "s"}) == same_name({"store": "s"}, {}) == ""
+    assert "another data directory" in same_name({"store": "s"}, {"store": "t"})
