@@ -355,11 +355,16 @@ class Rulebook:
         self.queue.drain()
 
     def get(self, no_ack: bool) -> Entry | None:
-        """Take the first message that may be delivered, for basic.get; bury or delay those before it."""
+        """Take the first message that may be delivered, for basic.get; bury or delay those before it. While
+        nothing should die they stay, and so does what is behind them.
+        """
         queue = self.queue
         self.drain()
         entry = self.take_first()
         while entry is not None and self.is_unfit(entry):
+            if self.must_keep():
+                self.make_ready(entry)
+                return None
             self.send_away(entry)
             if self.room <= 0:
                 raise TooMuchForATurn
