@@ -75,6 +75,7 @@ class Lane:
         self.loan = 0  # bytes that the lane has borrowed
         self.keeps_all = False  # whether no ready entry may be given up
         self.strays = EntryList()  # entries that belong behind messages that are not ready
+        self.stored_strays = 0  # how many of them are on disk as well, and can be given up
         self.log: MessageLog | None = None  # for persistent messages of a durable queue
         self.packed = Pack(memory)  # messages in memory that are not entries
         self.overflow: MessageLog | None = None  # for messages that memory has no room for
@@ -151,6 +152,7 @@ class Lane:
         """An entry that was out returns to its place: among the ready entries, or as a stray behind them."""
         if self.has_behind() and (entry.position > self.next_behind() or self.is_among_strays(entry)):
             passed = self.strays.insert(entry)
+            self.stored_strays += entry.message.persistent
         else:
             passed = self.ready.insert(entry)
         if self.holds_too_much() and not (self.consumed and self.borrow()):
@@ -212,11 +214,15 @@ class Lane:
     def remove(self, entry: Entry) -> None:
         """Take out an entry, ready or stray."""
         if self.is_among_strays(entry):
-            self.strays.remove(entry)
+            self.take_stray(entry)
         else:
             self.ready.remove(entry)
         if self.expiry is not None:
             self.expiry.forget(entry)
+
+    def take_stray(self, entry: Entry) -> None:
+        self.strays.remove(entry)
+        self.stored_strays -= entry.message.persistent
 
     def is_ready(self, entry: Entry) -> bool:
         """Whether an entry of this lane is ready, and was not taken meanwhile."""
@@ -247,7 +253,10 @@ class Lane:
         if not more.count:
             aside = self.next_aside()
             if stray < min(stored, aside):
-                more.append(self.strays.pop_head())
+                head = self.strays.head
+                assert head is not None, "it has a position"
+                self.take_stray(head)
+                more.append(head)
             elif self.log is not None and stored < aside:
                 self.log.read_on(self.queue, more, most, most_bytes, min(aside, stray))
             elif self.overflow is not None:
@@ -453,13 +462,14 @@ class Lane:
         return given
 
     def give_up_strays(self, most: int) -> int:
-        """Give up strays, at most `most` of them. Transient ones are passed by."""
+        """Give up strays, at most `most` of them. Transient ones are passed by, on the way to others."""
         given = passed = 0
         entry = self.strays.tail
-        while entry is not None and given < most and passed < STRAYS_PASSED_MAX and self.is_over():
+        while self.stored_strays and given < most and passed < STRAYS_PASSED_MAX and self.is_over():
+            assert entry is not None, "there is a stray that can be given up"
             before = entry.before
             if entry.message.persistent:
-                self.strays.remove(entry)
+                self.take_stray(entry)
                 self.give_back(entry)
                 given += 1
             else:
@@ -531,6 +541,7 @@ class Lane:
             self.overflow = None
         dropped, self.ready, self.packed, self.expiry = self.ready, EntryList(), Pack(self.memory), None
         dropped.extend(self.strays)
+        self.stored_strays = 0
         return dropped
 
     def detach(self) -> None:
