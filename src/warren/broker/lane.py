@@ -44,6 +44,7 @@ READ_MAX, READ_BYTES_MAX = 2_000, 4 * 1024 * 1024  # at most so much is read fro
 READ_FEW, READ_FEW_BYTES = 32, 16 * 1024  # at least so much may be read, however small the lane's limit
 HELD_MS = 100  # a message whose time has come before it is safe is looked at again after so long
 STRAYS_PASSED_MAX = 100_000  # transient ones, to find those that can be given up
+STALE_WORK = 1  # units of work for what is noted of a message that expired and is gone already
 PASSED_FOR_A_UNIT = 50  # passing so many entries, to find the place of one, costs a unit of work
 
 
@@ -303,10 +304,14 @@ class Lane:
             entry.location = location
             entry.delivery_count = self.log.deliveries_of(position)
             entry.returned = self.log.has_returned(position)
+        if self.expiry is not None:
+            self.expiry.is_noted(entry)
         return entry
 
     def take_expired(self, now_ms: int) -> Entry | None:
-        """Take out the next message whose own expiration has passed; None if there is none."""
+        """Take out the next message whose own expiration has passed; None if there is none, or if to find it
+        is too much for this turn.
+        """
         expiry = self.expiry
         while expiry is not None:
             position = expiry.pop_due(now_ms)
@@ -322,6 +327,9 @@ class Lane:
             entry = self.take_out(position, expiry.location, now_ms) if expiry.location else None
             if entry is not None:
                 return entry
+            self.budget.left -= STALE_WORK
+            if not expiry.pass_stale():
+                return None
         return None
 
     @property
@@ -330,9 +338,10 @@ class Lane:
         return self.expiry is not None
 
     def note_expiries(self) -> None:
-        """Note when entries expire that came since the last call and are still ready."""
+        """The queue's turn is over: note when entries expire that came in it and are still ready."""
         if self.expiry is not None:
             self.expiry.note_new(self.ready)
+            self.expiry.begin_turn()
 
     def next_expiry(self) -> int:
         """When the next message with an expiration of its own expires; -1 if there is none."""
@@ -494,8 +503,6 @@ class Lane:
         self.log.give_back(entry)
         if self.expiry is not None:
             self.expiry.forget(entry)
-        if entry.message.expiration_ms >= 0:
-            self.expires(entry.message, entry.location, True, entry.position)
 
     # --- what the log has to know ---
 
@@ -539,7 +546,9 @@ class Lane:
         if self.overflow is not None:
             self.overflow.delete()
             self.overflow = None
-        dropped, self.ready, self.packed, self.expiry = self.ready, EntryList(), Pack(self.memory), None
+        if self.expiry is not None:
+            self.expiry.clear()
+        dropped, self.ready, self.packed = self.ready, EntryList(), Pack(self.memory)
         dropped.extend(self.strays)
         self.stored_strays = 0
         return dropped
