@@ -23,7 +23,8 @@ or behind. Only those up to the position `released` are given to anybody.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 from warren.amqp.budget import Budget
 from warren.broker.entry import Entry
@@ -45,6 +46,7 @@ READ_FEW, READ_FEW_BYTES = 32, 16 * 1024  # at least so much may be read, howeve
 HELD_MS = 100  # a message whose time has come before it is safe is looked at again after so long
 STRAYS_PASSED_MAX = 100_000  # transient ones, to find those that can be given up
 STALE_WORK = 1  # units of work for what is noted of a message that expired and is gone already
+DROP_STEP = 1_000  # entries that were purged are freed so many at a time
 PASSED_FOR_A_UNIT = 50  # passing so many entries, to find the place of one, costs a unit of work
 
 
@@ -533,16 +535,17 @@ class Lane:
             count += self.overflow.unread_bytes
         return count
 
-    def clear(self, *, deleted: bool) -> EntryList:
-        """Drop all messages. Return the entries, for the caller to free some at a time."""
+    def clear(self, *, deleted: bool) -> Iterator[int]:
+        """Drop all messages. Return what that leaves to do, as steps that yield their cost: to free entries
+        and, unless the queue is deleted, to note on disk that the messages are done with.
+        """
+        purging: Iterator[int] = iter(())
         self.return_loan()
         self.memory.forget(self)
         if self.log is not None and deleted:
             self.log.delete()
         elif self.log is not None:
-            self.log.purge()
-            for entry in (*self.ready, *self.strays):
-                self.done(entry)
+            purging = self.log.purge()
         if self.overflow is not None:
             self.overflow.delete()
             self.overflow = None
@@ -551,7 +554,17 @@ class Lane:
         dropped, self.ready, self.packed = self.ready, EntryList(), Pack(self.memory)
         dropped.extend(self.strays)
         self.stored_strays = 0
-        return dropped
+        return chain(self.dropping(dropped), purging)
+
+    def dropping(self, entries: EntryList) -> Iterator[int]:
+        """Free entries that were dropped. A queue that was deleted meanwhile has no log any more."""
+        while entries.count:
+            if self.log is None or self.queue is None:
+                entries.drop(DROP_STEP)
+                yield DROP_STEP
+            else:
+                self.done(entries.pop_head())
+                yield 1
 
     def detach(self) -> None:
         """The log belongs to another node now."""

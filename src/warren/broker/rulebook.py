@@ -489,17 +489,14 @@ class Rulebook:
 
     # --- all of it ---
 
-    def clear(self) -> int:
-        """The queue is purged: forget messages that wait for their retry, and return how many there were."""
-        returning = self.retry.take_all()
-        count = len(returning)
-        turns = self.queue.surroundings.turns
+    def clear(self) -> list[Entry]:
+        """The queue is purged: return the messages that wait for their retry, to be forgotten."""
         if self.groups is not None:
-            turns.spread(self.groups.clear())
-        turns.spread(self.forgetting(returning))
-        return count
+            self.queue.surroundings.turns.spread(self.groups.clear())
+        return self.retry.take_all()
 
     def forgetting(self, entries: list[Entry]) -> Iterator[int]:
+        """Forget these entries step by step, yielding the cost of each step."""
         queue, groups = self.queue, self.groups
         while entries:
             entry = entries.pop()
