@@ -3,19 +3,23 @@
 No message is lost on the way: a persistent one leaves its old queue's log only when it is safe in the logs of
 the new queues. If the broker ends in between, the message is in both. If a new queue gets another leader
 before it has said that the message is safe there, it is sent that message again.
+
+A letter to very many queues reaches them over several turns. Others that die meanwhile stand in line behind
+it, so that each queue gets the letters of a vhost in the order in which the messages died.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
+from typing import NamedTuple
 
 from warren.amqp.table import encode_name
 from warren.broker.clock import Clock
 from warren.broker.death import Death, Letter, Reason, write_letter
 from warren.broker.entry import Entry
-from warren.broker.events import Events, MessageDeadLettered
+from warren.broker.events import Events, MessageDeadLettered, MessageDeduplicated
 from warren.broker.exchange.exchange import Exchange
 from warren.broker.message import Message, enqueue_work
 from warren.broker.post import Sent, Target, publish_to
@@ -28,6 +32,8 @@ from warren.broker.vhost import Vhost
 NAMES_CACHED_MAX = 1_000
 LETTER_WORK = 25  # units of work for a dead letter, without its way into its target queues
 FORGET_WORK = 1  # the same for forgetting it in its old queue
+LINE_LONG = 1_000  # letters in line: from then on what dies waits in its queue, if it can
+LINE_MAX = 10_000  # letters in line: those beyond reach all their queues at once, however many
 
 
 class Leaving:
@@ -35,9 +41,9 @@ class Leaving:
 
     __slots__ = ("entry", "queue", "sent", "unsafe")
 
-    def __init__(self, queue: Deathbed, entry: Entry, sent: Sent) -> None:
+    def __init__(self, queue: Deathbed, entry: Entry | None, sent: Sent) -> None:
         self.queue = queue  # that the entry is in until then
-        self.entry = entry
+        self.entry = entry  # None for a message that the queue has refused
         self.sent = sent
         self.unsafe = 0  # how many safeties have not said yet that the message is safe
 
@@ -57,12 +63,12 @@ class Handover:
             queue.forget(entry)
 
     def sending(
-        self, queue: Deathbed, entry: Entry, message: Message, targets: Sequence[Target]
-    ) -> Iterator[int]:
+        self, queue: Deathbed, entry: Entry | None, message: Message, targets: Sequence[Target]
+    ) -> Generator[int, None, Sent]:
         """Send a message to its queues step by step, and have the queue that it comes from forget the entry
         when it is safe there. Yield the cost of each step.
         """
-        leaving = Leaving(queue, entry, Sent(message, {}))
+        leaving = Leaving(queue, entry, Sent(message, {}, []))
         leaving.unsafe = 1  # until the message is sent
         work = enqueue_work(message, len(targets)) // (1 + len(targets))
         for begun in range(0, len(targets), QUEUES_A_STEP):
@@ -70,11 +76,13 @@ class Handover:
             self._send(leaving, step)
             yield work * len(step)
         self._goes(leaving)
+        return leaving.sent
 
     def _send(self, leaving: Leaving, targets: Iterable[Target]) -> None:
         sent = publish_to(targets, leaving.sent.message)
         for safety, queues in sent.places.items():
             leaving.sent.places.setdefault(safety, []).extend(queues)
+        leaving.sent.refused_by.extend(sent.refused_by)
         self._wait(leaving, sent)
 
     def _wait(self, leaving: Leaving, sent: Sent) -> None:
@@ -99,7 +107,7 @@ class Handover:
     def _goes(self, leaving: Leaving) -> None:
         """One of the safeties has nothing more to say."""
         leaving.unsafe -= 1
-        if not leaving.unsafe:
+        if not leaving.unsafe and leaving.entry is not None:
             leaving.queue.forget(leaving.entry)
 
     def _has_ended(self, point: tuple[Safety, int]) -> None:
@@ -120,6 +128,18 @@ class Handover:
             yield LETTER_WORK + enqueue_work(leaving.sent.message, len(targets))
 
 
+class Dead(NamedTuple):
+    """A message that has died in a queue, or that the queue has refused, and what becomes of it."""
+
+    queue: Deathbed
+    entry: Entry | None  # None for a message that was refused
+    reason: Reason
+    exchange: Exchange  # where it goes
+    message: Message  # as it goes there
+    letter: Letter
+    keys: list[str]
+
+
 class DeadLetters:
     """Routes the dead letters of one vhost."""
 
@@ -128,8 +148,14 @@ class DeadLetters:
         self.clock = clock
         self.events = events
         self.handover = handover
+        self.turns = handover.turns
+        self.line: deque[Dead] = deque()  # the first is on its way, the others wait for it
         self.last_route: tuple[int, Exchange, bytes] | None = None  # vhost's version, exchange, routing key
         self.last_targets: list[Queue] = []  # the queues that `last_route` led to
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.line) >= LINE_LONG
 
     def sending(
         self, queue: Deathbed, entry: Entry, message: Message, targets: Sequence[Target]
@@ -138,16 +164,27 @@ class DeadLetters:
 
     def bury(self, queue: Deathbed, entry: Entry, reason: Reason) -> None:
         """Send the entry's message on; its queue forgets the entry when the message is safe there."""
-        self.handover.forget_when_safe(queue, entry, self.send(queue, entry.message, reason))
+        dead = self._dead(queue, entry, entry.message, reason)
+        if dead is None:
+            queue.forget(entry)
+        else:
+            self._send(dead)
 
-    def send(self, queue: Deathbed, message: Message, reason: Reason) -> Sent:
-        """Send a message on to the queue's dead-letter exchange, if there is one."""
+    def send(self, queue: Deathbed, message: Message, reason: Reason) -> None:
+        """Send a message that its queue has refused on to the dead-letter exchange, if there is one."""
+        dead = self._dead(queue, None, message, reason)
+        if dead is not None:
+            self._send(dead)
+
+    def _dead(self, queue: Deathbed, entry: Entry | None, message: Message, reason: Reason) -> Dead | None:
+        """The message with its letter; None if there is no dead-letter exchange."""
         name = queue.rules.dead_letter_exchange
         exchange = None if name is None else self.vhost.exchanges.get(name)
         if self.events.died:
             self.events.emit(MessageDeadLettered(self.vhost.name, queue.name, message, str(reason), name))
         if exchange is None:
-            return Sent(message, {})
+            return None
+        self.turns.budget.left -= LETTER_WORK
         new_key = queue.rules.dead_letter_routing_key
         death = Death(queue.name, reason, self.clock.time_ms)
         letter = write_letter(message, death, drop_copies=new_key is not None)
@@ -161,25 +198,99 @@ class DeadLetters:
             self.clock.time_ms,
             True,
         )
-        seen = exchange.seen
-        if seen is not None and seen.has(letter_message, self.clock.time_ms):
-            return Sent(letter_message, {})
-        targets = self._targets(exchange, letter_message, keys, letter, reason)
-        sent = self._publish(letter_message, targets)
-        if seen is not None:
-            seen.note(letter_message, self.clock.time_ms, elsewhere=sent.places)
-        return sent
+        return Dead(queue, entry, reason, exchange, letter_message, letter, keys)
 
-    def _targets(
-        self, exchange: Exchange, message: Message, keys: list[str], letter: Letter, reason: Reason
-    ) -> list[Queue]:
-        if len(keys) > 1 or self.vhost.depends_on_properties(exchange):
-            targets = self.vhost.walk(exchange, keys, message.decode_properties())
+    def under_way(self, queue: Deathbed) -> set[Entry]:
+        """The entries of a queue that have died, and are not safe yet where they go."""
+        entries = {dead.entry for dead in self.line if dead.queue is queue}
+        for waiting in self.handover.gathered.values():
+            entries |= {leaving.entry for leaving in waiting if leaving.queue is queue}
+        return {entry for entry in entries if entry is not None}
+
+    # --- to its queues ---
+
+    def _send(self, dead: Dead) -> None:
+        """Send a letter at once, or have it stand in line."""
+        seen = dead.exchange.seen
+        has_to_wait = bool(self.line) or (seen is not None and seen.is_coming(dead.message))
+        if has_to_wait and len(self.line) < LINE_MAX:
+            self._stand_in_line(dead)
+        elif not self._is_duplicate(dead):
+            targets = self._targets(dead)
+            work = enqueue_work(dead.message, len(targets))
+            if has_to_wait or len(targets) <= QUEUES_A_STEP or work <= self.turns.budget.left:
+                self.turns.budget.left -= work
+                sent = publish_to(targets, dead.message)
+                self._note_seen(dead, sent)
+                self._forget_when_safe(dead, sent)
+            else:
+                self._stand_in_line(dead)
+
+    def _stand_in_line(self, dead: Dead) -> None:
+        self.line.append(dead)
+        if len(self.line) == 1:
+            self.turns.spread(self._sending_all())
+
+    def _sending_all(self) -> Iterator[int]:
+        while self.line:
+            try:
+                if not self.vhost.ended:
+                    yield from self._sending(self.line[0])
+            except Exception as error:  # noqa: BLE001 - a letter that fails must not keep the others waiting
+                self.turns.report(error)
+            self.line.popleft()
+
+    def _sending(self, dead: Dead) -> Iterator[int]:
+        """Send a letter step by step. Until it is in all its queues, equal messages wait if its exchange
+        deduplicates.
+        """
+        seen = dead.exchange.seen
+        if seen is None:
+            yield from self._spreading(dead)
+            return
+        yield from seen.awaiting(dead.message)
+        if not self._is_duplicate(dead):
+            with seen.coming(dead.message):
+                sent = yield from self._spreading(dead)
+            self._note_seen(dead, sent)
+
+    def _spreading(self, dead: Dead) -> Generator[int, None, Sent]:
+        return self.handover.sending(dead.queue, dead.entry, dead.message, self._targets(dead))
+
+    def _forget_when_safe(self, dead: Dead, sent: Sent) -> None:
+        if dead.entry is not None:
+            self.handover.forget_when_safe(dead.queue, dead.entry, sent)
+
+    # --- deduplication ---
+
+    def _is_duplicate(self, dead: Dead) -> bool:
+        """Whether the exchange has seen the letter before. Then it is dropped: when what was seen is safe."""
+        seen = dead.exchange.seen
+        if seen is None or not seen.has(dead.message, self.clock.time_ms):
+            return False
+        if self.events.died:
+            self.events.emit(MessageDeduplicated(self.vhost.name, dead.exchange.name, dead.message))
+        places: dict[Safety, list[Target]] = {} if seen.log is None else {seen.log.safety: []}
+        self._forget_when_safe(dead, Sent(dead.message, places, []))
+        return True
+
+    def _note_seen(self, dead: Dead, sent: Sent) -> None:
+        """Have the exchange remember the letter, unless a queue has refused it."""
+        seen = dead.exchange.seen
+        if seen is not None and not sent.refused_by:
+            seen.note(dead.message, self.clock.time_ms, elsewhere=sent.places)
+
+    # --- routes ---
+
+    def _targets(self, dead: Dead) -> list[Queue]:
+        exchange, message = dead.exchange, dead.message
+        if len(dead.keys) > 1 or self.vhost.depends_on_properties(exchange):
+            targets = self.vhost.walk(exchange, dead.keys, message.decode_properties())
         else:
             targets = self._route(exchange, message.routing_key)
-        if reason is Reason.REJECTED:
+        if dead.reason is Reason.REJECTED:
             return targets
-        return [target for target in targets if not letter.closes_cycle(target.name)]
+        return [target for target in targets if not dead.letter.closes_cycle(target.name)]
 
     def _route(self, exchange: Exchange, routing_key: bytes) -> list[Queue]:
         """The queues for this key, remembered for the next: messages that die together share a route."""
@@ -187,10 +298,6 @@ class DeadLetters:
         if known != self.last_route:
             self.last_route, self.last_targets = known, self.vhost.route(exchange, routing_key)
         return self.last_targets
-
-    def _publish(self, message: Message, targets: list[Queue]) -> Sent:
-        self.vhost.surroundings.turns.budget.left -= LETTER_WORK + enqueue_work(message, len(targets))
-        return publish_to(targets, message)
 
 
 @lru_cache(NAMES_CACHED_MAX)

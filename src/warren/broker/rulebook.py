@@ -283,9 +283,11 @@ class Rulebook:
             self.come_back(now_ms if self.room <= 0 else self.next_due())
 
     def must_keep(self) -> bool:
-        """Whether nothing should die now: too many dead letters wait for other nodes already."""
-        queue = self.queue
-        return queue.rules.dead_letter_exchange is not None and queue.surroundings.post_is_full()
+        """Whether nothing should die now: too many dead letters wait already."""
+        rules, surroundings = self.queue.rules, self.queue.surroundings
+        if rules.dead_letter_exchange is None:
+            return False
+        return surroundings.post_is_full() or surroundings.dead_letters.is_full
 
     def deliver(self, now_ms: int) -> None:
         if self.queue.choosy:
