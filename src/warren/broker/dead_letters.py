@@ -18,6 +18,7 @@ from typing import NamedTuple
 from warren.amqp.table import encode_name
 from warren.broker.clock import Clock
 from warren.broker.death import Death, Letter, Reason, write_letter
+from warren.broker.deduplication import Seen
 from warren.broker.entry import Entry
 from warren.broker.events import Events, MessageDeadLettered, MessageDeduplicated
 from warren.broker.exchange.exchange import Exchange
@@ -31,7 +32,7 @@ from warren.broker.vhost import Vhost
 
 NAMES_CACHED_MAX = 1_000
 LETTER_WORK = 25  # units of work for a dead letter, without its way into its target queues
-FORGET_WORK = 1  # the same for forgetting it in its old queue
+FORGET_WORK = 1  # the same for forgetting it in its old queue, or in the line
 LINE_LONG = 1_000  # letters in line: from then on what dies waits in its queue, if it can
 LINE_MAX = 10_000  # letters in line: those beyond reach all their queues at once, however many
 
@@ -68,22 +69,24 @@ class Handover:
         """Send a message to its queues step by step, and have the queue that it comes from forget the entry
         when it is safe there. Yield the cost of each step.
         """
-        leaving = Leaving(queue, entry, Sent(message, {}, []))
+        leaving = Leaving(queue, entry, Sent(message, {}, False))
+        was_refused = False
         leaving.unsafe = 1  # until the message is sent
         work = enqueue_work(message, len(targets)) // (1 + len(targets))
         for begun in range(0, len(targets), QUEUES_A_STEP):
             step = targets[begun : begun + QUEUES_A_STEP]
-            self._send(leaving, step)
+            was_refused |= self._send(leaving, step)
             yield work * len(step)
         self._goes(leaving)
-        return leaving.sent
+        return Sent(message, leaving.sent.places, was_refused)
 
-    def _send(self, leaving: Leaving, targets: Iterable[Target]) -> None:
+    def _send(self, leaving: Leaving, targets: Iterable[Target]) -> bool:
+        """Send a message to some of its queues. Return whether one of them has refused it."""
         sent = publish_to(targets, leaving.sent.message)
         for safety, queues in sent.places.items():
             leaving.sent.places.setdefault(safety, []).extend(queues)
-        leaving.sent.refused_by.extend(sent.refused_by)
         self._wait(leaving, sent)
+        return sent.was_refused
 
     def _wait(self, leaving: Leaving, sent: Sent) -> None:
         leaving.unsafe += len(sent.places)
@@ -149,6 +152,7 @@ class DeadLetters:
         self.events = events
         self.handover = handover
         self.turns = handover.turns
+        self.budget = handover.turns.budget
         self.line: deque[Dead] = deque()  # the first is on its way, the others wait for it
         self.last_route: tuple[int, Exchange, bytes] | None = None  # vhost's version, exchange, routing key
         self.last_targets: list[Queue] = []  # the queues that `last_route` led to
@@ -164,27 +168,22 @@ class DeadLetters:
 
     def bury(self, queue: Deathbed, entry: Entry, reason: Reason) -> None:
         """Send the entry's message on; its queue forgets the entry when the message is safe there."""
-        dead = self._dead(queue, entry, entry.message, reason)
-        if dead is None:
-            queue.forget(entry)
-        else:
-            self._send(dead)
+        self._send(queue, entry, entry.message, reason)
 
     def send(self, queue: Deathbed, message: Message, reason: Reason) -> None:
         """Send a message that its queue has refused on to the dead-letter exchange, if there is one."""
-        dead = self._dead(queue, None, message, reason)
-        if dead is not None:
-            self._send(dead)
+        self._send(queue, None, message, reason)
 
-    def _dead(self, queue: Deathbed, entry: Entry | None, message: Message, reason: Reason) -> Dead | None:
-        """The message with its letter; None if there is no dead-letter exchange."""
+    def _send(self, queue: Deathbed, entry: Entry | None, message: Message, reason: Reason) -> None:
         name = queue.rules.dead_letter_exchange
         exchange = None if name is None else self.vhost.exchanges.get(name)
         if self.events.died:
             self.events.emit(MessageDeadLettered(self.vhost.name, queue.name, message, str(reason), name))
         if exchange is None:
-            return None
-        self.turns.budget.left -= LETTER_WORK
+            if entry is not None:
+                queue.forget(entry)
+            return
+        self.budget.left -= LETTER_WORK
         new_key = queue.rules.dead_letter_routing_key
         death = Death(queue.name, reason, self.clock.time_ms)
         letter = write_letter(message, death, drop_copies=new_key is not None)
@@ -198,7 +197,14 @@ class DeadLetters:
             self.clock.time_ms,
             True,
         )
-        return Dead(queue, entry, reason, exchange, letter_message, letter, keys)
+        if exchange.seen is None and not self.line:  # as with most letters
+            targets = self._targets(exchange, letter_message, keys, letter, reason)
+            if self._fits(letter_message, targets):
+                sent = self._publish(letter_message, targets)
+                if entry is not None:
+                    self.handover.forget_when_safe(queue, entry, sent)
+                return
+        self._send_in_order(Dead(queue, entry, reason, exchange, letter_message, letter, keys))
 
     def under_way(self, queue: Deathbed) -> set[Entry]:
         """The entries of a queue that have died, and are not safe yet where they go."""
@@ -209,20 +215,20 @@ class DeadLetters:
 
     # --- to its queues ---
 
-    def _send(self, dead: Dead) -> None:
+    def _send_in_order(self, dead: Dead) -> None:
         """Send a letter at once, or have it stand in line."""
         seen = dead.exchange.seen
         has_to_wait = bool(self.line) or (seen is not None and seen.is_coming(dead.message))
         if has_to_wait and len(self.line) < LINE_MAX:
             self._stand_in_line(dead)
-        elif not self._is_duplicate(dead):
-            targets = self._targets(dead)
-            work = enqueue_work(dead.message, len(targets))
-            if has_to_wait or len(targets) <= QUEUES_A_STEP or work <= self.turns.budget.left:
-                self.turns.budget.left -= work
-                sent = publish_to(targets, dead.message)
-                self._note_seen(dead, sent)
-                self._forget_when_safe(dead, sent)
+        elif seen is None or not self._is_duplicate(dead, seen):
+            targets = self._targets_of(dead)
+            if has_to_wait or self._fits(dead.message, targets):
+                sent = self._publish(dead.message, targets)
+                if seen is not None:
+                    self._note_seen(dead, seen, sent)
+                if dead.entry is not None:
+                    self.handover.forget_when_safe(dead.queue, dead.entry, sent)
             else:
                 self._stand_in_line(dead)
 
@@ -238,6 +244,7 @@ class DeadLetters:
                     yield from self._sending(self.line[0])
             except Exception as error:  # noqa: BLE001 - a letter that fails must not keep the others waiting
                 self.turns.report(error)
+            yield FORGET_WORK  # even if it went nowhere
             self.line.popleft()
 
     def _sending(self, dead: Dead) -> Iterator[int]:
@@ -249,48 +256,55 @@ class DeadLetters:
             yield from self._spreading(dead)
             return
         yield from seen.awaiting(dead.message)
-        if not self._is_duplicate(dead):
+        if not self._is_duplicate(dead, seen):
             with seen.coming(dead.message):
                 sent = yield from self._spreading(dead)
-            self._note_seen(dead, sent)
+            self._note_seen(dead, seen, sent)
 
     def _spreading(self, dead: Dead) -> Generator[int, None, Sent]:
-        return self.handover.sending(dead.queue, dead.entry, dead.message, self._targets(dead))
+        return self.handover.sending(dead.queue, dead.entry, dead.message, self._targets_of(dead))
 
-    def _forget_when_safe(self, dead: Dead, sent: Sent) -> None:
-        if dead.entry is not None:
-            self.handover.forget_when_safe(dead.queue, dead.entry, sent)
+    def _fits(self, message: Message, targets: list[Queue]) -> bool:
+        """Whether a letter can reach all its queues in this turn."""
+        return len(targets) <= QUEUES_A_STEP or enqueue_work(message, len(targets)) <= self.budget.left
+
+    def _publish(self, message: Message, targets: list[Queue]) -> Sent:
+        self.budget.left -= enqueue_work(message, len(targets))
+        return publish_to(targets, message)
 
     # --- deduplication ---
 
-    def _is_duplicate(self, dead: Dead) -> bool:
+    def _is_duplicate(self, dead: Dead, seen: Seen) -> bool:
         """Whether the exchange has seen the letter before. Then it is dropped: when what was seen is safe."""
-        seen = dead.exchange.seen
-        if seen is None or not seen.has(dead.message, self.clock.time_ms):
+        if not seen.has(dead.message, self.clock.time_ms):
             return False
         if self.events.died:
             self.events.emit(MessageDeduplicated(self.vhost.name, dead.exchange.name, dead.message))
-        places: dict[Safety, list[Target]] = {} if seen.log is None else {seen.log.safety: []}
-        self._forget_when_safe(dead, Sent(dead.message, places, []))
+        if dead.entry is not None:
+            places: dict[Safety, list[Target]] = {} if seen.log is None else {seen.log.safety: []}
+            self.handover.forget_when_safe(dead.queue, dead.entry, Sent(dead.message, places, False))
         return True
 
-    def _note_seen(self, dead: Dead, sent: Sent) -> None:
+    def _note_seen(self, dead: Dead, seen: Seen, sent: Sent) -> None:
         """Have the exchange remember the letter, unless a queue has refused it."""
-        seen = dead.exchange.seen
-        if seen is not None and not sent.refused_by:
+        if not sent.was_refused:
             seen.note(dead.message, self.clock.time_ms, elsewhere=sent.places)
 
     # --- routes ---
 
-    def _targets(self, dead: Dead) -> list[Queue]:
-        exchange, message = dead.exchange, dead.message
-        if len(dead.keys) > 1 or self.vhost.depends_on_properties(exchange):
-            targets = self.vhost.walk(exchange, dead.keys, message.decode_properties())
+    def _targets_of(self, dead: Dead) -> list[Queue]:
+        return self._targets(dead.exchange, dead.message, dead.keys, dead.letter, dead.reason)
+
+    def _targets(
+        self, exchange: Exchange, message: Message, keys: list[str], letter: Letter, reason: Reason
+    ) -> list[Queue]:
+        if len(keys) > 1 or self.vhost.depends_on_properties(exchange):
+            targets = self.vhost.walk(exchange, keys, message.decode_properties())
         else:
             targets = self._route(exchange, message.routing_key)
-        if dead.reason is Reason.REJECTED:
+        if reason is Reason.REJECTED:
             return targets
-        return [target for target in targets if not dead.letter.closes_cycle(target.name)]
+        return [target for target in targets if not letter.closes_cycle(target.name)]
 
     def _route(self, exchange: Exchange, routing_key: bytes) -> list[Queue]:
         """The queues for this key, remembered for the next: messages that die together share a route."""

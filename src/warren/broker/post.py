@@ -55,12 +55,13 @@ class Sent(NamedTuple):
 
     message: Message
     places: dict[Safety, list[Target]]  # what says when it is safe, and in which of its queues
-    refused_by: list[Target]
+    was_refused: bool  # by one of its queues at least
 
 
 def publish_to(targets: Iterable[Target], message: Message) -> Sent:
     """Publish a message that no client awaits a confirm for."""
-    sent = Sent(message, {}, [])
+    places: dict[Safety, list[Target]] = {}
+    was_refused = False
     for known in targets:
         target = known.stands()  # its leader may have changed since it was found
         if target is None:
@@ -68,7 +69,7 @@ def publish_to(targets: Iterable[Target], message: Message) -> Sent:
         outcome = target.publish(message)
         if outcome in {ON_ITS_WAY, AFTER_NEXT_ROUND}:
             assert target.safety is not None, "a queue with a log has a safety"
-            sent.places.setdefault(target.safety, []).append(target)
+            places.setdefault(target.safety, []).append(target)
         elif outcome == REFUSED:
-            sent.refused_by.append(target)
-    return sent
+            was_refused = True
+    return Sent(message, places, was_refused)

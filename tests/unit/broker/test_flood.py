@@ -472,10 +472,10 @@ def test_letter_that_fails_does_not_keep_the_others_in_line(
     client = broker.connect().open()
     dying_queue(client, "amq.fanout", [LARGE, SMALL, SMALL])
     letters = broker.vhost.surroundings.dead_letters
-    find = letters._targets  # type: ignore[attr-defined]
+    find = letters._targets_of  # type: ignore[attr-defined]
     reject(client, 3)
     finds = Mock(side_effect=[RuntimeError("no"), find(letters.line[1])])  # type: ignore[attr-defined]
-    monkeypatch.setattr(letters, "_targets", finds)
+    monkeypatch.setattr(letters, "_targets_of", finds)
     broker.world.run()
     assert [str(error) for error in broker.world.errors] == ["no"]
     broker.world.errors.clear()
