@@ -215,7 +215,10 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def purge(self) -> None:
-        assert self.queue.purge() == len(self.ready)
+        count, steps = self.queue.purge()
+        assert count == len(self.ready)
+        for _ in steps:
+            pass
         self.done.update(self.ready)
         self.ready.clear()
 

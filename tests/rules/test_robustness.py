@@ -12,7 +12,7 @@ from tests.rules.stage import TO_DEAD, Client, Stage, numbers
 from tests.support.queues import classic
 from warren.amqp import methods as m
 from warren.amqp.table import Int8, Int64, Table, Timestamp, UInt8, UInt16, UInt32, Value
-from warren.broker import classic_queue
+from warren.broker import lane
 from warren.broker.queue import Queue
 from warren.broker.selector import Selector
 
@@ -143,7 +143,7 @@ def test_redelivered_message_that_nobody_can_take_is_noted_once(plain: Stage) ->
 
 @pytest.fixture
 def few_dropped_a_turn() -> Iterator[None]:
-    with patch.object(classic_queue, "DROP_STEP", 2):
+    with patch.object(lane, "DROP_STEP", 2):
         yield
 
 

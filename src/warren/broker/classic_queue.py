@@ -10,12 +10,12 @@ pays one test for them on each message.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from warren.broker.consumer import Consumer, ConsumeRequest, Ring, View
 from warren.broker.death import Reason
 from warren.broker.entry import Entry
-from warren.broker.entry_list import EntryList
 from warren.broker.lane import Lane, part_of
 from warren.broker.message import Message
 from warren.broker.queue import Queue
@@ -28,7 +28,6 @@ from warren.broker.turns import DELIVERED_AT_A_TIME_MAX, MARKED_AT_A_TIME_MAX, T
 from warren.broker.view import choose_view
 
 TRIED_FOR_A_UNIT = 10  # asking so many consumers in vain costs a unit of work
-DROP_STEP = 1_000  # purged entries are freed so many at a time
 SEEN_PART = "seen"  # the part of the queue's log in which deduplication keeps its notes
 
 
@@ -363,15 +362,17 @@ class ClassicQueue(Queue):
         for lane in self.lanes:
             lane.set_consumed(consumed)
 
-    def purge(self) -> int:
+    def purge(self) -> tuple[int, Iterator[int]]:
         count = self.message_count
+        steps: list[Iterator[int]] = []
         if self.book is not None:
-            count += self.book.clear()
+            returning = self.book.clear()
+            count += len(returning)
+            steps.append(self.book.forgetting(returning))
         for consumer in self.choosy:
             self._view_of(consumer).was_purged()
-        for lane in self.lanes:
-            self.surroundings.turns.spread(self._dropping(lane.clear(deleted=self.deleted)))
-        return count
+        steps += [lane.clear(deleted=self.deleted) for lane in self.lanes]
+        return count, chain.from_iterable(steps)
 
     def detach(self) -> None:
         for lane in self.lanes:
@@ -414,9 +415,3 @@ class ClassicQueue(Queue):
             lane.release_memory()
         if self.book is not None:
             self.book.release_memory()
-
-    def _dropping(self, entries: EntryList) -> Iterator[int]:
-        """Free purged entries step by step, yielding the cost of each step."""
-        while entries.count:
-            entries.drop(DROP_STEP)
-            yield DROP_STEP

@@ -10,6 +10,7 @@ class Entry:
     size: int
     delivery_count: int
     location: int
+    expiry_noted: int
     returned: bool
     delivered_ms: int
     before: Entry | None

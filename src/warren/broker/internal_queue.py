@@ -149,11 +149,10 @@ class DelayQueue(InternalQueue):
     def logs(self) -> list[tuple[str, MessageLog | StreamLog]]:
         return [] if self.lane.log is None else [("", self.lane.log)]
 
-    def purge(self) -> int:
+    def purge(self) -> tuple[int, Iterator[int]]:
         count = self.length()
         self.heap.clear()
-        self.lane.clear(deleted=self.deleted)
-        return count
+        return count, self.lane.clear(deleted=self.deleted)
 
     def open(self, store: Store) -> None:
         if not self.durable or self.lane.log is not None:
@@ -195,10 +194,8 @@ class SeenQueue(InternalQueue):
     def logs(self) -> list[tuple[str, MessageLog | StreamLog]]:
         return [] if self.seen.log is None else [("", self.seen.log)]
 
-    def purge(self) -> int:
-        count = self.seen.count
-        self.surroundings.turns.spread(self.seen.clear())
-        return count
+    def purge(self) -> tuple[int, Iterator[int]]:
+        return self.seen.count, self.seen.clear()
 
     def open(self, store: Store) -> None:
         if not self.durable or self.seen.log is not None:

@@ -31,6 +31,7 @@ cdef class Lane:
     cdef readonly Py_ssize_t loan
     cdef readonly bint keeps_all
     cdef readonly EntryList strays
+    cdef readonly Py_ssize_t stored_strays
     cdef readonly MessageLog log
     cdef readonly Pack packed
     cdef readonly MessageLog overflow
@@ -70,6 +71,7 @@ cdef class Lane:
     cpdef bint may_read_on(self)
     cpdef Entry pop(self)
     cpdef remove(self, Entry entry)
+    cdef take_stray(self, Entry entry)
     cpdef bint is_ready(self, Entry entry)
     @cython.locals(following=Entry)
     cpdef Entry next_ready(self, Entry last, uint64_t position)
@@ -79,7 +81,13 @@ cdef class Lane:
     cpdef bint is_stray(self, Entry entry)
     cpdef bint is_among_strays(self, Entry entry)
     @cython.locals(
-        stored=uint64_t, aside=uint64_t, stray=uint64_t, more=EntryList, most=Py_ssize_t, most_bytes=Py_ssize_t
+        head=Entry,
+        stored=uint64_t,
+        aside=uint64_t,
+        stray=uint64_t,
+        more=EntryList,
+        most=Py_ssize_t,
+        most_bytes=Py_ssize_t,
     )
     cpdef read_on(self)
     cpdef uint64_t next_aside(self) except? 0

@@ -23,7 +23,8 @@ or behind. Only those up to the position `released` are given to anybody.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 from warren.amqp.budget import Budget
 from warren.broker.entry import Entry
@@ -44,6 +45,8 @@ READ_MAX, READ_BYTES_MAX = 2_000, 4 * 1024 * 1024  # at most so much is read fro
 READ_FEW, READ_FEW_BYTES = 32, 16 * 1024  # at least so much may be read, however small the lane's limit
 HELD_MS = 100  # a message whose time has come before it is safe is looked at again after so long
 STRAYS_PASSED_MAX = 100_000  # transient ones, to find those that can be given up
+STALE_WORK = 1  # units of work for what is noted of a message that expired and is gone already
+DROP_STEP = 1_000  # entries that were purged are freed so many at a time
 PASSED_FOR_A_UNIT = 50  # passing so many entries, to find the place of one, costs a unit of work
 
 
@@ -75,6 +78,7 @@ class Lane:
         self.loan = 0  # bytes that the lane has borrowed
         self.keeps_all = False  # whether no ready entry may be given up
         self.strays = EntryList()  # entries that belong behind messages that are not ready
+        self.stored_strays = 0  # how many of them are on disk as well, and can be given up
         self.log: MessageLog | None = None  # for persistent messages of a durable queue
         self.packed = Pack(memory)  # messages in memory that are not entries
         self.overflow: MessageLog | None = None  # for messages that memory has no room for
@@ -151,6 +155,7 @@ class Lane:
         """An entry that was out returns to its place: among the ready entries, or as a stray behind them."""
         if self.has_behind() and (entry.position > self.next_behind() or self.is_among_strays(entry)):
             passed = self.strays.insert(entry)
+            self.stored_strays += entry.message.persistent
         else:
             passed = self.ready.insert(entry)
         if self.holds_too_much() and not (self.consumed and self.borrow()):
@@ -212,11 +217,15 @@ class Lane:
     def remove(self, entry: Entry) -> None:
         """Take out an entry, ready or stray."""
         if self.is_among_strays(entry):
-            self.strays.remove(entry)
+            self.take_stray(entry)
         else:
             self.ready.remove(entry)
         if self.expiry is not None:
             self.expiry.forget(entry)
+
+    def take_stray(self, entry: Entry) -> None:
+        self.strays.remove(entry)
+        self.stored_strays -= entry.message.persistent
 
     def is_ready(self, entry: Entry) -> bool:
         """Whether an entry of this lane is ready, and was not taken meanwhile."""
@@ -247,7 +256,10 @@ class Lane:
         if not more.count:
             aside = self.next_aside()
             if stray < min(stored, aside):
-                more.append(self.strays.pop_head())
+                head = self.strays.head
+                assert head is not None, "it has a position"
+                self.take_stray(head)
+                more.append(head)
             elif self.log is not None and stored < aside:
                 self.log.read_on(self.queue, more, most, most_bytes, min(aside, stray))
             elif self.overflow is not None:
@@ -294,10 +306,14 @@ class Lane:
             entry.location = location
             entry.delivery_count = self.log.deliveries_of(position)
             entry.returned = self.log.has_returned(position)
+        if self.expiry is not None:
+            self.expiry.is_noted(entry)
         return entry
 
     def take_expired(self, now_ms: int) -> Entry | None:
-        """Take out the next message whose own expiration has passed; None if there is none."""
+        """Take out the next message whose own expiration has passed; None if there is none, or if to find it
+        is too much for this turn.
+        """
         expiry = self.expiry
         while expiry is not None:
             position = expiry.pop_due(now_ms)
@@ -313,6 +329,9 @@ class Lane:
             entry = self.take_out(position, expiry.location, now_ms) if expiry.location else None
             if entry is not None:
                 return entry
+            self.budget.left -= STALE_WORK
+            if not expiry.pass_stale():
+                return None
         return None
 
     @property
@@ -321,9 +340,10 @@ class Lane:
         return self.expiry is not None
 
     def note_expiries(self) -> None:
-        """Note when entries expire that came since the last call and are still ready."""
+        """The queue's turn is over: note when entries expire that came in it and are still ready."""
         if self.expiry is not None:
             self.expiry.note_new(self.ready)
+            self.expiry.begin_turn()
 
     def next_expiry(self) -> int:
         """When the next message with an expiration of its own expires; -1 if there is none."""
@@ -453,13 +473,14 @@ class Lane:
         return given
 
     def give_up_strays(self, most: int) -> int:
-        """Give up strays, at most `most` of them. Transient ones are passed by."""
+        """Give up strays, at most `most` of them. Transient ones are passed by, on the way to others."""
         given = passed = 0
         entry = self.strays.tail
-        while entry is not None and given < most and passed < STRAYS_PASSED_MAX and self.is_over():
+        while self.stored_strays and given < most and passed < STRAYS_PASSED_MAX and self.is_over():
+            assert entry is not None, "there is a stray that can be given up"
             before = entry.before
             if entry.message.persistent:
-                self.strays.remove(entry)
+                self.take_stray(entry)
                 self.give_back(entry)
                 given += 1
             else:
@@ -484,8 +505,6 @@ class Lane:
         self.log.give_back(entry)
         if self.expiry is not None:
             self.expiry.forget(entry)
-        if entry.message.expiration_ms >= 0:
-            self.expires(entry.message, entry.location, True, entry.position)
 
     # --- what the log has to know ---
 
@@ -516,22 +535,36 @@ class Lane:
             count += self.overflow.unread_bytes
         return count
 
-    def clear(self, *, deleted: bool) -> EntryList:
-        """Drop all messages. Return the entries, for the caller to free some at a time."""
+    def clear(self, *, deleted: bool) -> Iterator[int]:
+        """Drop all messages. Return what that leaves to do, as steps that yield their cost: to free entries
+        and, unless the queue is deleted, to note on disk that the messages are done with.
+        """
+        purging: Iterator[int] = iter(())
         self.return_loan()
         self.memory.forget(self)
         if self.log is not None and deleted:
             self.log.delete()
         elif self.log is not None:
-            self.log.purge()
-            for entry in (*self.ready, *self.strays):
-                self.done(entry)
+            purging = self.log.purge()
         if self.overflow is not None:
             self.overflow.delete()
             self.overflow = None
-        dropped, self.ready, self.packed, self.expiry = self.ready, EntryList(), Pack(self.memory), None
+        if self.expiry is not None:
+            self.expiry.clear()
+        dropped, self.ready, self.packed = self.ready, EntryList(), Pack(self.memory)
         dropped.extend(self.strays)
-        return dropped
+        self.stored_strays = 0
+        return chain(self.dropping(dropped), purging)
+
+    def dropping(self, entries: EntryList) -> Iterator[int]:
+        """Free entries that were dropped. A queue that was deleted meanwhile has no log any more."""
+        while entries.count:
+            if self.log is None or self.queue is None:
+                entries.drop(DROP_STEP)
+                yield DROP_STEP
+            else:
+                self.done(entries.pop_head())
+                yield 1
 
     def detach(self) -> None:
         """The log belongs to another node now."""

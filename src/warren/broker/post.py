@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from warren.broker.message import Message
-from warren.broker.outcome import AFTER_NEXT_ROUND, ON_ITS_WAY
+from warren.broker.outcome import AFTER_NEXT_ROUND, ON_ITS_WAY, REFUSED
 from warren.broker.safety import Safety
 
 FULL_MS = 500  # what should wait in its queue, since the post is full, is looked at again after so long
@@ -55,14 +55,21 @@ class Sent(NamedTuple):
 
     message: Message
     places: dict[Safety, list[Target]]  # what says when it is safe, and in which of its queues
+    was_refused: bool  # by one of its queues at least
 
 
 def publish_to(targets: Iterable[Target], message: Message) -> Sent:
     """Publish a message that no client awaits a confirm for."""
-    sent = Sent(message, {})
+    places: dict[Safety, list[Target]] = {}
+    was_refused = False
     for known in targets:
         target = known.stands()  # its leader may have changed since it was found
-        if target is not None and target.publish(message) in {ON_ITS_WAY, AFTER_NEXT_ROUND}:
+        if target is None:
+            continue
+        outcome = target.publish(message)
+        if outcome in {ON_ITS_WAY, AFTER_NEXT_ROUND}:
             assert target.safety is not None, "a queue with a log has a safety"
-            sent.places.setdefault(target.safety, []).append(target)
-    return sent
+            places.setdefault(target.safety, []).append(target)
+        elif outcome == REFUSED:
+            was_refused = True
+    return Sent(message, places, was_refused)

@@ -10,7 +10,7 @@ deliveries of a turn are sent together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from warren.amqp.errors import AccessRefused, ResourceLocked
 from warren.amqp.table import Table
@@ -295,8 +295,10 @@ class Queue:
         """These rules hold from now on, also for messages that are in the queue already."""
         self.rules = rules
 
-    def purge(self) -> int:
-        """Drop all ready messages, very many over several turns; return how many there were."""
+    def purge(self) -> tuple[int, Iterator[int]]:
+        """Drop all ready messages. Return how many there were, and steps that yield their cost, which the
+        caller has to take: after the last one no message comes back, even if the broker is killed.
+        """
         raise NotImplementedError
 
     def open(self, store: Store) -> None:

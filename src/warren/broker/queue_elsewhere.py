@@ -7,6 +7,7 @@ such as a dead letter, goes there by post.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from warren.amqp.errors import ResourceLocked
@@ -102,6 +103,6 @@ class QueueElsewhere(Queue):
     def add_consumer(self, consumer: Consumer) -> None:
         raise self.not_here()
 
-    def purge(self) -> int:
+    def purge(self) -> tuple[int, Iterator[int]]:
         """Its messages are not here. It is also called when the queue is deleted."""
-        return 0
+        return 0, iter(())

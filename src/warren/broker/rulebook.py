@@ -283,9 +283,11 @@ class Rulebook:
             self.come_back(now_ms if self.room <= 0 else self.next_due())
 
     def must_keep(self) -> bool:
-        """Whether nothing should die now: too many dead letters wait for other nodes already."""
-        queue = self.queue
-        return queue.rules.dead_letter_exchange is not None and queue.surroundings.post_is_full()
+        """Whether nothing should die now: too many dead letters wait already."""
+        rules, surroundings = self.queue.rules, self.queue.surroundings
+        if rules.dead_letter_exchange is None:
+            return False
+        return surroundings.post_is_full() or surroundings.dead_letters.is_full
 
     def deliver(self, now_ms: int) -> None:
         if self.queue.choosy:
@@ -355,11 +357,16 @@ class Rulebook:
         self.queue.drain()
 
     def get(self, no_ack: bool) -> Entry | None:
-        """Take the first message that may be delivered, for basic.get; bury or delay those before it."""
+        """Take the first message that may be delivered, for basic.get; bury or delay those before it. While
+        nothing should die they stay, and so does what is behind them.
+        """
         queue = self.queue
         self.drain()
         entry = self.take_first()
         while entry is not None and self.is_unfit(entry):
+            if self.must_keep():
+                self.make_ready(entry)
+                return None
             self.send_away(entry)
             if self.room <= 0:
                 raise TooMuchForATurn
@@ -484,17 +491,14 @@ class Rulebook:
 
     # --- all of it ---
 
-    def clear(self) -> int:
-        """The queue is purged: forget messages that wait for their retry, and return how many there were."""
-        returning = self.retry.take_all()
-        count = len(returning)
-        turns = self.queue.surroundings.turns
+    def clear(self) -> list[Entry]:
+        """The queue is purged: return the messages that wait for their retry, to be forgotten."""
         if self.groups is not None:
-            turns.spread(self.groups.clear())
-        turns.spread(self.forgetting(returning))
-        return count
+            self.queue.surroundings.turns.spread(self.groups.clear())
+        return self.retry.take_all()
 
     def forgetting(self, entries: list[Entry]) -> Iterator[int]:
+        """Forget these entries step by step, yielding the cost of each step."""
         queue, groups = self.queue, self.groups
         while entries:
             entry = entries.pop()

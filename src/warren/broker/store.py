@@ -6,7 +6,7 @@ for the definitions, names the `Safety` that says when what was written is safe.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from warren.amqp.budget import Budget
@@ -117,8 +117,8 @@ class MessageLog:
         """Note that a message is not needed any more."""
         raise NotImplementedError
 
-    def purge(self) -> None:
-        """Drop all unread messages."""
+    def purge(self) -> Iterator[int]:
+        """Drop all unread messages. Return the steps that note it on disk, which yield their cost."""
         raise NotImplementedError
 
     def delete(self) -> None:

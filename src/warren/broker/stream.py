@@ -10,7 +10,7 @@ or too many are dropped from the front, in whole segments.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from warren.amqp.errors import NotImplementedByBroker, PreconditionFailed
@@ -383,11 +383,11 @@ class Stream(Queue):
         self.retention = None
         self._retain()
 
-    def purge(self) -> int:
+    def purge(self) -> tuple[int, Iterator[int]]:
         """Clients cannot purge a stream; its messages only go when it is deleted."""
         if not self.deleted:
             raise NotImplementedByBroker(f"queue.purge not supported by stream queues {self.what}")
-        return self.length()
+        return self.length(), iter(())
 
     def detach(self) -> None:
         self.log = None

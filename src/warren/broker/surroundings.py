@@ -13,7 +13,7 @@ from warren.broker.entry import Entry
 from warren.broker.events import Events
 from warren.broker.memory import Memory
 from warren.broker.message import Message
-from warren.broker.post import Postbox, Sent, Target
+from warren.broker.post import Postbox, Target
 from warren.broker.rota import Drainable
 from warren.broker.rules import Rules
 from warren.broker.store import MessageLog
@@ -36,8 +36,13 @@ class Deathbed(Protocol):
 class Undertaker(Protocol):
     """Sends messages that died on to their dead-letter exchanges; `DeadLetters` implements it."""
 
+    @property
+    def is_full(self) -> bool:
+        """Whether so many letters stand in line that what dies should wait in its queue, if it can."""
+
     def bury(self, queue: Deathbed, entry: Entry, reason: Reason) -> None: ...
-    def send(self, queue: Deathbed, message: Message, reason: Reason) -> Sent: ...
+    def send(self, queue: Deathbed, message: Message, reason: Reason) -> None: ...
+    def under_way(self, queue: Deathbed) -> set[Entry]: ...
     def sending(
         self, queue: Deathbed, entry: Entry, message: Message, targets: Sequence[Target]
     ) -> Iterator[int]: ...

@@ -180,8 +180,9 @@ class Vhost:
         self.surroundings.turns.spread(self._telling(queue.consumers))
         self.version.bump()
         self.events.emit(QueueDeleted(self.name, queue.name))
-        count = queue.purge()
+        count, steps = queue.purge()
         queue.end()
+        self.surroundings.turns.spread(steps)
         return count
 
     def retire_queue(self, queue: Queue, replace: Callable[[], object] | None = None) -> None:
@@ -204,7 +205,7 @@ class Vhost:
         bindings, consumers = list(old.incoming), old.consumers
         old.deleted, old.retired, old.replace = True, False, None
         old.detach()
-        old.purge()
+        self.surroundings.turns.spread(old.purge()[1])
         self.elsewhere -= not old.is_here
         old.is_here = False
         self.policies.forget(old)

@@ -29,6 +29,7 @@ from warren.broker.safety import when_all_safe
 from warren.broker.vhost import Vhost
 from warren.management.errors import BadRequest, LeaderChanged
 from warren.management.rights import user_of
+from warren.management.steps import take
 from warren.session.channel import check_expiration
 from warren.session.confirms import Confirms
 from warren.session.publish_rights import check_key, check_publish, check_user_id
@@ -120,12 +121,7 @@ class Publication:
         """Hand the message to its queues, unless the exchange has seen it before; to very many over several
         turns, even if the client hangs up.
         """
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.node.turns.spread(
-            self._enqueuing_once(exchange, message, queues, extra_keys),
-            lambda: None if done.done() else done.set_result(None),
-        )
-        await done
+        await take(self.node.turns, self._enqueuing_once(exchange, message, queues, extra_keys))
 
     def _enqueuing_once(
         self, exchange: Exchange, message: Message, queues: list[Queue], extra_keys: list[str]

@@ -17,6 +17,7 @@ from warren.management.exchanges import IF_UNUSED
 from warren.management.fields import Fields, fields_in, name_in
 from warren.management.paths import QUEUE, VHOST
 from warren.management.schema import FLAG, TABLE, TEXT, record
+from warren.management.steps import take
 
 ONE = f"/api/queues/{VHOST}/{QUEUE}"
 EXPECTED = '{"durable": true, "auto_delete": false, "arguments": {}}'
@@ -106,8 +107,9 @@ class QueueChanges:
         access.check(Permission.READ, "queue", queue.name)
         check_owner(queue, None)
         check_here(queue)
-        count = queue.purge()
+        count, steps = queue.purge()
         self.node.events.emit(QueuePurged(queue.vhost, queue.name, count))
+        await take(self.node.turns, steps)
         self.node.end_turn()
         return web.Response(status=204)
 

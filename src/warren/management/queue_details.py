@@ -40,7 +40,7 @@ async def details_of(node: Node, files: OpenFiles, queue: Queue) -> Row:
         count, size = await persistent(queue)
         told |= {"messages_persistent": count, "message_bytes_persistent": size}
     if kind == QUORUM:
-        dying, dying_bytes = dead_letters_under_way(node, queue)
+        dying, dying_bytes = dead_letters_under_way(queue)
         told |= {
             "messages_dlx": dying,
             "message_bytes_dlx": dying_bytes,
@@ -73,11 +73,10 @@ def _held(queue: ClassicQueue) -> list[Entry]:
     return ready + out
 
 
-def dead_letters_under_way(node: Node, queue: Queue) -> Amount:
+def dead_letters_under_way(queue: Queue) -> Amount:
     """The messages that have died here, and are not safe yet where they go."""
-    waiting = {each for round_ in node.handover.gathered.values() for each in round_}
-    sizes = [each.entry.size for each in waiting if each.queue is queue]
-    return len(sizes), sum(sizes)
+    entries = queue.surroundings.dead_letters.under_way(queue)
+    return len(entries), sum(entry.size for entry in entries)
 
 
 def open_files(files: OpenFiles, queue: Queue) -> int:

@@ -26,6 +26,7 @@ from warren.broker.events import QueuePurged
 from warren.broker.queue import Queue
 from warren.broker.rules import CLASSIC, queue_type
 from warren.broker.topology_rights import check_may_bind, check_may_declare_queue
+from warren.session import chores
 from warren.session.channel import Channel, answering
 from warren.session.names import (
     bindable_queue,
@@ -147,10 +148,10 @@ def purge(channel: Channel, method: QueuePurge) -> None:
     name = queue_name(channel, method.queue)
     channel.connection.access.check(Permission.READ, "queue", name)
     queue = usable_queue(channel, name)
-    count = queue.purge()
+    count, steps = queue.purge()
     channel.connection.node.events.emit(QueuePurged(queue.vhost, queue.name, count))
-    if not method.no_wait:
-        channel.reply(QueuePurgeOk(message_count=count))
+    answer = QueuePurgeOk(message_count=count)
+    chores.do(channel, steps, None if method.no_wait else lambda: channel.reply_if_open(answer))
 
 
 def delete(channel: Channel, method: QueueDelete) -> None:

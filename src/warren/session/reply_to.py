@@ -46,5 +46,6 @@ def close_reply_queue(vhost: Vhost, queue: Queue) -> None:
     vhost.reply_queues.pop(queue.name, None)
     vhost.version.bump()
     queue.deleted = True
-    queue.purge()
+    _, steps = queue.purge()
     queue.end()
+    vhost.surroundings.turns.spread(steps)

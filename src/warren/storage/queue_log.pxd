@@ -22,6 +22,7 @@ cdef class QueueLog(MessageLog):
     cdef LogTap tap
     cdef Cursor cursor
     cdef Segment recent
+    cdef readonly object purged
 
     @cython.locals(tail=Segment, size=Py_ssize_t)
     cpdef uint64_t append(self, Message message, uint64_t position, bint taken) except? 0

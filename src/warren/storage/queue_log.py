@@ -10,6 +10,7 @@ messages is alive, wherever in the list it is. Positions only ever go up.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 from warren.broker.entry import Entry
@@ -50,6 +51,7 @@ class QueueLog(MessageLog):
         self.segments = self.chain.all  # the same list, closer at hand
         self.tap: LogTap | None = None  # of a log that other nodes copy: is told what changes
         self.recent: Segment | None = None  # where the last message was that was looked for
+        self.purged: deque[tuple[Segment, int]] = deque()  # with how many messages, not settled yet
         self.cursor = Cursor(commit.files, problems)  # how far the queue has read on
         self.unread = sum(segment.unread for segment in self.segments)
         self.unread_bytes = sum(segment.unread_bytes for segment in self.segments)
@@ -232,6 +234,8 @@ class QueueLog(MessageLog):
 
     def let_go(self) -> list[Segment]:
         """This node does not lead the log any more."""
+        while self.purged:
+            self.mark_purged()
         self.tap = None
         self.unread = self.unread_bytes = 0
         self.cursor.move(None, 0)
@@ -308,15 +312,14 @@ class QueueLog(MessageLog):
         if tail is not None and tail.alive == 0:
             self.drop(tail)
 
-    def purge(self) -> None:
-        for segment in self.segments[:]:
+    def purge(self) -> Iterator[int]:
+        """The marks of segments may need very many files, so these are made in the steps."""
+        for segment in self.segments:
             if segment.unread:
                 segment.note_rest_done(max(segment.base, self.cursor.above + 1))
-                if not segment.marked:
-                    self.commit.mark(segment)
-                done, segment.unread, segment.unread_bytes = segment.unread, 0, 0
+                self.purged.append((segment, segment.unread))
+                segment.unread = segment.unread_bytes = 0
                 segment.forget_gone()
-                self.settle(segment, done)
         self.unread = self.unread_bytes = 0
         tail = self.chain.tail
         if tail is not None:
@@ -324,6 +327,19 @@ class QueueLog(MessageLog):
             tail.forget_gone()
         else:
             self.cursor.move(None, 0)
+        return self.purging()
+
+    def purging(self) -> Iterator[int]:
+        while self.purged:
+            self.mark_purged()
+            yield 0  # the commit has charged for it
+
+    def mark_purged(self) -> None:
+        """Have the marks written of the next segment with purged messages, which are done with."""
+        segment, done = self.purged.popleft()
+        if not segment.marked:
+            self.commit.mark(segment)
+        self.settle(segment, done)
 
     def delete(self) -> None:
         directory = self.chain.directory
@@ -333,6 +349,7 @@ class QueueLog(MessageLog):
         for part in parts:
             part.delete()
         self.unread = self.unread_bytes = 0
+        self.purged.clear()
         self.cursor.move(None, 0)
         self.recent = None
         self.chain.delete()

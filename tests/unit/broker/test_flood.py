@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,8 +15,10 @@ from tests.support.machine import Machine
 from warren.amqp import methods as m
 from warren.amqp.properties import PERSISTENT, BasicProperties
 from warren.amqp.table import Table
+from warren.broker import dead_letters
 from warren.broker.commands import SetTracing
 from warren.broker.node import Node
+from warren.broker.post import FULL_MS
 from warren.broker.turns import QUEUES_A_STEP, SHARE_MAX, WORK_A_TURN_MAX
 
 QUEUES = 1_000
@@ -406,6 +409,105 @@ def test_large_message_reaches_all_queues_though_its_connection_ends_meanwhile(b
     client.connection.lost()
     broker.world.run()
     assert enqueued(broker) == QUEUES
+
+
+# --- dead letters ---
+
+
+def dying_queue(client: FakeClient, exchange: str, bodies: list[bytes], headers: Table | None = None) -> None:
+    """A queue whose messages all go to very many queues when they die. The client has them now."""
+    client.declare("dying", arguments={"x-dead-letter-exchange": exchange})
+    for body in bodies:
+        client.publish("", "dying", body, BasicProperties(headers=headers))
+    client.consume("dying")
+    assert client.bodies() == bodies
+
+
+LARGE, SMALL = bytes(100_000), b"small"
+
+
+def reject(client: FakeClient, count: int) -> None:
+    for tag in range(1, count + 1):
+        client.send(m.BasicReject(delivery_tag=tag, requeue=False))
+
+
+def test_dead_letters_for_very_many_queues_are_spread_over_turns_and_stay_in_order(
+    broker: FakeBroker,
+) -> None:
+    client = broker.connect().open()
+    dying_queue(client, "amq.fanout", [LARGE, SMALL, LARGE])
+
+    def large_ones() -> int:
+        return sum(queue.body_bytes() for queue in broker.vhost.queues.values()) // len(LARGE)
+
+    most = WORK_A_TURN_MAX // (1 + len(LARGE) // 1024) + QUEUES_A_STEP
+    assert most_in_a_turn(broker.world, large_ones, lambda: reject(client, 3)) <= most
+    assert enqueued(broker) == 3 * QUEUES
+    for queue in broker.vhost.queues.values():
+        if queue.name != "dying":
+            got = [entry.message.body for _ in range(3) if (entry := queue.get(no_ack=True)) is not None]
+            assert got == [LARGE, SMALL, LARGE]
+
+
+def test_queue_keeps_what_expires_while_very_many_letters_stand_in_line(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "LINE_LONG", 2)
+    client = broker.connect().open()
+    dying_queue(client, "amq.fanout", [LARGE, LARGE, LARGE])
+    expiring: Table = {"x-dead-letter-exchange": "amq.fanout", "x-message-ttl": 0}
+    queue = client.declare("expiring", arguments=expiring)
+    reject(client, 3)
+    client.publish("", "expiring", SMALL)
+    assert queue.message_count == 1, "it has not died"
+    broker.world.run()
+    broker.advance(FULL_MS / 1000)
+    assert queue.message_count == 0
+    assert enqueued(broker) == 4 * QUEUES
+
+
+def test_letter_that_fails_does_not_keep_the_others_in_line(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = broker.connect().open()
+    dying_queue(client, "amq.fanout", [LARGE, SMALL, SMALL])
+    letters = broker.vhost.surroundings.dead_letters
+    find = letters._targets_of  # type: ignore[attr-defined]
+    reject(client, 3)
+    finds = Mock(side_effect=[RuntimeError("no"), find(letters.line[1])])  # type: ignore[attr-defined]
+    monkeypatch.setattr(letters, "_targets_of", finds)
+    broker.world.run()
+    assert [str(error) for error in broker.world.errors] == ["no"]
+    broker.world.errors.clear()
+    assert enqueued(broker) == 2 * QUEUES
+
+
+def test_letter_that_equals_a_message_on_its_way_waits_until_that_is_there(broker: FakeBroker) -> None:
+    client = broker.connect().open()
+    exchange = through_deduplication(client)
+    headers: Table = {"x-deduplication-header": 1}
+    dying_queue(client, exchange, [SMALL], headers)
+    other = broker.connect("other").open()
+    other.publish(exchange, "", LARGE, BasicProperties(headers=headers))
+    assert 0 < enqueued(broker) < QUEUES
+    reject(client, 1)
+    broker.world.run()
+    assert enqueued(broker) == QUEUES, "the letter is a duplicate"
+
+
+def test_message_that_equals_a_letter_on_its_way_waits_until_that_is_there(broker: FakeBroker) -> None:
+    client = broker.connect().open()
+    exchange = through_deduplication(client)
+    headers: Table = {"x-deduplication-header": 1}
+    dying_queue(client, exchange, [LARGE], headers)
+    reject(client, 1)
+    assert 0 < enqueued(broker) < QUEUES
+    broker.connect("other").open().publish(exchange, "", SMALL, BasicProperties(headers=headers))
+    broker.world.run()
+    assert enqueued(broker) == QUEUES, "the message is a duplicate"
+
+
+# --- the end ---
 
 
 def test_nothing_is_said_behind_connection_close(broker: FakeBroker) -> None:

@@ -258,6 +258,28 @@ def test_messages_expire_later_while_the_post_is_full(
     assert post.bodies == [b"1"]
 
 
+@pytest.mark.parametrize("more", [{}, {"x-group-header": "group"}], ids=["plain", "groups"])
+def test_get_leaves_expired_messages_where_they_are_while_the_post_is_full(
+    machine: Machine, client: FakeClient, post: FakePost, more: Table
+) -> None:
+    short = declare(machine, client, "short", {**TO_DEAD, "x-message-ttl": 10, **more})
+    post.is_full = True
+    for body in (b"1", b"2"):
+        client.publish("", "short", body, PUBLISHED)
+    machine.run()
+    machine.pass_time(5)
+    client.publish("", "short", b"fresh", PUBLISHED)
+    machine.run()
+    for _ in range(3):
+        client.call(m.BasicGet(queue="short"), m.BasicGetEmpty)
+        machine.run()
+    assert post.bodies == []
+    assert short.message_count == 3
+    post.is_full = False
+    machine.pass_time(2 * FULL_MS / 1000)
+    assert post.bodies == [b"1", b"2", b"fresh"]
+
+
 def test_client_still_gets_405_for_a_queue_elsewhere(
     machine: Machine, client: FakeClient, post: FakePost
 ) -> None:

@@ -12,6 +12,7 @@ from typing import cast
 import pytest
 
 from tests.support.fake_client import FakeClient
+from tests.support.frames import published
 from tests.support.machine import Machine, give_up_ready
 from tests.support.queues import classic
 from warren.amqp import methods as m
@@ -406,6 +407,47 @@ def test_memory_alarm_has_what_is_on_disk_given_up(machine: Machine) -> None:
         seen += numbers(client)
         tag += 1
     assert seen == list(range(500))
+
+
+def test_giving_up_costs_nothing_where_only_transient_messages_are_held(machine: Machine) -> None:
+    client = machine.connect()
+    queue = declare(machine, client, "q")
+    for _ in range(100):
+        client.feed(100 * published("", "q", b"transient"))
+    client.consume("q")
+    machine.run()
+    client.hang_up()
+    machine.run()
+    lane = classic(queue).lane
+    assert lane.holds_too_much()
+    budget = machine.node.turns.budget
+    before = budget.left
+    for _ in range(10):
+        assert lane.give_up(10_000) == 0
+    assert before == budget.left
+    assert lane.strays.count + lane.ready.count == queue.message_count == 10_000
+
+
+def test_stored_messages_among_very_many_transient_ones_are_given_up(machine: Machine) -> None:
+    client = machine.connect()
+    queue = declare(machine, client, "q")
+    fill(client, "q", 100)
+    for _ in range(20):
+        client.feed(100 * published("", "q", b"transient"))
+    fill(client, "q", 100)
+    client.consume("q")
+    machine.run()
+    client.hang_up()
+    machine.run()
+    lane = classic(queue).lane
+    assert lane.stored_strays == 0
+    assert lane.strays.count == 2_000
+    taker = machine.connect()
+    taker.consume("q", no_ack=True)
+    machine.run()
+    bodies = taker.bodies()
+    assert [int(body[:6]) for body in bodies if body != b"transient"] == 2 * list(range(100))
+    assert len(bodies) == 2_200
 
 
 def test_messages_that_were_given_up_expire_on_time(machine: Machine) -> None:

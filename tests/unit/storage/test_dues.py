@@ -94,7 +94,8 @@ def test_due_file_goes_with_its_segment(machine: LogMachine) -> None:
     close_with(machine, MESSAGES)
     machine.start()
     log = machine.open()
-    log.purge()
+    for _ in log.purge():
+        pass
     machine.run()
     assert [path for path in machine.directory.iterdir() if path.name.endswith(f"{1}.due")] == []
 

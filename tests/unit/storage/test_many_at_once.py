@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from tests.support.fake_client import FakeClient
 from tests.support.frames import method_frame, published
 from tests.support.log_machine import message
 from tests.support.machine import Machine
+from tests.support.queues import classic
 from warren.amqp import methods as m
 from warren.amqp.properties import PERSISTENT, BasicProperties
 from warren.amqp.table import Table
@@ -18,6 +21,7 @@ from warren.broker.commands import COMMAND_WORK
 from warren.broker.queue import Queue
 from warren.broker.turns import WORK_A_TURN_MAX
 from warren.storage import commit
+from warren.storage.queue_log import QueueLog
 from warren.storage.stream_log import SegmentedStream
 
 MANY = 20
@@ -237,6 +241,63 @@ def test_purges_in_one_read_are_carried_out_in_several_turns(roomy: Machine) -> 
     most = most_ack_files_in_a_turn(roomy, lambda: client.connection.feed(purges))
     assert most <= commit.MADE_A_TURN_MAX
     assert client.methods() == MANY * [m.QueuePurgeOk(message_count=1)]
+
+
+def with_segments(machine: Machine, count: int) -> FakeClient:
+    """A queue with so many segments, a message in each; some of the messages are in memory as well."""
+    client = machine.connect()
+    declare_one(machine, "q")
+    body = bytes(machine.settings.segment_bytes)
+    for _ in range(count):
+        client.publish("", "q", body, BasicProperties(delivery_mode=PERSISTENT))
+    machine.run()
+    assert 0 < classic(machine.queues["q"]).lane.ready.count < count == segments(machine)
+    return client
+
+
+def segments(machine: Machine) -> int:
+    log = classic(machine.queues["q"]).lane.log
+    assert isinstance(log, QueueLog)
+    return len(log.segments)
+
+
+def test_purge_of_very_many_segments_takes_several_turns_and_is_answered_when_it_is_noted(
+    roomy: Machine,
+) -> None:
+    client = with_segments(roomy, MANY)
+    answers: list[m.Method] = []
+
+    def check() -> None:
+        answers.extend(client.methods())
+        assert not answers or ack_files(roomy) == MANY
+
+    most = most_ack_files_in_a_turn(roomy, lambda: client.send(m.QueuePurge(queue="q")), check)
+    assert most <= commit.MADE_A_TURN_MAX
+    assert answers == [m.QueuePurgeOk(message_count=MANY)]
+    assert segments(roomy) == 1, "the tail"
+
+
+def test_messages_that_come_while_very_many_segments_are_purged_stay(roomy: Machine) -> None:
+    client = with_segments(roomy, MANY)
+    client.send(m.QueuePurge(queue="q"))
+    other = roomy.connect()
+    other.publish("", "q", b"new", BasicProperties(delivery_mode=PERSISTENT))
+    assert client.methods() == []
+    roomy.run()
+    assert client.methods() == [m.QueuePurgeOk(message_count=MANY)]
+    roomy.kill(Random(1))
+    roomy.start()
+    assert roomy.queues["q"].message_count == 1
+    assert other.bodies() == []
+
+
+def test_queue_that_is_deleted_while_very_many_segments_are_purged_is_gone(roomy: Machine) -> None:
+    client = with_segments(roomy, MANY)
+    client.send(m.QueuePurge(queue="q"))
+    roomy.node.execute(commands.DeleteQueue(vhost="/", name="q"))
+    roomy.run()
+    assert client.methods() == [m.QueuePurgeOk(message_count=MANY)]
+    assert "q" not in roomy.queues
 
 
 def test_dead_letters_that_are_safe_leave_very_many_queues_in_several_turns(roomy: Machine) -> None:
