@@ -24,13 +24,13 @@ cdef extern from *:
     #if defined(__x86_64__)
     #include <wmmintrin.h>
 
-    /* The instruction takes three cycles, but one can begin in each. So a block is cut into three lanes of as many
-       words, and their three checksums are made side by side. The first lane is followed by two others and the
-       second by one: one multiplication each takes their checksums past these words.
+    /* The instruction takes three cycles, but one can begin in each. So a block is cut into three lanes of as
+       many words, and their three checksums are made side by side. The first lane is followed by two others and
+       the second by one: one multiplication each takes their checksums past these words.
 
        warren_crc_shifts[n] takes a checksum past n words: it is x**(64n - 33) modulo the polynomial. The product
-       of two numbers whose bits are reversed is x times too large, and the division by the instruction multiplies
-       by x**32: these are the 33. */
+       of two numbers whose bits are reversed is x times too large, and the division by the instruction
+       multiplies by x**32: these are the 33. */
     #define WARREN_CRC_LANE_WORDS_MAX 128
     #define WARREN_CRC_LANES_FROM 96 /* bytes: below, one lane is as fast */
     static uint32_t warren_crc_shifts[2 * WARREN_CRC_LANE_WORDS_MAX + 1];
