@@ -1,7 +1,7 @@
 """When a store reads the record of a shard, and what an answer says of etcd.
 
-A watch tells what changes, but it may lose something, so each record is read from time to time. Each shard
-has its own moment of the interval, or all would be read at once.
+A watch tells what changes, but it may lose something, so each record is read from time to time. Shards share
+a few moments of the interval: what is read at one moment is one request, and no moment is one for all.
 
 What a read finds has all that was written before it was asked for. So if it has less than the store knew
 then, etcd has lost something: somebody has put it back to an older state.
@@ -14,7 +14,7 @@ from warren.cluster.config import Known
 from warren.cluster.effects import ReadRecord, RecordIsOlder
 from warren.cluster.this_node import ThisNode
 
-GOLDEN = 0.6180339887498949  # the fractions of its multiples are spread evenly, however many they are
+MOMENTS = 16  # of an interval, at which records are read
 
 
 class Reads:
@@ -25,7 +25,7 @@ class Reads:
     def __init__(self, node: ThisNode, shard: int, now: float) -> None:
         self.node = node
         self.shard = shard  # its number
-        self.share = shard * GOLDEN % 1.0  # of an interval: this shard's moment in it
+        self.share = shard % MOMENTS / MOMENTS  # of an interval: this shard's moment in it
         self.next_at = now + self.share * node.settings.ask_again  # if nothing asks for news before
         self.asked_at = now  # when the record was last asked for
         self.number = 0  # of that question

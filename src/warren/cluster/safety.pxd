@@ -7,5 +7,6 @@ cdef class ShardSafety:
     cdef public bint is_held
     cdef public long long committed
     cdef public bint has_ended
+    cdef public long long wanted
     cdef public object waiters
     cdef public object publishers

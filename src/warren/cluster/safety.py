@@ -33,6 +33,7 @@ class ShardSafety:
         self.is_held = False  # publishers should wait until the term is over, or goes on
         self.committed = 0
         self.has_ended = False  # the term
+        self.wanted = 0  # the index of the last batch that somebody waits for
         self.waiters: deque[Waiter] = deque()  # by index, in order
         self.publishers: deque[tuple[int, Callable[[], None]]] = deque()  # those who had to wait, by index
 
@@ -45,6 +46,7 @@ class ShardSafety:
         has ended already, call `ended`.
         """
         if not self.has_ended:
+            self.wanted = self.gathering
             self.waiters.append((self.gathering, callback, ended))
         elif ended is not None:
             self.later(ended)
@@ -54,6 +56,7 @@ class ShardSafety:
         term has ended. Whoever asks was told that the safety is behind, so that it has not.
         """
         assert not self.has_ended, "who publishes now finds the next leader"
+        self.wanted = self.gathering
         self.publishers.append((self.gathering, callback))
 
     def hold(self, *, is_held: bool) -> None:
@@ -69,10 +72,7 @@ class ShardSafety:
     @property
     def wants_batch(self) -> bool:
         """Whether somebody waits for the batch that gathers: it is appended even if it is empty."""
-        waiters, publishers, number = self.waiters, self.publishers, self.gathering
-        if waiters and waiters[-1][0] == number:
-            return True
-        return bool(publishers) and publishers[-1][0] == number
+        return self.wanted == self.gathering
 
     @property
     def is_under_way(self) -> bool:
@@ -99,6 +99,7 @@ class ShardSafety:
         and find the next leader.
         """
         self.has_ended = True
+        self.wanted = 0
         left, self.waiters = self.waiters, deque()
         for _, _, ended in left:
             if ended is not None:

@@ -438,7 +438,8 @@ class Shard:
             if leader.commit >= 0 and holds and self._is_sound:
                 self._change_role(Occasion.IN_STEP)
         elif holds:
-            self._change_role(Occasion.RENEWED)
+            if self.role is not Role.OPEN:
+                self._change_role(Occasion.RENEWED)
         else:
             self._change_role(Occasion.LAPSED)
         # What is committed as the leader stops is confirmed still: no one else can lead until it hands over.

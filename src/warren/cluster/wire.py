@@ -51,7 +51,7 @@ from warren.cluster.wire_values import (
     pack_name,
     pack_text,
 )
-from warren.storage.format import checksum
+from warren.storage.format import checksum, checksum_within
 from warren.storage.replication import SegmentState
 
 VERSION: Final = 1
@@ -65,6 +65,8 @@ QUEUES_MAX: Final = 10_000  # in a frame
 
 PREFIX: Final = struct.Struct(">II")
 HEADER: Final = struct.Struct(">BBHQQ")
+FRAME: Final = struct.Struct(">IIBBHQQ")  # both
+_BATCH: Final = struct.Struct(">BBHQQQ")  # a header, and the session
 _TERM: Final = struct.Struct(">HQ")
 _ACK: Final = struct.Struct(">HQQQ")
 _SEGMENT: Final = struct.Struct(">QQQB")
@@ -137,8 +139,8 @@ def encode_batch(batch: Batch, changes: Sequence[bytes]) -> list[bytes]:
     """The frame of a batch, in pieces. Its changes, as `pack_changes` gives them, are the same for all
     followers in step, so that they are packed once.
     """
-    head = _Head(BATCH, IN_STEP if batch.in_step else 0, batch.shard, batch.epoch, batch.number)
-    first = HEADER.pack(*head) + U64.pack(batch.session)
+    flags = IN_STEP if batch.in_step else 0
+    first = _BATCH.pack(BATCH, flags, batch.shard, batch.epoch, batch.number, batch.session)
     length, crc = len(first), checksum(first)
     for piece in changes:
         length += len(piece)
@@ -196,16 +198,16 @@ _ENCODERS: dict[type, Callable[..., _Frame]] = {
 def decode(data: bytes, at: int = 0, end: int | None = None) -> Message:
     """The message of one whole frame, which is somewhere in some bytes, or all of them."""
     reader = Reader(data, at, end)
-    length, crc = reader.take(PREFIX)
-    if length != reader.limit - reader.at or length > FRAME_BYTES_MAX:
+    length, crc, kind, flags, shard, epoch, number = reader.take(FRAME)
+    checked = at + PREFIX.size
+    if length != reader.limit - checked or length > FRAME_BYTES_MAX:
         raise WireError("a frame has another length than it says")
-    if checksum(memoryview(data)[reader.at : reader.limit]) != crc:
+    if checksum_within(data, checked, reader.limit) != crc:
         raise WireError("a frame is damaged")
-    head = _Head(*reader.take(HEADER))
-    read = _DECODERS.get(head.kind)
+    read = _DECODERS.get(kind)
     if read is None:
-        raise WireError(f"a frame of an unknown kind: {head.kind}")
-    message = read(reader, head)
+        raise WireError(f"a frame of an unknown kind: {kind}")
+    message = read(reader, _Head(kind, flags, shard, epoch, number))
     reader.end()
     return message
 
@@ -251,8 +253,10 @@ def _decode_refused(_: Reader, head: _Head) -> Refused:
 
 def _decode_batch(reader: Reader, head: _Head) -> Batch:
     (session,) = reader.take(U64)
-    changes = tuple(read_change(reader) for _ in range(reader.count(CHANGES_MAX, CHANGE_SIZE_MIN)))
-    return Batch(head.shard, head.epoch, session, head.number, changes, bool(head.flags & IN_STEP))
+    changes = []
+    for _ in range(reader.count(CHANGES_MAX, CHANGE_SIZE_MIN)):
+        changes.append(read_change(reader))  # noqa: PERF401 - compiled, a loop takes less than a generator
+    return Batch(head.shard, head.epoch, session, head.number, tuple(changes), bool(head.flags & IN_STEP))
 
 
 def _decode_acks(reader: Reader, _: _Head) -> Acks:
@@ -310,8 +314,6 @@ _DECODERS: dict[int, Callable[[Reader, _Head], Message]] = {
 
 class FrameSplitter:
     """Cuts what arrives over a link into messages, however it is split."""
-
-    __slots__ = ("chunks", "largest", "missing")
 
     def __init__(self, largest: int = FRAME_BYTES_MAX) -> None:
         self.chunks: list[bytes] = []  # the beginning of a frame, as it came

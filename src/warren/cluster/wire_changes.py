@@ -23,7 +23,8 @@ RECORDS, MARKS, DROP, OFFSET, TRUNCATE, SET_ASIDE, ALL_MARKS, REMOVE = range(1, 
 CHANGE_SIZE_MIN = 10  # a tag, and a log without a part
 COPIED_BYTES_MAX = 1024  # of records: below that, a piece of its own costs more than the copying
 
-_RECORDS = struct.Struct(">QQQQI")
+_CHANGE = struct.Struct(">BQB")  # a tag, a queue's number, and the length of the name of a part
+_RECORDS = struct.Struct(">QQQQII")
 _AT = struct.Struct(">QQ")
 _CUT = struct.Struct(">QQQ")
 
@@ -33,8 +34,8 @@ def _write_records(change: Records) -> bytes:
 
 
 def _before_records(change: Records) -> bytes:
-    fixed = _RECORDS.pack(change.base, change.epoch, change.offset, change.last, change.count)
-    return fixed + U32.pack(len(change.data))
+    _, base, epoch, offset, last, count, data = change
+    return _RECORDS.pack(base, epoch, offset, last, count, len(data))
 
 
 def _write_marks(change: Marks | AllMarks) -> bytes:
@@ -72,7 +73,12 @@ _CHANGE_ENCODERS: dict[type, tuple[int, Callable[..., bytes]]] = {
 
 def pack_change(change: LogChange) -> bytes:
     tag, write = _CHANGE_ENCODERS[type(change)]
-    return U8.pack(tag) + pack_log(change.log) + write(change)
+    return _before_change(tag, change.log) + write(change)
+
+
+def _before_change(tag: int, log: LogId) -> bytes:
+    queue, part = log
+    return U8.pack(tag) + pack_log(log) if part else _CHANGE.pack(tag, queue, 0)
 
 
 def pack_changes(changes: Sequence[LogChange]) -> list[bytes]:
@@ -81,7 +87,7 @@ def pack_changes(changes: Sequence[LogChange]) -> list[bytes]:
     short = [U32.pack(len(changes))]
     for change in changes:
         if isinstance(change, Records) and len(change.data) > COPIED_BYTES_MAX:
-            short += (U8.pack(RECORDS), pack_log(change.log), _before_records(change))
+            short += (_before_change(RECORDS, change.log), _before_records(change))
             pieces += (b"".join(short), change.data)
             short = []
         else:
@@ -92,8 +98,8 @@ def pack_changes(changes: Sequence[LogChange]) -> list[bytes]:
 
 
 def _read_records(log: LogId, reader: Reader) -> Records:
-    base, epoch, offset, last, count = reader.take(_RECORDS)
-    return Records(log, base, epoch, offset, last, count, reader.long_data())
+    base, epoch, offset, last, count, size = reader.take(_RECORDS)
+    return Records(log, base, epoch, offset, last, count, reader.raw(size))
 
 
 def _read_marks(log: LogId, reader: Reader) -> Marks:
@@ -144,8 +150,8 @@ _CHANGE_DECODERS: dict[int, Callable[[LogId, Reader], LogChange]] = {
 
 
 def read_change(reader: Reader) -> LogChange:
-    (tag,) = reader.take(U8)
+    tag, queue, part_length = reader.take(_CHANGE)
     read = _CHANGE_DECODERS.get(tag)
     if read is None:
         raise WireError(f"a change of an unknown kind: {tag}")
-    return read(reader.log(), reader)
+    return read(LogId(queue, reader.text_of(part_length)), reader)

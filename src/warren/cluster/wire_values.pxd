@@ -9,5 +9,6 @@ cdef class Reader:
     cpdef Py_ssize_t count(self, Py_ssize_t largest, Py_ssize_t size) except -1
     cpdef bytes raw(self, Py_ssize_t length)
     cpdef text(self)
+    cpdef text_of(self, Py_ssize_t length)
     cpdef log(self)
     cpdef bytes long_data(self)

@@ -14,6 +14,7 @@ U8: Final = struct.Struct(">B")
 U16: Final = struct.Struct(">H")
 U32: Final = struct.Struct(">I")
 U64: Final = struct.Struct(">Q")
+_LOG: Final = struct.Struct(">QB")  # a queue's number, and the length of the name of a part
 
 
 class WireError(Exception):
@@ -36,7 +37,7 @@ def pack_name(name: str) -> bytes:
 
 
 def pack_log(log: LogId) -> bytes:
-    return U64.pack(log.queue) + pack_text(log.part)
+    return _LOG.pack(log.queue, 0) if not log.part else U64.pack(log.queue) + pack_text(log.part)
 
 
 def pack_data(data: bytes) -> bytes:
@@ -77,6 +78,11 @@ class Reader:
 
     def text(self) -> str:
         (length,) = self.take(U8)
+        return self.text_of(length)
+
+    def text_of(self, length: int) -> str:
+        if not length:
+            return ""
         try:
             return self.raw(length).decode()
         except UnicodeDecodeError as error:
@@ -88,8 +94,8 @@ class Reader:
         return self.raw(length).decode("utf-8", "surrogateescape")
 
     def log(self) -> LogId:
-        (queue,) = self.take(U64)
-        return LogId(queue, self.text())
+        queue, length = self.take(_LOG)
+        return LogId(queue, self.text_of(length))
 
     def end(self) -> None:
         if self.at != self.limit:

@@ -198,6 +198,12 @@ def checksum(const uint8_t[::1] data, uint32_t before=0):
     return crc32c_on(before, &data[0], data.shape[0]) if data.shape[0] else before
 
 
+def checksum_within(bytes data, Py_ssize_t at, Py_ssize_t end):
+    """Of the bytes from one place to another, without an object for them."""
+    assert 0 <= at <= end <= PyBytes_GET_SIZE(data), "it is within the data"
+    return crc32c(<const uint8_t*>PyBytes_AS_STRING(data) + at, end - at)
+
+
 def checksum_by_table(const uint8_t[::1] data):
     """The same checksum, computed as on a processor without an instruction for it."""
     return ~crc32c_by_table(0xFFFFFFFF, &data[0], data.shape[0]) & 0xFFFFFFFF if data.shape[0] else 0
@@ -376,23 +382,46 @@ def records(const uint8_t[::1] data):
         at += length
 
 
+cdef enum:
+    WALKED_AT_ONCE_MAX = 64 * 1024  # bytes
+
+
+cdef struct Walk:
+    Py_ssize_t at       # where the next record begins
+    Py_ssize_t count    # of the sound records before
+    uint64_t above      # the position of the last one of them
+    Py_ssize_t needed   # how many bytes there have to be for the next one; 0 if no record begins there
+
+
+cdef void walk_records_of(const uint8_t* p, Py_ssize_t size, Walk* walk) noexcept nogil:
+    cdef Py_ssize_t length = -RECORD_BYTES_MIN
+    while walk.at < size:
+        length = record_length(p + walk.at, size - walk.at, walk.above)
+        if length <= 0:
+            break
+        walk.above = (<const RecordHead*>(p + walk.at)).position
+        walk.at += length
+        walk.count += 1
+        length = -RECORD_BYTES_MIN
+    walk.needed = -length
+
+
 def walk_records(const uint8_t[::1] data, Py_ssize_t at, uint64_t above):
     """From a place in some bytes of a segment on, as far as sound records follow each other, with positions above
     this one: where they end, how many they are, the position of the last one, which is `above` if there is none, and
-    how many bytes there have to be for the next one; 0 if no record begins there.
+    how many bytes there have to be for the next one; 0 if no record begins there. Few bytes are walked through without
+    letting go of the interpreter's lock: the event loop would have to wait for it again.
     """
-    cdef Py_ssize_t size = data.shape[0], length = -RECORD_BYTES_MIN, count = 0
+    cdef Py_ssize_t size = data.shape[0]
     cdef const uint8_t* p = &data[0] if size else NULL
-    with nogil:
-        while at < size:
-            length = record_length(p + at, size - at, above)
-            if length <= 0:
-                break
-            above = (<const RecordHead*>(p + at)).position
-            at += length
-            count += 1
-            length = -RECORD_BYTES_MIN
-    return at, count, above, -length
+    cdef Walk walk
+    walk.at, walk.count, walk.above, walk.needed = at, 0, above, 0
+    if size <= WALKED_AT_ONCE_MAX:
+        walk_records_of(p, size, &walk)
+    else:
+        with nogil:
+            walk_records_of(p, size, &walk)
+    return walk.at, walk.count, walk.above, walk.needed
 
 
 class Scan:

@@ -40,6 +40,8 @@ DIRECTORY = "journal"
 NAMES = ("1", "2")
 ROUND_BYTES_MAX = 1024 * 1024  # beyond, to write all of it twice costs more than syncs
 SEGMENT_BYTES_MAX = 128 * 1024  # the same, of a segment in the mean
+# In a cluster all members are waited for, so a late sync of many files costs more than writing twice.
+CLUSTER_ROUND_BYTES_MAX = 4 * ROUND_BYTES_MAX
 FREE_SHARE_MAX = 16  # a journal takes no more than one of so many parts of what is free on the disk
 SALT_BITS = 64
 MAGIC = JOURNAL_MAGIC.to_bytes(4, "little")  # of which the last byte is the version
@@ -66,6 +68,7 @@ class Journal:
         self.is_asked_for = False  # housekeeping was told to make the files
         self.is_made = False  # they are there
         self.handles: list[int] = []  # of both files
+        self.round_bytes_max = ROUND_BYTES_MAX  # of a round that is journaled
         self.root_handle = -1  # of the data directory, for the sync of its file system
         self.free = [True, True]  # of each file: all it has is safe in the segments, so it can be used again
         self.suspect = [False, False]  # of each file: what it has must be written to the segments once more
@@ -89,7 +92,7 @@ class Journal:
             self._ask_for_files()
             return None
         size = sum(len(segment.flying or ()) for segment in segments)
-        if size > min(ROUND_BYTES_MAX, SEGMENT_BYTES_MAX * len(segments)):
+        if size > min(self.round_bytes_max, SEGMENT_BYTES_MAX * len(segments)):
             return None
         size = put_head(self.head, self.salt, segments, len(self.root) + 1)
         if self.end + size > self.file_bytes:

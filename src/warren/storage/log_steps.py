@@ -48,9 +48,12 @@ class LogSteps:
         return not self.busy and not self.steps
 
     def do(self, step: Callable[[], bool]) -> None:
-        """Do something when all steps before are over."""
-        self.steps.append(step)
-        if not self.busy:
+        """Do something when all steps before are over: most often at once."""
+        if self.busy or self.steps:
+            self.steps.append(step)
+        else:
+            self.busy = not step()
+        if self.steps and not self.busy:
             self._go_on()
 
     def _go_on(self) -> None:

@@ -1,3 +1,8 @@
+cimport cython
+
+from warren.storage.segment cimport Segment
+
+
 cdef class LogTap:
     cdef readonly object log
     cdef list changed
@@ -9,3 +14,8 @@ cdef class LogTap:
     cdef list others
 
     cpdef note(self)
+    @cython.locals(segment=Segment)
+    cpdef bint has_records(self)
+    @cython.locals(segment=Segment)
+    cpdef take(self, list changes)
+    cpdef _records(self, Segment segment)

@@ -72,7 +72,7 @@ class Replica:
         touched: dict[LogId, ReplicaLog] = {}
         try:
             for change in changes:
-                touched |= self._apply(change)
+                self._apply(change, touched)
         except Exception:
             self._add_batch(touched, lambda: None)
             raise
@@ -92,15 +92,16 @@ class Replica:
         """Call `then` when all that was applied is done and safe."""
         self.apply((), then)
 
-    def _apply(self, change: LogChange) -> dict[LogId, ReplicaLog]:
-        """The logs that have something to do now."""
+    def _apply(self, change: LogChange, touched: dict[LogId, ReplicaLog]) -> None:
+        """Note in `touched` which logs have something to do now."""
         if isinstance(change, RemoveLog):
-            return self._remove(change.log)
+            touched |= self._remove(change.log)
+            return
         if change.log in self.removed:
             raise ReplicaMismatch(change.log, "the queue was deleted")
         log = self.log(change.log)
         log.apply(change)
-        return {change.log: log}
+        touched[change.log] = log
 
     def _is_done(self, batch: Batch) -> bool:
         batch.left -= 1

@@ -26,6 +26,7 @@ from warren.storage.commit import GroupCommit
 from warren.storage.diverged import Diverged
 from warren.storage.files import OpenFiles, names_in
 from warren.storage.housekeeping import Housekeeping
+from warren.storage.journal import CLUSTER_ROUND_BYTES_MAX
 from warren.storage.led_shard import LedShard, LogTools, OpenLog
 from warren.storage.log_directory import DELETED, OFFSETS
 from warren.storage.log_steps import LOOK_AGAIN_SECONDS, RETRY_SECONDS
@@ -96,6 +97,7 @@ class Shards:
         )
         self.notes: ShardNotes = self.file.lines  # type: ignore[assignment]  # it was opened with these
         commit.journal.cuts = self.notes.cuts
+        commit.journal.round_bytes_max = CLUSTER_ROUND_BYTES_MAX
         commit.add_lines(self.file)
 
     # --- what is known of shards ---

@@ -67,6 +67,14 @@ async def test_compares_of_the_change_and_of_the_making_of_a_key(etcd: Etcd) -> 
     assert await etcd.get("k") is None
 
 
+async def test_several_keys_are_read_by_one_request(etcd: Etcd) -> None:
+    for key in ("a", "b"):
+        await etcd.txn(create(key))
+    a, nothing, b, again = await etcd.get_all(["a", "none", "b", "a"])
+    assert (a, b, again) == (await etcd.get("a"), await etcd.get("b"), a)
+    assert nothing is None
+
+
 async def test_load_reads_pages_at_one_revision(etcd: Etcd, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(etcd_module, "PAGE_KEYS", 3)
     for number in range(10):

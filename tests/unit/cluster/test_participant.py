@@ -22,6 +22,7 @@ from warren.cluster.effects import (
 )
 from warren.cluster.messages import Ack, Acks, Batch, Beacon, Echo, Hello, Inventory, Refused
 from warren.cluster.participant import Participant
+from warren.cluster.reads import MOMENTS
 from warren.cluster.roles import ROLES, Occasion
 from warren.cluster.settings import Settings
 from warren.cluster.shard import Shard
@@ -172,7 +173,7 @@ def test_records_of_many_shards_are_not_read_at_once() -> None:
         participant.received(B, Beacon(now, terms), now)
         participant.tick(now)
         asked = [each for each in participant.take_effects() if isinstance(each, ReadRecord)]
-        assert len(asked) <= 2 * shards * tick, "also at the start, when a watch tells them anyway"
+        assert len(asked) <= 2 * shards / MOMENTS, "also at the start, when a watch tells them anyway"
         for read in asked:
             participant.shards[read.shard].record_read(read.number, Known(1, led), now)
         reads += asked

@@ -265,9 +265,19 @@ def test_a_record_can_be_read_by_its_description_alone(machine: LogMachine, publ
 
 
 def test_a_round_that_is_large_is_written_once(machine: LogMachine, publisher: Publisher) -> None:
-    with patch.object(module, "ROUND_BYTES_MAX", 1_000):
-        assert is_journaled(publisher.publish())
-        assert not is_journaled(publisher.publish(b"b" * 1_000))
+    machine.store.journal.round_bytes_max = 1_000
+    assert is_journaled(publisher.publish())
+    assert not is_journaled(publisher.publish(b"b" * 1_000))
+
+
+def test_a_round_that_is_written_twice_may_be_larger_in_a_cluster(
+    machine: LogMachine, publisher: Publisher
+) -> None:
+    machine.store.journal.round_bytes_max = 1_000
+    publisher.publish()
+    assert not is_journaled(publisher.publish(b"b" * 1_000))
+    machine.store.open_shards(call_from_thread=lambda _: None, is_stream=lambda _: None)
+    assert is_journaled(publisher.publish(b"b" * 1_000))
 
 
 def test_a_broker_that_ends_well_leaves_no_journal(machine: LogMachine, publisher: Publisher) -> None:

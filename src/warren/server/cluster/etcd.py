@@ -4,7 +4,7 @@ are not used.
 What always holds:
 - A transaction is sent to one endpoint at most, unless it surely has not reached the one before. So an answer
   is one of four (`Outcome`), and only the caller, who can read, may repeat what is UNKNOWN.
-- A range is linearizable: it has all that was written before it was asked for.
+- A read is linearizable: it has all that was written before it was asked for.
 - A watch tells every change since its revision once and in order, over any number of connections; or it
   raises `Compacted`.
 """
@@ -15,7 +15,7 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -38,7 +38,9 @@ from warren.server.cluster.etcd_text import (
     changes,
     encoded,
     key_values,
+    keys_read,
     prefix_end,
+    reads_request,
     revision_of,
     transaction_answer,
     transaction_request,
@@ -117,6 +119,11 @@ class Etcd:
         found = _understood(lambda: key_values(answer))
         return found[0] if found else None
 
+    async def get_all(self, keys: Sequence[str]) -> tuple[KeyValue | None, ...]:
+        """Keys as they are now, `OPERATIONS_MAX` of them at most, by one request."""
+        answer = await self._read(reads_request(keys), "kv/txn")
+        return _understood(lambda: keys_read(keys, answer))
+
     async def load(self, prefix: str) -> Loaded:
         """All keys that begin with this, by pages at one revision."""
         for attempt in range(TRIES_MAX):
@@ -140,14 +147,14 @@ class Etcd:
             wanted |= {"key": encoded(found[-1].key + "\0"), "revision": str(revision)}
         raise Failed(f"{prefix} has more keys than {PAGES_MAX * PAGE_KEYS}")
 
-    async def _read(self, wanted: Json) -> Json:
+    async def _read(self, wanted: Json, path: str = "kv/range") -> Json:
         """A read may be repeated: whatever became of it, nothing was changed."""
         try:
-            return await self._ask("kv/range", wanted)
+            return await self._ask(path, wanted)
         except (Unreachable, Failed):
             if len(self.endpoints) == 1:
                 raise
-        return await self._ask("kv/range", wanted)
+        return await self._ask(path, wanted)
 
     async def compact(self, revision: int) -> None:
         """Have etcd forget what was before this revision."""

@@ -5,6 +5,7 @@ numbers of 64 bits are texts; what is false or 0 is left out.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from collections.abc import Sequence
 from typing import Any
 
 from warren.cluster.transactions import (
@@ -35,8 +36,12 @@ def transaction_request(wanted: Transaction) -> Json:
     return {
         "compare": [_comparison(each) for each in wanted.compares],
         "success": [_write(each) for each in wanted.writes],
-        "failure": [{"request_range": {"key": encoded(key)}} for key in wanted.reads],
+        "failure": [_read(key) for key in wanted.reads],
     }
+
+
+def _read(key: str) -> Json:
+    return {"request_range": {"key": encoded(key)}}
 
 
 def _comparison(wanted: Comparison) -> Json:
@@ -57,11 +62,18 @@ def transaction_answer(wanted: Transaction, answer: Json) -> Answer:
     revision = revision_of(answer)
     if answer.get("succeeded"):
         return Answer(Outcome.SUCCEEDED, revision)
-    responses = answer.get("responses", [])
-    found = [key_values(each["response_range"]) for each in responses]
-    if len(found) != len(wanted.reads):
-        raise ValueError(f"{len(found)} answers to {len(wanted.reads)} reads")
-    return Answer(Outcome.FAILED, revision, tuple(kvs[0] if kvs else None for kvs in found))
+    return Answer(Outcome.FAILED, revision, keys_read(wanted.reads, answer))
+
+
+def reads_request(keys: Sequence[str]) -> Json:
+    return {"success": [_read(key) for key in keys]}
+
+
+def keys_read(keys: Sequence[str], answer: Json) -> tuple[KeyValue | None, ...]:
+    found = [key_values(each["response_range"]) for each in answer.get("responses", [])]
+    if len(found) != len(keys):
+        raise ValueError(f"{len(found)} answers to {len(keys)} reads")
+    return tuple(kvs[0] if kvs else None for kvs in found)
 
 
 def revision_of(answer: Json) -> int:

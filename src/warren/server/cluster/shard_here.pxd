@@ -1,10 +1,13 @@
 # compiled: on the path of every batch
 
+from warren.cluster.safety cimport ShardSafety
+
+
 cdef class ShardHere:
     cdef readonly object number
     cdef public object copies
     cdef public object led
-    cdef public object safety
+    cdef public ShardSafety safety
     cdef readonly dict indexes
     cdef readonly object has_queue
     cdef readonly object failed

@@ -86,6 +86,19 @@ class ShardHere:
             self.is_stepping = False
             self._go_on()
 
+    # --- leading ---
+
+    def has_batch(self) -> bool:
+        """Whether a batch should be made in this turn. Marks, for which nobody waits, go with the next
+        message, or when no batch is under way.
+        """
+        led, safety = self.led, self.safety
+        assert led is not None
+        assert safety is not None
+        if safety.wanted == safety.gathering:
+            return True
+        return bool(led.changed) and not (safety.is_under_way and led.has_only_marks())
+
     # --- what there is ---
 
     def logs(self) -> Iterable[LogId]:

@@ -6,12 +6,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from structlog.stdlib import BoundLogger
 
 from warren.cluster.config import BadRecord, Known, ShardRecord, read_record, record_text
 from warren.cluster.effects import CasAnswer
-from warren.cluster.transactions import ABSENT, Compare, KeyValue, Outcome, Put, Transaction
+from warren.cluster.transactions import (
+    ABSENT,
+    OPERATIONS_MAX,
+    Compare,
+    KeyValue,
+    Outcome,
+    Put,
+    Transaction,
+)
 from warren.server.cluster.etcd import Etcd
 from warren.server.cluster.etcd_errors import EtcdError
 from warren.server.cluster.tasks import Tasks
@@ -36,6 +45,7 @@ class ShardRecords:
         self.log = log
         self.learn = learn  # called with the number of a shard and its record, when the record was seen
         self.tasks = Tasks(report)  # all that run
+        self.asked: list[tuple[int, Callable[[Known], None]]] = []  # reads of this turn of the event loop
 
     def start(self) -> None:
         """Follow all records from now on."""
@@ -47,18 +57,30 @@ class ShardRecords:
     # --- what the protocol asks ---
 
     def read(self, shard: int, then: Callable[[Known], None]) -> None:
-        """Call back with the record, by a linearizable read; not at all, if that fails or there is none."""
-        self.tasks.spawn(self._read(shard, then))
+        """Call back with the record, by a linearizable read; not at all, if that fails or there is none. What
+        is asked in one turn is one request.
+        """
+        if not self.asked:
+            self.tasks.spawn(self._read_asked())
+        self.asked.append((shard, then))
 
-    async def _read(self, shard: int, then: Callable[[Known], None]) -> None:
+    async def _read_asked(self) -> None:
+        asked, self.asked = self.asked, []
+        for begin in range(OPERATIONS_MAX, len(asked), OPERATIONS_MAX):
+            self.tasks.spawn(self._read(asked[begin : begin + OPERATIONS_MAX]))
+        await self._read(asked[:OPERATIONS_MAX])
+
+    async def _read(self, asked: list[tuple[int, Callable[[Known], None]]]) -> None:
+        shards = [shard for shard, _ in asked]
         try:
-            found = await self.etcd.get(self._key(shard))
+            found = await self.etcd.get_all([self._key(shard) for shard in shards])
         except EtcdError as error:
-            self.log.debug("a shard's record cannot be read", shard=shard, reason=str(error))
+            self.log.debug("records of shards cannot be read", shards=shards, reason=str(error))
             return
-        known = None if found is None else self._known(found)
-        if known is not None:
-            then(known)
+        for (shard, then), kv in zip(asked, found, strict=True):
+            known = None if kv is None else self._known(kv)
+            if known is not None:
+                self._call(then, known, shard)
 
     def swap(self, shard: int, revision: int, record: ShardRecord, then: Callable[[CasAnswer], None]) -> None:
         """Write a record if the one in etcd has this revision still. Call back with what is there then, or
@@ -113,10 +135,14 @@ class ShardRecords:
         known = self._known(kv)
         if known is None or not number.isdecimal():
             return
+        shard = int(number)
+        self._call(partial(self.learn, shard), known, shard)
+
+    def _call(self, then: Callable[[Known], None], known: Known, shard: int) -> None:
         try:
-            self.learn(int(number), known)
+            then(known)
         except Exception as error:  # noqa: BLE001 - the records of other shards have to be told
-            self.log.warning("a shard's record cannot be dealt with", shard=number, reason=repr(error))
+            self.log.warning("a shard's record cannot be dealt with", shard=shard, reason=repr(error))
             self.tasks.report(error)
 
     def _known(self, kv: KeyValue) -> Known | None:

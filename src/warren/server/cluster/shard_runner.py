@@ -256,15 +256,13 @@ class ShardRunner:
             self.carry_out()
 
     def end_turn(self) -> None:
-        """At the end of each turn, when its marks are written: what has changed goes to the followers. Marks,
-        for which nobody waits, go with the next message, or when no batch of the shard is under way.
-        """
+        """At the end of each turn, when its marks are written: what has changed goes to the followers."""
         now = self.clock()
         for number, here in self.led.items():
-            led, safety = here.led, here.safety
-            assert led is not None
-            assert safety is not None
-            if safety.wants_batch or (led.changed and not (safety.is_under_way and led.has_only_marks())):
+            if here.has_batch():
+                led, safety = here.led, here.safety
+                assert led is not None
+                assert safety is not None
                 shard = self._shard(number)
                 if shard.leader is None or shard.leader.epoch != led.epoch or shard.has_failed:
                     continue  # its end is about to be carried out

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from typing import cast
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from tests.unit.cluster.nodes import RECORD
 from warren.cluster.config import Known, record_text
 from warren.cluster.effects import CasAnswer
-from warren.cluster.transactions import Answer, Changed, KeyValue, Outcome, Transaction
+from warren.cluster.transactions import OPERATIONS_MAX, Answer, Changed, KeyValue, Outcome, Transaction
 from warren.server.cluster.etcd import Etcd, Loaded
 from warren.server.cluster.shard_records import ShardRecords
 from warren.server.log import get_logger
@@ -87,4 +88,40 @@ async def test_a_record_that_cannot_be_dealt_with_stops_no_other() -> None:
     async with asyncio.timeout(SECONDS_MAX):
         assert await learnt.get() == (1, Known(2, RECORD))
     await records.stop()
+    assert [str(error) for error in reported] == ["it cannot be dealt with"]
+
+
+class AllRecords:
+    """Stands in for `Etcd`, and notes what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    async def get_all(self, keys: Sequence[str]) -> tuple[KeyValue | None, ...]:
+        self.asked.append(list(keys))
+        return tuple(KeyValue(key, record_text(RECORD).encode(), 1, 2, 1) for key in keys)
+
+
+async def test_records_that_are_asked_for_in_one_turn_are_one_request() -> None:
+    etcd, reported = AllRecords(), list[Exception]()
+    records = ShardRecords(
+        cast("Etcd", etcd), PREFIX, get_logger(), learn=lambda *_: None, report=reported.append
+    )
+    count = OPERATIONS_MAX + 2
+    heard: asyncio.Queue[int] = asyncio.Queue()
+
+    def hear(shard: int, known: Known) -> None:
+        heard.put_nowait(shard)
+        if shard == 0:
+            raise RuntimeError("it cannot be dealt with")
+        assert known == Known(2, RECORD)
+
+    for shard in range(count):
+        records.read(shard, partial(hear, shard))
+    async with asyncio.timeout(SECONDS_MAX):
+        assert {await heard.get() for _ in range(count)} == set(range(count))
+        records.read(1, partial(hear, 1))
+        assert await heard.get() == 1
+    await records.stop()
+    assert [len(keys) for keys in etcd.asked] == [OPERATIONS_MAX, 2, 1]
     assert [str(error) for error in reported] == ["it cannot be dealt with"]
