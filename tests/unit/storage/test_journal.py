@@ -276,7 +276,9 @@ def test_a_round_that_is_written_twice_may_be_larger_in_a_cluster(
     machine.store.journal.round_bytes_max = 1_000
     publisher.publish()
     assert not is_journaled(publisher.publish(b"b" * 1_000))
-    machine.store.open_shards(call_from_thread=lambda _: None, is_stream=lambda _: None)
+    machine.store.open_shards(
+        call_from_thread=lambda _: None, is_stream=lambda _: None, spread=lambda _steps, _then: None
+    )
     assert is_journaled(publisher.publish(b"b" * 1_000))
 
 
