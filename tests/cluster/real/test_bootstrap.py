@@ -79,7 +79,7 @@ async def test_a_node_that_is_refused_listens_no_more(
     """Others know it from a run before, and call it already."""
     told: list[str] = []
 
-    async def refuse(_etcd: Etcd, _settings: ClusterSettings, facts: Facts) -> None:
+    async def refuse(_etcd: Etcd, _settings: ClusterSettings, facts: Facts, *_: object) -> None:
         told.append(facts["peers"])
         raise ConfigError("its settings differ")
 
